@@ -1,0 +1,26 @@
+# Language, warnings and sanitizers, carried by the target trireme_options.
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON) # vector types, POSIX
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(TRIREME_WERROR "Warnings are errors" OFF)
+set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+option(TRIREME_FUZZ "Build the fuzzers (needs clang)" OFF)
+
+add_library(trireme_options INTERFACE)
+target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}")
+target_compile_options(trireme_options INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef
+  -fno-math-errno -ffp-contract=off)
+if(TRIREME_WERROR)
+  target_compile_options(trireme_options INTERFACE -Werror)
+endif()
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()

@@ -1,0 +1,33 @@
+/* Whole files, directories and paths. Failures name the path and the system's reason. */
+#ifndef TRI_BASE_FILE_H
+#define TRI_BASE_FILE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads a whole file into a new buffer with a NUL behind it (not counted). A file larger than limit_bytes is
+ * TRI_BAD_FILE. Release *out with tri_free. */
+tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
+
+/* Replaces a file so that after a crash either the old or the new content is there: temporary name beside it, fsync,
+ * rename, fsync of the folder. */
+tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
+
+bool tri_path_exists(const char *path);
+bool tri_path_is_directory(const char *path);
+
+/* Creates a directory and the missing ones above it; it is no error if it exists. */
+tri_status tri_directory_create(const char *path);
+/* fsync of a directory, so that names made or renamed in it survive a crash. */
+tri_status tri_directory_sync(const char *path);
+/* Removes a directory and all below it; it is no error if there is none. */
+tri_status tri_directory_remove(const char *path);
+
+/* "DIRECTORY/NAME" in a fixed buffer; too long a path is TRI_BAD_USAGE. */
+enum { TRI_PATH_BYTES = 4096 };
+tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
+
+#endif

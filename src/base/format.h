@@ -1,0 +1,19 @@
+/* Numbers as people read them. Each function writes into the caller's buffer and returns it. */
+#ifndef TRI_BASE_FORMAT_H
+#define TRI_BASE_FORMAT_H
+
+#include <stddef.h>
+
+/* 1536 -> "1.50 KiB"; bytes below 1024 as "N bytes". */
+char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes);
+
+/* 124439808 -> "124.4M"; below 1000 as it is. */
+char *tri_format_count(double count, char *buffer, size_t buffer_bytes);
+
+/* 3725 -> "1h02m", 95 -> "1m35s", 4.2 -> "4.2s". */
+char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
+
+/* The candidate nearest to word by edit distance, or NULL if none is near enough to be meant. */
+const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count);
+
+#endif

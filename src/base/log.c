@@ -1,0 +1,58 @@
+#include "base/log.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* State of the terminal, which is one to a process. */
+static bool progress_open;
+static double progress_last_s = -1e9;
+
+static void print_line(const char *prefix, const char *format, va_list arguments) {
+  tri_log_progress_end();
+  char text[4096];
+  vsnprintf(text, sizeof text, format, arguments);
+  fprintf(stderr, "%s%s\n", prefix, text);
+}
+
+void tri_log(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line("", format, arguments);
+  va_end(arguments);
+}
+
+void tri_warn(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line("warning: ", format, arguments);
+  va_end(arguments);
+}
+
+void tri_log_progress(const char *format, ...) {
+  bool terminal = isatty(STDERR_FILENO) == 1;
+  double now_s = tri_clock_s();
+  if (!terminal && now_s - progress_last_s < 10.0) return;
+  progress_last_s = now_s;
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (terminal) {
+    fprintf(stderr, "\r\033[K%s", text);
+    progress_open = true;
+  } else {
+    fprintf(stderr, "%s\n", text);
+  }
+  fflush(stderr);
+}
+
+void tri_log_progress_end(void) {
+  if (progress_open) fputc('\n', stderr);
+  progress_open = false;
+}

@@ -1,0 +1,82 @@
+#include "base/memory.h"
+
+#include "base/format.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each block is preceded by a header of one cache line that remembers its size. The counters are statistics of the
+ * process, like those of malloc itself, and the only mutable state of this file. */
+enum { HEADER_BYTES = 64 };
+
+static atomic_size_t held_bytes;
+static atomic_size_t peak_bytes;
+
+static void count_up(size_t bytes) {
+  size_t now = atomic_fetch_add(&held_bytes, bytes) + bytes;
+  size_t peak = atomic_load(&peak_bytes);
+  while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now)) {
+  }
+}
+
+static tri_status out_of_memory(const char *what, size_t count, size_t size) {
+  char amount[32];
+  return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: %s needs %zu x %zu bytes (%s) more than there is", what, count,
+                  size, tri_format_bytes((double)count * (double)size, amount, sizeof amount));
+}
+
+tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer) {
+  size_t bytes = 0;
+  size_t total = 0;
+  if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, (size_t)2 * HEADER_BYTES, &total)) {
+    return out_of_memory(what, count, size);
+  }
+  total = total / HEADER_BYTES * HEADER_BYTES;
+  char *block = aligned_alloc(HEADER_BYTES, total);
+  if (block == NULL) return out_of_memory(what, count, size);
+  memset(block, 0, total);
+  memcpy(block, &bytes, sizeof bytes);
+  count_up(bytes);
+  void *pointer = block + HEADER_BYTES;
+  memcpy(out_pointer, &pointer, sizeof pointer);
+  return TRI_OK;
+}
+
+tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer) {
+  char *old = NULL;
+  memcpy(&old, pointer_to_pointer, sizeof old);
+  char *grown = NULL;
+  TRI_TRY(tri_alloc(what, count, size, &grown));
+  if (old != NULL) {
+    size_t old_bytes = 0;
+    memcpy(&old_bytes, old - HEADER_BYTES, sizeof old_bytes);
+    size_t new_bytes = count * size;
+    memcpy(grown, old, old_bytes < new_bytes ? old_bytes : new_bytes);
+    tri_free(old);
+  }
+  memcpy(pointer_to_pointer, &grown, sizeof grown);
+  return TRI_OK;
+}
+
+void tri_free(void *pointer) {
+  if (pointer == NULL) return;
+  char *block = (char *)pointer - HEADER_BYTES;
+  size_t bytes = 0;
+  memcpy(&bytes, block, sizeof bytes);
+  atomic_fetch_sub(&held_bytes, bytes);
+  free(block);
+}
+
+tri_status tri_strdup(const char *text, char **out) {
+  size_t length = strlen(text) + 1;
+  char *copy = NULL;
+  TRI_TRY(tri_alloc("a string", length, 1, &copy));
+  memcpy(copy, text, length);
+  *out = copy;
+  return TRI_OK;
+}
+
+size_t tri_memory_bytes(void) { return atomic_load(&held_bytes); }
+
+size_t tri_memory_peak_bytes(void) { return atomic_load(&peak_bytes); }

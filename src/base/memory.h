@@ -1,0 +1,29 @@
+/* Counted heap memory. Everything that grows with the model, the batch or a file goes through here or through an
+ * arena, so that a run can say how many bytes it holds. Small fixed things (a parsed option, a file name) may too. */
+#ifndef TRI_BASE_MEMORY_H
+#define TRI_BASE_MEMORY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Allocates count * size bytes, zeroed, aligned to 64 bytes; overflow and exhaustion are TRI_OUT_OF_MEMORY and `what`
+ * names the use in the message. *out is set only on success; release it with tri_free. A count of 0 gives a valid
+ * pointer. */
+tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer);
+
+/* Grows or shrinks (bytes beyond the old size are not zeroed). *pointer may hold NULL. Unchanged on failure. */
+tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
+
+/* Releases memory of tri_alloc or tri_realloc; NULL is ignored. */
+void tri_free(void *pointer);
+
+/* A copy of a string, released with tri_free. */
+tri_status tri_strdup(const char *text, char **out);
+
+/* Bytes now held through tri_alloc, and the most that ever were since the program began. */
+size_t tri_memory_bytes(void);
+size_t tri_memory_peak_bytes(void);
+
+#endif

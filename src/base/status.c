@@ -1,0 +1,36 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Like errno: the one place a failure leaves its message until the entry point prints it. */
+static _Thread_local char message[2048];
+
+tri_status tri_fail(tri_status code, const char *format, ...) {
+  char text[sizeof message]; /* the arguments may point into the old message */
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  snprintf(message, sizeof message, "%s", text);
+  return code;
+}
+
+const char *tri_status_message(void) { return message; }
+
+int tri_status_exit(tri_status code) {
+  switch (code) {
+    case TRI_OK: return 0;
+    case TRI_BAD_USAGE: return 2;
+    case TRI_BAD_CONFIG:
+    case TRI_BAD_LAYOUT: return 3;
+    case TRI_BAD_FILE: return 4;
+    case TRI_IO_FAILED: return 5;
+    case TRI_OUT_OF_MEMORY: return 6;
+    case TRI_UNSUPPORTED: return 7;
+    case TRI_DIVERGED: return 8;
+    case TRI_INTERRUPTED: return 130;
+    case TRI_INTERNAL: return 70;
+  }
+  return 70;
+}

@@ -1,0 +1,54 @@
+/* Status codes and the one message that goes with a failure.
+ *
+ * Every function that can fail returns tri_status. The function that finds the fault calls tri_fail, which records
+ * the message (what, where, what to do) for this thread; callers pass the status on with TRI_TRY and add nothing.
+ * The entry point prints the message once and turns the code into the exit status. */
+#ifndef TRI_BASE_STATUS_H
+#define TRI_BASE_STATUS_H
+
+#include <stdnoreturn.h>
+
+typedef enum tri_status {
+  TRI_OK = 0,
+  TRI_BAD_USAGE,     /* command line                                    exit status 2 */
+  TRI_BAD_CONFIG,    /* a configuration key or value                    exit status 3 */
+  TRI_BAD_LAYOUT,    /* an impossible layout                            exit status 3 */
+  TRI_BAD_FILE,      /* missing, unreadable, truncated or hostile file  exit status 4 */
+  TRI_IO_FAILED,     /* the system refused a read or a write            exit status 5 */
+  TRI_OUT_OF_MEMORY, /* predicted or real                               exit status 6 */
+  TRI_UNSUPPORTED,   /* legal, but not on this device or in this build  exit status 7 */
+  TRI_DIVERGED,      /* too many bad steps in a row                     exit status 8 */
+  TRI_INTERRUPTED,   /* a signal asked us to stop                       exit status 130 */
+  TRI_INTERNAL,      /* our own mistake                                 exit status 70 */
+} tri_status;
+
+#if defined(__GNUC__)
+#define TRI_PRINTF(format_index, first_argument) __attribute__((format(printf, format_index, first_argument)))
+#else
+#define TRI_PRINTF(format_index, first_argument)
+#endif
+
+/* Records the message (one line or a few, no trailing newline) for this thread and returns code. */
+tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
+
+/* The message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next. */
+const char *tri_status_message(void);
+
+/* The exit status of the program for a code. */
+int tri_status_exit(tri_status code);
+
+/* Evaluates a call that returns tri_status and returns from the calling function unless it is TRI_OK. */
+#define TRI_TRY(call)                                                                                                  \
+  do {                                                                                                                 \
+    tri_status tri_try_status_ = (call);                                                                               \
+    if (tri_try_status_ != TRI_OK) return tri_try_status_;                                                             \
+  } while (0)
+
+/* As TRI_TRY, but jumps to a clean-up label; needs a local `tri_status status`. */
+#define TRI_TRY_GOTO(call, label)                                                                                      \
+  do {                                                                                                                 \
+    status = (call);                                                                                                   \
+    if (status != TRI_OK) goto label;                                                                                  \
+  } while (0)
+
+#endif

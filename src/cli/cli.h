@@ -1,0 +1,17 @@
+/* The subcommands: one file each, src/cli/NAME.c, found through the table in main.c. */
+#ifndef TRI_CLI_CLI_H
+#define TRI_CLI_CLI_H
+
+#include "base/status.h"
+
+typedef struct tri_command {
+  const char *name;
+  const char *summary; /* one line */
+  const char *help;    /* what --help prints, ends with an example */
+  /* arguments[0] is the subcommand's name. Writes results to standard output, everything else by base/log.h. */
+  tri_status (*run)(int count, char **arguments);
+} tri_command;
+
+extern const tri_command tri_command_prepare;
+
+#endif

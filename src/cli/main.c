@@ -1,0 +1,64 @@
+#include "base/format.h"
+#include "base/status.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tri_command *const commands[] = {
+    &tri_command_prepare,
+};
+enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *to) {
+  fprintf(to, "Trireme %s trains large language models over MPI, and says beforehand how fast and whether it fits.\n\n",
+          TRIREME_VERSION);
+  fprintf(to, "usage: trireme COMMAND [options]     (trireme COMMAND --help for each)\n\n");
+  for (int i = 0; i < NUM_COMMANDS; i++) fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+}
+
+static const tri_command *find_command(const char *name) {
+  for (int i = 0; i < NUM_COMMANDS; i++) {
+    if (strcmp(commands[i]->name, name) == 0) return commands[i];
+  }
+  return NULL;
+}
+
+static tri_status unknown_command(const char *name) {
+  const char *names[NUM_COMMANDS];
+  for (int i = 0; i < NUM_COMMANDS; i++) names[i] = commands[i]->name;
+  const char *nearest = tri_nearest_word(name, names, NUM_COMMANDS);
+  if (nearest != NULL) return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; did you mean `%s`?", name, nearest);
+  return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
+}
+
+int main(int count, char **arguments) {
+  if (count < 2) {
+    print_usage(stderr);
+    return tri_status_exit(TRI_BAD_USAGE);
+  }
+  if (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0 || strcmp(arguments[1], "help") == 0) {
+    print_usage(stdout);
+    return 0;
+  }
+  if (strcmp(arguments[1], "--version") == 0) {
+    printf("trireme %s\n", TRIREME_VERSION);
+    return 0;
+  }
+  const tri_command *command = find_command(arguments[1]);
+  tri_status status = command == NULL ? unknown_command(arguments[1]) : TRI_OK;
+  if (command != NULL) {
+    for (int i = 2; i < count && strcmp(arguments[i], "--") != 0; i++) {
+      if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+      fputs(command->help, stdout);
+      return 0;
+    }
+    status = command->run(count - 1, arguments + 1);
+  }
+  if (status != TRI_OK && status != TRI_INTERRUPTED) fprintf(stderr, "trireme: %s\n", tri_status_message());
+  if (fflush(stdout) != 0 && status == TRI_OK) {
+    fprintf(stderr, "trireme: cannot write to standard output\n");
+    status = TRI_IO_FAILED;
+  }
+  return tri_status_exit(status);
+}
