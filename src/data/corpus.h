@@ -1,0 +1,46 @@
+/* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
+ * says their type and where documents begin. Existing Megatron-LM corpora work as they are. */
+#ifndef TRI_DATA_CORPUS_H
+#define TRI_DATA_CORPUS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct tri_corpus tri_corpus;
+
+/* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped). Every number of the index is checked against the size
+ * of the files before it is used. Release with tri_corpus_close. */
+tri_status tri_corpus_open(const char *prefix, tri_corpus **out);
+void tri_corpus_close(tri_corpus *corpus);
+
+int64_t tri_corpus_num_tokens(const tri_corpus *corpus);
+int64_t tri_corpus_num_documents(const tri_corpus *corpus);
+
+/* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE
+ * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */
+tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out);
+
+/* ---- samples --------------------------------------------------------------------------------------------------- */
+
+/* Sample `index` of an endless sequence: which window of the corpus it is depends on (seed, epoch, index) alone, where
+ * epoch = index / samples per epoch. Each epoch visits each window once, in an order of its own. */
+typedef struct tri_sampler {
+  const tri_corpus *corpus;
+  int64_t sequence;  /* T: a sample is T inputs and, one position later, T labels */
+  int64_t per_epoch; /* samples in one pass over the corpus */
+  int64_t vocab_size;
+  uint64_t seed;
+} tri_sampler;
+
+/* A corpus shorter than one sample (sequence + 1 tokens) is TRI_BAD_CONFIG and the message gives both lengths. */
+tri_status tri_sampler_create(const tri_corpus *corpus, int64_t sequence, int64_t vocab_size, uint64_t seed,
+                              tri_sampler *out);
+
+/* inputs[T] and labels[T] of sample `index`, shuffled. */
+tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
+
+/* The same windows in the order of the text: for evaluation. index < per_epoch. */
+tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
+
+#endif
