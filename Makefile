@@ -2,7 +2,8 @@
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
-CTEST = ctest --test-dir build --output-on-failure --parallel $(JOBS)
+# Idle OpenMP threads that spin would starve the tests beside them.
+CTEST = OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure --parallel $(JOBS)
 
 .PHONY: help build test test-full bench demo format lint fuzz clean
 
