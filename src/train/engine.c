@@ -9,12 +9,11 @@
 struct tri_engine {
   tri_engine_options options;
   tri_device *device;
-  tri_parameter_table *table;
-  tri_op_list *list;
-  tri_program *program;
+  tri_engine_parts parts;
   tri_executor *executor;
   int32_t *ids, *labels; /* [global_batch, sequence] */
-  bool prepared;         /* packed weights are those of the parameters */
+  size_t heap_bytes_before;
+  bool prepared; /* packed weights are those of the parameters */
 };
 
 /* What the instructions of one step hand to each other. */
@@ -27,37 +26,71 @@ typedef struct step_state {
   tri_step result;
 } step_state;
 
-tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
+tri_status tri_engine_parts_create(const tri_engine_options *options, tri_device *device, tri_engine_parts *out) {
   const tri_layout *layout = options->layout;
   if (layout->micro_batch < 1 || options->global_batch % layout->micro_batch != 0) {
     return tri_fail(TRI_BAD_LAYOUT, "optimizer.global_batch %ld is not a multiple of layout.micro_batch %ld",
                     (long)options->global_batch, (long)layout->micro_batch);
   }
   TRI_TRY(tri_device_supports(device, options->precision));
-  tri_engine *engine = NULL;
+  tri_engine_parts parts = {0};
   tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_program_create(layout, options->global_batch / layout->micro_batch, &parts.program), failed);
+  TRI_TRY_GOTO(tri_parameter_table_create(options->model, &parts.table), failed);
+  TRI_TRY_GOTO(tri_model_operations(options->model, TRI_LIST_TRAIN, layout->micro_batch, options->sequence,
+                                    options->sequence, options->precision, &parts.list),
+               failed);
+  *out = parts;
+  return TRI_OK;
+failed:
+  tri_engine_parts_destroy(&parts);
+  return status;
+}
+
+void tri_engine_parts_destroy(tri_engine_parts *parts) {
+  tri_op_list_destroy(parts->list);
+  tri_parameter_table_destroy(parts->table);
+  tri_program_destroy(parts->program);
+  *parts = (tri_engine_parts){0};
+}
+
+tri_memory_request tri_engine_memory_request(const tri_engine_parts *parts, tri_device *device) {
+  return (tri_memory_request){
+      .list = parts->list,
+      .num_values = parts->table->num_elements,
+      .training = true,
+      .split_backward = parts->program->split_backward,
+      .num_frames = parts->program->num_frames,
+      .device = device,
+  };
+}
+
+static tri_status set_up(tri_engine *engine) {
+  const tri_engine_options *options = &engine->options;
+  size_t tokens = (size_t)(options->global_batch * options->sequence);
+  TRI_TRY(tri_engine_parts_create(options, engine->device, &engine->parts));
+  tri_memory_request request = tri_engine_memory_request(&engine->parts, engine->device);
+  TRI_TRY(tri_executor_create(engine->parts.table, &request, &engine->executor));
+  TRI_TRY(tri_alloc("the tokens of a step", tokens, sizeof *engine->ids, &engine->ids));
+  TRI_TRY(tri_alloc("the tokens of a step", tokens, sizeof *engine->labels, &engine->labels));
+  return tri_initialise(engine->device, engine->parts.table, options->seed, tri_dtype_wide(options->precision),
+                        tri_executor_values(engine->executor));
+}
+
+tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
+  size_t heap_bytes = tri_memory_bytes();
+  tri_engine *engine = NULL;
   TRI_TRY(tri_alloc("an engine", 1, sizeof *engine, &engine));
   engine->options = *options;
   engine->device = device;
-  size_t tokens = (size_t)(options->global_batch * options->sequence);
-  TRI_TRY_GOTO(tri_program_create(layout, options->global_batch / layout->micro_batch, &engine->program), failed);
-  TRI_TRY_GOTO(tri_parameter_table_create(options->model, &engine->table), failed);
-  TRI_TRY_GOTO(tri_model_operations(options->model, TRI_LIST_TRAIN, layout->micro_batch, options->sequence,
-                                    options->sequence, options->precision, &engine->list),
-               failed);
-  TRI_TRY_GOTO(tri_executor_create(device, engine->table, engine->list, engine->program->num_frames,
-                                   engine->program->split_backward, &engine->executor),
-               failed);
-  TRI_TRY_GOTO(tri_alloc("the tokens of a step", tokens, sizeof *engine->ids, &engine->ids), failed);
-  TRI_TRY_GOTO(tri_alloc("the tokens of a step", tokens, sizeof *engine->labels, &engine->labels), failed);
-  TRI_TRY_GOTO(tri_initialise(device, engine->table, options->seed, tri_dtype_wide(options->precision),
-                              tri_executor_values(engine->executor)),
-               failed);
+  engine->heap_bytes_before = heap_bytes;
+  tri_status status = set_up(engine);
+  if (status != TRI_OK) {
+    tri_engine_destroy(engine);
+    return status;
+  }
   *out = engine;
   return TRI_OK;
-failed:
-  tri_engine_destroy(engine);
-  return status;
 }
 
 void tri_engine_destroy(tri_engine *engine) {
@@ -65,21 +98,29 @@ void tri_engine_destroy(tri_engine *engine) {
   tri_free(engine->labels);
   tri_free(engine->ids);
   tri_executor_destroy(engine->executor);
-  tri_op_list_destroy(engine->list);
-  tri_parameter_table_destroy(engine->table);
-  tri_program_destroy(engine->program);
+  tri_engine_parts_destroy(&engine->parts);
   tri_free(engine);
+}
+
+size_t tri_engine_predicted_bytes(const tri_engine *engine) {
+  const tri_engine_options *options = &engine->options;
+  size_t rows = (size_t)(options->global_batch + options->layout->micro_batch);
+  return engine->executor->plan->total_bytes + 2 * rows * (size_t)options->sequence * sizeof(int32_t);
+}
+
+size_t tri_engine_measured_bytes(const tri_engine *engine) {
+  return engine->executor->plan->total_bytes + tri_memory_peak_bytes() - engine->heap_bytes_before;
 }
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
 tri_executor *tri_engine_executor(tri_engine *engine) { return engine->executor; }
 
-const tri_program *tri_engine_program(const tri_engine *engine) { return engine->program; }
+const tri_program *tri_engine_program(const tri_engine *engine) { return engine->parts.program; }
 
-const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->table; }
+const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->parts.table; }
 
-const tri_op_list *tri_engine_operations(const tri_engine *engine) { return engine->list; }
+const tri_op_list *tri_engine_operations(const tri_engine *engine) { return engine->parts.list; }
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
@@ -149,7 +190,7 @@ static tri_status backward(tri_engine *engine, step_state *state, const tri_inst
 /* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
 static tri_status clip(tri_engine *engine, step_state *state) {
   double squares = 0;
-  TRI_KERNEL_CALL(engine->device, sum_of_squares, engine->options.precision, engine->table->num_elements,
+  TRI_KERNEL_CALL(engine->device, sum_of_squares, engine->options.precision, engine->parts.table->num_elements,
                   tri_executor_gradients(engine->executor), &squares);
   double norm = sqrt(squares);
   state->result.grad_norm = norm;
@@ -172,8 +213,8 @@ static tri_status update(tri_engine *engine, step_state *state) {
       .step = state->updates + 1,
   };
   size_t element = tri_dtype_bytes(tri_dtype_wide(options->precision));
-  for (int64_t i = 0; i < engine->table->num_entries; i++) {
-    const tri_parameter *parameter = &engine->table->entries[i];
+  for (int64_t i = 0; i < engine->parts.table->num_entries; i++) {
+    const tri_parameter *parameter = &engine->parts.table->entries[i];
     size_t offset = (size_t)parameter->offset * element;
     adamw.weight_decay = parameter->decay ? options->weight_decay : 0.0;
     TRI_KERNEL_CALL(engine->device, adamw, options->precision, parameter->count, &adamw,
@@ -205,9 +246,10 @@ static tri_status execute(tri_engine *engine, step_state *state, const tri_instr
 }
 
 static tri_status execute_program(tri_engine *engine, step_state *state) {
-  for (int64_t i = 0; i < engine->table->num_entries; i++) engine->executor->parameters[i].gradient_written = false;
-  for (int64_t i = 0; i < engine->program->num_instructions; i++) {
-    TRI_TRY(execute(engine, state, &engine->program->instructions[i]));
+  for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
+    engine->executor->parameters[i].gradient_written = false;
+  for (int64_t i = 0; i < engine->parts.program->num_instructions; i++) {
+    TRI_TRY(execute(engine, state, &engine->parts.program->instructions[i]));
   }
   return TRI_OK;
 }
@@ -235,29 +277,4 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
   return TRI_OK;
 }
 
-tri_status tri_engine_evaluate(tri_engine *engine, int64_t count, const int32_t *ids, const int32_t *labels,
-                               double *loss_sum, int64_t *counted) {
-  int64_t size = engine->options.layout->micro_batch;
-  int64_t sequence = engine->options.sequence;
-  double sum = 0;
-  int64_t number = 0;
-  TRI_TRY(prepare(engine));
-  for (int64_t first = 0; first < count; first += size) {
-    int64_t rows = count - first < size ? count - first : size;
-    for (int64_t i = 0; i < rows * sequence; i++) {
-      engine->ids[i] = ids[first * sequence + i];
-      engine->labels[i] = labels[first * sequence + i];
-    }
-    number += count_labels(engine, rows * sequence, engine->labels);
-    tri_run run = tri_executor_run(engine->executor, 0);
-    run.batch = rows;
-    run.sequence = sequence;
-    run.ids = engine->ids;
-    run.labels = engine->labels;
-    TRI_TRY(tri_executor_forward(engine->executor, &run));
-    sum += run.loss_sum;
-  }
-  *loss_sum = sum;
-  *counted = number;
-  return TRI_OK;
-}
+tri_status tri_engine_prepare(tri_engine *engine) { return prepare(engine); }

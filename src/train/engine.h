@@ -26,6 +26,18 @@ typedef struct tri_step {
   bool skipped;     /* loss or norm was not finite: no update was made */
 } tri_step;
 
+/* What a run is made of before it has any memory. */
+typedef struct tri_engine_parts {
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_program *program;
+} tri_engine_parts;
+
+/* Checks the batch, the layout and the precision, and describes the run; also what a dry run shows. */
+tri_status tri_engine_parts_create(const tri_engine_options *options, tri_device *device, tri_engine_parts *out);
+void tri_engine_parts_destroy(tri_engine_parts *parts);
+tri_memory_request tri_engine_memory_request(const tri_engine_parts *parts, tri_device *device);
+
 typedef struct tri_engine tri_engine;
 
 /* Checks the layout, plans memory (TRI_OUT_OF_MEMORY before anything is allocated), allocates, and initialises the
@@ -43,13 +55,16 @@ tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64
 tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
                                 tri_step *out);
 
-/* Sum of the losses and number of counted labels of `count` sequences (any number), without dropout. ids and labels are
- * [count, sequence]. */
-tri_status tri_engine_evaluate(tri_engine *engine, int64_t count, const int32_t *ids, const int32_t *labels,
-                               double *loss_sum, int64_t *counted);
+/* Brings packed weights up to date, for an evaluation between steps. */
+tri_status tri_engine_prepare(tri_engine *engine);
 
 /* Parameters were written from outside (a checkpoint): pack them before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
+
+/* Bytes that the run was planned to hold (the arena and the tokens of a step and of an evaluation), and the most that
+ * it has held. */
+size_t tri_engine_predicted_bytes(const tri_engine *engine);
+size_t tri_engine_measured_bytes(const tri_engine *engine);
 
 tri_executor *tri_engine_executor(tri_engine *engine);
 const tri_program *tri_engine_program(const tri_engine *engine);

@@ -67,19 +67,11 @@ static tri_status fill_constants(tri_executor *executor) {
   return TRI_OK;
 }
 
-static tri_status set_up(tri_executor *executor, int64_t num_frames, bool split_backward) {
+static tri_status set_up(tri_executor *executor, const tri_memory_request *request) {
   const tri_op_list *list = executor->list;
-  tri_memory_request request = {
-      .list = list,
-      .num_values = executor->table->num_elements,
-      .training = list->training,
-      .split_backward = split_backward,
-      .num_frames = num_frames,
-      .device = executor->device,
-  };
-  TRI_TRY(tri_memory_plan_create(&request, &executor->plan));
+  TRI_TRY(tri_memory_plan_create(request, &executor->plan));
   TRI_TRY(check_fits(executor->plan));
-  size_t pointers = (size_t)(num_frames * list->num_slots);
+  size_t pointers = (size_t)(request->num_frames * list->num_slots);
   TRI_TRY(tri_alloc("slots", pointers, sizeof *executor->slots, &executor->slots));
   TRI_TRY(tri_alloc("slots", pointers, sizeof *executor->gradients, &executor->gradients));
   TRI_TRY(
@@ -94,14 +86,14 @@ static tri_status set_up(tri_executor *executor, int64_t num_frames, bool split_
   return fill_constants(executor);
 }
 
-tri_status tri_executor_create(tri_device *device, const tri_parameter_table *table, const tri_op_list *list,
-                               int64_t num_frames, bool split_backward, tri_executor **out) {
+tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request,
+                               tri_executor **out) {
   tri_executor *executor = NULL;
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
-  executor->device = device;
+  executor->device = request->device;
   executor->table = table;
-  executor->list = list;
-  tri_status status = set_up(executor, num_frames, split_backward);
+  executor->list = request->list;
+  tri_status status = set_up(executor, request);
   if (status != TRI_OK) {
     tri_executor_destroy(executor);
     return status;

@@ -22,8 +22,7 @@ typedef struct tri_executor {
 
 /* Plans without allocating, and says in the message of TRI_OUT_OF_MEMORY what would not fit and what to turn down if
  * the machine does not have the bytes. Then allocates the arena, fills the constants; parameters are zero. */
-tri_status tri_executor_create(tri_device *device, const tri_parameter_table *table, const tri_op_list *list,
-                               int64_t num_frames, bool split_backward, tri_executor **out);
+tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
 
 /* A run whose pointers are those of a frame; the caller fills in what is being computed. */

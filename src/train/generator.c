@@ -46,7 +46,13 @@ static tri_status set_up(tri_generator *generator) {
   TRI_TRY(tri_parameter_table_create(model, &generator->table));
   TRI_TRY(tri_model_operations(model, TRI_LIST_GENERATE, 1, piece, generator->positions, generator->precision,
                                &generator->list));
-  TRI_TRY(tri_executor_create(generator->device, generator->table, generator->list, 1, false, &generator->executor));
+  tri_memory_request request = {
+      .list = generator->list,
+      .num_values = generator->table->num_elements,
+      .num_frames = 1,
+      .device = generator->device,
+  };
+  TRI_TRY(tri_executor_create(generator->table, &request, &generator->executor));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
   return create_cache(generator);

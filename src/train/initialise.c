@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 
-enum { CHUNK_ELEMENTS = 1 << 20 };
+enum { CHUNK_ELEMENTS = 1 << 16 };
 
 static double value_of(const tri_parameter *parameter, tri_random_key key, int64_t index) {
   switch (parameter->init) {

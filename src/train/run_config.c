@@ -54,6 +54,8 @@ static const tri_config_key data_keys[] = {
     {TEXT("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence", .help = "tokens in one sample"},
+    {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
+     .help = "labels with this id (padding) do not count in the loss; -1 is none"},
 };
 TABLE(data_table, data_keys);
 

@@ -20,6 +20,7 @@ typedef struct tri_run_config {
     char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES]; /* prefixes of .bin/.idx; validation may be "" */
     char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
+    int64_t ignore_token; /* labels with this id do not count; -1 is none */
   } data;
   tri_layout layout;
   struct {
