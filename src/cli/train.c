@@ -1,0 +1,98 @@
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "train/run_config.h"
+#include "train/trainer.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+typedef struct train_arguments {
+  const char *file;
+  const char **sets;
+  int64_t num_sets;
+  const char *resume;
+  int64_t ranks;
+  bool dry_run, keys;
+} train_arguments;
+
+/* getopt_long's first return value for an option without a letter. */
+enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS };
+
+static tri_status parse(int count, char **arguments, train_arguments *out) {
+  static const struct option options[] = {
+      {"set", required_argument, NULL, OPTION_SET},   {"resume", required_argument, NULL, OPTION_RESUME},
+      {"dry-run", no_argument, NULL, OPTION_DRY_RUN}, {"keys", no_argument, NULL, OPTION_KEYS},
+      {"ranks", required_argument, NULL, 'n'},        {NULL, 0, NULL, 0},
+  };
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, arguments, ":n:", options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
+      case OPTION_RESUME: out->resume = optarg; break;
+      case OPTION_DRY_RUN: out->dry_run = true; break;
+      case OPTION_KEYS: out->keys = true; break;
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
+      default: return tri_option_fault("train", result, arguments);
+    }
+  }
+  if (out->keys) return TRI_OK;
+  if (optind == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
+  if (optind + 1 < count) {
+    return tri_fail(TRI_BAD_USAGE, "train: one run file at a time, not `%s` too", arguments[optind + 1]);
+  }
+  out->file = arguments[optind];
+  return TRI_OK;
+}
+
+static tri_status train(const train_arguments *arguments) {
+  if (arguments->keys) {
+    tri_run_config_help(stdout);
+    return TRI_OK;
+  }
+  if (arguments->ranks > 1) {
+    return tri_fail(TRI_UNSUPPORTED, "train: -n %ld: this version runs on one rank; leave -n out",
+                    (long)arguments->ranks);
+  }
+  tri_run_config *config = NULL;
+  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
+  tri_status status = tri_run_config_load(arguments->file, arguments->sets, arguments->num_sets, config);
+  if (status == TRI_OK) {
+    tri_train_options options = {.config = config, .resume = arguments->resume, .dry_run = arguments->dry_run};
+    status = tri_train(&options);
+  }
+  tri_free(config);
+  return status;
+}
+
+static tri_status run(int count, char **arguments) {
+  train_arguments parsed = {.resume = "auto", .ranks = 1};
+  TRI_TRY(tri_alloc("options", (size_t)count, sizeof *parsed.sets, &parsed.sets));
+  tri_status status = parse(count, arguments, &parsed);
+  if (status == TRI_OK) status = train(&parsed);
+  tri_free(parsed.sets);
+  return status;
+}
+
+const tri_command tri_command_train = {
+    .name = "train",
+    .summary = "train a model as a run file says",
+    .help = "usage: trireme train RUN.yaml [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
+            "       trireme train --keys\n"
+            "\n"
+            "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
+            "\n"
+            "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
+            "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
+            "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
+            "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
+            "  --dry-run         print the operations, the step program and the memory plan; train nothing\n"
+            "  --keys            print every key of a run file with its default\n"
+            "  -n RANKS          ranks to start (one, in this version)\n"
+            "\n"
+            "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
+    .run = run,
+};

@@ -1,0 +1,204 @@
+#include "train/checkpointing.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/huggingface.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A checkpoint's tensors are views of the executor's flat arrays. Their names are those of the parameter table, with a
+ * suffix for the moments. */
+typedef struct views {
+  tri_checkpoint_tensor *weights;   /* [n] */
+  tri_checkpoint_tensor *optimizer; /* [2 n] */
+  char (*names)[128];               /* [2 n] */
+  int64_t n;
+} views;
+
+static tri_checkpoint_tensor view_of(const tri_parameter *parameter, const char *name, tri_dtype wide,
+                                     const void *array) {
+  tri_checkpoint_tensor tensor = {
+      .name = name,
+      .type = wide,
+      .num_dims = parameter->num_dims,
+      .data = (const char *)array + (size_t)parameter->offset * tri_dtype_bytes(wide),
+  };
+  for (int d = 0; d < parameter->num_dims; d++) tensor.shape[d] = parameter->shape[d];
+  return tensor;
+}
+
+static void views_release(views *v) {
+  tri_free(v->names);
+  tri_free(v->optimizer);
+  tri_free(v->weights);
+}
+
+/* On failure the caller releases what there is. */
+static tri_status views_create(tri_engine *engine, tri_dtype wide, views *out) {
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  const tri_executor *executor = tri_engine_executor(engine);
+  size_t n = (size_t)table->num_entries;
+  out->n = table->num_entries;
+  TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *out->weights, &out->weights));
+  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->optimizer, &out->optimizer));
+  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->names, &out->names));
+  for (size_t i = 0; i < n; i++) {
+    const tri_parameter *parameter = &table->entries[i];
+    char *name1 = out->names[2 * i], *name2 = out->names[2 * i + 1];
+    snprintf(name1, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT1);
+    snprintf(name2, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT2);
+    out->weights[i] = view_of(parameter, parameter->name, wide, tri_executor_values(executor));
+    out->optimizer[2 * i] = view_of(parameter, name1, wide, tri_executor_moment1(executor));
+    out->optimizer[2 * i + 1] = view_of(parameter, name2, wide, tri_executor_moment2(executor));
+  }
+  return TRI_OK;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+static tri_status save_views(const views *v, const tri_run_config *config, const tri_progress *progress,
+                             const char *tokenizer) {
+  char root[TRI_PATH_BYTES];
+  char *run_config = NULL;
+  char *model_config = NULL;
+  json_t *more = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
+  TRI_TRY_GOTO(tri_run_config_print(config, &run_config), done);
+  TRI_TRY_GOTO(tri_huggingface_print_config(&config->model, &model_config), done);
+  more = json_pack("{s:I, s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
+                   (json_int_t)progress->bad_steps, "bad_in_row", (json_int_t)progress->bad_in_row, "seconds",
+                   progress->seconds);
+  if (more == NULL) {
+    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
+    goto done;
+  }
+  tri_checkpoint_request request = {
+      .root = root,
+      .state = {.step = progress->step,
+                .samples = progress->step * config->optimizer.global_batch,
+                .tokens = progress->tokens,
+                .seed = config->seed,
+                .run_config = run_config,
+                .progress = more},
+      .weights = v->weights,
+      .optimizer = v->optimizer,
+      .num_weights = v->n,
+      .num_optimizer = 2 * v->n,
+      .model_config = model_config,
+      .tokenizer = tokenizer[0] == '\0' ? NULL : tokenizer,
+      .keep = config->checkpoint.keep,
+  };
+  status = tri_checkpoint_save(&request, NULL);
+done:
+  json_decref(more);
+  tri_free(model_config);
+  tri_free(run_config);
+  return status;
+}
+
+tri_status tri_checkpointing_save(tri_engine *engine, const tri_run_config *config, const tri_progress *progress,
+                                  const char *tokenizer) {
+  views v = {0};
+  tri_status status = views_create(engine, tri_dtype_wide(config->precision), &v);
+  if (status == TRI_OK) status = save_views(&v, config, progress, tokenizer);
+  views_release(&v);
+  return status;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* The views point at the engine's own memory, which is what reading is to fill. */
+static tri_status read_tensors(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensors, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    const tri_checkpoint_tensor *t = &tensors[i];
+    TRI_TRY(tri_checkpoint_read(checkpoint, t->name, t->type, t->num_dims, t->shape, (void *)t->data));
+  }
+  return TRI_OK;
+}
+
+static int64_t integer_of(const json_t *object, const char *key) {
+  return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* A seed of its own makes other samples follow than the run had: that is a choice, but hardly a meant one. */
+static void compare_seeds(const tri_run_config *config, const tri_checkpoint *checkpoint,
+                          const tri_checkpoint_state *state) {
+  if (state->seed == config->seed) return;
+  tri_warn("%s was saved under seed %llu and the run has seed %llu: the order of samples changes from here",
+           tri_checkpoint_path(checkpoint), (unsigned long long)state->seed, (unsigned long long)config->seed);
+}
+
+static tri_status read_progress(const tri_checkpoint_state *state, tri_progress *out) {
+  const json_t *more = state->progress;
+  *out = (tri_progress){
+      .step = state->step,
+      .tokens = state->tokens,
+      .updates = integer_of(more, "updates"),
+      .bad_steps = integer_of(more, "bad_steps"),
+      .bad_in_row = integer_of(more, "bad_in_row"),
+      .seconds = json_number_value(json_object_get(more, "seconds")),
+  };
+  return TRI_OK;
+}
+
+/* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
+static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path, tri_progress *progress) {
+  views v = {0};
+  tri_checkpoint *checkpoint = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(views_create(engine, tri_dtype_wide(config->precision), &v), done);
+  TRI_TRY_GOTO(tri_checkpoint_open(path, &checkpoint), done);
+  TRI_TRY_GOTO(read_tensors(checkpoint, v.weights, v.n), done);
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  if (state != NULL) {
+    compare_seeds(config, checkpoint, state);
+    TRI_TRY_GOTO(read_tensors(checkpoint, v.optimizer, 2 * v.n), done);
+    TRI_TRY_GOTO(read_progress(state, progress), done);
+    tri_log("resuming from %s, after step %ld", path, (long)progress->step);
+  } else {
+    tri_log("beginning with the weights of %s", path);
+  }
+  tri_engine_parameters_changed(engine);
+done:
+  tri_checkpoint_close(checkpoint);
+  views_release(&v);
+  return status;
+}
+
+/* `never` begins anew, and what an earlier run left must not be taken for this one's; it is moved aside, not lost. */
+static tri_status move_aside(const char *root) {
+  if (!tri_path_exists(root)) return TRI_OK;
+  for (int number = 1;; number++) {
+    char to[TRI_PATH_BYTES];
+    int length = snprintf(to, sizeof to, "%s.old-%d", root, number);
+    if (length < 0 || (size_t)length >= sizeof to) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
+    if (tri_path_exists(to)) continue;
+    if (rename(root, to) != 0) return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s", root, to);
+    tri_log("the checkpoints of an earlier run are now in %s", to);
+    return TRI_OK;
+  }
+}
+
+tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const char *resume,
+                                  tri_progress *progress, bool *found) {
+  char root[TRI_PATH_BYTES];
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
+  *found = false;
+  if (strcmp(resume, "never") == 0) return move_aside(root);
+  if (strcmp(resume, "auto") == 0) {
+    if (!tri_path_exists(root)) return TRI_OK;
+    TRI_TRY(tri_checkpoint_newest(root, path));
+    if (path[0] == '\0') return TRI_OK;
+  } else {
+    snprintf(path, sizeof path, "%s", resume);
+  }
+  TRI_TRY(load_from(engine, config, path, progress));
+  *found = true;
+  return TRI_OK;
+}
