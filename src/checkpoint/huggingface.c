@@ -140,24 +140,12 @@ static tri_status read_rope(const reader *from, tri_model *out) {
   return get_size(&rope, "original_max_position_embeddings", 8192, &out->rope_scaling.original_max_sequence);
 }
 
-/* Attention that looks back no further than a window is the same as ours up to that length. */
-static tri_status read_window(const reader *from, bool used, tri_model *out) {
-  int64_t window = 0;
-  if (!used) return TRI_OK;
-  TRI_TRY(get_size(from, "sliding_window", 0, &window));
-  if (window == 0 || window >= out->max_sequence) return TRI_OK;
-  tri_warn("%s: the model attends through a window of %" PRId64
-           " positions; its longest sequence here is that, not %" PRId64,
-           from->path, window, out->max_sequence);
-  out->max_sequence = window;
-  return TRI_OK;
-}
-
 /* What transformers takes for a key that is not there. */
 typedef struct llama_defaults {
   const char *model_type;
   int64_t vocab_size, ffn_size, max_sequence, num_kv_heads; /* 0: as many as heads */
-  bool bias, window;
+  int64_t window;                                           /* 0: none             */
+  bool bias;
 } llama_defaults;
 
 static const llama_defaults llama_kinds[] = {
@@ -167,7 +155,7 @@ static const llama_defaults llama_kinds[] = {
      .ffn_size = 14336,
      .max_sequence = 131072,
      .num_kv_heads = 8,
-     .window = true},
+     .window = 4096},
     {.model_type = "qwen2",
      .vocab_size = 151936,
      .ffn_size = 22016,
@@ -176,9 +164,28 @@ static const llama_defaults llama_kinds[] = {
      .bias = true},
 };
 
+/* A size whose null is not the same as its absence: it stands for 0. */
+static tri_status get_optional_size(const reader *from, const char *key, int64_t fallback, int64_t *out) {
+  return get_size(from, key, json_is_null(json_object_get(from->object, key)) ? 0 : fallback, out);
+}
+
+/* Attention that looks back no further than a window is the same as ours up to that length. */
+static tri_status read_window(const reader *from, const llama_defaults *kind, tri_model *out) {
+  int64_t window = 0;
+  bool used = false;
+  TRI_TRY(get_bool(from, "use_sliding_window", kind->window != 0, &used));
+  if (!used) return TRI_OK;
+  TRI_TRY(get_optional_size(from, "sliding_window", kind->window, &window));
+  if (window == 0 || window >= out->max_sequence) return TRI_OK;
+  tri_warn("%s: the model attends through a window of %" PRId64
+           " positions; its longest sequence here is that, not %" PRId64,
+           from->path, window, out->max_sequence);
+  out->max_sequence = window;
+  return TRI_OK;
+}
+
 static tri_status read_llama(const reader *from, const llama_defaults *kind, tri_model *out) {
   const char *activation = NULL;
-  bool window = kind->window;
   out->family = TRI_FAMILY_LLAMA;
   TRI_TRY(get_size(from, "vocab_size", kind->vocab_size, &out->vocab_size));
   TRI_TRY(get_size(from, "max_position_embeddings", kind->max_sequence, &out->max_sequence));
@@ -186,7 +193,7 @@ static tri_status read_llama(const reader *from, const llama_defaults *kind, tri
   TRI_TRY(get_size(from, "intermediate_size", kind->ffn_size, &out->ffn_size));
   TRI_TRY(get_size(from, "num_hidden_layers", 32, &out->num_layers));
   TRI_TRY(get_size(from, "num_attention_heads", 32, &out->num_heads));
-  TRI_TRY(get_size(from, "num_key_value_heads", kind->num_kv_heads, &out->num_kv_heads));
+  TRI_TRY(get_optional_size(from, "num_key_value_heads", kind->num_kv_heads, &out->num_kv_heads));
   TRI_TRY(get_size(from, "head_dim", 0, &out->head_dim));
   TRI_TRY(get_number(from, "rms_norm_eps", 1e-6, &out->norm_eps));
   TRI_TRY(get_number(from, "initializer_range", 0.02, &out->init_std));
@@ -197,8 +204,7 @@ static tri_status read_llama(const reader *from, const llama_defaults *kind, tri
     TRI_TRY(require_bool(from, "attention_bias", false, "a bias on the output projection of attention"));
   }
   TRI_TRY(require_bool(from, "mlp_bias", false, "a bias in the feed-forward part"));
-  TRI_TRY(get_bool(from, "use_sliding_window", kind->window, &window));
-  TRI_TRY(read_window(from, window, out));
+  TRI_TRY(read_window(from, kind, out));
   double rotated = 1;
   TRI_TRY(get_number(from, "partial_rotary_factor", 1, &rotated));
   if (rotated != 1) {
