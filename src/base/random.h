@@ -12,6 +12,7 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_ORDER = 3,   /* stream: epoch;                         index: sample             */
   TRI_RANDOM_SAMPLE = 4,  /* stream: position in the generated text                           */
   TRI_RANDOM_TEST = 5,
+  TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
 } tri_random_purpose;
 
 typedef struct tri_random_key {

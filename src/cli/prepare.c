@@ -1,13 +1,284 @@
+#include "data/prepare.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "cli/cli.h"
 
-static tri_status run(int count, char **arguments) {
-  (void)count;
-  return tri_fail(TRI_UNSUPPORTED, "%s is not built yet", arguments[0]);
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+  tri_prepare_options options;
+  bool json;
+} arguments;
+
+/* ---- the command line ------------------------------------------------------------------------------------------ */
+
+static tri_status parse_integer(const char *name, const char *text, int64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0) {
+    return tri_fail(TRI_BAD_USAGE, "%s wants a whole number, not `%s`", name, text);
+  }
+  *out = value;
+  return TRI_OK;
+}
+
+static tri_status set_tokenizer(arguments *to, const char *text) {
+  to->options.tokenizer = text;
+  return TRI_OK;
+}
+
+static tri_status set_out(arguments *to, const char *text) {
+  to->options.out = text;
+  return TRI_OK;
+}
+
+static tri_status set_key(arguments *to, const char *text) {
+  to->options.key = text;
+  return TRI_OK;
+}
+
+static tri_status set_validation(arguments *to, const char *text) {
+  char *end = NULL;
+  to->options.validation = strtod(text, &end);
+  if (end != text && *end == '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--validation wants a fraction such as 0.01, not `%s`", text);
+}
+
+static tri_status set_threads(arguments *to, const char *text) {
+  int64_t value = 0;
+  TRI_TRY(parse_integer("--threads", text, &value));
+  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it must be 1 or more", text);
+  to->options.threads = (int)value;
+  return TRI_OK;
+}
+
+static tri_status set_seed(arguments *to, const char *text) {
+  int64_t value = 0;
+  TRI_TRY(parse_integer("--seed", text, &value));
+  to->options.seed = (uint64_t)value;
+  return TRI_OK;
+}
+
+static tri_status set_documents(arguments *to, const char *text) {
+  static const char *const names[] = {
+      [TRI_DOCUMENT_FILE] = "file", [TRI_DOCUMENT_BLANK] = "blank", [TRI_DOCUMENT_LINE] = "line"};
+  for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+    if (strcmp(text, names[i]) != 0) continue;
+    to->options.documents = (tri_document_rule)i;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_USAGE, "--documents is file, blank or line, not `%s`", text);
+}
+
+/* "1000000", "512M", "2G": powers of 1024. */
+static tri_status set_train_bytes(arguments *to, const char *text) {
+  static const char units[] = "KMGT";
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  const char *unit = *end == '\0' ? NULL : strchr(units, *end);
+  unsigned shift = unit == NULL ? 0 : 10 * (unsigned)(unit - units + 1);
+  if (end == text || errno != 0 || value < 1 || (*end != '\0' && (unit == NULL || end[1] != '\0')) ||
+      value > INT64_MAX >> shift) {
+    return tri_fail(TRI_BAD_USAGE, "--train-bytes wants a number of bytes such as 1000000, 512M or 2G, not `%s`", text);
+  }
+  to->options.train_bytes = value << shift;
+  return TRI_OK;
+}
+
+static tri_status set_force(arguments *to, const char *text) {
+  (void)text;
+  to->options.force = true;
+  return TRI_OK;
+}
+
+static tri_status set_json(arguments *to, const char *text) {
+  (void)text;
+  to->json = true;
+  return TRI_OK;
+}
+
+static const struct option {
+  const char *name;
+  bool takes_value;
+  tri_status (*set)(arguments *to, const char *text);
+} options[] = {
+    {"--tokenizer", true, set_tokenizer},
+    {"--out", true, set_out},
+    {"--validation", true, set_validation},
+    {"--key", true, set_key},
+    {"--documents", true, set_documents},
+    {"--threads", true, set_threads},
+    {"--seed", true, set_seed},
+    {"--train-bytes", true, set_train_bytes},
+    {"--force", false, set_force},
+    {"--json", false, set_json},
+};
+enum { NUM_OPTIONS = sizeof options / sizeof options[0] };
+
+static tri_status unknown_option(const char *name) {
+  const char *names[NUM_OPTIONS];
+  for (int i = 0; i < NUM_OPTIONS; i++) names[i] = options[i].name;
+  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS);
+  if (nearest != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
+  }
+  return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
+}
+
+/* One option, with its value behind `=` or in the next word; *i moves to the last word that was used. */
+static tri_status parse_option(int count, char **words, int *i, arguments *to) {
+  char name[64];
+  const char *equals = strchr(words[*i], '=');
+  size_t length = equals == NULL ? strlen(words[*i]) : (size_t)(equals - words[*i]);
+  snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), words[*i]);
+  for (int k = 0; k < NUM_OPTIONS; k++) {
+    if (strcmp(name, options[k].name) != 0) continue;
+    if (!options[k].takes_value) {
+      return equals == NULL ? options[k].set(to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
+    }
+    if (equals != NULL) return options[k].set(to, equals + 1);
+    if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s wants a value", name);
+    return options[k].set(to, words[++*i]);
+  }
+  return unknown_option(name);
+}
+
+static tri_status parse(int count, char **words, const char **inputs, arguments *out) {
+  bool options_ended = false;
+  for (int i = 1; i < count; i++) {
+    if (!options_ended && strcmp(words[i], "--") == 0) {
+      options_ended = true;
+    } else if (!options_ended && words[i][0] == '-' && words[i][1] != '\0') {
+      TRI_TRY(parse_option(count, words, &i, out));
+    } else {
+      inputs[out->options.num_inputs++] = words[i];
+    }
+  }
+  out->options.inputs = inputs;
+  if (out->options.tokenizer == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes or FILE.json");
+  }
+  if (out->options.out == NULL) return tri_fail(TRI_BAD_USAGE, "--out is missing: the folder for the corpus");
+  return TRI_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------- */
+
+static double mb_per_s(const tri_prepare_report *report) {
+  return report->encode_s > 0 ? 1e-6 * (double)report->counts.text_bytes / report->encode_s : 0;
+}
+
+static double bytes_per_token(const tri_prepare_report *report) {
+  return (double)report->counts.text_bytes / (double)report->counts.tokens;
+}
+
+static void print_summary(const char *out, const tri_prepare_report *report) {
+  const tri_split_counts *counts = &report->counts;
+  char documents[32], tokens[32], bytes[32], seconds[32];
+  tri_log("%s: %s documents, %s tokens of %" PRId64 ", from %s of text (%.2f bytes/token)", out,
+          tri_format_count((double)counts->documents, documents, sizeof documents),
+          tri_format_count((double)counts->tokens, tokens, sizeof tokens), report->vocab_size,
+          tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
+  tri_log("  training %" PRId64 " tokens, validation %" PRId64 " (%.2f %%)%s", counts->train_tokens,
+          counts->validation_tokens, 100.0 * (double)counts->validation_tokens / (double)counts->tokens,
+          counts->from_tail ? ", the end of the text" : "");
+  if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
+  tri_log("  %.1f MB/s with %d threads, in %s", mb_per_s(report), report->threads,
+          tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
+}
+
+static tri_status print_json(const char *out, const tri_prepare_report *report) {
+  const tri_split_counts *c = &report->counts;
+  json_t *root = json_pack(
+      "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:{s:I, s:I}, s:{s:I, s:I, s:b}}", "out", out,
+      "vocab_size", (json_int_t)report->vocab_size, "documents", (json_int_t)c->documents, "empty_documents",
+      (json_int_t)c->empty_documents, "tokens", (json_int_t)c->tokens, "text_bytes", (json_int_t)c->text_bytes,
+      "input_bytes", (json_int_t)report->input_bytes, "bytes_per_token", bytes_per_token(report), "mb_per_s",
+      mb_per_s(report), "learn_s", report->learn_s, "encode_s", report->encode_s, "threads", report->threads, "train",
+      "documents", (json_int_t)c->train_documents, "tokens", (json_int_t)c->train_tokens, "validation", "documents",
+      (json_int_t)c->validation_documents, "tokens", (json_int_t)c->validation_tokens, "from_tail", (int)c->from_tail);
+  if (root == NULL) return tri_fail(TRI_BAD_USAGE, "the name %s is not UTF-8 and cannot be printed as JSON", out);
+  int result = json_dumpf(root, stdout, JSON_INDENT(2));
+  json_decref(root);
+  if (result != 0 || putchar('\n') == EOF) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  return TRI_OK;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------- */
+
+/* A signal has nowhere else to leave its mark. The second one ends the program at once. */
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number) {
+  (void)number;
+  signalled = 1;
+}
+
+static bool interrupted(void *context) {
+  (void)context;
+  return signalled != 0;
+}
+
+static void catch_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaction(numbers[i], &action, NULL);
+}
+
+static tri_status run(int count, char **words) {
+  arguments given = {
+      .options = {.key = "text", .validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = interrupted}};
+  const char **inputs = NULL;
+  tri_prepare_report report = {0};
+  TRI_TRY(tri_alloc("the names of the inputs", (size_t)count, sizeof *inputs, &inputs));
+  tri_status status = parse(count, words, inputs, &given);
+  if (status == TRI_OK) {
+    catch_signals();
+    status = tri_prepare(&given.options, &report);
+  }
+  if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
+  if (status == TRI_OK) print_summary(given.options.out, &report);
+  if (status == TRI_OK && given.json) status = print_json(given.options.out, &report);
+  tri_free(inputs);
+  return status;
 }
 
 const tri_command tri_command_prepare = {
     .name = "prepare",
     .summary = "turn text into a tokenized corpus",
-    .help = "usage: trireme prepare --tokenizer gpt2:DIR|train:VOCAB|bytes|FILE.json --out DIR INPUT...\n",
+    .help =
+        "usage: trireme prepare --tokenizer T --out DIR [options] INPUT...\n"
+        "\n"
+        "Encodes text and leaves DIR/train.bin and .idx, DIR/validation.bin and .idx (Megatron-LM's format) and\n"
+        "DIR/tokenizer.json. An INPUT is plain text or, named .jsonl, JSON lines; either may be compressed (.zst).\n"
+        "Each document is followed by the end-of-text token.\n"
+        "\n"
+        "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
+        "                     FILE.json    a Hugging Face tokenizer.json\n"
+        "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
+        "                     bytes        every byte is a token\n"
+        "  --out DIR          the folder for the corpus\n"
+        "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
+        "[file]\n"
+        "  --key KEY          which string of a JSON line is its text [text]\n"
+        "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
+        "  --seed S           chooses which they are [0]\n"
+        "  --threads N        threads that encode [all cores]\n"
+        "  --train-bytes N    train:VOCAB learns from the first N bytes of text; K, M, G, T are understood [1G]\n"
+        "  --force            replace the corpus that is in DIR\n"
+        "  --json             print the result as JSON on standard output\n"
+        "\n"
+        "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n",
     .run = run,
 };

@@ -1,0 +1,202 @@
+/* Reading a corpus. Both files are mapped: a run reads windows in random order, and the page cache is shared by all
+ * ranks of a node. The stream of tokens is the sequences in the order of the index. Corpora that were written in one
+ * go are one run of the .bin, and token t lies at a byte that needs no search; others (merged, reordered, parts of a
+ * larger file) get a table of the tokens before each sequence, and a search. */
+#include "data/corpus.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/corpus_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct mapped_file {
+  char *path;
+  const char *data; /* NULL if the file is empty */
+  size_t bytes;
+} mapped_file;
+
+struct tri_corpus {
+  mapped_file idx, bin;
+  tri_corpus_index index;
+  int64_t *starts; /* tokens before each sequence; NULL if contiguous */
+};
+
+static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {
+  tri_status status = TRI_OK;
+  size_t length = strlen(prefix) + strlen(suffix) + 1;
+  TRI_TRY(tri_alloc("a path", length, 1, &out->path));
+  snprintf(out->path, length, "%s%s", prefix, suffix);
+  int file = open(out->path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s%s", out->path, strerror(errno),
+                    errno == ENOENT ? " (a corpus is named without .bin or .idx; `trireme prepare` makes one)" : "");
+  }
+  struct stat facts;
+  if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    status = tri_fail(TRI_BAD_FILE, "%s is not a plain file", out->path);
+    goto close_file;
+  }
+  if (facts.st_size > 0) {
+    void *data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, file, 0);
+    if (data == MAP_FAILED) {
+      status = tri_fail(TRI_BAD_FILE, "cannot map %s into memory: %s", out->path, strerror(errno));
+      goto close_file;
+    }
+    out->data = data;
+    out->bytes = (size_t)facts.st_size;
+  }
+close_file:
+  close(file);
+  return status;
+}
+
+static void unmap_file(mapped_file *file) {
+  if (file->data != NULL) munmap((void *)(uintptr_t)file->data, file->bytes);
+  tri_free(file->path);
+}
+
+/* A .bin that goes on behind its index may be meant (an index of a part of it) or be the wrong one. */
+static void warn_of_rest(const tri_corpus *corpus) {
+  const tri_corpus_index *index = &corpus->index;
+  int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
+  if (!index->contiguous || end == (int64_t)corpus->bin.bytes) return;
+  tri_warn("%s has %zu bytes, of which %s uses %" PRId64 "; do they belong together?", corpus->bin.path,
+           corpus->bin.bytes, corpus->idx.path, index->num_tokens * index->id_bytes);
+}
+
+static tri_status make_starts(tri_corpus *corpus) {
+  const tri_corpus_index *index = &corpus->index;
+  TRI_TRY(
+      tri_alloc("the starts of a corpus's sequences", (size_t)index->num_sequences, sizeof(int64_t), &corpus->starts));
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < index->num_sequences; i++) {
+    corpus->starts[i] = tokens;
+    tokens += tri_corpus_index_size(index, i);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
+  tri_status status = TRI_OK;
+  tri_corpus *corpus = NULL;
+  TRI_TRY(tri_alloc("a corpus", 1, sizeof *corpus, &corpus));
+  TRI_TRY_GOTO(map_file(prefix, ".idx", &corpus->idx), close_corpus);
+  TRI_TRY_GOTO(map_file(prefix, ".bin", &corpus->bin), close_corpus);
+  TRI_TRY_GOTO(tri_corpus_index_parse(corpus->idx.path, corpus->idx.data, corpus->idx.bytes, corpus->bin.path,
+                                      (int64_t)corpus->bin.bytes, &corpus->index),
+               close_corpus);
+  if (!corpus->index.contiguous) TRI_TRY_GOTO(make_starts(corpus), close_corpus);
+  warn_of_rest(corpus);
+  *out = corpus;
+  return TRI_OK;
+close_corpus:
+  tri_corpus_close(corpus);
+  return status;
+}
+
+void tri_corpus_close(tri_corpus *corpus) {
+  if (corpus == NULL) return;
+  tri_free(corpus->starts);
+  unmap_file(&corpus->bin);
+  unmap_file(&corpus->idx);
+  tri_free(corpus);
+}
+
+int64_t tri_corpus_num_tokens(const tri_corpus *corpus) { return corpus->index.num_tokens; }
+
+int64_t tri_corpus_num_documents(const tri_corpus *corpus) { return corpus->index.num_documents; }
+
+/* ids[count] at `from`, as int32; ids that an int32 cannot hold become -1, which no vocabulary has. */
+static void convert_ids(tri_corpus_type type, const char *from, int64_t count, int32_t *out) {
+#define CONVERT(id_type, expression)                                                                                   \
+  for (int64_t i = 0; i < count; i++) {                                                                                \
+    id_type id;                                                                                                        \
+    memcpy(&id, from + i * (int64_t)sizeof id, sizeof id);                                                             \
+    out[i] = (expression);                                                                                             \
+  }
+  switch (type) {
+    case TRI_CORPUS_U8: CONVERT(uint8_t, id) break;
+    case TRI_CORPUS_I8: CONVERT(int8_t, id) break;
+    case TRI_CORPUS_I16: CONVERT(int16_t, id) break;
+    case TRI_CORPUS_U16: CONVERT(uint16_t, id) break;
+    case TRI_CORPUS_I32: memcpy(out, from, (size_t)count * sizeof *out); break;
+    case TRI_CORPUS_I64: CONVERT(int64_t, id < 0 || id > INT32_MAX ? -1 : (int32_t)id) break;
+    case TRI_CORPUS_F32:
+    case TRI_CORPUS_F64: break; /* tri_corpus_index_parse refuses them */
+  }
+#undef CONVERT
+}
+
+static int64_t raw_id(const tri_corpus *corpus, const char *at) {
+  if (corpus->index.type == TRI_CORPUS_I64) {
+    int64_t id = 0;
+    memcpy(&id, at, sizeof id);
+    return id;
+  }
+  int32_t id = 0;
+  convert_ids(corpus->index.type, at, 1, &id);
+  return id;
+}
+
+/* One run of the .bin: tokens [position, position + count) of the stream lie at byte `offset`. */
+static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t offset, int64_t count,
+                           int64_t vocab_size, int32_t *out) {
+  const char *from = corpus->bin.data + offset;
+  convert_ids(corpus->index.type, from, count, out);
+  /* A loop without a branch, so that the compiler makes vectors of it; a negative id is a large unsigned one. */
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
+  if ((int64_t)largest < vocab_size) return TRI_OK;
+  int64_t i = 0;
+  while (i < count && out[i] >= 0 && out[i] < vocab_size) i++;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: the token at position %" PRId64 " is %" PRId64 ", outside the model's vocabulary of %" PRId64
+                  "; the corpus was made with another tokenizer than the model's",
+                  corpus->bin.path, position + i, raw_id(corpus, from + i * corpus->index.id_bytes), vocab_size);
+}
+
+/* The last sequence that begins at or before a position; empty sequences before it are passed over. */
+static int64_t find_sequence(const tri_corpus *corpus, int64_t position) {
+  int64_t low = 0, high = corpus->index.num_sequences;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (corpus->starts[middle] <= position) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out) {
+  const tri_corpus_index *index = &corpus->index;
+  if (first < 0 || count < 0 || first > index->num_tokens || count > index->num_tokens - first) {
+    return tri_fail(TRI_INTERNAL, "tokens %" PRId64 " to %" PRId64 " of %s were asked for, which has %" PRId64, first,
+                    first + count, corpus->bin.path, index->num_tokens);
+  }
+  if (index->contiguous) {
+    return read_run(corpus, first, index->first_byte + first * index->id_bytes, count, vocab_size, out);
+  }
+  int64_t sequence = count > 0 ? find_sequence(corpus, first) : 0;
+  while (count > 0) {
+    int64_t within = first - corpus->starts[sequence];
+    int64_t run = tri_corpus_index_size(index, sequence) - within;
+    if (run > count) run = count;
+    int64_t offset = tri_corpus_index_pointer(index, sequence) + within * index->id_bytes;
+    TRI_TRY(read_run(corpus, first, offset, run, vocab_size, out));
+    first += run;
+    count -= run;
+    out += run;
+    sequence++;
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,60 @@
+/* The index of a corpus (PREFIX.idx) as it lies in memory, checked. The layout, all little-endian and without padding:
+ *
+ *   9 bytes   "MMIDIDX\0\0"
+ *   uint64    version, 1
+ *   uint8     type of the ids in PREFIX.bin, a tri_corpus_type
+ *   uint64    S, sequences
+ *   uint64    D, entries of the list of documents
+ *   int32 S   tokens of each sequence
+ *   int64 S   byte of PREFIX.bin where each sequence begins
+ *   int64 D   the sequence with which each document begins; the first is 0, the last is S
+ *
+ * This is the format of Megatron-LM's IndexedDataset. A document is one sequence or more. */
+#ifndef TRI_DATA_CORPUS_INDEX_H
+#define TRI_DATA_CORPUS_INDEX_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "corpus files are read and written as they lie in memory");
+
+#define TRI_CORPUS_MAGIC "MMIDIDX\0" /* and the NUL that ends the literal */
+enum { TRI_CORPUS_MAGIC_BYTES = 9, TRI_CORPUS_HEADER_BYTES = 34, TRI_CORPUS_VERSION = 1 };
+
+typedef enum tri_corpus_type {
+  TRI_CORPUS_U8 = 1,
+  TRI_CORPUS_I8 = 2,
+  TRI_CORPUS_I16 = 3,
+  TRI_CORPUS_I32 = 4,
+  TRI_CORPUS_I64 = 5,
+  TRI_CORPUS_F64 = 6, /* not ids: refused */
+  TRI_CORPUS_F32 = 7, /* not ids: refused */
+  TRI_CORPUS_U16 = 8,
+} tri_corpus_type;
+
+/* Bytes of one id, or 0 for a code that is no integer type. */
+int tri_corpus_type_bytes(int type);
+
+typedef struct tri_corpus_index {
+  tri_corpus_type type;
+  int id_bytes;
+  int64_t num_sequences, num_documents, num_tokens;
+  /* Each sequence begins where the one before it ends, so that the stream of tokens is one run of PREFIX.bin. */
+  bool contiguous;
+  int64_t first_byte;           /* of the stream in PREFIX.bin, if contiguous */
+  const char *sizes, *pointers; /* unaligned; use the functions below */
+} tri_corpus_index;
+
+/* Checks every number of an index of `bytes` bytes against its own length and against a .bin of bin_bytes. `path` and
+ * bin_path are for messages. The result points into data. A fault is TRI_BAD_FILE. */
+tri_status tri_corpus_index_parse(const char *path, const void *data, size_t bytes, const char *bin_path,
+                                  int64_t bin_bytes, tri_corpus_index *out);
+
+/* Tokens of a sequence, and the byte of PREFIX.bin where it begins. */
+int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
+int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
+
+#endif

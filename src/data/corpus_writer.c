@@ -1,0 +1,252 @@
+/* The index of a corpus lists sizes, then pointers, then documents, and none is known before the last token. To stay in
+ * constant memory the sizes go to a file of their own as they come, 4 bytes each, with the top bit set where a document
+ * ends; the index is three passes over that file. A document longer than MAX_SEQUENCE tokens becomes several sequences,
+ * because the format counts them in an int32. */
+#include "data/corpus_writer.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "data/corpus_index.h"
+#include "data/output_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SEQUENCE = 1 << 30, CHUNK = 1 << 14, MEGATRON_U16_BELOW = 65500 };
+#define ENDS_DOCUMENT (UINT32_C(1) << 31)
+
+struct tri_corpus_writer {
+  char *prefix;
+  int64_t vocab_size;
+  tri_corpus_type type;
+  int id_bytes;
+  tri_output_file bin, sizes, idx;
+  int64_t tokens, documents, sequences;
+  int64_t open_tokens; /* of the sequence that is not in `sizes` yet */
+  bool in_document;
+};
+
+tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_corpus_writer **out) {
+  if (vocab_size < 1 || vocab_size > INT32_MAX) {
+    return tri_fail(TRI_BAD_CONFIG, "a vocabulary of %" PRId64 " cannot be stored in %s.bin; ids are at most %d",
+                    vocab_size, prefix, INT32_MAX);
+  }
+  tri_status status = TRI_OK;
+  tri_corpus_writer *writer = NULL;
+  TRI_TRY(tri_alloc("a corpus writer", 1, sizeof *writer, &writer));
+  writer->bin = writer->sizes = writer->idx = TRI_OUTPUT_FILE_NONE;
+  writer->vocab_size = vocab_size;
+  writer->type = vocab_size < MEGATRON_U16_BELOW ? TRI_CORPUS_U16 : TRI_CORPUS_I32;
+  writer->id_bytes = tri_corpus_type_bytes((int)writer->type);
+  TRI_TRY_GOTO(tri_strdup(prefix, &writer->prefix), destroy_writer);
+  TRI_TRY_GOTO(tri_output_file_create(prefix, ".bin.partial", &writer->bin), destroy_writer);
+  TRI_TRY_GOTO(tri_output_file_create(prefix, ".sizes.partial", &writer->sizes), destroy_writer);
+  *out = writer;
+  return TRI_OK;
+destroy_writer:
+  tri_corpus_writer_destroy(writer);
+  return status;
+}
+
+void tri_corpus_writer_destroy(tri_corpus_writer *writer) {
+  if (writer == NULL) return;
+  tri_output_file_destroy(&writer->idx);
+  tri_output_file_destroy(&writer->sizes);
+  tri_output_file_destroy(&writer->bin);
+  tri_free(writer->prefix);
+  tri_free(writer);
+}
+
+int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer) { return writer->tokens; }
+
+int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer) { return writer->documents; }
+
+static tri_status end_sequence(tri_corpus_writer *writer, uint32_t flag) {
+  uint32_t entry = (uint32_t)writer->open_tokens | flag;
+  TRI_TRY(tri_output_file_write(&writer->sizes, &entry, sizeof entry));
+  writer->open_tokens = 0;
+  writer->sequences++;
+  return TRI_OK;
+}
+
+tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer) {
+  TRI_TRY(end_sequence(writer, ENDS_DOCUMENT));
+  writer->documents++;
+  writer->in_document = false;
+  return TRI_OK;
+}
+
+static tri_status write_ids(tri_corpus_writer *writer, const int32_t *ids, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
+  if (count > 0 && (int64_t)largest >= writer->vocab_size) {
+    return tri_fail(TRI_INTERNAL, "an id outside the vocabulary of %" PRId64 " was to be written to %s.bin",
+                    writer->vocab_size, writer->prefix);
+  }
+  if (writer->type == TRI_CORPUS_I32) {
+    return tri_output_file_write(&writer->bin, ids, (size_t)count * sizeof *ids);
+  }
+  uint16_t narrow[CHUNK];
+  for (int64_t done = 0; done < count; done += CHUNK) {
+    int64_t some = count - done < CHUNK ? count - done : CHUNK;
+    for (int64_t i = 0; i < some; i++) narrow[i] = (uint16_t)ids[done + i];
+    TRI_TRY(tri_output_file_write(&writer->bin, narrow, (size_t)some * sizeof narrow[0]));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count) {
+  writer->in_document = true;
+  while (count > 0) {
+    if (writer->open_tokens == MAX_SEQUENCE) TRI_TRY(end_sequence(writer, 0));
+    int64_t some = MAX_SEQUENCE - writer->open_tokens;
+    if (some > count) some = count;
+    TRI_TRY(write_ids(writer, ids, some));
+    writer->open_tokens += some;
+    writer->tokens += some;
+    ids += some;
+    count -= some;
+  }
+  return TRI_OK;
+}
+
+/* ---- moving the tail ------------------------------------------------------------------------------------------- */
+
+/* Finds the entry of `sizes` in which the last `tokens` tokens begin, and how many of its own come before them. */
+static tri_status find_tail(tri_corpus_writer *from, int64_t tokens, int64_t *out_entry, int64_t *out_kept) {
+  uint32_t entries[CHUNK];
+  int64_t before = from->sequences;
+  while (before > 0) {
+    int64_t some = before < CHUNK ? before : CHUNK;
+    before -= some;
+    TRI_TRY(tri_output_file_read(&from->sizes, before * 4, entries, (size_t)some * 4));
+    for (int64_t i = some - 1; i >= 0; i--) {
+      int64_t size = entries[i] & ~ENDS_DOCUMENT;
+      if (size >= tokens) {
+        *out_entry = before + i;
+        *out_kept = size - tokens;
+        return TRI_OK;
+      }
+      tokens -= size;
+    }
+  }
+  return tri_fail(TRI_INTERNAL, "more tokens were to be moved than %s.bin has", from->prefix);
+}
+
+static tri_status copy_ids(tri_corpus_writer *from, tri_corpus_writer *to, int64_t first, int64_t count) {
+  char chunk[CHUNK];
+  int64_t offset = first * from->id_bytes, end = offset + count * from->id_bytes;
+  while (offset < end) {
+    size_t some = end - offset < CHUNK ? (size_t)(end - offset) : CHUNK;
+    TRI_TRY(tri_output_file_read(&from->bin, offset, chunk, some));
+    TRI_TRY(tri_output_file_write(&to->bin, chunk, some));
+    offset += (int64_t)some;
+  }
+  return TRI_OK;
+}
+
+/* Appends entries [entry, end) of the sizes to `to`, the first without its `kept` tokens; counts their documents. */
+static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int64_t entry, int64_t kept) {
+  for (int64_t i = entry; i < from->sequences; i++) {
+    uint32_t size = 0;
+    TRI_TRY(tri_output_file_read(&from->sizes, i * 4, &size, sizeof size));
+    if (i == entry) size -= (uint32_t)kept;
+    TRI_TRY(tri_output_file_write(&to->sizes, &size, sizeof size));
+    to->sequences++;
+    to->documents += (size & ENDS_DOCUMENT) != 0;
+    from->documents -= (size & ENDS_DOCUMENT) != 0;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens) {
+  if (from->in_document || to->in_document || from->type != to->type || tokens < 1 || tokens > from->tokens) {
+    return tri_fail(TRI_INTERNAL, "the last %" PRId64 " of %" PRId64 " tokens cannot be moved from %s to %s", tokens,
+                    from->tokens, from->prefix, to->prefix);
+  }
+  int64_t entry = 0, kept = 0;
+  TRI_TRY(find_tail(from, tokens, &entry, &kept));
+  TRI_TRY(copy_ids(from, to, from->tokens - tokens, tokens));
+  TRI_TRY(copy_sizes(from, to, entry, kept));
+  bool reopened = kept > 0;
+  if (kept == 0 && entry > 0) { /* the cut lies between two sequences: the one before it must end a document */
+    uint32_t size = 0;
+    entry--;
+    TRI_TRY(tri_output_file_read(&from->sizes, entry * 4, &size, sizeof size));
+    kept = size & ~ENDS_DOCUMENT;
+    from->documents -= (size & ENDS_DOCUMENT) != 0;
+    reopened = true;
+  }
+  from->tokens -= tokens;
+  to->tokens += tokens;
+  from->sequences = entry;
+  TRI_TRY(tri_output_file_truncate(&from->bin, from->tokens * from->id_bytes));
+  TRI_TRY(tri_output_file_truncate(&from->sizes, entry * 4));
+  from->open_tokens = kept;
+  return reopened ? tri_corpus_writer_end_document(from) : TRI_OK;
+}
+
+/* ---- the index ------------------------------------------------------------------------------------------------- */
+
+typedef enum index_part { PART_SIZES, PART_POINTERS, PART_DOCUMENTS } index_part;
+
+/* One pass over the sizes. */
+static tri_status write_part(tri_corpus_writer *writer, index_part part) {
+  uint32_t entries[CHUNK];
+  int64_t pointer = 0;
+  for (int64_t done = 0; done < writer->sequences; done += CHUNK) {
+    int64_t some = writer->sequences - done < CHUNK ? writer->sequences - done : CHUNK;
+    TRI_TRY(tri_output_file_read(&writer->sizes, done * 4, entries, (size_t)some * 4));
+    for (int64_t i = 0; i < some; i++) {
+      int32_t size = (int32_t)(entries[i] & ~ENDS_DOCUMENT);
+      int64_t next_sequence = done + i + 1;
+      if (part == PART_SIZES) TRI_TRY(tri_output_file_write(&writer->idx, &size, sizeof size));
+      if (part == PART_POINTERS) TRI_TRY(tri_output_file_write(&writer->idx, &pointer, sizeof pointer));
+      if (part == PART_DOCUMENTS && (entries[i] & ENDS_DOCUMENT) != 0) {
+        TRI_TRY(tri_output_file_write(&writer->idx, &next_sequence, sizeof next_sequence));
+      }
+      pointer += (int64_t)size * writer->id_bytes;
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status write_index(tri_corpus_writer *writer) {
+  uint64_t version = TRI_CORPUS_VERSION;
+  uint8_t type = (uint8_t)writer->type;
+  uint64_t counts[2] = {(uint64_t)writer->sequences, (uint64_t)writer->documents + 1};
+  int64_t first_document = 0;
+  TRI_TRY(tri_output_file_write(&writer->idx, TRI_CORPUS_MAGIC, TRI_CORPUS_MAGIC_BYTES));
+  TRI_TRY(tri_output_file_write(&writer->idx, &version, sizeof version));
+  TRI_TRY(tri_output_file_write(&writer->idx, &type, sizeof type));
+  TRI_TRY(tri_output_file_write(&writer->idx, counts, sizeof counts));
+  TRI_TRY(write_part(writer, PART_SIZES));
+  TRI_TRY(write_part(writer, PART_POINTERS));
+  TRI_TRY(tri_output_file_write(&writer->idx, &first_document, sizeof first_document));
+  return write_part(writer, PART_DOCUMENTS);
+}
+
+tri_status tri_corpus_writer_finish(tri_corpus_writer *writer) {
+  if (writer->in_document) return tri_fail(TRI_INTERNAL, "the last document of %s.bin was not ended", writer->prefix);
+  TRI_TRY(tri_output_file_create(writer->prefix, ".idx.partial", &writer->idx));
+  TRI_TRY(write_index(writer));
+  TRI_TRY(tri_output_file_sync(&writer->bin));
+  return tri_output_file_sync(&writer->idx);
+}
+
+tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
+  char old_index[TRI_PATH_BYTES];
+  int length = snprintf(old_index, sizeof old_index, "%s.idx", writer->prefix);
+  if (length < 0 || (size_t)length >= sizeof old_index) {
+    return tri_fail(TRI_BAD_USAGE, "the path %s.idx is too long", writer->prefix);
+  }
+  if (unlink(old_index) != 0 && errno != ENOENT) {
+    return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", old_index, strerror(errno));
+  }
+  TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
+  return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
+}

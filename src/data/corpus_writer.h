@@ -1,0 +1,34 @@
+/* Writes a corpus (PREFIX.bin and PREFIX.idx) of any size in constant memory. Until tri_corpus_writer_commit everything
+ * is under temporary names, which tri_corpus_writer_destroy removes, so that no half corpus is ever left. */
+#ifndef TRI_DATA_CORPUS_WRITER_H
+#define TRI_DATA_CORPUS_WRITER_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct tri_corpus_writer tri_corpus_writer;
+
+/* Ids are stored as uint16 where vocab_size is below 65500, else as int32, as Megatron-LM does. */
+tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_corpus_writer **out);
+/* Closes, and removes what was not committed. */
+void tri_corpus_writer_destroy(tri_corpus_writer *writer);
+
+/* Adds tokens to the current document, and ends it. Ids must lie in [0, vocab_size). */
+tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
+tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
+
+int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
+int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer);
+
+/* Moves the last `tokens` tokens of one writer, with the ends of their documents, behind those of another of the same
+ * vocabulary. A document that is cut ends where it is cut. Both must be between documents. */
+tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
+
+/* Two steps, so that several corpora can be put in place together: `finish` writes the index and brings everything to
+ * the disk (where it can still fail for want of room), `commit` renames. An older PREFIX.idx is removed first: an index
+ * is never beside a .bin that is not its own. */
+tri_status tri_corpus_writer_finish(tri_corpus_writer *writer);
+tri_status tri_corpus_writer_commit(tri_corpus_writer *writer);
+
+#endif

@@ -1,0 +1,232 @@
+/* One thread reads, `threads` encode, and the caller's writes. They share a ring of slots: block number n lies in slot
+ * n % size from when it is read until it is accepted, so that order costs nothing and memory is bounded:
+ *
+ *      accepted <= claimed <= read <= accepted + size
+ *
+ * [accepted, claimed) is being encoded or done, [claimed, read) waits for an encoder. One mutex guards the three counts
+ * and the `done` of each slot; a slot's contents belong to the one thread whose turn it is. A block is about a mebibyte
+ * of text, so the lock is taken some hundred times a second and never contended.
+ *
+ * A failure travels in the slot of its block with its message (tri_fail keeps that for its thread only) and is reported
+ * when its turn to be accepted comes: which of two bad lines is named does not depend on who was faster. */
+#include "data/encode_pipeline.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEEP_IDS = 1 << 22 };
+
+typedef struct slot {
+  tri_text_block block;
+  tri_token_list ids;
+  tri_encoded_piece *pieces;
+  int64_t piece_capacity;
+  tri_status status;
+  char message[2048]; /* of status */
+  bool done;
+} slot;
+
+typedef struct ring {
+  const tri_encode_pipeline *pipeline;
+  pthread_mutex_t lock;
+  pthread_cond_t room, work, done; /* for the reader, the encoders and the caller */
+  slot *slots;
+  int64_t size;
+  int64_t read, claimed, accepted;
+  bool ended;   /* nothing will be read any more */
+  bool stopped; /* nobody wants the rest */
+} ring;
+
+typedef struct worker {
+  ring *ring;
+  tri_encoder *encoder;
+  pthread_t thread;
+  bool started;
+} worker;
+
+static slot *slot_of(const ring *r, int64_t number) { return &r->slots[number % r->size]; }
+
+static void record(slot *s, tri_status status) {
+  s->status = status;
+  if (status != TRI_OK) snprintf(s->message, sizeof s->message, "%s", tri_status_message());
+}
+
+static void *read_blocks(void *argument) {
+  ring *r = ((worker *)argument)->ring;
+  bool more = true;
+  while (more) {
+    pthread_mutex_lock(&r->lock);
+    while (!r->stopped && r->read == r->accepted + r->size) pthread_cond_wait(&r->room, &r->lock);
+    more = !r->stopped;
+    slot *s = slot_of(r, r->read);
+    pthread_mutex_unlock(&r->lock);
+    if (!more) break;
+    s->done = false;
+    record(s, tri_text_input_next(r->pipeline->input, &s->block));
+    more = s->status == TRI_OK && s->block.num_pieces > 0;
+    pthread_mutex_lock(&r->lock);
+    if (more || s->status != TRI_OK) r->read++;
+    r->ended = !more;
+    pthread_cond_signal(&r->work);
+    if (!more) {
+      pthread_cond_broadcast(&r->work);
+      pthread_cond_signal(&r->done);
+    }
+    pthread_mutex_unlock(&r->lock);
+  }
+  return NULL;
+}
+
+static tri_status append_id(tri_token_list *list, int32_t id) {
+  if (list->count == list->capacity) {
+    int64_t capacity = list->capacity == 0 ? 1 << 16 : list->capacity + list->capacity / 2;
+    TRI_TRY(tri_realloc("the ids of a block", (size_t)capacity, sizeof *list->ids, &list->ids));
+    list->capacity = capacity;
+  }
+  list->ids[list->count++] = id;
+  return TRI_OK;
+}
+
+static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder *encoder, slot *s, int64_t index) {
+  const tri_text_piece *piece = &s->block.pieces[index];
+  int64_t before = s->ids.count;
+  tri_piece_text text = {0};
+  TRI_TRY(tri_piece_text_get(&s->block, piece, pipeline->key, &text));
+  int64_t text_bytes = (int64_t)text.bytes;
+  tri_status status = tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids);
+  tri_piece_text_release(&text);
+  TRI_TRY(status);
+  bool empty_document = s->block.json && text_bytes == 0;
+  if (piece->ends_document && !empty_document) {
+    TRI_TRY(append_id(&s->ids, tri_tokenizer_end_of_text(pipeline->tokenizer)));
+  }
+  s->pieces[index] = (tri_encoded_piece){
+      .tokens = s->ids.count - before,
+      .text_bytes = text_bytes,
+      .document = piece->document,
+      .ends_document = piece->ends_document,
+  };
+  return TRI_OK;
+}
+
+static tri_status encode_block(const tri_encode_pipeline *pipeline, tri_encoder *encoder, slot *s) {
+  int64_t count = s->block.num_pieces;
+  s->ids.count = 0;
+  if (count > s->piece_capacity) {
+    TRI_TRY(tri_realloc("the pieces of a block", (size_t)count, sizeof *s->pieces, &s->pieces));
+    s->piece_capacity = count;
+  }
+  for (int64_t i = 0; i < count; i++) TRI_TRY(encode_piece(pipeline, encoder, s, i));
+  return TRI_OK;
+}
+
+static void *encode_blocks(void *argument) {
+  worker *self = argument;
+  ring *r = self->ring;
+  pthread_mutex_lock(&r->lock);
+  for (;;) {
+    while (!r->stopped && !r->ended && r->claimed == r->read) pthread_cond_wait(&r->work, &r->lock);
+    if (r->stopped || r->claimed == r->read) break;
+    slot *s = slot_of(r, r->claimed++);
+    pthread_mutex_unlock(&r->lock);
+    if (s->status == TRI_OK) record(s, encode_block(r->pipeline, self->encoder, s));
+    pthread_mutex_lock(&r->lock);
+    s->done = true;
+    pthread_cond_signal(&r->done);
+  }
+  pthread_mutex_unlock(&r->lock);
+  return NULL;
+}
+
+static tri_status accept_slot(const ring *r, slot *s) {
+  if (s->status != TRI_OK) return tri_fail(s->status, "%s", s->message);
+  tri_encoded_block block = {
+      .ids = s->ids.ids,
+      .pieces = s->pieces,
+      .num_pieces = s->block.num_pieces,
+      .position = s->block.position,
+  };
+  TRI_TRY(r->pipeline->accept(r->pipeline->context, &block));
+  tri_text_block_trim(&s->block);
+  if (s->ids.capacity > KEEP_IDS) {
+    tri_free(s->ids.ids);
+    s->ids = (tri_token_list){0};
+  }
+  return TRI_OK;
+}
+
+static tri_status accept_blocks(ring *r) {
+  for (;;) {
+    pthread_mutex_lock(&r->lock);
+    while (!(r->accepted < r->read && slot_of(r, r->accepted)->done) && !(r->ended && r->accepted == r->read)) {
+      pthread_cond_wait(&r->done, &r->lock);
+    }
+    bool finished = r->accepted == r->read;
+    pthread_mutex_unlock(&r->lock);
+    if (finished) return TRI_OK;
+    TRI_TRY(accept_slot(r, slot_of(r, r->accepted)));
+    pthread_mutex_lock(&r->lock);
+    r->accepted++;
+    pthread_cond_signal(&r->room);
+    pthread_mutex_unlock(&r->lock);
+  }
+}
+
+static tri_status start(worker *w, void *(*body)(void *)) {
+  int reason = pthread_create(&w->thread, NULL, body, w);
+  if (reason != 0)
+    return tri_fail(TRI_OUT_OF_MEMORY, "cannot start a thread: %s; use fewer --threads", strerror(reason));
+  w->started = true;
+  return TRI_OK;
+}
+
+/* workers[0] reads, the others encode. */
+static tri_status run_workers(ring *r, worker *workers, int count) {
+  tri_status status = TRI_OK;
+  for (int i = 0; i < count; i++) {
+    workers[i].ring = r;
+    if (i > 0) TRI_TRY_GOTO(tri_encoder_create(r->pipeline->tokenizer, &workers[i].encoder), stop);
+    TRI_TRY_GOTO(start(&workers[i], i == 0 ? read_blocks : encode_blocks), stop);
+  }
+  status = accept_blocks(r);
+stop:
+  pthread_mutex_lock(&r->lock);
+  r->stopped = true;
+  pthread_cond_broadcast(&r->room);
+  pthread_cond_broadcast(&r->work);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < count; i++) {
+    if (workers[i].started) pthread_join(workers[i].thread, NULL);
+    tri_encoder_destroy(workers[i].encoder);
+  }
+  return status;
+}
+
+tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline) {
+  tri_status status = TRI_OK;
+  worker *workers = NULL;
+  ring r = {.pipeline = pipeline, .size = 2 * pipeline->threads + 2};
+  pthread_mutex_init(&r.lock, NULL);
+  pthread_cond_init(&r.room, NULL);
+  pthread_cond_init(&r.work, NULL);
+  pthread_cond_init(&r.done, NULL);
+  TRI_TRY_GOTO(tri_alloc("the blocks in work", (size_t)r.size, sizeof *r.slots, &r.slots), destroy_ring);
+  TRI_TRY_GOTO(tri_alloc("the threads", (size_t)pipeline->threads + 1, sizeof *workers, &workers), destroy_ring);
+  status = run_workers(&r, workers, pipeline->threads + 1);
+destroy_ring:
+  for (int64_t i = 0; r.slots != NULL && i < r.size; i++) {
+    tri_text_block_destroy(&r.slots[i].block);
+    tri_free(r.slots[i].ids.ids);
+    tri_free(r.slots[i].pieces);
+  }
+  tri_free(r.slots);
+  tri_free(workers);
+  pthread_cond_destroy(&r.done);
+  pthread_cond_destroy(&r.work);
+  pthread_cond_destroy(&r.room);
+  pthread_mutex_destroy(&r.lock);
+  return status;
+}

@@ -1,0 +1,40 @@
+/* Encodes the blocks of an input with many threads and hands them over in the order of the input, whatever the number
+ * of threads. */
+#ifndef TRI_DATA_ENCODE_PIPELINE_H
+#define TRI_DATA_ENCODE_PIPELINE_H
+
+#include "base/status.h"
+#include "data/text_input.h"
+#include "data/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What became of a piece; an empty document has no tokens, all others end with the end-of-text token. */
+typedef struct tri_encoded_piece {
+  int64_t tokens, text_bytes;
+  int64_t document;
+  bool ends_document;
+} tri_encoded_piece;
+
+typedef struct tri_encoded_block {
+  const int32_t *ids; /* of all pieces, one after the other */
+  const tri_encoded_piece *pieces;
+  int64_t num_pieces;
+  int64_t position; /* bytes of the input files read up to here */
+} tri_encoded_block;
+
+typedef struct tri_encode_pipeline {
+  tri_text_input *input;
+  const tri_tokenizer *tokenizer;
+  const char *key; /* of JSON lines */
+  int threads;
+  /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */
+  tri_status (*accept)(void *context, const tri_encoded_block *block);
+  void *context;
+} tri_encode_pipeline;
+
+/* Returns when all is encoded and accepted. Of several faults in the input the first in its order is reported. */
+tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,84 @@
+#include "data/text_input.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "`a`, `b` and `c`": the keys that are there, so that the right --key is seen at once. */
+static void list_keys(json_t *object, char *out, size_t out_bytes) {
+  size_t held = 0, left = json_object_size(object);
+  const char *key = NULL;
+  json_t *value = NULL;
+  out[0] = '\0';
+  json_object_foreach(object, key, value) {
+    int length = snprintf(out + held, out_bytes - held, "%s`%.60s`", held == 0 ? "" : left == 1 ? " and " : ", ", key);
+    if (length < 0 || (size_t)length >= out_bytes - held) {
+      snprintf(out + held, out_bytes - held, "...");
+      return;
+    }
+    held += (size_t)length;
+    left--;
+  }
+}
+
+static const char *kind_of(const json_t *value) {
+  switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "a boolean";
+    case JSON_NULL: return "null";
+  }
+  return "something else";
+}
+
+static tri_status find_text(const char *path, int64_t line, json_t *root, const char *key, json_t **out) {
+  if (!json_is_object(root)) {
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is %s; each line must be an object with the key `%s`", path,
+                    line, kind_of(root), key);
+  }
+  json_t *value = json_object_get(root, key);
+  if (value == NULL) {
+    char keys[512];
+    list_keys(root, keys, sizeof keys);
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " has no key `%s`; it has %s: choose with --key", path, line, key,
+                    keys[0] == '\0' ? "none" : keys);
+  }
+  if (!json_is_string(value)) {
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": `%s` is %s, not a string", path, line, key, kind_of(value));
+  }
+  *out = value;
+  return TRI_OK;
+}
+
+tri_status tri_piece_text_get(const tri_text_block *block, const tri_text_piece *piece, const char *key,
+                              tri_piece_text *out) {
+  const char *text = block->text + piece->offset;
+  if (!block->json) {
+    *out = (tri_piece_text){text, piece->bytes, NULL};
+    return TRI_OK;
+  }
+  json_error_t error;
+  json_t *root = json_loadb(text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+  if (root == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)", block->path, piece->line,
+                    error.text, error.column);
+  }
+  json_t *value = NULL;
+  tri_status status = find_text(block->path, piece->line, root, key, &value);
+  if (status != TRI_OK) {
+    json_decref(root);
+    return status;
+  }
+  *out = (tri_piece_text){json_string_value(value), json_string_length(value), root};
+  return TRI_OK;
+}
+
+void tri_piece_text_release(tri_piece_text *text) {
+  json_decref(text->memory);
+  *text = (tri_piece_text){0};
+}

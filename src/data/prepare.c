@@ -1,0 +1,325 @@
+/* All that can be wrong is looked for first (options, inputs, the folder, the tokenizer), because encoding takes hours.
+ * Everything is written under temporary names and renamed when all of it is on the disk; the index of the training
+ * corpus gets its name last, so where that file is, the rest is. */
+#include "data/prepare.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "data/text_stream.h"
+#include "data/tokenizer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 1024, MIN_VOCAB = 257, MAX_VOCAB = 1 << 24 };
+
+typedef struct prepare {
+  const tri_prepare_options *options;
+  tri_prepare_report report;
+  tri_tokenizer *tokenizer;
+  tri_split_writer *writer;
+  int folder; /* open and locked while we write into it */
+  bool folder_is_new;
+  char tokenizer_partial[TRI_PATH_BYTES];
+  double start_s, shown_s;
+  int64_t tokens, text_bytes; /* encoded so far */
+} prepare;
+
+/* ---- before the work ------------------------------------------------------------------------------------------- */
+
+static int count_cores(void) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online < 1 ? 1 : (int)online;
+}
+
+static tri_status check_options(prepare *p) {
+  const tri_prepare_options *options = p->options;
+  if (options->num_inputs < 1) return tri_fail(TRI_BAD_USAGE, "no input: name the text files to prepare");
+  if (!(options->validation >= 0 && options->validation < 1)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--validation is %g; it is the fraction of documents kept for validation, from 0 to "
+                    "below 1",
+                    options->validation);
+  }
+  if (options->threads < 0 || options->threads > MAX_THREADS) {
+    return tri_fail(TRI_BAD_USAGE, "--threads is %d; it goes from 1 to %d", options->threads, MAX_THREADS);
+  }
+  if (options->train_bytes < 1) {
+    return tri_fail(TRI_BAD_USAGE, "--train-bytes is %" PRId64 "; a vocabulary is learned from 1 byte or more",
+                    options->train_bytes);
+  }
+  p->report.threads = options->threads > 0 ? options->threads : count_cores();
+  if (p->report.threads > MAX_THREADS) p->report.threads = MAX_THREADS;
+  return TRI_OK;
+}
+
+static bool learns(const tri_prepare_options *options) { return strncmp(options->tokenizer, "train:", 6) == 0; }
+
+static tri_status check_inputs(prepare *p) {
+  for (int i = 0; i < p->options->num_inputs; i++) {
+    const char *path = p->options->inputs[i];
+    int64_t bytes = 0;
+    TRI_TRY(tri_text_stream_check(path, &bytes));
+    p->report.input_bytes += bytes;
+    struct stat facts;
+    if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+      return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; train:VOCAB reads its inputs twice", path);
+    }
+  }
+  return TRI_OK;
+}
+
+/* The files of a corpus; the folder may hold others. */
+static const char *const corpus_files[] = {"train.bin", "train.idx", "validation.bin", "validation.idx",
+                                           "tokenizer.json"};
+
+static bool same_file(const char *a, const char *b) {
+  struct stat facts_a, facts_b;
+  return stat(a, &facts_a) == 0 && stat(b, &facts_b) == 0 && facts_a.st_dev == facts_b.st_dev &&
+         facts_a.st_ino == facts_b.st_ino;
+}
+
+static tri_status check_folder(const prepare *p) {
+  const tri_prepare_options *options = p->options;
+  if (tri_path_exists(options->out) && !tri_path_is_directory(options->out)) {
+    return tri_fail(TRI_BAD_USAGE, "--out %s is a file; it must be a folder", options->out);
+  }
+  for (size_t i = 0; i < sizeof corpus_files / sizeof corpus_files[0]; i++) {
+    char path[TRI_PATH_BYTES];
+    TRI_TRY(tri_path_join(path, options->out, corpus_files[i]));
+    if (options->force || !tri_path_exists(path) || same_file(path, options->tokenizer)) continue;
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s holds a corpus already (%s); choose another --out, or give --force to replace it", options->out,
+                    corpus_files[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status open_folder(prepare *p) {
+  const char *out = p->options->out;
+  p->folder_is_new = !tri_path_exists(out);
+  TRI_TRY(tri_directory_create(out));
+  p->folder = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (p->folder < 0) return tri_fail(TRI_IO_FAILED, "cannot open the folder %s: %s", out, strerror(errno));
+  /* Two that write the same temporary files would spoil both. File systems without locks are trusted. */
+  if (flock(p->folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    p->folder_is_new = false;
+    return tri_fail(TRI_BAD_USAGE, "another `trireme prepare` is writing to %s", out);
+  }
+  return TRI_OK;
+}
+
+/* ---- progress -------------------------------------------------------------------------------------------------- */
+
+static bool interrupted(const prepare *p) {
+  return p->options->interrupted != NULL && p->options->interrupted(p->options->context);
+}
+
+static void show_progress(prepare *p, const char *what, int64_t position) {
+  double now_s = tri_clock_s(), elapsed_s = now_s - p->start_s;
+  if (now_s - p->shown_s < 0.2 || elapsed_s < 0.5) return;
+  p->shown_s = now_s;
+  char size[32], tokens[32], left[32], share[64] = "";
+  double total = (double)p->report.input_bytes;
+  double done = total > 0 ? (double)position / total : 0;
+  if (done > 1) done = 1;
+  if (done > 0) {
+    snprintf(share, sizeof share, "%3.0f %% of %s, ", 100 * done, tri_format_bytes(total, size, sizeof size));
+    tri_format_seconds(elapsed_s * (1 - done) / done, left, sizeof left);
+  }
+  tri_log_progress("%s: %s%.1f MB/s, %s tokens%s%s%s", what, share, 1e-6 * (double)p->text_bytes / elapsed_s,
+                   tri_format_count((double)p->tokens, tokens, sizeof tokens), done > 0 ? ", " : "",
+                   done > 0 ? left : "", done > 0 ? " left" : "");
+}
+
+/* ---- the tokenizer --------------------------------------------------------------------------------------------- */
+
+static tri_status feed_block(prepare *p, tri_tokenizer_trainer *trainer, const tri_text_block *block) {
+  for (int64_t i = 0; i < block->num_pieces && p->text_bytes < p->options->train_bytes; i++) {
+    tri_piece_text text = {0};
+    TRI_TRY(tri_piece_text_get(block, &block->pieces[i], p->options->key, &text));
+    tri_status status = tri_tokenizer_trainer_feed(trainer, text.text, text.bytes);
+    p->text_bytes += (int64_t)text.bytes;
+    tri_piece_text_release(&text);
+    TRI_TRY(status);
+  }
+  return TRI_OK;
+}
+
+static tri_status feed_inputs(prepare *p, tri_tokenizer_trainer *trainer) {
+  const tri_prepare_options *options = p->options;
+  tri_status status = TRI_OK;
+  tri_text_input *input = NULL;
+  tri_text_block block = {0};
+  TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, &input));
+  while (p->text_bytes < options->train_bytes) {
+    TRI_TRY_GOTO(tri_text_input_next(input, &block), destroy_input);
+    if (block.num_pieces == 0) break;
+    TRI_TRY_GOTO(feed_block(p, trainer, &block), destroy_input);
+    tri_text_block_trim(&block);
+    show_progress(p, "learning the vocabulary", block.position);
+    if (interrupted(p)) {
+      status = tri_fail(TRI_INTERRUPTED, "interrupted; %s was left as it was", options->out);
+      goto destroy_input;
+    }
+  }
+  if (p->text_bytes == 0) {
+    status = tri_fail(TRI_BAD_FILE, "the inputs hold no text: there is no vocabulary to learn");
+  }
+destroy_input:
+  tri_log_progress_end();
+  tri_text_block_destroy(&block);
+  tri_text_input_destroy(input);
+  return status;
+}
+
+static tri_status learn_tokenizer(prepare *p) {
+  const char *number = p->options->tokenizer + strlen("train:");
+  char *end = NULL;
+  errno = 0;
+  long long vocab_size = strtoll(number, &end, 10);
+  if (end == number || *end != '\0' || errno != 0 || vocab_size < MIN_VOCAB || vocab_size > MAX_VOCAB) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer %s: the size of the vocabulary goes from %d (the bytes and end-of-text) to %d",
+                    p->options->tokenizer, MIN_VOCAB, MAX_VOCAB);
+  }
+  tri_tokenizer_trainer *trainer = NULL;
+  char amount[32];
+  TRI_TRY(tri_tokenizer_trainer_create(vocab_size, &trainer));
+  tri_status status = feed_inputs(p, trainer);
+  if (status == TRI_OK) status = tri_tokenizer_trainer_finish(trainer, &p->tokenizer);
+  tri_tokenizer_trainer_destroy(trainer);
+  TRI_TRY(status);
+  tri_log("learned a vocabulary of %" PRId64 " from %s of text", tri_tokenizer_vocab_size(p->tokenizer),
+          tri_format_bytes((double)p->text_bytes, amount, sizeof amount));
+  return TRI_OK;
+}
+
+static tri_status make_tokenizer(prepare *p) {
+  double start_s = p->start_s = tri_clock_s();
+  if (learns(p->options)) {
+    TRI_TRY(learn_tokenizer(p));
+    p->report.learn_s = tri_clock_s() - start_s;
+  } else {
+    TRI_TRY(tri_tokenizer_create(p->options->tokenizer, &p->tokenizer));
+  }
+  p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
+  if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "the tokenizer %s has no end-of-text token, which has to stand between documents; add one, for "
+                    "example <|endoftext|>, to its added tokens",
+                    p->options->tokenizer);
+  }
+  return TRI_OK;
+}
+
+/* ---- the work -------------------------------------------------------------------------------------------------- */
+
+static tri_status accept(void *context, const tri_encoded_block *block) {
+  prepare *p = context;
+  TRI_TRY(tri_split_writer_add(p->writer, block));
+  for (int64_t i = 0; i < block->num_pieces; i++) {
+    p->tokens += block->pieces[i].tokens;
+    p->text_bytes += block->pieces[i].text_bytes;
+  }
+  show_progress(p, "encoding", block->position);
+  if (interrupted(p)) return tri_fail(TRI_INTERRUPTED, "interrupted; %s was left as it was", p->options->out);
+  return TRI_OK;
+}
+
+static tri_status encode_inputs(prepare *p) {
+  const tri_prepare_options *options = p->options;
+  tri_text_input *input = NULL;
+  TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, &input));
+  p->text_bytes = 0;
+  tri_encode_pipeline pipeline = {
+      .input = input,
+      .tokenizer = p->tokenizer,
+      .key = options->key,
+      .threads = p->report.threads,
+      .accept = accept,
+      .context = p,
+  };
+  tri_status status = tri_encode_pipeline_run(&pipeline);
+  tri_log_progress_end();
+  int64_t rough_cuts = tri_text_input_rough_cuts(input);
+  if (status == TRI_OK && rough_cuts > 0) {
+    tri_warn("%" PRId64
+             " times 16 MiB of text held no newline and no space, and were cut between two characters; the "
+             "ids around these places may differ from those of the whole",
+             rough_cuts);
+  }
+  tri_text_input_destroy(input);
+  return status;
+}
+
+/* From here to the last rename there is no corpus in the folder, rather than one of two halves. */
+static tri_status remove_old_indexes(const prepare *p) {
+  static const char *const indexes[] = {"train.idx", "validation.idx"};
+  for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
+    char path[TRI_PATH_BYTES];
+    TRI_TRY(tri_path_join(path, p->options->out, indexes[i]));
+    if (unlink(path) != 0 && errno != ENOENT) {
+      return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", path, strerror(errno));
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status commit(prepare *p) {
+  char tokenizer_path[TRI_PATH_BYTES];
+  TRI_TRY(tri_split_writer_finish(p->writer));
+  TRI_TRY(tri_path_join(tokenizer_path, p->options->out, "tokenizer.json"));
+  TRI_TRY(tri_tokenizer_save(p->tokenizer, p->tokenizer_partial));
+  TRI_TRY(remove_old_indexes(p));
+  if (rename(p->tokenizer_partial, tokenizer_path) != 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", p->tokenizer_partial, tokenizer_path, strerror(errno));
+  }
+  TRI_TRY(tri_split_writer_commit(p->writer));
+  return tri_directory_sync(p->options->out);
+}
+
+static tri_status write_corpus(prepare *p) {
+  double start_s = p->start_s = tri_clock_s();
+  TRI_TRY(tri_split_writer_create(p->options->out, p->report.vocab_size, p->options->validation, p->options->seed,
+                                  &p->writer));
+  TRI_TRY(encode_inputs(p));
+  TRI_TRY(commit(p));
+  tri_split_writer_count(p->writer, &p->report.counts);
+  p->report.encode_s = tri_clock_s() - start_s;
+  return TRI_OK;
+}
+
+tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out) {
+  tri_status status = TRI_OK;
+  prepare p = {.options = options, .folder = -1};
+  TRI_TRY(check_options(&p));
+  TRI_TRY(check_inputs(&p));
+  TRI_TRY(check_folder(&p));
+  TRI_TRY(tri_path_join(p.tokenizer_partial, options->out, "tokenizer.json.partial"));
+  TRI_TRY_GOTO(make_tokenizer(&p), destroy_tokenizer);
+  TRI_TRY_GOTO(open_folder(&p), close_folder);
+  TRI_TRY_GOTO(write_corpus(&p), remove_partial);
+  *out = p.report;
+remove_partial:
+  tri_split_writer_destroy(p.writer);
+  if (status != TRI_OK) unlink(p.tokenizer_partial);
+close_folder:
+  if (status != TRI_OK && p.folder_is_new) rmdir(options->out); /* fails if something else is in it */
+  if (p.folder >= 0) close(p.folder);
+destroy_tokenizer:
+  tri_tokenizer_destroy(p.tokenizer);
+  return status;
+}

@@ -1,0 +1,40 @@
+/* Text to a tokenized corpus: what `trireme prepare` does. */
+#ifndef TRI_DATA_PREPARE_H
+#define TRI_DATA_PREPARE_H
+
+#include "base/status.h"
+#include "data/split_writer.h"
+#include "data/text_input.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tri_prepare_options {
+  const char *tokenizer; /* "gpt2:DIR", "bytes", "FILE.json" or "train:VOCAB" */
+  const char *out;       /* the folder */
+  const char *const *inputs;
+  int num_inputs;
+  const char *key; /* of JSON lines */
+  tri_document_rule documents;
+  double validation;   /* in [0, 1) */
+  int threads;         /* 0: as many as this process may use cores */
+  uint64_t seed;       /* of the choice of validation documents */
+  int64_t train_bytes; /* text from which train:VOCAB learns, at most */
+  bool force;          /* replace an older corpus */
+  /* Asked between blocks; true ends the work with TRI_INTERRUPTED and leaves nothing behind. May be NULL. */
+  bool (*interrupted)(void *context);
+  void *context;
+} tri_prepare_options;
+
+typedef struct tri_prepare_report {
+  tri_split_counts counts;
+  int64_t vocab_size, input_bytes; /* of the files, compressed as they are */
+  int threads;
+  double learn_s, encode_s; /* learning the vocabulary; the rest */
+} tri_prepare_report;
+
+/* Leaves train.bin|idx, validation.bin|idx (unless validation is 0) and tokenizer.json in the folder, or what was there
+ * before. Shows its progress. */
+tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
+
+#endif

@@ -1,0 +1,149 @@
+#include "data/split_writer.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "data/corpus_writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tri_split_writer {
+  tri_corpus_writer *train, *validation; /* validation is NULL if none was asked for */
+  double fraction;
+  tri_random_key key;
+  int64_t text_bytes, documents, empty_documents;
+  int64_t open_tokens; /* of the current document */
+  bool from_tail;
+  char old_index[TRI_PATH_BYTES], old_bin[TRI_PATH_BYTES]; /* of validation */
+};
+
+tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
+                                   tri_split_writer **out) {
+  tri_status status = TRI_OK;
+  tri_split_writer *writer = NULL;
+  char prefix[TRI_PATH_BYTES];
+  TRI_TRY(tri_alloc("the corpora", 1, sizeof *writer, &writer));
+  writer->fraction = validation;
+  writer->key = tri_random_stream(seed, TRI_RANDOM_SPLIT, 0);
+  TRI_TRY_GOTO(tri_path_join(writer->old_index, directory, "validation.idx"), destroy_writer);
+  TRI_TRY_GOTO(tri_path_join(writer->old_bin, directory, "validation.bin"), destroy_writer);
+  TRI_TRY_GOTO(tri_path_join(prefix, directory, "train"), destroy_writer);
+  TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->train), destroy_writer);
+  if (validation > 0) {
+    TRI_TRY_GOTO(tri_path_join(prefix, directory, "validation"), destroy_writer);
+    TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->validation), destroy_writer);
+  }
+  *out = writer;
+  return TRI_OK;
+destroy_writer:
+  tri_split_writer_destroy(writer);
+  return status;
+}
+
+void tri_split_writer_destroy(tri_split_writer *writer) {
+  if (writer == NULL) return;
+  tri_corpus_writer_destroy(writer->validation);
+  tri_corpus_writer_destroy(writer->train);
+  tri_free(writer);
+}
+
+static tri_corpus_writer *choose(const tri_split_writer *writer, int64_t document) {
+  if (writer->validation == NULL || document == 0) return writer->train;
+  bool validates = tri_random_uniform(writer->key, (uint64_t)document) < writer->fraction;
+  return validates ? writer->validation : writer->train;
+}
+
+tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block) {
+  const int32_t *ids = block->ids;
+  for (int64_t i = 0; i < block->num_pieces; i++) {
+    const tri_encoded_piece *piece = &block->pieces[i];
+    tri_corpus_writer *to = choose(writer, piece->document);
+    if (piece->tokens > 0) TRI_TRY(tri_corpus_writer_add(to, ids, piece->tokens));
+    ids += piece->tokens;
+    writer->text_bytes += piece->text_bytes;
+    writer->open_tokens += piece->tokens;
+    if (!piece->ends_document) continue;
+    if (writer->open_tokens > 0) {
+      TRI_TRY(tri_corpus_writer_end_document(to));
+      writer->documents++;
+    } else {
+      writer->empty_documents++;
+    }
+    writer->open_tokens = 0;
+  }
+  return TRI_OK;
+}
+
+void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out) {
+  tri_split_counts counts = {
+      .documents = writer->documents,
+      .text_bytes = writer->text_bytes,
+      .empty_documents = writer->empty_documents,
+      .train_documents = tri_corpus_writer_num_documents(writer->train),
+      .train_tokens = tri_corpus_writer_num_tokens(writer->train),
+      .from_tail = writer->from_tail,
+  };
+  if (writer->validation != NULL) {
+    counts.validation_documents = tri_corpus_writer_num_documents(writer->validation);
+    counts.validation_tokens = tri_corpus_writer_num_tokens(writer->validation);
+  }
+  counts.tokens = counts.train_tokens + counts.validation_tokens;
+  *out = counts;
+}
+
+static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts *counts) {
+  if (counts->tokens < 2) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%" PRId64
+                    " token cannot be divided into training and validation; add text or give "
+                    "--validation 0",
+                    counts->tokens);
+  }
+  int64_t tail = (int64_t)llround((double)counts->tokens * writer->fraction);
+  if (tail < 1) tail = 1;
+  if (tail > counts->tokens - 1) tail = counts->tokens - 1;
+  if (counts->train_tokens > 0) {
+    TRI_TRY(tri_corpus_writer_move_tail(writer->train, writer->validation, tail));
+  } else {
+    TRI_TRY(tri_corpus_writer_move_tail(writer->validation, writer->train, counts->tokens - tail));
+  }
+  writer->from_tail = true;
+  tri_log("too few documents to divide by document (%" PRId64 "): the last %" PRId64 " of %" PRId64
+          " tokens are the validation corpus",
+          counts->documents, tail, counts->tokens);
+  return TRI_OK;
+}
+
+tri_status tri_split_writer_finish(tri_split_writer *writer) {
+  tri_split_counts counts;
+  tri_split_writer_count(writer, &counts);
+  if (counts.tokens == 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "the inputs hold no text (%" PRId64 " documents, all empty): there is nothing to learn from",
+                    counts.empty_documents);
+  }
+  if (writer->validation == NULL) return tri_corpus_writer_finish(writer->train);
+  if (counts.validation_tokens == 0 || counts.train_tokens == 0) TRI_TRY(divide_stream(writer, &counts));
+  TRI_TRY(tri_corpus_writer_finish(writer->validation));
+  return tri_corpus_writer_finish(writer->train);
+}
+
+static tri_status remove_old(const char *path) {
+  if (unlink(path) == 0 || errno == ENOENT) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", path, strerror(errno));
+}
+
+tri_status tri_split_writer_commit(tri_split_writer *writer) {
+  if (writer->validation == NULL) {
+    TRI_TRY(remove_old(writer->old_index));
+    TRI_TRY(remove_old(writer->old_bin));
+  } else {
+    TRI_TRY(tri_corpus_writer_commit(writer->validation));
+  }
+  return tri_corpus_writer_commit(writer->train);
+}

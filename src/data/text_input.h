@@ -1,0 +1,70 @@
+/* Inputs as blocks of whole pieces of text, in constant memory. A piece is a document or, where a document is long, a
+ * part of one that encodes to the same ids alone as within the whole (see text_input.c). */
+#ifndef TRI_DATA_TEXT_INPUT_H
+#define TRI_DATA_TEXT_INPUT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What is a document of a plain text file. In a file of JSON lines (.jsonl, .ndjson, .json) it is always a line. */
+typedef enum tri_document_rule {
+  TRI_DOCUMENT_FILE,  /* the file                                     */
+  TRI_DOCUMENT_BLANK, /* a run of lines between blank ones            */
+  TRI_DOCUMENT_LINE,  /* a line, without its end; blank ones are none */
+} tri_document_rule;
+
+typedef struct tri_text_piece {
+  size_t offset, bytes; /* in the block's text; of JSON, the whole line */
+  int64_t document;     /* index over all inputs                        */
+  int64_t line;         /* of the file, from 1; JSON only               */
+  bool ends_document;
+} tri_text_piece;
+
+/* Starts as {0} and is used again for each tri_text_input_next. */
+typedef struct tri_text_block {
+  char *text;
+  size_t bytes, capacity;
+  tri_text_piece *pieces;
+  int64_t num_pieces, piece_capacity;
+  const char *path; /* of the file that the text is from; the caller's string */
+  bool json;
+  int64_t position; /* bytes of all input files read so far, as they lie on the disk */
+} tri_text_block;
+
+void tri_text_block_destroy(tri_text_block *block);
+/* Gives back the memory of an unusually large block. */
+void tri_text_block_trim(tri_text_block *block);
+
+typedef struct tri_text_input tri_text_input;
+
+/* The paths must outlive the input. */
+tri_status tri_text_input_create(const char *const *paths, int count, tri_document_rule rule, tri_text_input **out);
+void tri_text_input_destroy(tri_text_input *input);
+
+/* The next block; num_pieces is 0 at the end. */
+tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
+
+/* Pieces that had to be cut where the ids may differ from those of the whole, because there was no other place. */
+int64_t tri_text_input_rough_cuts(const tri_text_input *input);
+
+bool tri_text_input_is_json(const char *path);
+
+/* ---- the text of a piece --------------------------------------------------------------------------------------- */
+
+/* `memory` belongs to the piece's text until tri_piece_text_release; plain text needs none. Starts as {0}. */
+typedef struct tri_piece_text {
+  const char *text;
+  size_t bytes;
+  void *memory;
+} tri_piece_text;
+
+/* The text itself or, of JSON, the string under `key`. Bad JSON, a missing key or one that is no string is
+ * TRI_BAD_FILE with the file, the line and what is there instead. */
+tri_status tri_piece_text_get(const tri_text_block *block, const tri_text_piece *piece, const char *key,
+                              tri_piece_text *out);
+void tri_piece_text_release(tri_piece_text *text);
+
+#endif

@@ -1,0 +1,26 @@
+/* The bytes of one input file, decompressed as they are read if its name ends in .zst. */
+#ifndef TRI_DATA_TEXT_STREAM_H
+#define TRI_DATA_TEXT_STREAM_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_text_stream tri_text_stream;
+
+/* A missing or unreadable file, a directory, or a kind of compression that is not read is TRI_BAD_FILE. A byte order
+ * mark at the beginning is passed over: it is no text. */
+tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
+void tri_text_stream_close(tri_text_stream *stream);
+
+/* Fills the buffer; *got is less than `bytes` only at the end. */
+tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t bytes, size_t *got);
+
+/* Bytes read so far from the file itself, that is before decompression. */
+int64_t tri_text_stream_position(const tri_text_stream *stream);
+
+/* Opens and closes a file to see that tri_text_stream_open will succeed; its length, 0 for a pipe. */
+tri_status tri_text_stream_check(const char *path, int64_t *out_bytes);
+
+#endif

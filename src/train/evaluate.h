@@ -1,0 +1,23 @@
+/* The loss of a model on text, every token counted once. */
+#ifndef TRI_TRAIN_EVALUATE_H
+#define TRI_TRAIN_EVALUATE_H
+
+#include "data/corpus.h"
+#include "train/executor.h"
+
+/* Sums over labels. Divide at the end, never in between. */
+typedef struct tri_evaluation {
+  double loss_sum; /* natural logarithm */
+  int64_t counted; /* labels */
+} tri_evaluation;
+
+/* Adds the loss of `batch` sequences of `sequence` tokens (no more than the executor's list was made for) to *total.
+ * Packed weights must be up to date. */
+tri_status tri_evaluate_batch(tri_executor *executor, int64_t batch, int64_t sequence, const int32_t *ids,
+                              const int32_t *labels, tri_evaluation *total);
+
+/* `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same ones every time. */
+tri_status tri_evaluate_windows(tri_executor *executor, const tri_sampler *sampler, int64_t windows,
+                                int32_t ignore_token, tri_evaluation *out);
+
+#endif

@@ -1,0 +1,308 @@
+/* The loop: one step, its metrics, now and then a look at the validation loss and a checkpoint. Where the run is stands
+ * in tri_progress alone; a run that is killed anywhere and resumed makes the same steps as one that was not. */
+#include "train/trainer.h"
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/tokenizer.h"
+#include "model/family.h"
+#include "train/checkpointing.h"
+#include "train/dry_run.h"
+#include "train/evaluate.h"
+#include "train/learning_rate.h"
+#include "train/loss_curve.h"
+#include "train/metrics.h"
+#include "train/peak.h"
+#include "train/summary.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+typedef struct trainer {
+  const tri_run_config *config;
+  tri_device *device;
+  tri_engine *engine;
+  tri_corpus *train_corpus, *validation_corpus;
+  tri_sampler train, validation; /* validation.corpus is NULL where there is none */
+  char tokenizer[TRI_PATH_BYTES];
+  tri_metrics *metrics;
+  tri_progress progress;
+  double peak_flops;
+  double validation_loss; /* the last one; NaN before the first */
+  size_t predicted_bytes;
+  double started_s; /* clock at which this process began to train */
+} trainer;
+
+/* A signal can reach only what is global; it asks the loop to end after the step at hand. */
+static volatile sig_atomic_t stop_asked;
+
+static void ask_to_stop(int number) {
+  (void)number;
+  stop_asked = 1;
+}
+
+static void listen_for_signals(void) {
+  struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}; /* a second one kills */
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- setting up ------------------------------------------------------------------------------------------------- */
+
+static tri_status find_tokenizer(trainer *t) {
+  const tri_run_config *config = t->config;
+  if (config->data.tokenizer[0] != '\0') {
+    memcpy(t->tokenizer, config->data.tokenizer, sizeof t->tokenizer);
+  } else {
+    char directory[TRI_PATH_BYTES];
+    memcpy(directory, config->data.train, sizeof directory);
+    char *slash = strrchr(directory, '/');
+    if (slash != NULL) *slash = '\0';
+    TRI_TRY(tri_path_join(t->tokenizer, slash == NULL ? "." : directory, "tokenizer.json"));
+    if (!tri_path_exists(t->tokenizer)) {
+      t->tokenizer[0] = '\0';
+      return TRI_OK;
+    }
+  }
+  tri_tokenizer *tokenizer = NULL;
+  TRI_TRY(tri_tokenizer_create(t->tokenizer, &tokenizer));
+  int64_t size = tri_tokenizer_vocab_size(tokenizer);
+  tri_tokenizer_destroy(tokenizer);
+  if (size > config->model.vocab_size) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "the tokenizer %s has %ld tokens and model.vocab_size is %ld; set model.vocab_size to %ld or more",
+                    t->tokenizer, (long)size, (long)config->model.vocab_size, (long)size);
+  }
+  return TRI_OK;
+}
+
+static tri_status open_data(trainer *t) {
+  const tri_run_config *config = t->config;
+  int64_t sequence = config->data.sequence, vocabulary = config->model.vocab_size;
+  TRI_TRY(find_tokenizer(t));
+  TRI_TRY(tri_corpus_open(config->data.train, &t->train_corpus));
+  TRI_TRY(tri_sampler_create(t->train_corpus, sequence, vocabulary, config->seed, &t->train));
+  if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
+  TRI_TRY(tri_corpus_open(config->data.validation, &t->validation_corpus));
+  return tri_sampler_create(t->validation_corpus, sequence, vocabulary, config->seed, &t->validation);
+}
+
+static tri_engine_options engine_options(const tri_run_config *config) {
+  return (tri_engine_options){
+      .model = &config->model,
+      .layout = &config->layout,
+      .global_batch = config->optimizer.global_batch,
+      .sequence = config->data.sequence,
+      .precision = config->precision,
+      .seed = config->seed,
+      .ignore_token = (int32_t)config->data.ignore_token,
+      .beta1 = config->optimizer.beta1,
+      .beta2 = config->optimizer.beta2,
+      .eps = config->optimizer.eps,
+      .weight_decay = config->optimizer.weight_decay,
+      .clip = config->optimizer.clip,
+  };
+}
+
+static tri_status create_engine(trainer *t) {
+  tri_engine_options options = engine_options(t->config);
+  TRI_TRY(tri_engine_create(&options, t->device, &t->engine));
+  t->predicted_bytes = tri_engine_predicted_bytes(t->engine);
+  return TRI_OK;
+}
+
+/* Opens the output and takes the run up where it was. */
+static tri_status open_output(trainer *t, const char *resume) {
+  const tri_run_config *config = t->config;
+  TRI_TRY(tri_directory_create(config->output));
+  bool found = false;
+  TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+  char path[TRI_PATH_BYTES];
+  char *text = NULL;
+  TRI_TRY(tri_path_join(path, config->output, "config.yaml"));
+  TRI_TRY(tri_run_config_print(config, &text));
+  tri_status status = tri_file_replace(path, text, strlen(text));
+  tri_free(text);
+  TRI_TRY(status);
+  return tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
+}
+
+static void announce(const trainer *t) {
+  const tri_run_config *config = t->config;
+  const tri_parameter_table *table = tri_engine_parameters(t->engine);
+  char parameters[32], bytes[32], tokens[32], peak[32];
+  tri_log("%s: %s parameters, %s on %s with %d threads", config->model.name,
+          tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
+          t->device->name, t->device->threads);
+  tri_log("%s tokens to train on, %s of memory, peak %sFLOP/s measured",
+          tri_format_count((double)tri_corpus_num_tokens(t->train_corpus), tokens, sizeof tokens),
+          tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes),
+          tri_format_count(t->peak_flops, peak, sizeof peak));
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
+static tri_status evaluate(trainer *t) {
+  int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
+  tri_evaluation sums = {0};
+  TRI_TRY(tri_engine_prepare(t->engine));
+  TRI_TRY(tri_evaluate_windows(tri_engine_executor(t->engine), &t->validation, windows,
+                               (int32_t)t->config->data.ignore_token, &sums));
+  t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / (double)sums.counted;
+  return TRI_OK;
+}
+
+static tri_status check_bad_steps(trainer *t, const tri_step *step) {
+  if (!step->skipped) {
+    t->progress.bad_in_row = 0;
+    return TRI_OK;
+  }
+  t->progress.bad_steps++;
+  t->progress.bad_in_row++;
+  tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
+           step->grad_norm);
+  if (t->progress.bad_in_row < t->config->optimizer.max_bad_steps) return TRI_OK;
+  return tri_fail(TRI_DIVERGED,
+                  "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; the newest "
+                  "checkpoint is from before; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
+                  (long)t->progress.bad_in_row, (long)t->progress.step);
+}
+
+static bool is_due(int64_t step, int64_t every, int64_t steps) {
+  return step == steps || (every > 0 && step % every == 0);
+}
+
+static tri_status save(trainer *t) {
+  TRI_TRY(tri_metrics_sync(t->metrics));
+  return tri_checkpointing_save(t->engine, t->config, &t->progress, t->tokenizer);
+}
+
+static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
+  double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
+  double rate = tokens / step_s;
+  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence);
+  tri_step_metrics line = {
+      .step = t->progress.step,
+      .loss = step->loss,
+      .grad_norm = step->grad_norm,
+      .lr = lr,
+      .tokens = t->progress.tokens,
+      .tokens_per_s = rate,
+      .step_s = step_s,
+      .mfu = t->peak_flops > 0 ? rate * flops / t->peak_flops : NAN,
+      .peak_bytes = tri_engine_measured_bytes(t->engine),
+      .bad_steps = t->progress.bad_steps,
+      .evaluated = evaluated,
+      .validation_loss = t->validation_loss,
+  };
+  TRI_TRY(tri_metrics_step(t->metrics, &line));
+  tri_metrics_progress(t->metrics, t->config->optimizer.steps);
+  return TRI_OK;
+}
+
+static tri_status one_step(trainer *t) {
+  const tri_run_config *config = t->config;
+  int64_t steps = config->optimizer.steps;
+  double begin_s = tri_clock_s();
+  double lr = tri_learning_rate(config->optimizer.decay, t->progress.step + 1, steps, config->optimizer.warmup,
+                                config->optimizer.lr, config->optimizer.min_lr, config->optimizer.decay_fraction);
+  tri_step step = {0};
+  TRI_TRY(tri_engine_step(t->engine, &t->train, t->progress.step, t->progress.updates, lr, &step));
+  double step_s = tri_clock_s() - begin_s;
+  t->progress.step++;
+  t->progress.updates += !step.skipped;
+  t->progress.tokens += config->optimizer.global_batch * config->data.sequence;
+  t->progress.seconds += step_s;
+  tri_status status = check_bad_steps(t, &step);
+  bool look =
+      status == TRI_OK && t->validation.corpus != NULL && is_due(t->progress.step, config->evaluation.every, steps);
+  if (look) TRI_TRY(evaluate(t));
+  TRI_TRY(record(t, &step, lr, step_s, look));
+  TRI_TRY(status);
+  bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || stop_asked;
+  return keep ? save(t) : TRI_OK;
+}
+
+static tri_status loop(trainer *t) {
+  while (t->progress.step < t->config->optimizer.steps) {
+    TRI_TRY(one_step(t));
+    if (!stop_asked || t->progress.step == t->config->optimizer.steps) continue;
+    return tri_fail(TRI_INTERRUPTED,
+                    "interrupted after step %ld; its checkpoint is written, and the same command "
+                    "continues from there",
+                    (long)t->progress.step);
+  }
+  return TRI_OK;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static tri_status write_summary(trainer *t) {
+  const tri_run_config *config = t->config;
+  char path[TRI_PATH_BYTES];
+  tri_metrics_history history = {0};
+  TRI_TRY(tri_path_join(path, config->output, "metrics.jsonl"));
+  TRI_TRY(tri_metrics_history_read(path, t->progress.step + 1, &history));
+  tri_run_summary summary = {
+      .seconds = t->progress.seconds,
+      .peak_bytes_predicted = t->predicted_bytes,
+      .peak_bytes_measured = tri_engine_measured_bytes(t->engine),
+      .model = config->model.name,
+      .device = t->device->name,
+      .precision = tri_dtype_name(config->precision),
+  };
+  tri_status status = tri_run_summary_fill(&history, &summary);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
+  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
+  if (status == TRI_OK) status = tri_loss_curve_write(&history, config->model.name, path);
+  tri_metrics_history_release(&history);
+  return status;
+}
+
+static tri_status train(trainer *t, const char *resume) {
+  TRI_TRY(open_data(t));
+  TRI_TRY(create_engine(t));
+  TRI_TRY(open_output(t, resume));
+  if (t->progress.step >= t->config->optimizer.steps) {
+    tri_log(
+        "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
+        "never",
+        t->config->output, (long)t->progress.step);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
+  announce(t);
+  listen_for_signals();
+  tri_status status = loop(t);
+  tri_log_progress_end();
+  if (status != TRI_OK && status != TRI_INTERRUPTED) return status;
+  char message[512];
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  TRI_TRY(write_summary(t));
+  return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", message);
+}
+
+static tri_status dry_run(trainer *t) {
+  tri_engine_options options = engine_options(t->config);
+  return tri_dry_run(&options, t->device, stdout);
+}
+
+static void release(trainer *t) {
+  tri_metrics_close(t->metrics);
+  tri_engine_destroy(t->engine);
+  tri_corpus_close(t->validation_corpus);
+  tri_corpus_close(t->train_corpus);
+  tri_device_destroy(t->device);
+}
+
+tri_status tri_train(const tri_train_options *options) {
+  trainer t = {.config = options->config, .validation_loss = NAN};
+  TRI_TRY(tri_device_create(options->config->device, (int)options->config->threads, &t.device));
+  tri_status status = options->dry_run ? dry_run(&t) : train(&t, options->resume);
+  release(&t);
+  return status;
+}

@@ -1,0 +1,19 @@
+/* The training loop: from a run's configuration to a directory with metrics, checkpoints and a summary. */
+#ifndef TRI_TRAIN_TRAINER_H
+#define TRI_TRAIN_TRAINER_H
+
+#include "base/status.h"
+#include "train/run_config.h"
+
+#include <stdbool.h>
+
+typedef struct tri_train_options {
+  const tri_run_config *config;
+  const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
+  bool dry_run;       /* print the step program and the memory plan, touch nothing */
+} tri_train_options;
+
+/* Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is written and the status is TRI_INTERRUPTED. */
+tri_status tri_train(const tri_train_options *options);
+
+#endif

@@ -1,0 +1,362 @@
+/* Every operation's backward passes against central differences, in double on the reference device.
+ *
+ * Two operations of the test's own stand around the one under test: `input` turns a parameter into a slot, so that the
+ * gradient of an input can be read like that of a parameter; `weighted_sum` makes a scalar of the output. Then every
+ * element of every parameter is moved by a little, both ways. */
+#include "base/memory.h"
+#include "base/random.h"
+#include "check.h"
+#include "ops/ops.h"
+#include "train/executor.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BATCH = 2, SEQUENCE = 3, ROWS = BATCH * SEQUENCE };
+
+static double noise(int64_t stream, int64_t i) {
+  return tri_random_normal(tri_random_stream(7, TRI_RANDOM_TEST, (uint64_t)stream), (uint64_t)i);
+}
+
+/* ---- the test's own operations ---------------------------------------------------------------------------------- */
+
+static tri_status input_shape(const tri_op_call *call, const tri_shape in[TRI_OP_INPUTS],
+                              tri_shape out[TRI_OP_OUTPUTS]) {
+  (void)in;
+  out[0] = (tri_shape){call->rows, *(const int64_t *)call->attributes, call->type};
+  return TRI_OK;
+}
+
+static tri_status input_forward(tri_run *run, const tri_op_call *call) {
+  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  memcpy(run->slots[call->outputs[0]], run->parameters[call->parameters[0]].value, (size_t)count * sizeof(double));
+  return TRI_OK;
+}
+
+static tri_status input_backward(tri_run *run, const tri_op_call *call) {
+  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  memcpy(run->parameters[call->parameters[0]].gradient, run->gradients[call->outputs[0]],
+         (size_t)count * sizeof(double));
+  return TRI_OK;
+}
+
+static void no_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  (void)call;
+  (void)pass;
+  *out = (tri_cost){0};
+}
+
+static const tri_op op_input = {.name = "input",
+                                .shape = input_shape,
+                                .forward = input_forward,
+                                .backward_weight = input_backward,
+                                .cost = no_cost};
+
+static tri_status sum_shape(const tri_op_call *call, const tri_shape in[TRI_OP_INPUTS], tri_shape out[TRI_OP_OUTPUTS]) {
+  (void)call;
+  (void)in;
+  (void)out;
+  return TRI_OK;
+}
+
+static tri_status sum_forward(tri_run *run, const tri_op_call *call) {
+  const double *x = run->slots[call->inputs[0]];
+  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  for (int64_t i = 0; i < count; i++) run->loss_sum += x[i] * noise(1, i);
+  return TRI_OK;
+}
+
+static tri_status sum_backward(tri_run *run, const tri_op_call *call) {
+  double *gradient = run->gradients[call->inputs[0]];
+  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  for (int64_t i = 0; i < count; i++) gradient[i] = noise(1, i);
+  return TRI_OK;
+}
+
+static const tri_op op_weighted_sum = {.name = "weighted_sum",
+                                       .shape = sum_shape,
+                                       .forward = sum_forward,
+                                       .backward_input = sum_backward,
+                                       .cost = no_cost};
+
+/* ---- the harness ------------------------------------------------------------------------------------------------ */
+
+typedef struct bench {
+  tri_parameter_table table;
+  tri_op_list *list;
+  tri_device *device;
+  tri_executor *executor;
+  int32_t ids[ROWS], labels[ROWS];
+  uint64_t first_sample;
+} bench;
+
+static void begin(bench *b) {
+  memset(b, 0, sizeof *b);
+  CHECK_OK(tri_op_list_create(BATCH, SEQUENCE, TRI_FP64, true, &b->list));
+  CHECK_OK(tri_device_create("reference", 0, &b->device));
+}
+
+static int32_t parameter(bench *b, int64_t rows, int64_t width, bool joined) {
+  tri_parameter entry = {.num_dims = width > 0 ? 2 : 1, .shape = {rows, width}, .joined = joined};
+  int32_t index = -1;
+  CHECK_OK(tri_parameter_table_add(&b->table, &entry, &index));
+  return index;
+}
+
+static int32_t input(bench *b, int64_t width) {
+  const void *at = NULL;
+  CHECK_OK(tri_op_list_keep(b->list, &width, sizeof width, &at));
+  tri_op_call call = tri_op_call_of(&op_input, at);
+  call.parameters[0] = parameter(b, ROWS, width, false);
+  int32_t outputs[TRI_OP_OUTPUTS];
+  CHECK_OK(tri_op_list_append(b->list, &call, 1, outputs));
+  return outputs[0];
+}
+
+static void weigh(bench *b, int32_t slot) {
+  const void *at = NULL;
+  int64_t width = b->list->slots[slot].shape.width;
+  CHECK_OK(tri_op_list_keep(b->list, &width, sizeof width, &at));
+  tri_op_call call = tri_op_call_of(&op_weighted_sum, at);
+  call.inputs[0] = slot;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  CHECK_OK(tri_op_list_append(b->list, &call, 0, outputs));
+}
+
+static tri_run new_run(bench *b) {
+  tri_run run = tri_executor_run(b->executor, 0);
+  run.training = true;
+  run.batch = BATCH;
+  run.sequence = SEQUENCE;
+  run.ids = b->ids;
+  run.labels = b->labels;
+  run.seed = 5;
+  run.step = 3;
+  run.first_sample = 11;
+  run.loss_scale = 1.0;
+  return run;
+}
+
+static double loss(bench *b) {
+  tri_run run = new_run(b);
+  CHECK_OK(tri_executor_prepare(b->executor));
+  CHECK_OK(tri_executor_forward(b->executor, &run));
+  return run.loss_sum;
+}
+
+/* Gradients by the backward passes, summed over `times` identical micro-batches. */
+static void find_gradients(bench *b, bool split, int times) {
+  for (int64_t i = 0; i < b->table.num_entries; i++) b->executor->parameters[i].gradient_written = false;
+  CHECK_OK(tri_executor_prepare(b->executor));
+  for (int i = 0; i < times; i++) {
+    tri_run run = new_run(b);
+    CHECK_OK(tri_executor_forward(b->executor, &run));
+    CHECK_OK(tri_executor_backward(b->executor, &run, true, !split));
+    if (split) CHECK_OK(tri_executor_backward(b->executor, &run, false, true));
+  }
+}
+
+static void compare(bench *b, double times) {
+  double *values = tri_executor_values(b->executor);
+  const double *gradients = tri_executor_gradients(b->executor);
+  const double step = 1e-5;
+  for (int64_t p = 0; p < b->table.num_entries; p++) {
+    for (int64_t i = 0; i < b->table.entries[p].count; i++) {
+      int64_t at = b->table.entries[p].offset + i;
+      double kept = values[at];
+      values[at] = kept + step;
+      double above = loss(b);
+      values[at] = kept - step;
+      double below = loss(b);
+      values[at] = kept;
+      double expected = times * (above - below) / (2 * step);
+      double error = fabs(gradients[at] - expected);
+      if (!(error <= 2e-7 * (1 + fabs(expected)))) {
+        fail_msg("parameter %d element %d: gradient %.12g, difference quotient %.12g", (int)p, (int)i, gradients[at],
+                 expected);
+      }
+    }
+  }
+}
+
+/* `accumulates`: whether the parameters' gradients add up over micro-batches (those of test inputs do not). */
+static void check(bench *b, bool split, int times) {
+  CHECK_OK(tri_op_list_finish(b->list));
+  tri_memory_request request = {
+      .list = b->list,
+      .num_values = b->table.num_elements,
+      .training = true,
+      .split_backward = split,
+      .num_frames = 1,
+      .device = b->device,
+  };
+  CHECK_OK(tri_executor_create(&b->table, &request, &b->executor));
+  double *values = tri_executor_values(b->executor);
+  for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
+  /* Poison: whatever is read before it is written shows. */
+  memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
+  memset(b->executor->arena + b->executor->plan->frames, 0xff,
+         b->executor->plan->total_bytes - b->executor->plan->frames);
+  find_gradients(b, split, times);
+  /* Padding between parameters is nobody's. */
+  compare(b, times);
+  tri_executor_destroy(b->executor);
+  tri_op_list_destroy(b->list);
+  tri_free(b->table.entries);
+  tri_device_destroy(b->device);
+}
+
+static void with_both(void (*build)(bench *)) {
+  for (int split = 0; split < 2; split++) {
+    bench b;
+    begin(&b);
+    build(&b);
+    check(&b, split == 1, 1);
+  }
+}
+
+/* ---- one test an operation --------------------------------------------------------------------------------------- */
+
+static void build_linear_in_out(bench *b) {
+  int32_t x = input(b, 5), y = -1;
+  int32_t weight = parameter(b, 5, 7, false), bias = parameter(b, 7, 0, false);
+  CHECK_OK(tri_op_linear(b->list, 5, 7, TRI_WEIGHT_IN_OUT, x, weight, bias, &y));
+  weigh(b, y);
+}
+
+static void build_linear_joined(bench *b) {
+  int32_t x = input(b, 5), y = -1;
+  int32_t weight = parameter(b, 3, 5, false);
+  parameter(b, 2, 5, true);
+  parameter(b, 2, 5, true);
+  CHECK_OK(tri_op_linear(b->list, 5, 7, TRI_WEIGHT_OUT_IN, x, weight, -1, &y));
+  weigh(b, y);
+}
+
+static void build_layer_norm(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  int32_t weight = parameter(b, 6, 0, false), bias = parameter(b, 6, 0, false);
+  CHECK_OK(tri_op_layer_norm(b->list, 1e-3, x, weight, bias, &y));
+  weigh(b, y);
+}
+
+static void build_rms_norm(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_rms_norm(b->list, 1e-3, x, parameter(b, 6, 0, false), &y));
+  weigh(b, y);
+}
+
+static void build_gelu_tanh(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_gelu(b->list, TRI_GELU_TANH, x, &y));
+  weigh(b, y);
+}
+
+static void build_gelu_erf(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_gelu(b->list, TRI_GELU_ERF, x, &y));
+  weigh(b, y);
+}
+
+static void build_swiglu(bench *b) {
+  int32_t x = input(b, 8), y = -1;
+  CHECK_OK(tri_op_swiglu(b->list, x, &y));
+  weigh(b, y);
+}
+
+static void build_dropout(bench *b) {
+  int32_t x = input(b, 8), y = -1;
+  CHECK_OK(tri_op_dropout(b->list, 0.4, 9, x, &y));
+  weigh(b, y);
+}
+
+static void build_attention(bench *b) {
+  tri_heads heads = {4, 2, 3};
+  int32_t x = input(b, (4 + 2 * 2) * 3), y = -1;
+  CHECK_OK(tri_op_attention(b->list, heads, x, &y));
+  weigh(b, y);
+}
+
+static void build_rope(bench *b) {
+  tri_heads heads = {2, 1, 4};
+  tri_rope_table table = {.positions = SEQUENCE, .head_dim = 4, .theta = 100, .factor = 1};
+  int32_t x = input(b, (2 + 2 * 1) * 4), y = -1, constant = -1;
+  CHECK_OK(tri_op_rope_constant(b->list, &table, &constant));
+  CHECK_OK(tri_op_rope(b->list, heads, &table, constant, x, &y));
+  weigh(b, y);
+}
+
+static void build_embedding(bench *b) {
+  for (int i = 0; i < ROWS; i++) b->ids[i] = (i * i) % 4;
+  int32_t y = -1;
+  CHECK_OK(tri_op_embedding(b->list, 5, 4, SEQUENCE + 1, parameter(b, 4, 5, false),
+                            parameter(b, SEQUENCE + 1, 5, false), &y));
+  weigh(b, y);
+}
+
+static void build_cross_entropy(bench *b) {
+  for (int i = 0; i < ROWS; i++) b->labels[i] = i == 2 ? -1 : (i * 3) % 7;
+  int32_t x = input(b, 5);
+  CHECK_OK(tri_op_cross_entropy(b->list, 5, 7, x, parameter(b, 7, 5, false)));
+}
+
+/* Two residual branches, one with dropout: gradients share memory, are added to, and are written in place. */
+static void build_residual(bench *b) {
+  int32_t x = input(b, 6), x1, x2, x3, x4;
+  CHECK_OK(tri_op_layer_norm(b->list, 1e-3, x, parameter(b, 6, 0, false), parameter(b, 6, 0, false), &x1));
+  CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x1, parameter(b, 6, 6, false), -1, &x2));
+  CHECK_OK(tri_op_dropout(b->list, 0.3, 1, x2, &x3));
+  CHECK_OK(tri_op_add(b->list, x, x3, &x4));
+  CHECK_OK(tri_op_rms_norm(b->list, 1e-3, x4, parameter(b, 6, 0, false), &x1));
+  CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_OUT_IN, x1, parameter(b, 6, 6, false), -1, &x2));
+  CHECK_OK(tri_op_add(b->list, x4, x2, &x3));
+  weigh(b, x3);
+}
+
+#define OPERATION_TEST(name)                                                                                           \
+  static void test_##name(void **state) {                                                                              \
+    (void)state;                                                                                                       \
+    with_both(build_##name);                                                                                           \
+  }
+OPERATION_TEST(linear_in_out)
+OPERATION_TEST(linear_joined)
+OPERATION_TEST(layer_norm)
+OPERATION_TEST(rms_norm)
+OPERATION_TEST(gelu_tanh)
+OPERATION_TEST(gelu_erf)
+OPERATION_TEST(swiglu)
+OPERATION_TEST(dropout)
+OPERATION_TEST(attention)
+OPERATION_TEST(rope)
+OPERATION_TEST(embedding)
+OPERATION_TEST(cross_entropy)
+OPERATION_TEST(residual)
+
+/* A second micro-batch adds to what the first wrote. */
+static void test_accumulation(void **state) {
+  (void)state;
+  bench b;
+  begin(&b);
+  for (int i = 0; i < ROWS; i++) {
+    b.ids[i] = (i * i) % 4;
+    b.labels[i] = (i + 1) % 4;
+  }
+  int32_t table = parameter(&b, 4, 5, false), x, x1, x2;
+  CHECK_OK(tri_op_embedding(b.list, 5, 4, SEQUENCE + 1, table, parameter(&b, SEQUENCE + 1, 5, false), &x));
+  CHECK_OK(tri_op_layer_norm(b.list, 1e-3, x, parameter(&b, 5, 0, false), parameter(&b, 5, 0, false), &x1));
+  CHECK_OK(
+      tri_op_linear(b.list, 5, 5, TRI_WEIGHT_IN_OUT, x1, parameter(&b, 5, 5, false), parameter(&b, 5, 0, false), &x2));
+  CHECK_OK(tri_op_cross_entropy(b.list, 5, 4, x2, table));
+  check(&b, false, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_linear_in_out), cmocka_unit_test(test_linear_joined), cmocka_unit_test(test_layer_norm),
+      cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_gelu_tanh),     cmocka_unit_test(test_gelu_erf),
+      cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_dropout),       cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_rope),          cmocka_unit_test(test_embedding),     cmocka_unit_test(test_cross_entropy),
+      cmocka_unit_test(test_residual),      cmocka_unit_test(test_accumulation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+#include "data/corpus.h"
+
+#include "corpus_test.h"
+
+enum { MAX_SEQUENCE = 64 };
+
+static void open_counting(void **state, int64_t tokens, tri_corpus **out) {
+  char prefix[TRI_PATH_BYTES];
+  in_folder(state, "c", prefix);
+  write_counting_corpus(prefix, tokens);
+  assert_ok(tri_corpus_open(prefix, out));
+}
+
+/* The place of a sample in the corpus, whose tokens are their own positions; checks that it is one piece of text. */
+static int64_t place(const tri_sampler *sampler, int64_t index) {
+  int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE];
+  assert_ok(tri_sampler_read(sampler, index, inputs, labels));
+  for (int64_t i = 0; i < sampler->sequence; i++) {
+    assert_int_equal(inputs[i], inputs[0] + i);
+    assert_int_equal(labels[i], inputs[0] + i + 1);
+  }
+  return inputs[0];
+}
+
+/* Every epoch has each window once: the places, sorted into windows, fill them all, and lie `sequence` apart but for
+ * the last, which may have been moved back to the end of the text. */
+static void visits_each_window_once(void **state) {
+  const struct {
+    int64_t tokens, sequence;
+  } cases[] = {{2, 1}, {65, 64}, {66, 64}, {128, 64}, {129, 64}, {1000, 7}, {1001, 10}, {4097, 4}, {3000, 64}};
+  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+    tri_corpus *corpus = NULL;
+    tri_sampler sampler;
+    open_counting(state, cases[c].tokens, &corpus);
+    assert_ok(tri_sampler_create(corpus, cases[c].sequence, 1 << 20, 7, &sampler));
+    int64_t windows = sampler.per_epoch, last_first = cases[c].tokens - cases[c].sequence - 1;
+    assert_int_equal(windows, (cases[c].tokens - 1) / cases[c].sequence);
+    for (int64_t epoch = 0; epoch < 5; epoch++) {
+      int64_t at[1200], shift = INT64_MAX;
+      assert_true(windows <= 1200);
+      for (int64_t i = 0; i < windows; i++) at[i] = -1;
+      for (int64_t i = 0; i < windows; i++) {
+        int64_t first = place(&sampler, epoch * windows + i);
+        int64_t window = first == last_first ? windows - 1 : first / cases[c].sequence;
+        assert_in_range(first, 0, last_first);
+        assert_int_equal(at[window], -1);
+        at[window] = first;
+        if (first < shift) shift = first;
+      }
+      for (int64_t i = 0; i < windows; i++) {
+        int64_t wanted = shift + i * cases[c].sequence;
+        assert_int_equal(at[i], wanted < last_first ? wanted : last_first);
+      }
+    }
+    tri_corpus_close(corpus);
+  }
+}
+
+static int64_t count_equal(const tri_sampler *a, int64_t first_a, const tri_sampler *b, int64_t first_b) {
+  int64_t equal = 0;
+  for (int64_t i = 0; i < a->per_epoch; i++) {
+    equal += place(a, first_a + i) / a->sequence == place(b, first_b + i) / b->sequence;
+  }
+  return equal;
+}
+
+/* Two random orders of n windows agree in about one place. */
+static void epochs_and_seeds_differ(void **state) {
+  tri_corpus *corpus = NULL;
+  tri_sampler one, again, other;
+  open_counting(state, 4001, &corpus);
+  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 1, &one));
+  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 1, &again));
+  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 2, &other));
+  assert_int_equal(count_equal(&one, 0, &again, 0), 500);
+  assert_in_range(count_equal(&one, 0, &one, 500), 0, 12);
+  assert_in_range(count_equal(&one, 500, &one, 1000), 0, 12);
+  assert_in_range(count_equal(&one, 0, &other, 0), 0, 12);
+  tri_corpus_close(corpus);
+}
+
+/* Over many epochs each of 5 windows comes first, second, ... equally often: chi-squared of each position (4 degrees of
+ * freedom, and 25 is passed once in 20 000), and the shifts reach every place. */
+static void small_orders_are_fair(void **state) {
+  enum { WINDOWS = 5, SEQUENCE = 4, EPOCHS = 4000 };
+  tri_corpus *corpus = NULL;
+  tri_sampler sampler;
+  open_counting(state, WINDOWS * SEQUENCE + SEQUENCE, &corpus);
+  assert_ok(tri_sampler_create(corpus, SEQUENCE, 1 << 20, 3, &sampler));
+  assert_int_equal(sampler.per_epoch, WINDOWS);
+  int64_t seen[WINDOWS][WINDOWS] = {{0}}, shifts[SEQUENCE] = {0};
+  for (int64_t i = 0; i < (int64_t)EPOCHS * WINDOWS; i++) {
+    int64_t first = place(&sampler, i);
+    seen[i % WINDOWS][first / SEQUENCE]++;
+    if (i % WINDOWS == 0) shifts[first % SEQUENCE]++;
+  }
+  for (int i = 0; i < WINDOWS; i++) {
+    double chi_squared = 0, wanted = (double)EPOCHS / WINDOWS;
+    for (int j = 0; j < WINDOWS; j++) {
+      double off = (double)seen[i][j] - wanted;
+      chi_squared += off * off / wanted;
+    }
+    if (chi_squared > 25) fail_msg("position %d: chi-squared %g", i, chi_squared);
+  }
+  for (int i = 0; i < SEQUENCE; i++) assert_in_range(shifts[i], 850, 1150);
+  tri_corpus_close(corpus);
+}
+
+static void reads_the_text_in_order(void **state) {
+  tri_corpus *corpus = NULL;
+  tri_sampler sampler;
+  int32_t inputs[10], labels[10];
+  open_counting(state, 1001, &corpus);
+  assert_ok(tri_sampler_create(corpus, 10, 1 << 20, 9, &sampler));
+  assert_int_equal(sampler.per_epoch, 100);
+  for (int64_t i = 0; i < 100; i++) {
+    assert_ok(tri_sampler_read_in_order(&sampler, i, inputs, labels));
+    for (int j = 0; j < 10; j++) {
+      assert_int_equal(inputs[j], 10 * i + j);
+      assert_int_equal(labels[j], 10 * i + j + 1);
+    }
+  }
+  assert_failure(tri_sampler_read_in_order(&sampler, 100, inputs, labels), TRI_INTERNAL, "window 100 of 100");
+  assert_failure(tri_sampler_read_in_order(&sampler, -1, inputs, labels), TRI_INTERNAL, "window -1");
+  assert_failure(tri_sampler_read(&sampler, -1, inputs, labels), TRI_INTERNAL, "sample -1");
+  tri_corpus_close(corpus);
+}
+
+static void wants_one_sample_of_text(void **state) {
+  tri_corpus *corpus = NULL;
+  tri_sampler sampler = {.per_epoch = -1};
+  open_counting(state, 33, &corpus);
+  assert_failure(tri_sampler_create(corpus, 33, 1 << 20, 1, &sampler), TRI_BAD_CONFIG,
+                 "the corpus has 33 tokens, fewer than the 34 of one sample");
+  assert_failure(tri_sampler_create(corpus, INT64_MAX, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "has 33 tokens");
+  assert_failure(tri_sampler_create(corpus, 0, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "data.sequence is 0");
+  assert_int_equal(sampler.per_epoch, -1);
+  assert_ok(tri_sampler_create(corpus, 32, 1 << 20, 1, &sampler));
+  assert_int_equal(sampler.per_epoch, 1);
+  assert_int_equal(place(&sampler, 0), 0);
+  assert_int_equal(place(&sampler, 12345), 0);
+  tri_corpus_close(corpus);
+}
+
+static void passes_on_a_foreign_vocabulary(void **state) {
+  tri_corpus *corpus = NULL;
+  tri_sampler sampler;
+  int32_t inputs[10], labels[10];
+  open_counting(state, 11, &corpus);
+  assert_ok(tri_sampler_create(corpus, 10, 10, 1, &sampler));
+  assert_failure(tri_sampler_read(&sampler, 0, inputs, labels), TRI_BAD_FILE, "position 10 is 10, outside the model's");
+  tri_corpus_close(corpus);
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+  const struct CMUnitTest tests[] = {
+      TEST(visits_each_window_once), TEST(epochs_and_seeds_differ),  TEST(small_orders_are_fair),
+      TEST(reads_the_text_in_order), TEST(wants_one_sample_of_text), TEST(passes_on_a_foreign_vocabulary),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
