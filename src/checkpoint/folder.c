@@ -1,0 +1,164 @@
+/* Folders come and go by rename, so that a crash at any point leaves each checkpoint either whole under a name that
+ * counts or in pieces under a name that does not:
+ *
+ *  save     .tmp-step-N-PID  --(all files flushed)-->  step-N
+ *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new one has its name the old one, still whole,
+ *           can be found under `.old-`; tri_checkpoint_newest looks there too, and nobody clears it before.
+ *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. From the second move on it cannot be
+ *           mistaken for a checkpoint.
+ *
+ * PID is the process at work; folders of processes that are no more may be cleared away. */
+#include "checkpoint/folder.h"
+
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const prefixes[] = {
+    [TRI_FOLDER_FINAL] = "step-",
+    [TRI_FOLDER_TEMPORARY] = ".tmp-step-",
+    [TRI_FOLDER_OLD] = ".old-step-",
+};
+
+tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]) {
+  char name[64];
+  int length = snprintf(name, sizeof name, "%s%08" PRId64, prefixes[kind], step);
+  if (kind != TRI_FOLDER_FINAL) snprintf(name + length, sizeof name - (size_t)length, "-%ld", (long)getpid());
+  return tri_path_join(path, root, name);
+}
+
+/* A decimal number that fills [*text, end) up to `stop`; moves *text to the stop. */
+static bool parse_number(const char **text, char stop, int64_t *out) {
+  char *end = NULL;
+  if (**text < '0' || **text > '9') return false;
+  errno = 0;
+  *out = strtoll(*text, &end, 10);
+  *text = end;
+  return errno == 0 && *end == stop;
+}
+
+static bool parse_name(const char *name, tri_folder *out) {
+  for (int kind = TRI_FOLDER_FINAL; kind <= TRI_FOLDER_OLD; kind++) {
+    size_t prefix = strlen(prefixes[kind]);
+    if (strncmp(name, prefixes[kind], prefix) != 0 || strlen(name) >= sizeof out->name) continue;
+    const char *rest = name + prefix;
+    int64_t owner = 0;
+    bool final = kind == TRI_FOLDER_FINAL;
+    if (!parse_number(&rest, final ? '\0' : '-', &out->step)) return false;
+    if (!final && (rest++, !parse_number(&rest, '\0', &owner))) return false;
+    /* Only what we would have written ourselves: "step-100" is somebody's copy. */
+    int length = snprintf(out->name, sizeof out->name, "%s%08" PRId64, prefixes[kind], out->step);
+    if (!final) snprintf(out->name + length, sizeof out->name - (size_t)length, "-%" PRId64, owner);
+    if (strcmp(name, out->name) != 0) return false;
+    out->kind = (tri_folder_kind)kind;
+    out->owner = (pid_t)owner;
+    return true;
+  }
+  return false;
+}
+
+static int compare_folders(const void *left, const void *right) {
+  const tri_folder *a = left, *b = right;
+  if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+  if (a->step != b->step) return a->step > b->step ? -1 : 1;
+  return strcmp(a->name, b->name);
+}
+
+tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count) {
+  tri_folder *list = NULL;
+  int64_t held = 0, room = 0;
+  tri_status status = TRI_OK;
+  DIR *directory = opendir(root);
+  if (directory == NULL && errno != ENOENT) {
+    return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", root, strerror(errno));
+  }
+  for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+    tri_folder folder;
+    if (!parse_name(entry->d_name, &folder)) continue;
+    if (held == room) {
+      room = 2 * room + 16;
+      TRI_TRY_GOTO(tri_realloc("a list of checkpoints", (size_t)room, sizeof *list, &list), close_directory);
+    }
+    list[held++] = folder;
+  }
+  if (held > 0) qsort(list, (size_t)held, sizeof *list, compare_folders);
+  *out = list;
+  *count = held;
+  list = NULL;
+close_directory:
+  tri_free(list);
+  if (directory != NULL) closedir(directory);
+  return status;
+}
+
+tri_status tri_folder_retire(const char *root, int64_t step) {
+  char path[TRI_PATH_BYTES], old[TRI_PATH_BYTES];
+  TRI_TRY(tri_folder_path(root, TRI_FOLDER_FINAL, step, path));
+  TRI_TRY(tri_folder_path(root, TRI_FOLDER_OLD, step, old));
+  /* This process may have retired the same step before and failed to clear it. */
+  if (tri_path_exists(old)) TRI_TRY(tri_directory_remove(old));
+  if (rename(path, old) != 0) return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", path, old, strerror(errno));
+  return tri_directory_sync(root);
+}
+
+static tri_status remove_folder(const char *root, const char *name) {
+  char path[TRI_PATH_BYTES], complete[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, root, name));
+  TRI_TRY(tri_path_join(complete, path, TRI_FILE_COMPLETE));
+  if (unlink(complete) == 0) {
+    TRI_TRY(tri_directory_sync(path));
+  } else if (errno != ENOENT && errno != ENOTDIR) {
+    return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", complete, strerror(errno));
+  }
+  return tri_directory_remove(path);
+}
+
+tri_status tri_folder_clear(const char *root, tri_folder_kind kind) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_folder_list(root, &list, &count));
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < count; i++) {
+    if (list[i].kind != kind) continue;
+    /* EPERM means that the process is there and another user's. */
+    bool ours = list[i].owner == getpid();
+    bool dead = list[i].owner > 0 && kill(list[i].owner, 0) != 0 && errno == ESRCH;
+    if (ours || dead) TRI_TRY_GOTO(remove_folder(root, list[i].name), free_list);
+  }
+free_list:
+  tri_free(list);
+  return status;
+}
+
+/* Whether the folder says of itself that it is complete. */
+static bool is_complete(const char *root, const tri_folder *folder) {
+  char path[TRI_PATH_BYTES], complete[TRI_PATH_BYTES];
+  return folder->kind == TRI_FOLDER_FINAL && tri_path_join(path, root, folder->name) == TRI_OK &&
+         tri_path_join(complete, path, TRI_FILE_COMPLETE) == TRI_OK && tri_path_exists(complete);
+}
+
+tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep) {
+  if (keep > 0) {
+    tri_folder *list = NULL;
+    int64_t count = 0, kept = 1; /* newest_step itself */
+    TRI_TRY(tri_folder_list(root, &list, &count));
+    tri_status status = TRI_OK;
+    for (int64_t i = 0; i < count; i++) {
+      if (!is_complete(root, &list[i]) || list[i].step == newest_step) continue;
+      if (kept++ < keep) continue;
+      TRI_TRY_GOTO(tri_folder_retire(root, list[i].step), free_list);
+    }
+  free_list:
+    tri_free(list);
+    TRI_TRY(status);
+  }
+  return tri_folder_clear(root, TRI_FOLDER_OLD);
+}

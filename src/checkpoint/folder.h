@@ -1,0 +1,48 @@
+/* Names and lifetimes of checkpoint folders below a root. Used by the files of this folder only. */
+#ifndef TRI_CHECKPOINT_FOLDER_H
+#define TRI_CHECKPOINT_FOLDER_H
+
+#include "base/file.h"
+#include "base/status.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define TRI_FILE_CONFIG "config.json"
+#define TRI_FILE_MODEL "model.safetensors"
+#define TRI_FILE_OPTIMIZER "optimizer.safetensors"
+#define TRI_FILE_TOKENIZER "tokenizer.json"
+#define TRI_FILE_STATE "state.json"
+#define TRI_FILE_COMPLETE "COMPLETE"
+
+typedef enum tri_folder_kind {
+  TRI_FOLDER_FINAL,     /* step-00000100          */
+  TRI_FOLDER_TEMPORARY, /* .tmp-step-00000100-PID */
+  TRI_FOLDER_OLD,       /* .old-step-00000100-PID */
+} tri_folder_kind;
+
+typedef struct tri_folder {
+  tri_folder_kind kind;
+  int64_t step;
+  pid_t owner; /* of a temporary or old one */
+  char name[64];
+} tri_folder;
+
+/* The path of a folder of this process. */
+tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]);
+
+/* LOCAL. All checkpoint folders below root: final ones first, each kind from the highest step down. A root that does
+ * not exist has none. Release *out with tri_free. */
+tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
+
+/* LOCAL. Moves a final folder out of sight; what is left to do is tri_folder_clear's. */
+tri_status tri_folder_retire(const char *root, int64_t step);
+
+/* LOCAL. Removes folders of a kind (temporary or old) that are this process's or a dead one's. */
+tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
+
+/* LOCAL. Retires complete checkpoints, oldest first, until `keep` are left, `newest_step` among them whatever its
+ * number; then clears them. keep 0 keeps all. */
+tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
+
+#endif

@@ -1,0 +1,31 @@
+/* Models as Hugging Face describes them: config.json <-> tri_model.
+ *
+ *   gpt2                       GPT2LMHeadModel
+ *   llama                      LlamaForCausalLM
+ *   llama with attention_bias  Qwen2ForCausalLM, whose biases are those on q, k and v. (Llama's own `attention_bias`
+ *                              puts one on the output projection too, which tri_model does not have.)
+ *
+ * Read are these and mistral (as llama). Whatever would change the function that the model computes and has no place in
+ * tri_model is TRI_UNSUPPORTED by name. Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no
+ * model here has, is not. */
+#ifndef TRI_CHECKPOINT_HUGGINGFACE_H
+#define TRI_CHECKPOINT_HUGGINGFACE_H
+
+#include "base/status.h"
+#include "device/dtype.h"
+#include "model/model.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
+tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
+
+/* LOCAL. Reads FOLDER/config.json. */
+tri_status tri_huggingface_load(const char *folder, tri_model *out);
+
+/* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Release *out
+ * with tri_free. */
+tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, char **out);
+
+#endif

@@ -1,0 +1,254 @@
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/state.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct tri_checkpoint {
+  char path[TRI_PATH_BYTES];
+  json_t *document; /* of state.json, or NULL */
+  tri_checkpoint_state state;
+  tri_safetensors_file *files;
+  int64_t num_files, num_tensors;
+};
+
+enum { INDEX_LIMIT_BYTES = 1 << 28 };
+
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
+tri_status tri_checkpoint_verify(const char *path) {
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  TRI_TRY(tri_state_load(path, &document, &state));
+  tri_status status = tri_state_verify(path, document);
+  json_decref(document);
+  return status;
+}
+
+/* From the highest step down; at the same step a final folder before one that was being replaced. */
+static const tri_folder *next_candidate(const tri_folder *list, int64_t count, const tri_folder *after) {
+  const tri_folder *best = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    const tri_folder *folder = &list[i];
+    if (folder->kind == TRI_FOLDER_TEMPORARY) continue;
+    /* `list` is sorted by kind first, so that among equal steps its order is the one wanted. */
+    if (after != NULL && (folder->step > after->step || (folder->step == after->step && folder <= after))) continue;
+    if (best == NULL || folder->step > best->step) best = folder;
+  }
+  return best;
+}
+
+tri_status tri_checkpoint_newest(const char *root, char path[TRI_PATH_BYTES]) {
+  tri_folder *list = NULL;
+  int64_t count = 0, bad = 0;
+  TRI_TRY(tri_folder_list(root, &list, &count));
+  tri_status status = TRI_OK;
+  const tri_folder *folder = NULL;
+  while ((folder = next_candidate(list, count, folder)) != NULL) {
+    char candidate[TRI_PATH_BYTES];
+    TRI_TRY_GOTO(tri_path_join(candidate, root, folder->name), free_list);
+    status = tri_checkpoint_verify(candidate);
+    if (status == TRI_OK) {
+      snprintf(path, TRI_PATH_BYTES, "%s", candidate);
+      goto free_list;
+    }
+    if (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED) goto free_list;
+    /* What is left of a removal is no loss and no news. */
+    if (folder->kind == TRI_FOLDER_OLD) continue;
+    tri_log("passing over the checkpoint %s: %s", candidate, tri_status_message());
+    bad++;
+  }
+  status = TRI_OK;
+  if (bad == 0) {
+    path[0] = '\0';
+  } else {
+    status = tri_fail(TRI_BAD_FILE,
+                      "none of the %" PRId64 " checkpoints in %s is good; restore one, or move them away to begin anew",
+                      bad, root);
+  }
+free_list:
+  tri_free(list);
+  return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {
+  char path[TRI_PATH_BYTES];
+  int64_t count = checkpoint->num_files;
+  TRI_TRY(tri_path_join(path, checkpoint->path, name));
+  TRI_TRY(tri_realloc("the files of a checkpoint", (size_t)count + 1, sizeof *checkpoint->files, &checkpoint->files));
+  TRI_TRY(tri_safetensors_open(path, &checkpoint->files[count]));
+  checkpoint->num_files++;
+  checkpoint->num_tensors += checkpoint->files[count].header.num_tensors;
+  return TRI_OK;
+}
+
+/* Each file of the index once. It must hold the tensors that the index places there, and be in this folder. */
+static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
+  json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
+  const char *name = NULL;
+  tri_status status = TRI_OK;
+  if (!json_is_object(map)) return tri_fail(TRI_BAD_FILE, "%s has no `weight_map`", path);
+  seen = json_object();
+  json_object_foreach(map, name, value) {
+    const char *file = json_string_value(value);
+    if (file == NULL || strchr(file, '/') != NULL) {
+      status = tri_fail(TRI_BAD_FILE, "%s: `weight_map` does not place `%.200s` in a file of this folder", path, name);
+      goto drop_seen;
+    }
+    json_t *number = json_object_get(seen, file);
+    if (number == NULL) {
+      TRI_TRY_GOTO(add_file(checkpoint, file), drop_seen);
+      number = json_integer(checkpoint->num_files - 1);
+      json_object_set_new(seen, file, number);
+    }
+    const tri_safetensors_file *shard = &checkpoint->files[json_integer_value(number)];
+    if (tri_safetensors_find(&shard->header, name) == NULL) {
+      status = tri_fail(TRI_BAD_FILE, "%s has no tensor `%.200s`, which %s places there", shard->path, name, path);
+      goto drop_seen;
+    }
+  }
+drop_seen:
+  json_decref(seen);
+  return status;
+}
+
+/* STEM.safetensors, or the shards of STEM.safetensors.index.json; *found says whether there was either. */
+static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *found) {
+  char name[64], path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  *found = true;
+  snprintf(name, sizeof name, "%s.safetensors", stem);
+  TRI_TRY(tri_path_join(path, checkpoint->path, name));
+  if (tri_path_exists(path)) return add_file(checkpoint, name);
+  snprintf(name, sizeof name, "%s.safetensors.index.json", stem);
+  TRI_TRY(tri_path_join(path, checkpoint->path, name));
+  *found = tri_path_exists(path);
+  if (!*found) return TRI_OK;
+  TRI_TRY(tri_file_read(path, INDEX_LIMIT_BYTES, &text, &bytes));
+  json_error_t fault;
+  json_t *index = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  tri_free(text);
+  if (index == NULL) return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
+  tri_status status = add_shards(checkpoint, path, index);
+  json_decref(index);
+  return status;
+}
+
+static tri_status open_all(tri_checkpoint *checkpoint) {
+  char state[TRI_PATH_BYTES];
+  bool has_model = false, has_optimizer = false;
+  if (!tri_path_is_directory(checkpoint->path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is not a folder; a checkpoint is one, for example RUN/checkpoints/step-00000100",
+                    checkpoint->path);
+  }
+  TRI_TRY(tri_path_join(state, checkpoint->path, TRI_FILE_STATE));
+  if (tri_path_exists(state)) TRI_TRY(tri_state_load(checkpoint->path, &checkpoint->document, &checkpoint->state));
+  TRI_TRY(add_stem(checkpoint, "model", &has_model));
+  if (!has_model) {
+    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither model.safetensors nor %s", checkpoint->path,
+                    "model.safetensors.index.json");
+  }
+  return add_stem(checkpoint, "optimizer", &has_optimizer);
+}
+
+tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out) {
+  tri_checkpoint *checkpoint = NULL;
+  TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));
+  int length = snprintf(checkpoint->path, sizeof checkpoint->path, "%s", path);
+  tri_status status = TRI_OK;
+  if (length < 0 || (size_t)length >= sizeof checkpoint->path) {
+    status = tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
+  } else {
+    status = open_all(checkpoint);
+  }
+  if (status == TRI_OK) {
+    *out = checkpoint;
+  } else {
+    tri_checkpoint_close(checkpoint);
+  }
+  return status;
+}
+
+void tri_checkpoint_close(tri_checkpoint *checkpoint) {
+  if (checkpoint == NULL) return;
+  for (int64_t f = 0; f < checkpoint->num_files; f++) tri_safetensors_close(&checkpoint->files[f]);
+  tri_free(checkpoint->files);
+  json_decref(checkpoint->document);
+  tri_free(checkpoint);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+const char *tri_checkpoint_path(const tri_checkpoint *checkpoint) { return checkpoint->path; }
+
+const tri_checkpoint_state *tri_checkpoint_get_state(const tri_checkpoint *checkpoint) {
+  return checkpoint->document == NULL ? NULL : &checkpoint->state;
+}
+
+int64_t tri_checkpoint_num_tensors(const tri_checkpoint *checkpoint) { return checkpoint->num_tensors; }
+
+tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, int64_t index) {
+  const tri_safetensors_file *file = checkpoint->files;
+  while (index >= file->header.num_tensors) {
+    index -= file->header.num_tensors;
+    file++;
+  }
+  tri_checkpoint_entry entry = {.tensor = &file->header.tensors[index], .file = file->path};
+  const json_t *facts = json_object_get(json_object_get(checkpoint->document, "files"), strrchr(file->path, '/') + 1);
+  const json_t *recorded = json_object_get(json_object_get(facts, "tensors"), entry.tensor->name);
+  entry.has_checksum = tri_state_parse_checksum(recorded, &entry.checksum);
+  return entry;
+}
+
+static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
+                                                  const tri_safetensors_file **file) {
+  for (int64_t f = 0; f < checkpoint->num_files; f++) {
+    const tri_safetensors_tensor *tensor = tri_safetensors_find(&checkpoint->files[f].header, name);
+    if (tensor == NULL) continue;
+    *file = &checkpoint->files[f];
+    return tensor;
+  }
+  return NULL;
+}
+
+static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
+                                          const tri_safetensors_file **file) {
+  static const char *const prefixes[] = {"transformer.", "model."};
+  const tri_safetensors_tensor *tensor = find_exactly(checkpoint, name, file);
+  for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0] && tensor == NULL; p++) {
+    size_t length = strlen(prefixes[p]);
+    if (strncmp(name, prefixes[p], length) == 0) tensor = find_exactly(checkpoint, name + length, file);
+  }
+  return tensor;
+}
+
+bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
+  const tri_safetensors_file *file = NULL;
+  return find(checkpoint, name, &file) != NULL;
+}
+
+tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                               const int64_t *shape, void *dst) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+  if (tensor == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; is it a checkpoint of another model?", checkpoint->path,
+                    name);
+  }
+  bool same = tensor->num_dims == num_dims;
+  for (int d = 0; d < num_dims && same; d++) same = tensor->shape[d] == shape[d];
+  if (!same) {
+    char found[TRI_SAFETENSORS_SHAPE_BYTES], wanted[TRI_SAFETENSORS_SHAPE_BYTES];
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the model's has %s", file->path, tensor->name,
+                    tri_safetensors_shape_text(tensor->num_dims, tensor->shape, found),
+                    tri_safetensors_shape_text(num_dims, shape, wanted));
+  }
+  return tri_safetensors_read(file, tensor, type, dst);
+}

@@ -1,0 +1,217 @@
+/* Writing at the disk's speed. A tensor goes from the caller's memory to the file in pieces that fit into the cache:
+ * the checksum reads a piece from memory, and the copy into the page cache then finds it near. After each piece the
+ * system is asked to begin sending it to the disk, so that the disk works from the first piece on and the flush at the
+ * end waits for the last only. */
+#include "checkpoint/output.h"
+
+#include "base/format.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, READ_LIMIT_BYTES = 1 << 30 };
+
+/* Why a write failed; where space is short, how much is wanted and how much there is. */
+static tri_status write_failed(const char *path, uint64_t bytes, int reason) {
+  char wanted[32], there[32];
+  tri_format_bytes((double)bytes, wanted, sizeof wanted);
+  if (reason == ENOSPC || reason == EDQUOT) {
+    struct statvfs disk;
+    bool known = statvfs(path, &disk) == 0;
+    tri_format_bytes(known ? (double)disk.f_bavail * (double)disk.f_frsize : 0, there, sizeof there);
+    return tri_fail(TRI_IO_FAILED,
+                    "cannot write %s: %s; the file needs %s (%" PRIu64
+                    " bytes) and %s%s is free; make room, lower "
+                    "`checkpoint.keep` or choose another `output`",
+                    path, strerror(reason), wanted, bytes, known ? "" : "less than ", known ? there : wanted);
+  }
+  if (reason == EFBIG) {
+    return tri_fail(TRI_IO_FAILED,
+                    "cannot write %s: %s; the file needs %s (%" PRIu64
+                    " bytes), more than the file system or the "
+                    "limit on file sizes (`ulimit -f`) allows",
+                    path, strerror(reason), wanted, bytes);
+  }
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+}
+
+tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) {
+  int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) {
+    if (errno == ENOSPC || errno == EDQUOT) return write_failed(path, bytes, errno);
+    return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, strerror(errno));
+  }
+#ifdef FALLOC_FL_KEEP_SIZE
+  /* Many file systems have no such call and say so; then a full disk shows at a write. */
+  while (bytes > 0 && fallocate(file, 0, 0, (off_t)bytes) != 0) {
+    int reason = errno;
+    if (reason == EINTR) continue;
+    if (reason != ENOSPC && reason != EDQUOT && reason != EFBIG) break;
+    close(file);
+    return write_failed(path, bytes, reason);
+  }
+#endif
+  *out = (tri_output){.file = file, .path = path, .bytes = bytes};
+  return TRI_OK;
+}
+
+static tri_status write_piece(const tri_output *output, uint64_t offset, const char *data, uint64_t bytes) {
+  while (bytes > 0) {
+    ssize_t put = pwrite(output->file, data, (size_t)bytes, (off_t)offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return write_failed(output->path, output->bytes, errno);
+    data += put;
+    offset += (uint64_t)put;
+    bytes -= (uint64_t)put;
+  }
+  return TRI_OK;
+}
+
+/* A hint; nothing depends on its success. */
+static void start_writeback(int file, uint64_t offset, uint64_t bytes) {
+#ifdef SYNC_FILE_RANGE_WRITE
+  (void)sync_file_range(file, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+#else
+  (void)file, (void)offset, (void)bytes;
+#endif
+}
+
+tri_status tri_output_write(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes,
+                            uint64_t *checksum) {
+  tri_status status = TRI_OK;
+  XXH3_state_t *state = XXH3_createState();
+  if (state == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a checksum");
+  XXH3_64bits_reset(state);
+  uint64_t flushed = 0;
+  for (uint64_t done = 0; done < bytes;) {
+    uint64_t piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
+    const char *from = (const char *)data + done;
+    if (checksum != NULL) XXH3_64bits_update(state, from, (size_t)piece);
+    TRI_TRY_GOTO(write_piece(output, offset + done, from, piece), free_state);
+    done += piece;
+    if (done - flushed >= FLUSH_BYTES || done == bytes) {
+      start_writeback(output->file, offset + flushed, done - flushed);
+      flushed = done;
+    }
+  }
+  if (checksum != NULL) *checksum = XXH3_64bits_digest(state);
+free_state:
+  XXH3_freeState(state);
+  return status;
+}
+
+tri_status tri_output_finish(tri_output *output) {
+  tri_status status = TRI_OK;
+  if (fsync(output->file) != 0) status = write_failed(output->path, output->bytes, errno);
+  if (close(output->file) != 0 && status == TRI_OK) status = write_failed(output->path, output->bytes, errno);
+  output->file = -1;
+  return status;
+}
+
+void tri_output_abandon(tri_output *output) {
+  if (output->file >= 0) close(output->file);
+  output->file = -1;
+}
+
+tri_status tri_output_file(const char *path, const void *data, size_t bytes) {
+  tri_output output = {.file = -1};
+  TRI_TRY(tri_output_create(path, bytes, &output));
+  tri_status status = tri_output_write(&output, 0, data, bytes, NULL);
+  if (status != TRI_OK) {
+    tri_output_abandon(&output);
+    return status;
+  }
+  return tri_output_finish(&output);
+}
+
+/* Reads until the end of the source. */
+static tri_status copy_pieces(int source, const char *from, const tri_output *output, char *buffer, XXH3_state_t *state,
+                              uint64_t *bytes) {
+  for (;;) {
+    ssize_t got = read(source, buffer, PIECE_BYTES);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return tri_fail(TRI_BAD_FILE, "cannot read %s: %s", from, strerror(errno));
+    if (got == 0) return TRI_OK;
+    XXH3_64bits_update(state, buffer, (size_t)got);
+    TRI_TRY(write_piece(output, *bytes, buffer, (uint64_t)got));
+    *bytes += (uint64_t)got;
+  }
+}
+
+tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum) {
+  tri_status status = TRI_OK;
+  char *buffer = NULL;
+  tri_output output = {.file = -1};
+  uint64_t copied = 0;
+  int source = open(from, O_RDONLY | O_CLOEXEC);
+  if (source < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", from, strerror(errno));
+  XXH3_state_t *state = XXH3_createState();
+  if (state == NULL) {
+    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a checksum");
+    goto close_source;
+  }
+  XXH3_64bits_reset(state);
+  TRI_TRY_GOTO(tri_alloc("the buffer of a copy", PIECE_BYTES, 1, &buffer), free_state);
+  TRI_TRY_GOTO(tri_output_create(path, 0, &output), free_buffer);
+  TRI_TRY_GOTO(copy_pieces(source, from, &output, buffer, state, &copied), abandon_output);
+  TRI_TRY_GOTO(tri_output_finish(&output), abandon_output);
+  *bytes = copied;
+  *checksum = XXH3_64bits_digest(state);
+abandon_output:
+  tri_output_abandon(&output);
+free_buffer:
+  tri_free(buffer);
+free_state:
+  XXH3_freeState(state);
+close_source:
+  close(source);
+  return status;
+}
+
+uint64_t tri_checksum(const void *data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+tri_status tri_read_range(int file, const char *path, uint64_t offset, uint64_t bytes, void *out) {
+  char *to = out;
+  while (bytes > 0) {
+    size_t piece = bytes < READ_LIMIT_BYTES ? (size_t)bytes : READ_LIMIT_BYTES;
+    ssize_t got = pread(file, to, piece, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return tri_fail(TRI_BAD_FILE, "cannot read %s: %s", path, strerror(errno));
+    if (got == 0) {
+      return tri_fail(TRI_BAD_FILE, "%s ends at byte %" PRIu64 ", where %" PRIu64 " more should follow", path, offset,
+                      bytes);
+    }
+    to += got;
+    offset += (uint64_t)got;
+    bytes -= (uint64_t)got;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_checksum_range(int file, const char *path, uint64_t offset, uint64_t bytes, uint64_t *out) {
+  tri_status status = TRI_OK;
+  char *buffer = NULL;
+  XXH3_state_t *state = XXH3_createState();
+  if (state == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a checksum");
+  TRI_TRY_GOTO(tri_alloc("the buffer of a checksum", PIECE_BYTES, 1, &buffer), free_state);
+  XXH3_64bits_reset(state);
+  while (bytes > 0) {
+    uint64_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    TRI_TRY_GOTO(tri_read_range(file, path, offset, piece, buffer), free_state);
+    XXH3_64bits_update(state, buffer, (size_t)piece);
+    offset += piece;
+    bytes -= piece;
+  }
+  *out = XXH3_64bits_digest(state);
+free_state:
+  tri_free(buffer);
+  XXH3_freeState(state);
+  return status;
+}

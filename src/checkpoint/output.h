@@ -1,0 +1,45 @@
+/* One file of a checkpoint on its way to the disk: space taken before the first byte, a checksum taken as bytes go by,
+ * flushed before it is closed. Used by the files of this folder only. */
+#ifndef TRI_CHECKPOINT_OUTPUT_H
+#define TRI_CHECKPOINT_OUTPUT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_output {
+  int file;
+  const char *path; /* borrowed */
+  uint64_t bytes;   /* what the whole file will take, for the message when the disk is full */
+} tri_output;
+
+/* LOCAL. Creates a file that must not exist and takes space for `bytes`; a full disk is TRI_IO_FAILED here already
+ * where the file system can say so. */
+tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out);
+
+/* LOCAL. Writes at a place in the file. With checksum != NULL it is set to that of these bytes. */
+tri_status tri_output_write(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes,
+                            uint64_t *checksum);
+
+/* LOCAL. Flushes to the disk and closes. */
+tri_status tri_output_finish(tri_output *output);
+/* Closes what is to be thrown away. */
+void tri_output_abandon(tri_output *output);
+
+/* LOCAL. A whole small file at once. */
+tri_status tri_output_file(const char *path, const void *data, size_t bytes);
+
+/* LOCAL. A copy of a file, piece by piece. */
+tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum);
+
+/* The checksum of all of a checkpoint's parts: XXH3, 64 bits. */
+uint64_t tri_checksum(const void *data, size_t bytes);
+
+/* LOCAL. The checksum of bytes [offset, offset + bytes) of an open file, read through a small buffer. */
+tri_status tri_checksum_range(int file, const char *path, uint64_t offset, uint64_t bytes, uint64_t *out);
+
+/* LOCAL. Reads exactly [offset, offset + bytes) or fails with TRI_BAD_FILE. */
+tri_status tri_read_range(int file, const char *path, uint64_t offset, uint64_t bytes, void *out);
+
+#endif

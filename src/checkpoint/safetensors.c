@@ -1,0 +1,373 @@
+/* Types and headers of safetensors files. What must hold of a header before anybody reads a tensor through it:
+ *
+ *  - the length in front is at most 100 MB (the format's limit) and ends inside the file;
+ *  - the JSON is one object, no name twice in any object, nothing behind it but blanks;
+ *  - each tensor's type is known, its dimensions are integers >= 0 and their product in bits does not overflow;
+ *  - each tensor's range is begin <= end, inside the data, and as long as type and shape say;
+ *  - sorted by place, each begins where the one before it ended, the first at 0 and the last at the end of the file.
+ *
+ * The last rule is the format's own ("no holes") and has a second use: a checksum of the header and one of each tensor
+ * together cover every byte of the file. */
+#include "checkpoint/safetensors.h"
+
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "safetensors files are little-endian, and so must the machine be"
+#endif
+
+enum { LENGTH_BYTES = 8, HEADER_LIMIT_BYTES = 100000000, ALIGNMENT_BYTES = 8 };
+
+static const struct {
+  const char *name;
+  int bits;
+} types[TRI_SAFETENSORS_TYPES] = {
+    [TRI_SAFETENSORS_BOOL] = {"BOOL", 8},       [TRI_SAFETENSORS_F4] = {"F4", 4},
+    [TRI_SAFETENSORS_F6_E2M3] = {"F6_E2M3", 6}, [TRI_SAFETENSORS_F6_E3M2] = {"F6_E3M2", 6},
+    [TRI_SAFETENSORS_U8] = {"U8", 8},           [TRI_SAFETENSORS_I8] = {"I8", 8},
+    [TRI_SAFETENSORS_F8_E5M2] = {"F8_E5M2", 8}, [TRI_SAFETENSORS_F8_E4M3] = {"F8_E4M3", 8},
+    [TRI_SAFETENSORS_F8_E8M0] = {"F8_E8M0", 8}, [TRI_SAFETENSORS_I16] = {"I16", 16},
+    [TRI_SAFETENSORS_U16] = {"U16", 16},        [TRI_SAFETENSORS_F16] = {"F16", 16},
+    [TRI_SAFETENSORS_BF16] = {"BF16", 16},      [TRI_SAFETENSORS_I32] = {"I32", 32},
+    [TRI_SAFETENSORS_U32] = {"U32", 32},        [TRI_SAFETENSORS_F32] = {"F32", 32},
+    [TRI_SAFETENSORS_C64] = {"C64", 64},        [TRI_SAFETENSORS_F64] = {"F64", 64},
+    [TRI_SAFETENSORS_I64] = {"I64", 64},        [TRI_SAFETENSORS_U64] = {"U64", 64},
+};
+
+const char *tri_safetensors_type_name(tri_safetensors_type type) { return types[type].name; }
+
+int tri_safetensors_type_bits(tri_safetensors_type type) { return types[type].bits; }
+
+tri_safetensors_type tri_safetensors_type_of(tri_dtype type) {
+  switch (type) {
+    case TRI_FP32: return TRI_SAFETENSORS_F32;
+    case TRI_BF16: return TRI_SAFETENSORS_BF16;
+    case TRI_FP64: return TRI_SAFETENSORS_F64;
+    case TRI_INT32: return TRI_SAFETENSORS_I32;
+  }
+  return TRI_SAFETENSORS_F32;
+}
+
+const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char text[TRI_SAFETENSORS_SHAPE_BYTES]) {
+  size_t held = 0;
+  text[held++] = '[';
+  for (int d = 0; d < num_dims; d++) {
+    held +=
+        (size_t)snprintf(text + held, TRI_SAFETENSORS_SHAPE_BYTES - held, "%s%" PRId64, d == 0 ? "" : ", ", shape[d]);
+  }
+  snprintf(text + held, TRI_SAFETENSORS_SHAPE_BYTES - held, "]");
+  return text;
+}
+
+/* The size that type and shape ask for; false on overflow or where it is no whole number of bytes. */
+static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
+  uint64_t bits = (uint64_t)types[tensor->type].bits;
+  bool overflow = false;
+  for (int d = 0; d < tensor->num_dims; d++) {
+    if (tensor->shape[d] == 0) {
+      *bytes = 0;
+      return true;
+    }
+    overflow = overflow || __builtin_mul_overflow(bits, (uint64_t)tensor->shape[d], &bits);
+  }
+  *bytes = bits / 8;
+  return !overflow && bits % 8 == 0;
+}
+
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
+
+static tri_status parse_type(const char *path, const char *name, const json_t *value, tri_safetensors_type *out) {
+  const char *word = json_string_value(value);
+  if (word == NULL) return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has no `dtype` string", path, name);
+  for (int t = 0; t < TRI_SAFETENSORS_TYPES; t++) {
+    if (strcmp(word, types[t].name) == 0) {
+      *out = (tri_safetensors_type)t;
+      return TRI_OK;
+    }
+  }
+  return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has the unknown type `%.40s`", path, name, word);
+}
+
+static tri_status parse_shape(const char *path, const json_t *value, tri_safetensors_tensor *out) {
+  if (!json_is_array(value)) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has no `shape` list", path, out->name);
+  }
+  size_t count = json_array_size(value);
+  if (count > TRI_SAFETENSORS_DIMS) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has %zu dimensions; at most %d are supported", path, out->name,
+                    count, TRI_SAFETENSORS_DIMS);
+  }
+  out->num_dims = (int)count;
+  for (size_t d = 0; d < count; d++) {
+    const json_t *size = json_array_get(value, d);
+    if (!json_is_integer(size)) {
+      return tri_fail(TRI_BAD_FILE, "%s: dimension %zu of tensor `%.200s` is not an integer", path, d, out->name);
+    }
+    out->shape[d] = (int64_t)json_integer_value(size);
+    if (out->shape[d] < 0) {
+      return tri_fail(TRI_BAD_FILE, "%s: dimension %zu of tensor `%.200s` is %" PRId64, path, d, out->name,
+                      out->shape[d]);
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status parse_range(const char *path, const json_t *value, uint64_t data_offset, uint64_t data_bytes,
+                              tri_safetensors_tensor *out) {
+  const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
+  if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has no `data_offsets` of two integers", path, out->name);
+  }
+  int64_t begin = (int64_t)json_integer_value(first), end = (int64_t)json_integer_value(last);
+  if (begin < 0 || begin > end) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), which is no range",
+                    path, out->name, begin, end);
+  }
+  if ((uint64_t)end > data_bytes) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), but the file has only %" PRIu64
+                    " bytes of data; it is truncated or damaged",
+                    path, out->name, begin, end, data_bytes);
+  }
+  out->offset = data_offset + (uint64_t)begin;
+  out->bytes = (uint64_t)(end - begin);
+  uint64_t wanted = 0;
+  char shape[TRI_SAFETENSORS_SHAPE_BYTES];
+  tri_safetensors_shape_text(out->num_dims, out->shape, shape);
+  if (!tensor_bytes(out, &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` of shape %s has no size in bytes that a file could have", path,
+                    out->name, shape);
+  }
+  if (wanted != out->bytes) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: tensor `%.200s` has %" PRIu64 " bytes at [%" PRId64 ", %" PRId64
+                    "), but %s of shape %s needs "
+                    "%" PRIu64,
+                    path, out->name, out->bytes, begin, end, types[out->type].name, shape, wanted);
+  }
+  return TRI_OK;
+}
+
+static tri_status check_metadata(const char *path, json_t *metadata) {
+  if (!json_is_object(metadata)) return tri_fail(TRI_BAD_FILE, "%s: `__metadata__` is not an object", path);
+  const char *key = NULL;
+  json_t *value = NULL;
+  json_object_foreach(metadata, key, value) {
+    if (!json_is_string(value)) {
+      return tri_fail(TRI_BAD_FILE, "%s: `%.200s` in `__metadata__` is not a string", path, key);
+    }
+  }
+  return TRI_OK;
+}
+
+/* By place; an empty tensor comes before the one that begins where it lies. */
+static int compare_places(const void *left, const void *right) {
+  const tri_safetensors_tensor *a = left, *b = right;
+  if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+  if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+  return strcmp(a->name, b->name);
+}
+
+static tri_status check_coverage(const char *path, const tri_safetensors_header *header, uint64_t data_bytes) {
+  uint64_t covered = 0;
+  const char *before = NULL;
+  for (int64_t i = 0; i < header->num_tensors; i++) {
+    const tri_safetensors_tensor *tensor = &header->tensors[i];
+    uint64_t begin = tensor->offset - header->data_offset;
+    if (begin < covered) {
+      return tri_fail(TRI_BAD_FILE,
+                      "%s: tensor `%.200s` begins at byte %" PRIu64 ", inside tensor `%.200s`, which ends at %" PRIu64,
+                      path, tensor->name, begin, before, covered);
+    }
+    if (begin > covered) {
+      return tri_fail(TRI_BAD_FILE, "%s: bytes [%" PRIu64 ", %" PRIu64 ") before tensor `%.200s` belong to none", path,
+                      covered, begin, tensor->name);
+    }
+    covered += tensor->bytes;
+    before = tensor->name;
+  }
+  if (covered == data_bytes) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: the last %" PRIu64 " bytes of the file belong to no tensor", path,
+                  data_bytes - covered);
+}
+
+static int compare_names(const void *left, const void *right) {
+  const tri_safetensors_tensor *const *a = left, *const *b = right;
+  return strcmp((*a)->name, (*b)->name);
+}
+
+static tri_status parse_tensors(const char *path, uint64_t file_bytes, tri_safetensors_header *header) {
+  size_t room = json_object_size(header->document);
+  TRI_TRY(tri_alloc("the table of a safetensors file", room, sizeof *header->tensors, &header->tensors));
+  TRI_TRY(tri_alloc("the table of a safetensors file", room, sizeof(void *), &header->by_name));
+  uint64_t data_bytes = file_bytes - header->data_offset;
+  const char *name = NULL;
+  json_t *value = NULL;
+  json_object_foreach(header->document, name, value) {
+    if (strcmp(name, "__metadata__") == 0) {
+      TRI_TRY(check_metadata(path, value));
+      continue;
+    }
+    if (!json_is_object(value)) return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` is not an object", path, name);
+    tri_safetensors_tensor *tensor = &header->tensors[header->num_tensors];
+    tensor->name = name;
+    TRI_TRY(parse_type(path, name, json_object_get(value, "dtype"), &tensor->type));
+    TRI_TRY(parse_shape(path, json_object_get(value, "shape"), tensor));
+    TRI_TRY(parse_range(path, json_object_get(value, "data_offsets"), header->data_offset, data_bytes, tensor));
+    header->num_tensors++;
+  }
+  qsort(header->tensors, (size_t)header->num_tensors, sizeof *header->tensors, compare_places);
+  TRI_TRY(check_coverage(path, header, data_bytes));
+  for (int64_t i = 0; i < header->num_tensors; i++) header->by_name[i] = &header->tensors[i];
+  qsort(header->by_name, (size_t)header->num_tensors, sizeof(void *), compare_names);
+  return TRI_OK;
+}
+
+static tri_status check_length(const char *path, const void *data, size_t held, uint64_t file_bytes, uint64_t *length) {
+  if (file_bytes < LENGTH_BYTES || held < LENGTH_BYTES) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is no safetensors file: it has %" PRIu64 " bytes, and the length of the header alone takes %d",
+                    path, file_bytes, LENGTH_BYTES);
+  }
+  memcpy(length, data, LENGTH_BYTES);
+  if (*length > HEADER_LIMIT_BYTES) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is no safetensors file: it claims a header of %" PRIu64 " bytes; the format allows %d", path,
+                    *length, HEADER_LIMIT_BYTES);
+  }
+  if (*length > file_bytes - LENGTH_BYTES || *length > held - LENGTH_BYTES) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s claims a header of %" PRIu64 " bytes, but only %" PRIu64 " follow; it is truncated or damaged",
+                    path, *length, file_bytes - LENGTH_BYTES);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_safetensors_parse(const char *path, const void *data, size_t held, uint64_t file_bytes,
+                                 tri_safetensors_header *out) {
+  uint64_t length = 0;
+  TRI_TRY(check_length(path, data, held, file_bytes, &length));
+  const char *text = (const char *)data + LENGTH_BYTES;
+  tri_safetensors_header header = {.data_offset = LENGTH_BYTES + length};
+  if (length == 0 || text[0] != '{') {
+    return tri_fail(TRI_BAD_FILE, "%s is no safetensors file: its header does not begin with `{`", path);
+  }
+  json_error_t fault;
+  header.document = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &fault);
+  if (header.document == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s: the header is not legal JSON at byte %d: %s", path, fault.position, fault.text);
+  }
+  tri_status status = parse_tensors(path, file_bytes, &header);
+  if (status == TRI_OK) {
+    *out = header;
+  } else {
+    tri_safetensors_header_destroy(&header);
+  }
+  return status;
+}
+
+void tri_safetensors_header_destroy(tri_safetensors_header *header) {
+  tri_free(header->by_name);
+  tri_free(header->tensors);
+  json_decref(header->document);
+  *header = (tri_safetensors_header){0};
+}
+
+const tri_safetensors_tensor *tri_safetensors_find(const tri_safetensors_header *header, const char *name) {
+  int64_t low = 0, high = header->num_tensors;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    int order = strcmp(name, header->by_name[middle]->name);
+    if (order == 0) return header->by_name[middle];
+    if (order < 0) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return NULL;
+}
+
+const char *tri_safetensors_metadata(const tri_safetensors_header *header, const char *key) {
+  return json_string_value(json_object_get(json_object_get(header->document, "__metadata__"), key));
+}
+
+/* ---- laying out a new file --------------------------------------------------------------------------------------- */
+
+/* The header entry of one tensor; *offset moves past it. */
+static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor, uint64_t *offset) {
+  char shape_text[TRI_SAFETENSORS_SHAPE_BYTES];
+  if (!tensor_bytes(tensor, &tensor->bytes) || __builtin_add_overflow(*offset, tensor->bytes, &(uint64_t){0})) {
+    return tri_fail(TRI_INTERNAL, "tensor `%s` of shape %s has no size in bytes", tensor->name,
+                    tri_safetensors_shape_text(tensor->num_dims, tensor->shape, shape_text));
+  }
+  if (strcmp(tensor->name, "__metadata__") == 0 || json_object_get(document, tensor->name) != NULL) {
+    return tri_fail(TRI_INTERNAL, "a safetensors file cannot hold two entries of the name `%s`", tensor->name);
+  }
+  json_t *shape = json_array();
+  for (int d = 0; d < tensor->num_dims; d++) {
+    if (json_array_append_new(shape, json_integer(tensor->shape[d])) != 0) {
+      json_decref(shape);
+      return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the header of a safetensors file");
+    }
+  }
+  tensor->offset = *offset;
+  *offset += tensor->bytes;
+  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", types[tensor->type].name, "shape", shape, "data_offsets",
+                            (json_int_t)tensor->offset, (json_int_t)*offset);
+  if (json_object_set_new(document, tensor->name, entry) != 0) {
+    return tri_fail(TRI_INTERNAL, "`%.200s` cannot be the name of a tensor: it is not UTF-8", tensor->name);
+  }
+  return TRI_OK;
+}
+
+/* The length, the JSON and blanks up to the alignment. */
+static tri_status print_header(const json_t *document, char **out, size_t *out_bytes) {
+  char *text = json_dumps(document, JSON_COMPACT);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the header of a safetensors file");
+  size_t used = strlen(text);
+  uint64_t length = (used + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+  char *header = NULL;
+  tri_status status = TRI_OK;
+  if (length > HEADER_LIMIT_BYTES) {
+    status = tri_fail(TRI_UNSUPPORTED, "a safetensors header of %" PRIu64 " bytes: the format allows %d", length,
+                      HEADER_LIMIT_BYTES);
+    goto free_text;
+  }
+  TRI_TRY_GOTO(tri_alloc("the header of a safetensors file", LENGTH_BYTES + length, 1, &header), free_text);
+  memcpy(header, &length, LENGTH_BYTES);
+  memset(header + LENGTH_BYTES, ' ', length);
+  memcpy(header + LENGTH_BYTES, text, used);
+  *out = header;
+  *out_bytes = LENGTH_BYTES + length;
+free_text:
+  free(text);
+  return status;
+}
+
+tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
+                                  size_t *header_bytes, uint64_t *file_bytes) {
+  static const int widths[] = {64, 32, 16, 8, 6, 4};
+  tri_status status = TRI_OK;
+  json_t *document = json_object();
+  if (format != NULL) json_object_set_new(document, "__metadata__", json_pack("{s:s}", "format", format));
+  uint64_t offset = 0;
+  for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
+    for (int64_t i = 0; i < count; i++) {
+      if (types[tensors[i].type].bits != widths[w]) continue;
+      TRI_TRY_GOTO(place_tensor(document, &tensors[i], &offset), drop_document);
+    }
+  }
+  TRI_TRY_GOTO(print_header(document, header, header_bytes), drop_document);
+  for (int64_t i = 0; i < count; i++) tensors[i].offset += *header_bytes;
+  *file_bytes = offset + *header_bytes;
+drop_document:
+  json_decref(document);
+  return status;
+}

@@ -1,0 +1,127 @@
+/* The safetensors file format, read and written.
+ *
+ * A file is eight bytes of little-endian length, a JSON header of that length, and the tensors' bytes one after the
+ * other without a hole:
+ *
+ *   { "__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} }
+ *
+ * where offsets count from the end of the header. Everything that the header says decides where a program reads and
+ * how much, and it may come from anywhere; so tri_safetensors_parse believes nothing: what it hands out has been
+ * checked against the size of the file, and the tensors cover the file's data exactly once. */
+#ifndef TRI_CHECKPOINT_SAFETENSORS_H
+#define TRI_CHECKPOINT_SAFETENSORS_H
+
+#include "base/file.h"
+#include "base/status.h"
+#include "device/dtype.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The number types of the format; not all have a tri_dtype. */
+typedef enum tri_safetensors_type {
+  TRI_SAFETENSORS_BOOL,
+  TRI_SAFETENSORS_F4,
+  TRI_SAFETENSORS_F6_E2M3,
+  TRI_SAFETENSORS_F6_E3M2,
+  TRI_SAFETENSORS_U8,
+  TRI_SAFETENSORS_I8,
+  TRI_SAFETENSORS_F8_E5M2,
+  TRI_SAFETENSORS_F8_E4M3,
+  TRI_SAFETENSORS_F8_E8M0,
+  TRI_SAFETENSORS_I16,
+  TRI_SAFETENSORS_U16,
+  TRI_SAFETENSORS_F16,
+  TRI_SAFETENSORS_BF16,
+  TRI_SAFETENSORS_I32,
+  TRI_SAFETENSORS_U32,
+  TRI_SAFETENSORS_F32,
+  TRI_SAFETENSORS_C64,
+  TRI_SAFETENSORS_F64,
+  TRI_SAFETENSORS_I64,
+  TRI_SAFETENSORS_U64,
+  TRI_SAFETENSORS_TYPES,
+} tri_safetensors_type;
+
+/* "F32"; and the bits of one element. */
+const char *tri_safetensors_type_name(tri_safetensors_type type);
+int tri_safetensors_type_bits(tri_safetensors_type type);
+tri_safetensors_type tri_safetensors_type_of(tri_dtype type);
+
+enum { TRI_SAFETENSORS_DIMS = 8, TRI_SAFETENSORS_SHAPE_BYTES = 192 };
+
+/* One tensor's place in a file. */
+typedef struct tri_safetensors_tensor {
+  const char *name;
+  tri_safetensors_type type;
+  int num_dims;
+  int64_t shape[TRI_SAFETENSORS_DIMS];
+  uint64_t offset; /* of its first byte, from the beginning of the file */
+  uint64_t bytes;
+} tri_safetensors_tensor;
+
+/* "[768, 2304]" */
+const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char text[TRI_SAFETENSORS_SHAPE_BYTES]);
+
+/* ---- headers ----------------------------------------------------------------------------------------------------- */
+
+typedef struct tri_safetensors_header {
+  tri_safetensors_tensor *tensors; /* in the order of their bytes                     */
+  tri_safetensors_tensor **by_name;
+  int64_t num_tensors;
+  uint64_t data_offset; /* where the header ends, from the beginning of the file      */
+  json_t *document;     /* owns the names                                             */
+} tri_safetensors_header;
+
+/* Parses and checks the header of a file of file_bytes bytes whose first `held` bytes are at `data`; held must reach to
+ * the end of the header or of the file. `path` is for messages. Any fault is TRI_BAD_FILE. Release with
+ * tri_safetensors_header_destroy. */
+tri_status tri_safetensors_parse(const char *path, const void *data, size_t held, uint64_t file_bytes,
+                                 tri_safetensors_header *out);
+void tri_safetensors_header_destroy(tri_safetensors_header *header);
+
+/* NULL if there is none of that name. */
+const tri_safetensors_tensor *tri_safetensors_find(const tri_safetensors_header *header, const char *name);
+/* A value of `__metadata__`, or NULL. */
+const char *tri_safetensors_metadata(const tri_safetensors_header *header, const char *key);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+typedef struct tri_safetensors_file {
+  int file;
+  uint64_t file_bytes;
+  char path[TRI_PATH_BYTES];
+  tri_safetensors_header header;
+} tri_safetensors_file;
+
+/* LOCAL. Release with tri_safetensors_close. A missing file is TRI_BAD_FILE. */
+tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out);
+void tri_safetensors_close(tri_safetensors_file *file);
+
+/* LOCAL. Raw bytes [first, first + bytes) of a tensor, straight into `out`. */
+tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
+                                      uint64_t first, uint64_t bytes, void *out);
+
+/* LOCAL. All elements as `type`. The same type goes straight into `out`; F16, BF16, F32 and F64 become fp32 or fp64
+ * (rounded to nearest even) through a small buffer; other pairs are TRI_UNSUPPORTED. */
+tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
+                                void *out);
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Decides where everything lies in a new file: fills in offset and bytes of each tensor (wider types first, which keeps
+ * every element aligned; otherwise in the order given) and makes the header with its length in front. The result
+ * depends on the names, types and shapes alone, so that many ranks can each compute it and write their own slices.
+ * `format` is the metadata that transformers asks for ("pt"), or NULL. Release *header with tri_free. */
+tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
+                                  size_t *header_bytes, uint64_t *file_bytes);
+
+/* LOCAL. Writes a whole file that must not exist, and flushes it to the disk. tensors comes from
+ * tri_safetensors_layout; data[i] are the bytes of tensors[i]. With checksums (count + 1 of them; may be NULL), the
+ * first is the header's and the others are the tensors'. */
+tri_status tri_safetensors_write(const char *path, const tri_safetensors_tensor *tensors, const void *const *data,
+                                 int64_t count, const char *header, size_t header_bytes, uint64_t file_bytes,
+                                 uint64_t *checksums);
+
+#endif

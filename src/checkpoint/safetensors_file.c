@@ -1,0 +1,164 @@
+/* Whole safetensors files: opening and reading, with conversion, and writing. */
+#include "checkpoint/output.h"
+#include "checkpoint/safetensors.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONVERT_ELEMENTS = 32768 };
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* Reads as much of the beginning as the header takes by its own word, if the file has that. */
+static tri_status read_header(tri_safetensors_file *file) {
+  uint64_t length = 0, held = file->file_bytes < sizeof length ? file->file_bytes : sizeof length;
+  TRI_TRY(tri_read_range(file->file, file->path, 0, held, &length));
+  char *data = NULL;
+  tri_status status = TRI_OK;
+  if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) held += length;
+  TRI_TRY_GOTO(tri_alloc(file->path, held, 1, &data), free_data);
+  TRI_TRY_GOTO(tri_read_range(file->file, file->path, 0, held, data), free_data);
+  status = tri_safetensors_parse(file->path, data, held, file->file_bytes, &file->header);
+free_data:
+  tri_free(data);
+  return status;
+}
+
+tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out) {
+  tri_safetensors_file file = {.file = -1};
+  int length = snprintf(file.path, sizeof file.path, "%s", path);
+  if (length < 0 || (size_t)length >= sizeof file.path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
+  file.file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file.file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  tri_status status = TRI_OK;
+  struct stat facts;
+  if (fstat(file.file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    status = tri_fail(TRI_BAD_FILE, "%s is not a file", path);
+    goto close_file;
+  }
+  file.file_bytes = (uint64_t)facts.st_size;
+  TRI_TRY_GOTO(read_header(&file), close_file);
+  *out = file;
+  return TRI_OK;
+close_file:
+  close(file.file);
+  return status;
+}
+
+void tri_safetensors_close(tri_safetensors_file *file) {
+  tri_safetensors_header_destroy(&file->header);
+  if (file->file >= 0) close(file->file);
+  file->file = -1;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
+                                      uint64_t first, uint64_t bytes, void *out) {
+  if (first > tensor->bytes || bytes > tensor->bytes - first) {
+    return tri_fail(TRI_INTERNAL, "bytes [%" PRIu64 ", %" PRIu64 ") of tensor `%s`, which has %" PRIu64, first,
+                    first + bytes, tensor->name, tensor->bytes);
+  }
+  return tri_read_range(file->file, file->path, tensor->offset + first, bytes, out);
+}
+
+static float from_bf16(uint16_t value) {
+  uint32_t bits = (uint32_t)value << 16;
+  float out;
+  memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+/* IEEE binary16: 1 sign, 5 exponent (bias 15), 10 fraction. */
+static float from_f16(uint16_t value) {
+  uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 0x1Fu, fraction = value & 0x3FFu;
+  float out;
+  if (exponent == 0) {
+    out = (float)fraction * 0x1p-24f; /* zero or subnormal: exact */
+    return sign != 0 ? -out : out;
+  }
+  uint32_t bits = sign | fraction << 13 | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23);
+  memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+static double element(tri_safetensors_type type, const char *raw, int64_t index) {
+  uint16_t half;
+  float single;
+  double wide;
+  switch (type) {
+    case TRI_SAFETENSORS_F16: memcpy(&half, raw + 2 * index, 2); return (double)from_f16(half);
+    case TRI_SAFETENSORS_BF16: memcpy(&half, raw + 2 * index, 2); return (double)from_bf16(half);
+    case TRI_SAFETENSORS_F32: memcpy(&single, raw + 4 * index, 4); return (double)single;
+    default: memcpy(&wide, raw + 8 * index, 8); return wide;
+  }
+}
+
+static bool is_real(tri_safetensors_type type) {
+  return type == TRI_SAFETENSORS_F16 || type == TRI_SAFETENSORS_BF16 || type == TRI_SAFETENSORS_F32 ||
+         type == TRI_SAFETENSORS_F64;
+}
+
+static tri_status read_converted(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
+                                 void *out) {
+  int64_t width = tri_safetensors_type_bits(tensor->type) / 8, count = (int64_t)tensor->bytes / width;
+  float *out_fp32 = out;
+  double *out_fp64 = out;
+  char *raw = NULL;
+  TRI_TRY(tri_alloc("the buffer that converts a tensor", CONVERT_ELEMENTS, (size_t)width, &raw));
+  tri_status status = TRI_OK;
+  for (int64_t done = 0; done < count;) {
+    int64_t piece = count - done < CONVERT_ELEMENTS ? count - done : CONVERT_ELEMENTS;
+    TRI_TRY_GOTO(tri_safetensors_read_bytes(file, tensor, (uint64_t)(done * width), (uint64_t)(piece * width), raw),
+                 free_raw);
+    for (int64_t i = 0; i < piece; i++) {
+      double value = element(tensor->type, raw, i);
+      if (type == TRI_FP64) {
+        out_fp64[done + i] = value;
+      } else {
+        out_fp32[done + i] = (float)value;
+      }
+    }
+    done += piece;
+  }
+free_raw:
+  tri_free(raw);
+  return status;
+}
+
+tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
+                                void *out) {
+  if (tensor->type == tri_safetensors_type_of(type)) {
+    return tri_safetensors_read_bytes(file, tensor, 0, tensor->bytes, out);
+  }
+  if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) return read_converted(file, tensor, type, out);
+  return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->path, tensor->name,
+                  tri_safetensors_type_name(tensor->type), tri_dtype_name(type));
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+tri_status tri_safetensors_write(const char *path, const tri_safetensors_tensor *tensors, const void *const *data,
+                                 int64_t count, const char *header, size_t header_bytes, uint64_t file_bytes,
+                                 uint64_t *checksums) {
+  tri_output output = {.file = -1};
+  TRI_TRY(tri_output_create(path, file_bytes, &output));
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_output_write(&output, 0, header, header_bytes, checksums), abandon_output);
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t *checksum = checksums == NULL ? NULL : &checksums[i + 1];
+    TRI_TRY_GOTO(tri_output_write(&output, tensors[i].offset, data[i], tensors[i].bytes, checksum), abandon_output);
+  }
+  return tri_output_finish(&output);
+abandon_output:
+  tri_output_abandon(&output);
+  return status;
+}

@@ -1,0 +1,212 @@
+#include "checkpoint/state.h"
+
+#include "checkpoint/folder.h"
+#include "checkpoint/output.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FORMAT "trireme checkpoint"
+
+enum { VERSION = 1, STATE_LIMIT_BYTES = 1 << 28, COMPLETE_LIMIT_BYTES = 256 };
+
+json_t *tri_state_checksum(uint64_t checksum) { return json_sprintf("%016" PRIx64, checksum); }
+
+bool tri_state_parse_checksum(const json_t *value, uint64_t *out) {
+  const char *text = json_string_value(value);
+  if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
+  *out = strtoull(text, NULL, 16);
+  return true;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+static tri_status print_state(const tri_checkpoint_state *state, json_t *files, char **out) {
+  json_t *document =
+      json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:s?, s:O?, s:O}", "format", FORMAT, "version", (int)VERSION, "step",
+                (json_int_t)state->step, "samples", (json_int_t)state->samples, "tokens", (json_int_t)state->tokens,
+                "seed", json_sprintf("%" PRIu64, state->seed), "config", state->run_config, "progress",
+                (json_t *)(uintptr_t)state->progress, "files", files);
+  *out = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
+  json_decref(document);
+  if (*out == NULL) {
+    return tri_fail(TRI_INTERNAL, "the state of step %" PRId64 " cannot be written as JSON: not UTF-8, or no memory",
+                    state->step);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state, json_t *files) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_STATE));
+  TRI_TRY(print_state(state, files, &text));
+  size_t bytes = strlen(text);
+  char line[COMPLETE_LIMIT_BYTES];
+  int length = snprintf(line, sizeof line, "%s %zu %016" PRIx64 "\n", TRI_FILE_STATE, bytes, tri_checksum(text, bytes));
+  tri_status status = tri_output_file(path, text, bytes);
+  free(text);
+  TRI_TRY(status);
+  /* The names of all other files reach the disk before COMPLETE can. */
+  TRI_TRY(tri_directory_sync(folder));
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_COMPLETE));
+  TRI_TRY(tri_output_file(path, line, (size_t)length));
+  return tri_directory_sync(folder);
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* The text of state.json if COMPLETE vouches for it. */
+static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char **out, size_t *out_bytes) {
+  char *line = NULL, *text = NULL;
+  size_t bytes = 0, wanted = 0;
+  uint64_t checksum = 0;
+  char complete[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(complete, folder, TRI_FILE_COMPLETE));
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_STATE));
+  if (!tri_path_exists(complete)) {
+    return tri_fail(TRI_BAD_FILE, "%s has no %s: the save was not finished, or the file was removed", folder,
+                    TRI_FILE_COMPLETE);
+  }
+  TRI_TRY(tri_file_read(complete, COMPLETE_LIMIT_BYTES, &line, NULL));
+  int end = 0, parsed = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64 "\n%n", &wanted, &checksum, &end);
+  bool whole = parsed == 2 && end > 0 && line[end] == '\0' && line[end - 1] == '\n';
+  tri_free(line);
+  if (!whole) return tri_fail(TRI_BAD_FILE, "%s is damaged", complete);
+  TRI_TRY(tri_file_read(path, STATE_LIMIT_BYTES, &text, &bytes));
+  if (bytes != wanted || tri_checksum(text, bytes) != checksum) {
+    tri_free(text);
+    return tri_fail(TRI_BAD_FILE, "%s is damaged: it has %zu bytes and not the checksum that %s records (%zu bytes)",
+                    path, bytes, TRI_FILE_COMPLETE, wanted);
+  }
+  *out = text;
+  *out_bytes = bytes;
+  return TRI_OK;
+}
+
+static bool get_count(const json_t *document, const char *key, int64_t *out) {
+  const json_t *value = json_object_get(document, key);
+  *out = (int64_t)json_integer_value(value);
+  return json_is_integer(value) && *out >= 0;
+}
+
+static tri_status parse_state(const char *path, const json_t *document, tri_checkpoint_state *out) {
+  const char *format = json_string_value(json_object_get(document, "format"));
+  const char *seed = json_string_value(json_object_get(document, "seed"));
+  int64_t version = 0;
+  if (format == NULL || strcmp(format, FORMAT) != 0 || !get_count(document, "version", &version)) {
+    return tri_fail(TRI_BAD_FILE, "%s is not the state of a Trireme checkpoint", path);
+  }
+  if (version != VERSION) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s has format version %" PRId64 "; this program reads version %d; use the one that wrote it", path,
+                    version, VERSION);
+  }
+  tri_checkpoint_state state = {
+      .run_config = json_string_value(json_object_get(document, "config")),
+      .progress = json_object_get(document, "progress"),
+  };
+  char *end = NULL;
+  state.seed = seed == NULL ? 0 : strtoull(seed, &end, 10);
+  if (seed == NULL || *seed == '\0' || *end != '\0' || !get_count(document, "step", &state.step) ||
+      !get_count(document, "samples", &state.samples) || !get_count(document, "tokens", &state.tokens) ||
+      !json_is_object(json_object_get(document, "files"))) {
+    return tri_fail(TRI_BAD_FILE, "%s lacks one of `step`, `samples`, `tokens`, `seed` and `files`", path);
+  }
+  if (json_is_null(state.progress)) state.progress = NULL;
+  *out = state;
+  return TRI_OK;
+}
+
+tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(load_text(folder, path, &text, &bytes));
+  json_error_t fault;
+  json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  tri_free(text);
+  if (parsed == NULL)
+    return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
+  tri_status status = parse_state(path, parsed, out);
+  if (status == TRI_OK) {
+    *document = parsed;
+  } else {
+    json_decref(parsed);
+  }
+  return status;
+}
+
+/* ---- verifying --------------------------------------------------------------------------------------------------- */
+
+static tri_status check_range(const tri_safetensors_file *file, const char *part, uint64_t offset, uint64_t bytes,
+                              const json_t *recorded) {
+  uint64_t wanted = 0, found = 0;
+  if (!tri_state_parse_checksum(recorded, &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s: %s has no checksum in %s", file->path, part, TRI_FILE_STATE);
+  }
+  TRI_TRY(tri_checksum_range(file->file, file->path, offset, bytes, &found));
+  if (found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: %s is damaged: its bytes [%" PRIu64 ", %" PRIu64 ") have the checksum %016" PRIx64
+                  ", not %016" PRIx64,
+                  file->path, part, offset, offset + bytes, found, wanted);
+}
+
+static tri_status verify_tensors(const char *path, const json_t *facts) {
+  tri_safetensors_file file;
+  TRI_TRY(tri_safetensors_open(path, &file));
+  const tri_safetensors_header *header = &file.header;
+  const json_t *tensors = json_object_get(facts, "tensors");
+  tri_status status = check_range(&file, "its header", 0, header->data_offset, json_object_get(facts, "header"));
+  for (int64_t i = 0; i < header->num_tensors && status == TRI_OK; i++) {
+    const tri_safetensors_tensor *tensor = &header->tensors[i];
+    char part[256];
+    snprintf(part, sizeof part, "tensor `%.200s`", tensor->name);
+    status = check_range(&file, part, tensor->offset, tensor->bytes, json_object_get(tensors, tensor->name));
+  }
+  tri_safetensors_close(&file);
+  return status;
+}
+
+static tri_status verify_plain(const char *path, uint64_t bytes, const json_t *facts) {
+  uint64_t wanted = 0, found = 0;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  tri_status status = tri_checksum_range(file, path, 0, bytes, &found);
+  close(file);
+  TRI_TRY(status);
+  if (tri_state_parse_checksum(json_object_get(facts, "xxh3"), &wanted) && found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s is damaged: it has the checksum %016" PRIx64 ", not %016" PRIx64, path, found,
+                  wanted);
+}
+
+static tri_status verify_file(const char *folder, const char *name, const json_t *facts) {
+  char path[TRI_PATH_BYTES];
+  int64_t wanted = 0;
+  if (strchr(name, '/') != NULL || !get_count(facts, "bytes", &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s/%s does not describe `%.200s` as a file", folder, TRI_FILE_STATE, name);
+  }
+  TRI_TRY(tri_path_join(path, folder, name));
+  struct stat found;
+  if (stat(path, &found) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  if ((int64_t)found.st_size != wanted) {
+    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " bytes, not %" PRId64 "; it is %s", path, (int64_t)found.st_size,
+                    wanted, (int64_t)found.st_size < wanted ? "truncated" : "damaged");
+  }
+  if (json_object_get(facts, "tensors") != NULL) return verify_tensors(path, facts);
+  return verify_plain(path, (uint64_t)wanted, facts);
+}
+
+tri_status tri_state_verify(const char *folder, const json_t *document) {
+  json_t *files = json_object_get(document, "files"), *facts = NULL;
+  const char *name = NULL;
+  json_object_foreach(files, name, facts) TRI_TRY(verify_file(folder, name, facts));
+  return TRI_OK;
+}
