@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.12)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 
@@ -15,5 +16,5 @@ find_library(DNNL_LIBRARY NAMES dnnl REQUIRED)
 add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dependencies INTERFACE
-  PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::ZSTD PkgConfig::XXHASH
+  PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::ZSTD PkgConfig::XXHASH
   OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} m)

@@ -69,7 +69,7 @@ static tri_status save_views(const views *v, const tri_run_config *config, const
   tri_status status = TRI_OK;
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
   TRI_TRY_GOTO(tri_run_config_print(config, &run_config), done);
-  TRI_TRY_GOTO(tri_huggingface_print_config(&config->model, &model_config), done);
+  TRI_TRY_GOTO(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &model_config), done);
   more = json_pack("{s:I, s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
                    (json_int_t)progress->bad_steps, "bad_in_row", (json_int_t)progress->bad_in_row, "seconds",
                    progress->seconds);
