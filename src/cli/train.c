@@ -80,19 +80,20 @@ static tri_status run(int count, char **arguments) {
 const tri_command tri_command_train = {
     .name = "train",
     .summary = "train a model as a run file says",
-    .help = "usage: trireme train RUN.yaml [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
-            "       trireme train --keys\n"
-            "\n"
-            "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
-            "\n"
-            "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
-            "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
-            "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
-            "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
-            "  --dry-run         print the operations, the step program and the memory plan; train nothing\n"
-            "  --keys            print every key of a run file with its default\n"
-            "  -n RANKS          ranks to start (one, in this version)\n"
-            "\n"
-            "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
+    .help =
+        "usage: trireme train RUN.yaml [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
+        "       trireme train --keys\n"
+        "\n"
+        "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
+        "\n"
+        "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
+        "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
+        "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
+        "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
+        "  --dry-run         print the operations, the step program and the memory plan; train nothing\n"
+        "  --keys            print every key of a run file with its default\n"
+        "  -n RANKS          ranks to start (one, in this version)\n"
+        "\n"
+        "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .run = run,
 };

@@ -147,7 +147,8 @@ static tri_status read_progress(const tri_checkpoint_state *state, tri_progress 
 }
 
 /* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
-static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path, tri_progress *progress) {
+static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path,
+                            tri_progress *progress) {
   views v = {0};
   tri_checkpoint *checkpoint = NULL;
   tri_status status = TRI_OK;

@@ -1,0 +1,39 @@
+#include "device/device.h"
+
+#include "base/memory.h"
+#include "device/reference/reference.h"
+
+#include <string.h>
+
+tri_status tri_device_create(const char *name, int threads, tri_device **out) {
+  tri_device *device = NULL;
+  (void)threads;
+  TRI_TRY(tri_alloc("a device", 1, sizeof *device, &device));
+  tri_status status = TRI_OK;
+  if (strcmp(name, "reference") == 0) {
+    status = tri_reference_create(device);
+  } else {
+    status = tri_fail(TRI_BAD_CONFIG, "`%s` is not a device; there are auto, cpu and reference", name);
+  }
+  if (status != TRI_OK) {
+    tri_free(device);
+    return status;
+  }
+  *out = device;
+  return TRI_OK;
+}
+
+void tri_device_destroy(tri_device *device) {
+  if (device == NULL) return;
+  if (device->destroy != NULL) device->destroy(device);
+  tri_free(device);
+}
+
+tri_status tri_device_supports(const tri_device *device, tri_dtype activations) {
+  bool reference = strcmp(device->name, "reference") == 0;
+  if (reference ? activations == TRI_BF16 : activations == TRI_FP64) {
+    return tri_fail(TRI_UNSUPPORTED, "the device %s does not run precision %s; it runs %s", device->name,
+                    tri_dtype_name(activations), reference ? "fp64 and fp32" : "fp32 and bf16");
+  }
+  return TRI_OK;
+}

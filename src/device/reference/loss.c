@@ -1,0 +1,53 @@
+#include "device/reference/reference.h"
+
+#include <math.h>
+
+#define load tri_reference_load
+#define store tri_reference_store
+
+tri_status tri_reference_softmax_statistics(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary,
+                                            int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
+                                            void *maximum, void *sum, void *label_logit) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    double most = -INFINITY, total = 0;
+    for (int64_t v = 0; v < vocabulary; v++) most = fmax(most, load(wide, logits, r * ld + v));
+    for (int64_t v = 0; v < vocabulary; v++) total += exp(load(wide, logits, r * ld + v) - most);
+    int64_t label = labels[r] - first_id;
+    bool inside = label >= 0 && label < vocabulary;
+    store(wide, maximum, r, most);
+    store(wide, sum, r, total);
+    store(wide, label_logit, r, inside ? load(wide, logits, r * ld + label) : 0.0);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
+                                      int32_t ignore_index, const void *maximum, const void *sum,
+                                      const void *label_logit, void *losses) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    double loss = log(load(wide, sum, r)) + load(wide, maximum, r) - load(wide, label_logit, r);
+    store(wide, losses, r, labels[r] == ignore_index ? 0.0 : loss);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_softmax_gradient(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary,
+                                          int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
+                                          int32_t ignore_index, double scale, const void *maximum, const void *sum,
+                                          int64_t gradient_ld, void *gradient) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
+    for (int64_t v = 0; v < vocabulary; v++) {
+      double probability = exp(load(wide, logits, r * ld + v) - load(wide, maximum, r)) / load(wide, sum, r);
+      double value = scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
+      store(type, gradient, r * gradient_ld + v, labels[r] == ignore_index ? 0.0 : value);
+    }
+  }
+  return TRI_OK;
+}

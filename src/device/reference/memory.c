@@ -1,0 +1,72 @@
+#include "base/memory.h"
+
+#include "device/reference/reference.h"
+
+#include <string.h>
+
+double tri_reference_load(tri_dtype type, const void *array, int64_t i) {
+  switch (type) {
+    case TRI_FP64: return ((const double *)array)[i];
+    case TRI_FP32: return (double)((const float *)array)[i];
+    case TRI_BF16: {
+      uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
+      float value;
+      memcpy(&value, &bits, sizeof value);
+      return (double)value;
+    }
+    case TRI_INT32: return (double)((const int32_t *)array)[i];
+  }
+  return 0;
+}
+
+static uint16_t round_to_bf16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u); /* NaN stays NaN */
+  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+void tri_reference_store(tri_dtype type, void *array, int64_t i, double value) {
+  switch (type) {
+    case TRI_FP64: ((double *)array)[i] = value; break;
+    case TRI_FP32: ((float *)array)[i] = (float)value; break;
+    case TRI_BF16: ((uint16_t *)array)[i] = round_to_bf16((float)value); break;
+    case TRI_INT32: ((int32_t *)array)[i] = (int32_t)value; break;
+  }
+}
+
+tri_status tri_reference_memory_create(tri_device *device, size_t bytes, void **out) {
+  (void)device;
+  return tri_alloc("device memory", bytes, 1, out);
+}
+
+void tri_reference_memory_destroy(tri_device *device, void *memory, size_t bytes) {
+  (void)device;
+  (void)bytes;
+  tri_free(memory);
+}
+
+tri_status tri_reference_copy_in(tri_device *device, void *to_device, const void *from_host, size_t bytes) {
+  (void)device;
+  memcpy(to_device, from_host, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_reference_copy_out(tri_device *device, void *to_host, const void *from_device, size_t bytes) {
+  (void)device;
+  memcpy(to_host, from_device, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_reference_fill_zero(tri_device *device, size_t bytes, void *out) {
+  (void)device;
+  memset(out, 0, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_reference_convert(tri_device *device, int64_t count, tri_dtype from, const void *in, tri_dtype to,
+                                 void *out) {
+  (void)device;
+  for (int64_t i = 0; i < count; i++) tri_reference_store(to, out, i, tri_reference_load(from, in, i));
+  return TRI_OK;
+}

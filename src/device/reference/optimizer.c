@@ -1,0 +1,42 @@
+#include "device/reference/reference.h"
+
+#include <math.h>
+
+#define load tri_reference_load
+#define store tri_reference_store
+
+tri_status tri_reference_adamw(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options,
+                               void *parameter, const void *gradient, void *moment1, void *moment2) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  double correction1 = 1.0 - pow(options->beta1, (double)options->step);
+  double correction2 = 1.0 - pow(options->beta2, (double)options->step);
+  for (int64_t i = 0; i < count; i++) {
+    double g = load(wide, gradient, i) * options->gradient_scale;
+    double p = load(wide, parameter, i) * (1.0 - options->lr * options->weight_decay);
+    double m = options->beta1 * load(wide, moment1, i) + (1.0 - options->beta1) * g;
+    double v = options->beta2 * load(wide, moment2, i) + (1.0 - options->beta2) * g * g;
+    p -= options->lr * (m / correction1) / (sqrt(v / correction2) + options->eps);
+    store(wide, parameter, i, p);
+    store(wide, moment1, i, m);
+    store(wide, moment2, i, v);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_sum_of_squares(tri_device *device, tri_dtype type, int64_t count, const void *in,
+                                        double *out) {
+  (void)device;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += pow(load(tri_dtype_wide(type), in, i), 2.0);
+  *out = sum;
+  return TRI_OK;
+}
+
+tri_status tri_reference_sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
+  (void)device;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += load(tri_dtype_wide(type), in, i);
+  *out = sum;
+  return TRI_OK;
+}

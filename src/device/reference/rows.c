@@ -1,0 +1,176 @@
+#include "device/reference/reference.h"
+
+#include <math.h>
+
+#define load tri_reference_load
+#define store tri_reference_store
+
+static const double pi = 3.14159265358979323846;
+
+tri_status tri_reference_add(tri_device *device, tri_dtype type, int64_t count, const void *a, const void *b,
+                             void *out) {
+  (void)device;
+  for (int64_t i = 0; i < count; i++) store(type, out, i, load(type, a, i) + load(type, b, i));
+  return TRI_OK;
+}
+
+tri_status tri_reference_column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in,
+                                    void *out, bool accumulate) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t c = 0; c < width; c++) {
+    double sum = 0;
+    for (int64_t r = 0; r < rows; r++) sum += load(type, in, r * width + c);
+    store(wide, out, c, accumulate ? load(wide, out, c) + sum : sum);
+  }
+  return TRI_OK;
+}
+
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
+
+static bool in_slice(int64_t id, int64_t table_rows) { return id >= 0 && id < table_rows; }
+
+tri_status tri_reference_embedding_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                           const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
+                                           int64_t first_position, int64_t period, const void *positions, void *out) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t id = ids[r] - first_id;
+    int64_t position = (first_position + r) % period;
+    for (int64_t c = 0; c < width; c++) {
+      double value = in_slice(id, table_rows) ? load(wide, table, id * width + c) : 0.0;
+      if (positions != NULL) value += load(wide, positions, position * width + c);
+      store(type, out, r * width + c, value);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_embedding_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                            const int32_t *ids, int64_t first_id, int64_t table_rows,
+                                            const void *gradient, void *gradient_table) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t id = ids[r] - first_id;
+    if (!in_slice(id, table_rows)) continue;
+    for (int64_t c = 0; c < width; c++) {
+      double sum = load(wide, gradient_table, id * width + c) + load(type, gradient, r * width + c);
+      store(wide, gradient_table, id * width + c, sum);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_position_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                           int64_t first_position, int64_t period, const void *gradient,
+                                           void *gradient_positions, bool accumulate) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t position = 0; position < period; position++) {
+    for (int64_t c = 0; c < width; c++) {
+      double sum = accumulate ? load(wide, gradient_positions, position * width + c) : 0.0;
+      for (int64_t r = 0; r < rows; r++) {
+        if ((first_position + r) % period == position) sum += load(type, gradient, r * width + c);
+      }
+      store(wide, gradient_positions, position * width + c, sum);
+    }
+  }
+  return TRI_OK;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static double gelu(tri_gelu variant, double x) {
+  if (variant == TRI_GELU_ERF) return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+  return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(tri_gelu variant, double x) {
+  if (variant == TRI_GELU_ERF) {
+    return 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
+  }
+  double root = sqrt(2.0 / pi);
+  double t = tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+tri_status tri_reference_gelu_forward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count,
+                                      const void *x, void *y) {
+  (void)device;
+  for (int64_t i = 0; i < count; i++) store(type, y, i, gelu(variant, load(type, x, i)));
+  return TRI_OK;
+}
+
+tri_status tri_reference_gelu_backward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count,
+                                       const void *x, const void *gradient_y, void *gradient_x) {
+  (void)device;
+  for (int64_t i = 0; i < count; i++) {
+    store(type, gradient_x, i, load(type, gradient_y, i) * gelu_slope(variant, load(type, x, i)));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_swiglu_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+                                        void *y) {
+  (void)device;
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t c = 0; c < width; c++) {
+      double gate = load(type, x, r * 2 * width + c);
+      double up = load(type, x, r * 2 * width + width + c);
+      store(type, y, r * width + c, gate / (1.0 + exp(-gate)) * up);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_swiglu_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+                                         const void *gradient_y, void *gradient_x) {
+  (void)device;
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t c = 0; c < width; c++) {
+      int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
+      double gate = load(type, x, gate_at);
+      double up = load(type, x, up_at);
+      double dy = load(type, gradient_y, r * width + c);
+      double sigmoid = 1.0 / (1.0 + exp(-gate));
+      store(type, gradient_x, gate_at, dy * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
+      store(type, gradient_x, up_at, dy * gate * sigmoid);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_dropout(tri_device *device, tri_dtype type, int64_t count, double probability,
+                                 tri_random_key key, uint64_t first_index, const void *x, void *y) {
+  (void)device;
+  double threshold = probability * 0x1p32;
+  for (int64_t i = 0; i < count; i++) {
+    bool kept = (double)tri_random_u32(key, first_index + (uint64_t)i) >= threshold;
+    store(type, y, i, kept ? load(type, x, i) / (1.0 - probability) : 0.0);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_rope(tri_device *device, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+                              int64_t head_dim, int64_t first_position, int64_t period, const void *cosine,
+                              const void *sine, bool inverse, void *x) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  int64_t half = head_dim / 2;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t position = first_position + r % period;
+    for (int64_t h = 0; h < heads; h++) {
+      for (int64_t d = 0; d < half; d++) {
+        int64_t at = r * row_elements + h * head_dim + d;
+        double c = load(wide, cosine, position * half + d);
+        double s = load(wide, sine, position * half + d) * (inverse ? -1.0 : 1.0);
+        double low = load(type, x, at), high = load(type, x, at + half);
+        store(type, x, at, low * c - high * s);
+        store(type, x, at + half, high * c + low * s);
+      }
+    }
+  }
+  return TRI_OK;
+}
