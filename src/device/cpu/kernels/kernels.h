@@ -1,0 +1,22 @@
+/* The kernels of this folder, by the names that they have within one variant. */
+#ifndef TRI_DEVICE_CPU_KERNELS_KERNELS_H
+#define TRI_DEVICE_CPU_KERNELS_KERNELS_H
+
+#include "device/device.h"
+
+#define TRI_JOIN_(name, isa) tri_cpu_##name##_##isa
+#define TRI_JOIN(name, isa) TRI_JOIN_(name, isa)
+/* The name of something in the variant that is being compiled: tri_cpu_add_avx2. */
+#define TRI_KERNEL(name) TRI_JOIN(name, TRI_ISA)
+
+/* Below this many elements a loop stays on one thread: starting the others would take longer. */
+enum { TRI_ALONE = 16384 };
+
+/* Each file fills its part of the variant's table. */
+void TRI_KERNEL(table_elements)(tri_device_kernels *table);
+void TRI_KERNEL(table_embedding)(tri_device_kernels *table);
+void TRI_KERNEL(table_norm)(tri_device_kernels *table);
+void TRI_KERNEL(table_loss)(tri_device_kernels *table);
+void TRI_KERNEL(table_optimizer)(tri_device_kernels *table);
+
+#endif

@@ -1,0 +1,111 @@
+/* Softmax over rows of logits. A row of a large vocabulary is a few hundred KB: it stays in the second cache between the
+ * two passes over it. Sums of exponentials are kept per lane and joined at the end of a stretch, in double. */
+#include "device/cpu/kernels/by_type.h"
+#include "device/cpu/kernels/kernels.h"
+#include "device/cpu/kernels/vector.h"
+
+#include <math.h>
+
+enum { STRETCH = 4096 };
+
+INLINE float row_maximum(const float *row, int64_t vocabulary) {
+  vf most = vf_splat(-INFINITY);
+  int64_t v = 0;
+  for (; v + LANES <= vocabulary; v += LANES) most = vf_max(vf_load(TRI_FP32, row, v), most);
+  if (v < vocabulary) most = vf_max(vf_load_some(TRI_FP32, row, v, vocabulary - v, -INFINITY), most);
+  return vf_highest(most);
+}
+
+INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
+  double total = 0;
+  for (int64_t first = 0; first < vocabulary; first += STRETCH) {
+    int64_t end = first + STRETCH < vocabulary ? first + STRETCH : vocabulary;
+    vf sum = (vf){0};
+    int64_t v = first;
+    for (; v + LANES <= end; v += LANES) sum += vf_exp(vf_load(TRI_FP32, row, v) - maximum);
+    if (v < end) sum += vf_exp(vf_load_some(TRI_FP32, row, v, end - v, -INFINITY) - maximum);
+    total += vf_sum_double(sum);
+  }
+  return total;
+}
+
+static tri_status softmax_statistics(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                     const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
+                                     void *sum, void *label_logit) {
+  (void)type; /* logits are fp32 whatever the activations are */
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    const float *row = (const float *)logits + r * ld;
+    int64_t label = labels[r] - first_id;
+    float most = row_maximum(row, vocabulary);
+    ((float *)maximum)[r] = most;
+    ((float *)sum)[r] = (float)row_sum(row, vocabulary, most);
+    ((float *)label_logit)[r] = label >= 0 && label < vocabulary ? row[label] : 0.0f;
+  }
+  return TRI_OK;
+}
+
+static tri_status softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
+                               int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
+                               void *losses) {
+  (void)device;
+  (void)type;
+  for (int64_t r = 0; r < rows; r++) {
+    double loss = log((double)((const float *)sum)[r]) + (double)((const float *)maximum)[r] -
+                  (double)((const float *)label_logit)[r];
+    ((float *)losses)[r] = labels[r] == ignore_index ? 0.0f : (float)loss;
+  }
+  return TRI_OK;
+}
+
+/* A bf16 gradient at the start of the row's own memory: element v is written after elements 2v and later were read,
+ * because the vectors go upward and are loaded before they are stored. */
+INLINE void gradient_row(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
+                         void *gradient, int64_t at) {
+  FOR_VECTORS(v, count, 0, vocabulary, {
+    vf probability = vf_exp(vf_get(TRI_FP32, row, v, count) - maximum);
+    vf_put(type, gradient, at + v, count, probability * factor);
+  });
+}
+
+INLINE void zero_row(tri_dtype type, int64_t vocabulary, void *gradient, int64_t at) {
+  memset((char *)gradient + (size_t)at * tri_dtype_bytes(type), 0, (size_t)vocabulary * tri_dtype_bytes(type));
+}
+
+/* The label's element is made from its logit, which the row may overwrite: it is read first. */
+INLINE void softmax_gradient_of(tri_dtype type, tri_device *device, int64_t rows, int64_t vocabulary, int64_t ld,
+                                const float *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
+                                double scale, const float *maximum, const float *sum, int64_t gradient_ld,
+                                void *gradient) {
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    const float *row = logits + r * ld;
+    int64_t at = r * gradient_ld;
+    if (labels[r] == ignore_index) {
+      zero_row(type, vocabulary, gradient, at);
+      continue;
+    }
+    int64_t label = labels[r] - first_id;
+    bool inside = label >= 0 && label < vocabulary;
+    double label_logit = inside ? (double)row[label] : 0.0;
+    gradient_row(type, row, vocabulary, maximum[r], (float)(scale / (double)sum[r]), gradient, at);
+    if (!inside) continue;
+    double probability = exp(label_logit - (double)maximum[r]) / (double)sum[r];
+    vf_put(type, gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0))));
+  }
+}
+
+static tri_status softmax_gradient(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                   const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
+                                   double scale, const void *maximum, const void *sum, int64_t gradient_ld,
+                                   void *gradient) {
+  BY_TYPE(softmax_gradient_of, device, rows, vocabulary, ld, logits, labels, first_id, ignore_index, scale, maximum,
+          sum, gradient_ld, gradient);
+  return TRI_OK;
+}
+
+void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
+  table->softmax_statistics = softmax_statistics;
+  table->softmax_loss = softmax_loss;
+  table->softmax_gradient = softmax_gradient;
+}

@@ -1,0 +1,229 @@
+/* Layer norm, RMS norm, and sums over rows.
+ *
+ * Along a row: a thread owns whole rows, and each row is read from memory once and from the first cache after that.
+ * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with the
+ * sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small. No
+ * result depends on how many threads there are. */
+#include "device/cpu/kernels/by_type.h"
+#include "device/cpu/kernels/kernels.h"
+#include "device/cpu/kernels/vector.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* ---- along rows -------------------------------------------------------------------------------------------------- */
+
+INLINE float row_sum(tri_dtype type, const void *x, int64_t at, int64_t width) {
+  vf sum = (vf){0};
+  FOR_VECTORS(c, count, 0, width, { sum += vf_get(type, x, at + c, count); });
+  return vf_sum(sum);
+}
+
+/* Sum of (x - mean)^2; lanes beyond the row must not count. */
+INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t width, float mean) {
+  vf sum = (vf){0};
+  int64_t c = 0;
+  for (; c + LANES <= width; c += LANES) {
+    vf d = vf_load(type, x, at + c) - mean;
+    sum += d * d;
+  }
+  if (c < width) {
+    vf d = vf_load_some(type, x, at + c, width - c, mean) - mean;
+    sum += d * d;
+  }
+  return vf_sum(sum);
+}
+
+INLINE void norm_row(tri_dtype type, int64_t width, int64_t at, const void *x, const float *weight, const float *bias,
+                     float mean, float rstd, void *y) {
+  FOR_VECTORS(c, count, 0, width, {
+    vf value = (vf_get(type, x, at + c, count) - mean) * rstd * vf_get(TRI_FP32, weight, c, count);
+    if (bias != NULL) value += vf_get(TRI_FP32, bias, c, count);
+    vf_put(type, y, at + c, count, value);
+  });
+}
+
+INLINE void layer_norm_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, double eps,
+                                  const void *x, const float *weight, const float *bias, void *y, float *mean,
+                                  float *rstd) {
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    float m = row_sum(type, x, r * width, width) / (float)width;
+    float variance = row_squares(type, x, r * width, width, m) / (float)width;
+    float s = (float)(1.0 / sqrt((double)variance + eps));
+    norm_row(type, width, r * width, x, weight, bias, m, s, y);
+    mean[r] = m;
+    rstd[r] = s;
+  }
+}
+
+static tri_status layer_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+                                     const void *x, const void *weight, const void *bias, void *y, void *mean,
+                                     void *rstd) {
+  BY_TYPE(layer_norm_forward_of, device, rows, width, eps, x, weight, bias, y, mean, rstd);
+  return TRI_OK;
+}
+
+INLINE void rms_norm_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, double eps,
+                                const void *x, const float *weight, void *y, float *rstd) {
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    float square = row_squares(type, x, r * width, width, 0.0f) / (float)width;
+    float s = (float)(1.0 / sqrt((double)square + eps));
+    norm_row(type, width, r * width, x, weight, NULL, 0.0f, s, y);
+    rstd[r] = s;
+  }
+}
+
+static tri_status rms_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+                                   const void *x, const void *weight, void *y, void *rstd) {
+  BY_TYPE(rms_norm_forward_of, device, rows, width, eps, x, weight, y, rstd);
+  return TRI_OK;
+}
+
+/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no mean(g). */
+INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *gradient_y, const void *x,
+                         const float *weight, bool centred, float mean, float rstd, void *gradient_x,
+                         bool accumulate) {
+  vf sum_g = (vf){0}, sum_gn = (vf){0};
+  FOR_VECTORS(c, count, 0, width, {
+    vf g = vf_get(type, gradient_y, at + c, count) * vf_get(TRI_FP32, weight, c, count);
+    sum_g += g; /* 0 in lanes beyond the row */
+    sum_gn += g * ((vf_get(type, x, at + c, count) - mean) * rstd);
+  });
+  float mean_g = centred ? vf_sum(sum_g) / (float)width : 0.0f;
+  float mean_gn = vf_sum(sum_gn) / (float)width;
+  FOR_VECTORS(c, count, 0, width, {
+    vf g = vf_get(type, gradient_y, at + c, count) * vf_get(TRI_FP32, weight, c, count);
+    vf n = (vf_get(type, x, at + c, count) - mean) * rstd;
+    vf value = (g - mean_g - n * mean_gn) * rstd;
+    if (accumulate) value += vf_get(type, gradient_x, at + c, count);
+    vf_put(type, gradient_x, at + c, count, value);
+  });
+}
+
+INLINE void backward_input_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *gradient_y,
+                              const void *x, const float *weight, const float *mean, const float *rstd,
+                              void *gradient_x, bool accumulate) {
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    if (accumulate) {
+      backward_row(type, width, r * width, gradient_y, x, weight, mean != NULL, mean == NULL ? 0.0f : mean[r], rstd[r],
+                   gradient_x, true);
+    } else {
+      backward_row(type, width, r * width, gradient_y, x, weight, mean != NULL, mean == NULL ? 0.0f : mean[r], rstd[r],
+                   gradient_x, false);
+    }
+  }
+}
+
+static tri_status layer_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                            const void *gradient_y, const void *x, const void *weight,
+                                            const void *mean, const void *rstd, void *gradient_x, bool accumulate) {
+  BY_TYPE(backward_input_of, device, rows, width, gradient_y, x, weight, mean, rstd, gradient_x, accumulate);
+  return TRI_OK;
+}
+
+static tri_status rms_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                          const void *gradient_y, const void *x, const void *weight, const void *rstd,
+                                          void *gradient_x, bool accumulate) {
+  BY_TYPE(backward_input_of, device, rows, width, gradient_y, x, weight, NULL, rstd, gradient_x, accumulate);
+  return TRI_OK;
+}
+
+/* ---- down columns ------------------------------------------------------------------------------------------------ */
+
+enum { STRIP = 4, BLOCK = 64 }; /* vectors side by side; rows between totals */
+
+INLINE int64_t num_strips(int64_t width) { return (width + STRIP * LANES - 1) / (STRIP * LANES); }
+
+INLINE int64_t strip_columns(int64_t width, int64_t column) {
+  return width - column < STRIP * LANES ? width - column : STRIP * LANES;
+}
+
+/* Sums over rows of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns). With x NULL
+ * only the first. */
+INLINE void sum_strip(tri_dtype type, int64_t rows, int64_t width, int64_t column, int64_t columns,
+                      const void *gradient_y, const void *x, const float *mean, const float *rstd, vf total_b[STRIP],
+                      vf total_w[STRIP]) {
+  for (int v = 0; v < STRIP; v++) total_b[v] = total_w[v] = (vf){0};
+  for (int64_t block = 0; block < rows; block += BLOCK) {
+    int64_t end = block + BLOCK < rows ? block + BLOCK : rows;
+    vf b[STRIP], w[STRIP];
+    for (int v = 0; v < STRIP; v++) b[v] = w[v] = (vf){0};
+    for (int64_t r = block; r < end; r++) {
+      float m = mean == NULL ? 0.0f : mean[r];
+      float s = x == NULL ? 0.0f : rstd[r];
+      for (int v = 0; v < STRIP; v++) {
+        int64_t count = columns - v * LANES < LANES ? columns - v * LANES : LANES;
+        if (count <= 0) break;
+        vf dy = vf_get(type, gradient_y, r * width + column + v * LANES, count);
+        b[v] += dy;
+        if (x != NULL) w[v] += dy * ((vf_get(type, x, r * width + column + v * LANES, count) - m) * s);
+      }
+    }
+    for (int v = 0; v < STRIP; v++) {
+      total_b[v] += b[v];
+      total_w[v] += w[v];
+    }
+  }
+}
+
+INLINE void put_strip(float *out, int64_t column, int64_t columns, const vf total[STRIP], bool accumulate) {
+  for (int v = 0; v < STRIP; v++) {
+    int64_t count = columns - v * LANES < LANES ? columns - v * LANES : LANES;
+    if (count <= 0) break;
+    int64_t at = column + v * LANES;
+    vf before = accumulate ? vf_get(TRI_FP32, out, at, count) : (vf){0};
+    vf_put(TRI_FP32, out, at, count, before + total[v]);
+  }
+}
+
+INLINE void columns_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *gradient_y,
+                       const void *x, const float *mean, const float *rstd, float *gradient_weight,
+                       float *gradient_bias, bool accumulate) {
+  int64_t strips = num_strips(width);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t i = 0; i < strips; i++) {
+    int64_t column = i * STRIP * LANES;
+    int64_t columns = strip_columns(width, column);
+    vf total_b[STRIP], total_w[STRIP];
+    if (columns == STRIP * LANES) {
+      sum_strip(type, rows, width, column, STRIP * LANES, gradient_y, x, mean, rstd, total_b, total_w);
+    } else {
+      sum_strip(type, rows, width, column, columns, gradient_y, x, mean, rstd, total_b, total_w);
+    }
+    if (gradient_weight != NULL) put_strip(gradient_weight, column, columns, total_w, accumulate);
+    if (gradient_bias != NULL) put_strip(gradient_bias, column, columns, total_b, accumulate);
+  }
+}
+
+static tri_status layer_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                             const void *gradient_y, const void *x, const void *mean, const void *rstd,
+                                             void *gradient_weight, void *gradient_bias, bool accumulate) {
+  BY_TYPE(columns_of, device, rows, width, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate);
+  return TRI_OK;
+}
+
+static tri_status rms_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                           const void *gradient_y, const void *x, const void *rstd,
+                                           void *gradient_weight, bool accumulate) {
+  BY_TYPE(columns_of, device, rows, width, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate);
+  return TRI_OK;
+}
+
+static tri_status column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in,
+                             void *out, bool accumulate) {
+  BY_TYPE(columns_of, device, rows, width, in, NULL, NULL, NULL, NULL, out, accumulate);
+  return TRI_OK;
+}
+
+void TRI_KERNEL(table_norm)(tri_device_kernels *table) {
+  table->layer_norm_forward = layer_norm_forward;
+  table->layer_norm_backward_input = layer_norm_backward_input;
+  table->layer_norm_backward_weight = layer_norm_backward_weight;
+  table->rms_norm_forward = rms_norm_forward;
+  table->rms_norm_backward_input = rms_norm_backward_input;
+  table->rms_norm_backward_weight = rms_norm_backward_weight;
+  table->column_sum = column_sum;
+}

@@ -1,0 +1,103 @@
+/* AdamW and the sums that clipping and the loss need: bound by memory. */
+#include "device/cpu/kernels/kernels.h"
+#include "device/cpu/kernels/vector.h"
+
+#include <math.h>
+
+/* ---- AdamW ------------------------------------------------------------------------------------------------------- */
+
+typedef struct adamw_factors {
+  float gradient, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
+} adamw_factors;
+
+INLINE vf root_of(vf x) {
+  vf y;
+  for (int l = 0; l < LANES; l++) y[l] = __builtin_sqrtf(x[l]);
+  return y;
+}
+
+enum { PIECE = 8192 };
+
+INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, float *parameter, const float *gradient,
+                        float *moment1, float *moment2) {
+  FOR_VECTORS(i, count, first, end, {
+    vf g = vf_get(TRI_FP32, gradient, i, count) * f->gradient;
+    vf m = vf_get(TRI_FP32, moment1, i, count) * f->beta1 + g * f->one_minus_beta1;
+    vf v = vf_get(TRI_FP32, moment2, i, count) * f->beta2 + g * g * f->one_minus_beta2;
+    vf p = vf_get(TRI_FP32, parameter, i, count) * f->decay;
+    p -= f->step * m / (root_of(v) * f->root + f->eps);
+    vf_put(TRI_FP32, moment1, i, count, m);
+    vf_put(TRI_FP32, moment2, i, count, v);
+    vf_put(TRI_FP32, parameter, i, count, p);
+  });
+}
+
+static tri_status adamw(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
+                        const void *gradient, void *moment1, void *moment2) {
+  (void)type;
+  double correction1 = 1.0 - pow(options->beta1, (double)options->step);
+  double correction2 = 1.0 - pow(options->beta2, (double)options->step);
+  const adamw_factors f = {
+      .gradient = (float)options->gradient_scale,
+      .decay = (float)(1.0 - options->lr * options->weight_decay),
+      .beta1 = (float)options->beta1,
+      .one_minus_beta1 = (float)(1.0 - options->beta1),
+      .beta2 = (float)options->beta2,
+      .one_minus_beta2 = (float)(1.0 - options->beta2),
+      .step = (float)(options->lr / correction1),
+      .root = (float)(1.0 / sqrt(correction2)),
+      .eps = (float)options->eps,
+  };
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+  for (int64_t first = 0; first < count; first += PIECE) {
+    adamw_piece(&f, first, first + PIECE < count ? first + PIECE : count, parameter, gradient, moment1, moment2);
+  }
+  return TRI_OK;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* An array is cut into PARTS by its length alone; each is added up on its own, in double every STRETCH elements, and the
+ * parts are added in order. So the result does not depend on who adds which part. */
+enum { PARTS = 256, STRETCH = 1024 };
+
+INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares) {
+  double total = 0;
+  for (int64_t begin = first; begin < end; begin += STRETCH) {
+    int64_t stop = begin + STRETCH < end ? begin + STRETCH : end;
+    vf sum = (vf){0};
+    FOR_VECTORS(i, count, begin, stop, {
+      vf x = vf_get(TRI_FP32, in, i, count);
+      sum += squares ? x * x : x;
+    });
+    total += vf_sum_double(sum);
+  }
+  return total;
+}
+
+INLINE double array_sum(const tri_device *device, int64_t count, const float *in, bool squares) {
+  double parts[PARTS];
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+  for (int64_t p = 0; p < PARTS; p++) parts[p] = part_sum(in, count * p / PARTS, count * (p + 1) / PARTS, squares);
+  double total = 0;
+  for (int p = 0; p < PARTS; p++) total += parts[p];
+  return total;
+}
+
+static tri_status sum_of_squares(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
+  (void)type;
+  *out = array_sum(device, count, in, true);
+  return TRI_OK;
+}
+
+static tri_status sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
+  (void)type;
+  *out = array_sum(device, count, in, false);
+  return TRI_OK;
+}
+
+void TRI_KERNEL(table_optimizer)(tri_device_kernels *table) {
+  table->adamw = adamw;
+  table->sum_of_squares = sum_of_squares;
+  table->sum = sum;
+}
