@@ -159,6 +159,7 @@ static tri_status check_names(const tri_config_table *table, const tri_yaml *sec
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
+  char inner[MAX_PATH];
   tri_yaml *node = tri_yaml_find(parent, key->name);
   tri_yaml *mapping = NULL;
   if (node != NULL && node->kind == TRI_YAML_MAPPING) {
@@ -169,7 +170,8 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
     TRI_TRY(tri_yaml_make(tree, parent, NULL, &mapping));
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node) && key->expand != NULL) {
     TRI_TRY(key->expand(tree, node, &mapping));
-    TRI_TRY(check_names(key->table, mapping, path));
+    join(inner, path, key->name);
+    TRI_TRY(check_names(key->table, mapping, inner));
   } else {
     return tri_config_value_wrong(key, node, subject_of(subject, path, key->name));
   }

@@ -300,17 +300,18 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
   snprintf(c->data.tokenizer, sizeof c->data.tokenizer, "%s", next(index, 2) == 0 ? "" : "C:\\t\"ok\"enizer.json");
   c->data.sequence = 1 + (int64_t)next(index, (uint64_t)c->model.max_sequence);
-  c->layout = (tri_layout){.tensor = 1 + (int64_t)next(index, 9),
-                           .pipeline = 1 + (int64_t)next(index, 9),
-                           .context = 1 + (int64_t)next(index, 9),
-                           .data = (int64_t)next(index, 9),
-                           .expert = 1 + (int64_t)next(index, 9),
-                           .virtual_stages = 1 + (int64_t)next(index, 9),
-                           .schedule = (tri_schedule_kind)next(index, 4),
-                           .sequence_parallel = next(index, 2) == 1,
-                           .zero = (int64_t)next(index, 4),
-                           .recompute = (tri_recompute)next(index, 3),
-                           .micro_batch = 1 + (int64_t)next(index, 100)};
+  tri_layout *l = &c->layout; /* member by member: a whole struct would bring its own padding */
+  l->tensor = 1 + (int64_t)next(index, 9);
+  l->pipeline = 1 + (int64_t)next(index, 9);
+  l->context = 1 + (int64_t)next(index, 9);
+  l->data = (int64_t)next(index, 9);
+  l->expert = 1 + (int64_t)next(index, 9);
+  l->virtual_stages = 1 + (int64_t)next(index, 9);
+  l->schedule = (tri_schedule_kind)next(index, 4);
+  l->sequence_parallel = next(index, 2) == 1;
+  l->zero = (int64_t)next(index, 4);
+  l->recompute = (tri_recompute)next(index, 3);
+  l->micro_batch = 1 + (int64_t)next(index, 100);
   c->optimizer.global_batch =
       c->layout.micro_batch * (c->layout.data == 0 ? 1 : c->layout.data) * (1 + (int64_t)next(index, 100));
   c->optimizer.steps = 1 + (int64_t)next(index, 1000000);

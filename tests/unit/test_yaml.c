@@ -187,10 +187,7 @@ static void says_faults_of_options_without_lines(void **state) {
 
 static void tells_printable_text(void **state) {
   (void)state;
-  static const char *const good[] = {"", "runs/first",
-                                     "donn\xC3\xA9"
-                                     "es",
-                                     "\xF0\x9F\x9A\xA2", "a b\"\\'"};
+  static const char *const good[] = {"", "runs/first", "donn\303\251es", "\xF0\x9F\x9A\xA2", "a b\"\\'"};
   static const char *const bad[] = {"a\nb",         "\t",   "\x7F",         "\xC2\x85", "\xE2\x80\xA8",
                                     "\xEF\xBB\xBF", "\xC3", "\xED\xA0\x80", "\xFF",     "\xEF\xBF\xBF"};
   for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) assert_true(tri_yaml_is_printable(good[i]));
