@@ -136,10 +136,30 @@ static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, 
   return tri_config_value_read(key, node, key->name, at);
 }
 
+/* A section that is a file of its own is not below anything in that file. */
+static const char *path_in_source(const tri_yaml *section, const char *path) {
+  return section->root && section->line != 0 ? "" : path;
+}
+
+/* All names before any value: a key that seems to be missing may only be misspelt. */
+static tri_status check_names(const tri_config_table *table, const tri_yaml *section, const char *path) {
+  char inner[MAX_PATH];
+  path = path_in_source(section, path);
+  for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
+    const tri_config_key *key = find_key(table, child->key);
+    if (key == NULL) return unknown_key(table, path, child);
+    if (key->type != TRI_CONFIG_SECTION || child->kind != TRI_YAML_MAPPING) continue;
+    join(inner, path, key->name);
+    TRI_TRY(check_names(key->table, child, inner));
+  }
+  return TRI_OK;
+}
+
 /* The mapping of a section: the node itself, what its name expands to (put in the node's place), or an empty one. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
+  char inner[MAX_PATH];
   tri_yaml *node = tri_yaml_find(parent, key->name);
   tri_yaml *mapping = NULL;
   if (node != NULL && node->kind == TRI_YAML_MAPPING) {
@@ -150,6 +170,8 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
     TRI_TRY(tri_yaml_make(tree, parent, NULL, &mapping));
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node) && key->expand != NULL) {
     TRI_TRY(key->expand(tree, node, &mapping));
+    join(inner, path, key->name);
+    TRI_TRY(check_names(key->table, mapping, inner));
   } else {
     return tri_config_value_wrong(key, node, subject_of(subject, path, key->name));
   }
@@ -162,11 +184,7 @@ static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tre
                                char *values) {
   char subject[SUBJECT_BYTES];
   char inner[MAX_PATH];
-  /* A section that is a file of its own is not below anything in that file. */
-  if (section->root && section->line != 0) path = "";
-  for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
-    if (find_key(table, child->key) == NULL) return unknown_key(table, path, child);
-  }
+  path = path_in_source(section, path);
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
     const tri_yaml *node = tri_yaml_find(section, key->name);
@@ -193,6 +211,7 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
     return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s",
                          root->kind == TRI_YAML_LIST ? "list" : "single value");
   }
+  TRI_TRY(check_names(table, root, ""));
   return read_section(table, tree, root, "", values);
 }
 

@@ -161,12 +161,12 @@ static void help_section(const tri_config_table *table, const char *path, FILE *
     const char *standard = key->fallback != NULL ? key->fallback : key->derived;
     if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
     if (standard[0] == '\0' && key->type == TRI_CONFIG_STRING) standard = "(none)";
-    fprintf(to, "  %-44s %-28s %-24s %s\n", full, type, standard, key->help);
+    fprintf(to, "  %-42s %-34s %-24s %s\n", full, type, standard, key->help);
     if (key->type == TRI_CONFIG_SECTION) help_section(key->table, full, to);
   }
 }
 
 void tri_config_help(const tri_config_table *table, FILE *to) {
-  fprintf(to, "  %-44s %-28s %-24s %s\n", "key", "type", "default", "meaning");
+  fprintf(to, "  %-42s %-34s %-24s %s\n", "key", "type", "default", "meaning");
   help_section(table, "", to);
 }

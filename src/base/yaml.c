@@ -1,10 +1,10 @@
 /* From libyaml's events to a tree.
  *
- * The builder keeps a stack of the open mappings and lists. A node that ends is handed to the one on top: a list takes
- * it as its next element; a mapping takes it in turn as a key (a scalar, remembered until its value comes) and as a
- * value. What must hold: the stack is never deeper than TRI_YAML_MAX_DEPTH, every node belongs to the tree the moment
+ * The builder keeps a stack of the open mappings and lists. A node is handed to the one on top as it begins: a list
+ * takes it as its next element; a mapping takes it in turn as a key (a scalar, remembered until its value comes) and as
+ * a value. What must hold: the stack is never deeper than TRI_YAML_MAX_DEPTH, every node belongs to the tree the moment
  * it exists, and no event outlives the loop's turn that fetched it. libyaml is told that the text is UTF-8, and we
- * check that ourselves before, because it would report a bad byte by its offset in the file instead of by its line. */
+ * check that ourselves before, because it reports a bad byte without its line. */
 #include "base/yaml.h"
 
 #include "base/file.h"
@@ -249,13 +249,19 @@ static tri_status fail_syntax(const builder *b, const yaml_parser_t *parser) {
   return fail_at(b, line, what);
 }
 
+/* YAML 1.1, section 5.1. */
+static bool is_yaml_character(uint32_t code) {
+  bool blank = code == '\t' || code == '\n' || code == '\r' || code == 0x85;
+  return blank || (code >= 0x20 && code < 0x7F) || (code >= 0xA0 && code != 0xFEFF && code != 0xFFFE && code != 0xFFFF);
+}
+
 static tri_status check_characters(const builder *b, const char *text, size_t bytes) {
   size_t line = 1;
   for (size_t i = 0; i < bytes;) {
     uint32_t code = 0;
     size_t length = utf8_length(text + i, bytes - i, &code);
     if (length == 0) return fail_at(b, line, "not UTF-8 text; save it in that encoding");
-    if (code == 0) return fail_at(b, line, "a byte of zero; this is no YAML text");
+    if (!is_yaml_character(code)) return fail_at(b, line, "a control character, which YAML text may not hold");
     if (code == '\n') line++;
     i += length;
   }
@@ -363,6 +369,11 @@ static tri_status build(builder *b, yaml_parser_t *parser) {
 
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out) {
+  /* libyaml would count a byte order mark as a column and take the first key for an indented one. */
+  if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+    text += 3;
+    bytes -= 3;
+  }
   builder b = {.tree = tree, .is_option = is_option, .text = text, .bytes = bytes};
   TRI_TRY(copy_text(tree, source, strlen(source), &b.source));
   if (bytes > TRI_YAML_MAX_BYTES) return tri_fail(TRI_BAD_CONFIG, "%.200s is too long for a configuration", source);

@@ -1,0 +1,445 @@
+/* Run files: defaults, combinations, options, and the printed configuration that is the same run. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "train/run_config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config_expect.h"
+
+static tri_run_config config, other; /* too large for comfort on the stack */
+
+#define LEAST                                                                                                          \
+  "model: gpt2-124m\n"                                                                                                 \
+  "data: {train: corpus/train}\n"                                                                                      \
+  "optimizer:\n"                                                                                                       \
+  "  global_batch: 32\n"                                                                                               \
+  "  steps: 500\n"                                                                                                     \
+  "  lr: 6e-4\n"                                                                                                       \
+  "output: runs/first\n"
+
+static tri_status parse(const char *text, tri_run_config *out) {
+  return tri_run_config_parse("run.yaml", text, strlen(text), NULL, 0, out);
+}
+
+static tri_status parse_with(const char *text, const char *option) {
+  return tri_run_config_parse("run.yaml", text, strlen(text), &option, 1, &config);
+}
+
+static void has_the_documented_defaults(void **state) {
+  (void)state;
+  EXPECT_OK(parse(LEAST, &config));
+  const tri_run_config *c = &config;
+  assert_string_equal(c->model.name, "gpt2-124m");
+  assert_int_equal(c->model.vocab_size, 50257);
+  assert_string_equal(c->data.train, "corpus/train");
+  assert_string_equal(c->data.validation, "");
+  assert_string_equal(c->data.tokenizer, "");
+  assert_int_equal(c->data.sequence, 1024);
+  assert_true(c->layout.tensor == 1 && c->layout.pipeline == 1 && c->layout.context == 1 && c->layout.data == 0 &&
+              c->layout.expert == 1 && c->layout.virtual_stages == 1 && c->layout.schedule == TRI_SCHEDULE_1F1B &&
+              !c->layout.sequence_parallel && c->layout.zero == 0 && c->layout.recompute == TRI_RECOMPUTE_NONE &&
+              c->layout.micro_batch == 1);
+  assert_true(c->optimizer.global_batch == 32 && c->optimizer.steps == 500 && c->optimizer.lr == 6e-4 &&
+              c->optimizer.warmup == 0 && c->optimizer.decay == TRI_DECAY_COSINE && c->optimizer.min_lr == 0 &&
+              c->optimizer.decay_fraction == 0.2 && c->optimizer.beta1 == 0.9 && c->optimizer.beta2 == 0.95 &&
+              c->optimizer.eps == 1e-8 && c->optimizer.weight_decay == 0.1 && c->optimizer.clip == 1 &&
+              c->optimizer.max_bad_steps == 10);
+  assert_true(c->precision == TRI_FP32 && c->threads == 0 && c->seed == 1234);
+  assert_string_equal(c->device, "auto");
+  assert_true(c->evaluation.every == 100 && c->evaluation.batches == 8);
+  assert_true(c->checkpoint.every == 1000 && c->checkpoint.keep == 3);
+  assert_string_equal(c->output, "runs/first");
+}
+
+/* The example in the design, with the model inline. */
+static void reads_a_whole_run(void **state) {
+  (void)state;
+  EXPECT_OK(parse(
+      "model: {family: llama, num_layers: 4, hidden_size: 64, num_heads: 4, num_kv_heads: 2, ffn_size: 160,\n"
+      "        vocab_size: 300, max_sequence: 64, tied: true, rope_theta: 500000.0, attention_bias: true,\n"
+      "        rope_scaling: {factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_sequence: 32}}\n"
+      "data: {train: a, validation: b, tokenizer: c.json, sequence: 32}\n"
+      "layout: {tensor: 2, pipeline: 2, context: 2, data: 4, expert: 2, virtual_stages: 2, schedule: interleaved,\n"
+      "         sequence_parallel: true, zero: 3, recompute: selective, micro_batch: 4}\n"
+      "optimizer: {global_batch: 32, steps: 500, lr: 6.0e-4, warmup: 50, decay: wsd, min_lr: 6.0e-5,\n"
+      "            decay_fraction: 0.5, betas: [0.8, 0.99], eps: 1.0e-6, weight_decay: 0, clip: 0, max_bad_steps: 3}\n"
+      "precision: fp64\ndevice: reference\nthreads: 2\nseed: 18446744073709551615\n"
+      "evaluation: {every: 0, batches: 2}\ncheckpoint: {every: 0, keep: 0}\noutput: /tmp/x\n",
+      &config));
+  const tri_run_config *c = &config;
+  assert_string_equal(c->model.name, "inline");
+  assert_true(c->model.family == TRI_FAMILY_LLAMA && c->model.tied && c->model.attention_bias &&
+              c->model.rope_scaling.original_max_sequence == 32);
+  assert_true(c->layout.data == 4 && c->layout.schedule == TRI_SCHEDULE_INTERLEAVED && c->layout.sequence_parallel &&
+              c->layout.zero == 3 && c->layout.recompute == TRI_RECOMPUTE_SELECTIVE && c->layout.context == 2 &&
+              c->layout.virtual_stages == 2 && c->layout.expert == 2 && c->layout.pipeline == 2);
+  assert_true(c->optimizer.decay == TRI_DECAY_WSD && c->optimizer.decay_fraction == 0.5 && c->optimizer.beta1 == 0.8 &&
+              c->optimizer.beta2 == 0.99 && c->optimizer.clip == 0 && c->optimizer.weight_decay == 0 &&
+              c->optimizer.warmup == 50 && c->optimizer.eps == 1e-6);
+  assert_true(c->precision == TRI_FP64 && c->threads == 2 && c->seed == UINT64_MAX && c->data.sequence == 32);
+  assert_string_equal(c->data.tokenizer, "c.json");
+}
+
+static void asks_for_what_has_no_default(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *message;
+  } cases[] = {
+      {"output: x\n", "`model` is missing from run.yaml; add `model:`, for example `model: gpt2-124m`"},
+      {"model: gpt2-demo\n",
+       "`data.train` is missing from run.yaml; add `train:` under `data:`, for example `train: corpus/train`"},
+      {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4}\n",
+       "`optimizer.steps` is missing from run.yaml; add `steps:` under `optimizer:`, for example `steps: 500`"},
+      {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4, steps: 1, lr: 1}\n",
+       "`output` is missing from run.yaml; add `output:`, for example `output: runs/first`"},
+      {"", "run.yaml is empty"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    EXPECT_FAILS(TRI_BAD_CONFIG, cases[i].message, parse(cases[i].text, &config));
+  }
+}
+
+static void names_line_key_and_nearest_word(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *message;
+  } cases[] = {
+      {"model:\n  family: gpt2\n  layers: 3\n",
+       "`layers` is not a key of `model:` at line 3 of run.yaml; did you mean `num_layers`?"},
+      {"optimizer:\n  lr: fast\n"
+       "model: gpt2-demo\n"
+       "data: {train: a}\n",
+       "`optimizer.global_batch` is missing from run.yaml; add `global_batch:` under `optimizer:`, for example "
+       "`global_batch: 32`"},
+      {"optimizer:\n  lr: fast\n  steps: 1\n  global_batch: 1\nmodel: gpt2-demo\ndata: {train: a}\noutput: b\n",
+       "`lr` under `optimizer:` at line 2 of run.yaml must be a number, not `fast`"},
+      {LEAST "layout: {schedule: 1b1f}\n",
+       "`schedule` under `layout:` at line 8 of run.yaml must be one of gpipe, 1f1b, interleaved, zero-bubble, not "
+       "`1b1f`; did you mean `1f1b`?"},
+      {LEAST "layout: {zero: 4}\n", "`zero` under `layout:` at line 8 of run.yaml must be between 0 and 3, not 4"},
+      {LEAST "layout: {tensor: 0}\n",
+       "`tensor` under `layout:` at line 8 of run.yaml must be between 1 and 16777216, not 0"},
+      {LEAST "precision: fp16\n",
+       "`precision` at line 8 of run.yaml must be one of fp32, bf16, fp64, not `fp16`; did "
+       "you mean `fp32`?"},
+      {LEAST "checkpoint: {keep: -1}\n",
+       "`keep` under `checkpoint:` at line 8 of run.yaml must be between 0 and 1073741824, not -1"},
+      {LEAST "checkpoints: {keep: 1}\n",
+       "`checkpoints` is not a key of a run file at line 8 of run.yaml; did you mean `checkpoint`?"},
+      {LEAST "evaluation: 50\n", "`evaluation` at line 8 of run.yaml must be a mapping of keys, not `50`"},
+      {LEAST "seed: 1\nseed: 2\n", "`seed` at line 9 of run.yaml was already given at line 8; keep one of them"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    EXPECT_FAILS(TRI_BAD_CONFIG, cases[i].message, parse(cases[i].text, &config));
+  }
+  EXPECT_FAILS_LIKE(TRI_BAD_CONFIG, "`gpt2-124` at line 1 of run.yaml is not a model preset; did you mean `gpt2-124m`?",
+                    parse("model: gpt2-124\ndata: {train: x}\n", &config));
+}
+
+static void refuses_impossible_combinations(void **state) {
+  (void)state;
+  static const struct {
+    const char *option, *message;
+    tri_status status;
+  } cases[] = {
+      {"optimizer.global_batch=30",
+       "--set optimizer.global_batch=30: `optimizer.global_batch` 30 is not a multiple of "
+       "layout.micro_batch 4 x layout.data 2 = 8; try 32",
+       TRI_BAD_CONFIG},
+      {"optimizer.global_batch=3",
+       "--set optimizer.global_batch=3: `optimizer.global_batch` 3 is not a multiple of "
+       "layout.micro_batch 4 x layout.data 2 = 8; try 8",
+       TRI_BAD_CONFIG},
+      {"layout.micro_batch=5",
+       "`optimizer.global_batch` 32 is not a multiple of layout.micro_batch 5 x layout.data 2 = "
+       "10; try 30 (line 4 of run.yaml)",
+       TRI_BAD_CONFIG},
+      {"data.sequence=1025",
+       "--set data.sequence=1025: `data.sequence` 1025 is longer than the model's max_sequence; "
+       "use at most 1024",
+       TRI_BAD_CONFIG},
+      {"optimizer.warmup=501", "--set optimizer.warmup=501: `optimizer.warmup` 501 is longer than the run of 500 steps",
+       TRI_BAD_CONFIG},
+      {"optimizer.min_lr=1e-3", "--set optimizer.min_lr=1e-3: `optimizer.min_lr` 0.001 is above optimizer.lr 0.0006",
+       TRI_BAD_CONFIG},
+      {"precision=fp64", "--set precision=fp64: `precision` fp64 needs `device: reference`, not `device: auto`",
+       TRI_BAD_CONFIG},
+      {"layout.tensor=16777216",
+       "`layout` asks for more than 16777216 ranks: tensor x pipeline x context x data (line "
+       "8 of run.yaml)",
+       TRI_BAD_LAYOUT},
+      {"model.num_heads=5",
+       "--set model.num_heads=5: `num_heads` 5 does not divide hidden_size 768: num_heads 5 x "
+       "head_dim 153 = 765; try num_heads 4",
+       TRI_BAD_CONFIG},
+      {"optimizer.lr=-1", "--set optimizer.lr=-1: `lr` under `optimizer:` must be at least 0, not -1.0",
+       TRI_BAD_CONFIG},
+      {"optimizer.betas=[0.9, 1]",
+       "--set optimizer.betas=[0.9, 1]: `betas` under `optimizer:` must be at least 0 and "
+       "below 1, not 1.0",
+       TRI_BAD_CONFIG},
+      {"optimizer.clip=-0.1", "--set optimizer.clip=-0.1: `clip` under `optimizer:` must be at least 0, not -0.1",
+       TRI_BAD_CONFIG},
+      {"layers=4", "--set layers=4: `layers` is not a key; did you mean `model.num_layers`?", TRI_BAD_CONFIG},
+      {"optimizer.lr",
+       "--set optimizer.lr: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4",
+       TRI_BAD_USAGE},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    memset(&config, 0x5A, sizeof config);
+    memset(&other, 0x5A, sizeof other);
+    EXPECT_FAILS(cases[i].status, cases[i].message,
+                 parse_with(LEAST "layout: {micro_batch: 4, data: 2}\n", cases[i].option));
+    assert_memory_equal(&config, &other, sizeof config); /* outputs only on success */
+  }
+  const char *const too_many[] = {"optimizer.steps=1073741824", "optimizer.global_batch=16777216",
+                                  "model.max_sequence=1073741824"};
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "--set optimizer.steps=1073741824: `optimizer.steps` x global_batch x data.sequence is more tokens than "
+               "can be counted",
+               tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), too_many, 3, &config));
+}
+
+static void options_work_on_presets_in_order(void **state) {
+  (void)state;
+  EXPECT_OK(parse_with(LEAST, "model.num_layers=4"));
+  assert_int_equal(config.model.num_layers, 4);
+  assert_int_equal(config.model.hidden_size, 768);
+  const char *const options[] = {
+      "model.num_layers=5", "model=llama-3-8b", "model.num_layers=3",         "layout.tensor=2",
+      "layout.data=1",      "layout.data=auto", "model.rope_scaling.factor=1"};
+  EXPECT_OK(tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
+  assert_true(config.model.num_layers == 3 && config.model.hidden_size == 4096 && config.layout.tensor == 2 &&
+              config.layout.data == 0 && config.model.rope_scaling.factor == 1);
+  assert_string_equal(config.model.name, "llama-3-8b");
+  assert_int_equal(config.data.sequence, 131072);
+}
+
+/* ---- files and printing ---------------------------------------------------------------------------------------- */
+
+static int enter_folder(void **state) {
+  char *folder = strdup("/tmp/trireme-test-run-XXXXXX");
+  *state = folder;
+  return mkdtemp(folder) == NULL || chdir(folder) != 0;
+}
+
+static int leave_folder(void **state) {
+  int failed = chdir("/") != 0 || tri_directory_remove(*state) != TRI_OK;
+  free(*state);
+  return failed;
+}
+
+static void reads_files_and_the_examples(void **state) {
+  (void)state;
+  EXPECT_FAILS(TRI_BAD_FILE, "cannot open none.yaml: No such file or directory",
+               tri_run_config_load("none.yaml", NULL, 0, &config));
+  EXPECT_OK(tri_file_replace("run.yaml", LEAST, strlen(LEAST)));
+  EXPECT_OK(tri_run_config_load("run.yaml", NULL, 0, &config));
+  EXPECT_OK(parse(LEAST, &other));
+  assert_memory_equal(&config, &other, sizeof config);
+  EXPECT_OK(tri_run_config_load(TRIREME_SOURCE_DIR "/configs/runs/gpt2-demo.yaml", NULL, 0, &config));
+  EXPECT_OK(tri_run_config_load(TRIREME_SOURCE_DIR "/configs/runs/gpt2-124m.yaml", NULL, 0, &config));
+  char *large = calloc(1, TRI_PATH_BYTES * 300);
+  memset(large, '#', TRI_PATH_BYTES * 300);
+  EXPECT_OK(tri_file_replace("large.yaml", large, (size_t)TRI_PATH_BYTES * 300));
+  free(large);
+  EXPECT_FAILS(TRI_BAD_FILE, "large.yaml is larger than the 1.00 MiB that such a file may have",
+               tri_run_config_load("large.yaml", NULL, 0, &config));
+}
+
+static uint64_t next(uint64_t *index, uint64_t below) {
+  tri_random_key key = tri_random_stream(11, TRI_RANDOM_TEST, 3);
+  uint64_t bits = (uint64_t)tri_random_u32(key, *index) << 32 | tri_random_u32(key, *index + 1);
+  *index += 2;
+  return bits % below;
+}
+
+static double next_double(uint64_t *index, double below) {
+  return below * tri_random_uniform(tri_random_stream(12, TRI_RANDOM_TEST, 3), (*index)++);
+}
+
+static void any_model(tri_model *m, uint64_t *index) {
+  bool llama = next(index, 2) == 1;
+  m->family = llama ? TRI_FAMILY_LLAMA : TRI_FAMILY_GPT2;
+  snprintf(m->name, sizeof m->name, "model %d: \"it's\" #%d", (int)next(index, 100), (int)next(index, 10));
+  m->num_layers = 1 + (int64_t)next(index, 1 << 14);
+  m->num_kv_heads = 1 + (int64_t)next(index, 16);
+  m->num_heads = llama ? m->num_kv_heads * (1 + (int64_t)next(index, 8)) : m->num_kv_heads;
+  m->head_dim = 2 * (1 + (int64_t)next(index, 100));
+  m->hidden_size = llama ? 1 + (int64_t)next(index, 1 << 20) : m->num_heads * m->head_dim;
+  m->ffn_size = 1 + (int64_t)next(index, 1 << 22);
+  m->vocab_size = 1 + (int64_t)next(index, INT32_MAX);
+  m->max_sequence = 1 + (int64_t)next(index, 1 << 20);
+  m->tied = next(index, 2) == 1;
+  m->attention_bias = !llama || next(index, 2) == 1;
+  m->activation = llama || next(index, 2) == 0 ? TRI_ACTIVATION_GELU_TANH : TRI_ACTIVATION_GELU_ERF;
+  m->dropout = llama ? 0 : next_double(index, 1);
+  m->norm_eps = exp(-next_double(index, 30));
+  m->init_std = exp(-next_double(index, 9));
+  m->rope_theta = llama ? 1 + next_double(index, 1e7) : 10000;
+  m->rope_scaling = (tri_rope_scaling){llama ? 1 + next_double(index, 30) : 1, 0.1 + next_double(index, 1),
+                                       2 + next_double(index, 9), 1 + (int64_t)next(index, 1 << 20)};
+}
+
+static void any_run(tri_run_config *c, uint64_t *index) {
+  memset(c, 0, sizeof *c);
+  any_model(&c->model, index);
+  snprintf(c->data.train, sizeof c->data.train, "corpus/tr\xC3\xA9sor %d", (int)next(index, 1000));
+  snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
+  snprintf(c->data.tokenizer, sizeof c->data.tokenizer, "%s", next(index, 2) == 0 ? "" : "C:\\t\"ok\"enizer.json");
+  c->data.sequence = 1 + (int64_t)next(index, (uint64_t)c->model.max_sequence);
+  tri_layout *l = &c->layout; /* member by member: a whole struct would bring its own padding */
+  l->tensor = 1 + (int64_t)next(index, 9);
+  l->pipeline = 1 + (int64_t)next(index, 9);
+  l->context = 1 + (int64_t)next(index, 9);
+  l->data = (int64_t)next(index, 9);
+  l->expert = 1 + (int64_t)next(index, 9);
+  l->virtual_stages = 1 + (int64_t)next(index, 9);
+  l->schedule = (tri_schedule_kind)next(index, 4);
+  l->sequence_parallel = next(index, 2) == 1;
+  l->zero = (int64_t)next(index, 4);
+  l->recompute = (tri_recompute)next(index, 3);
+  l->micro_batch = 1 + (int64_t)next(index, 100);
+  c->optimizer.global_batch =
+      c->layout.micro_batch * (c->layout.data == 0 ? 1 : c->layout.data) * (1 + (int64_t)next(index, 100));
+  c->optimizer.steps = 1 + (int64_t)next(index, 1000000);
+  c->optimizer.lr = next_double(index, 1);
+  c->optimizer.min_lr = next_double(index, c->optimizer.lr);
+  c->optimizer.warmup = (int64_t)next(index, (uint64_t)c->optimizer.steps);
+  c->optimizer.decay = (tri_decay)next(index, 4);
+  c->optimizer.decay_fraction = 1 - next_double(index, 1);
+  c->optimizer.beta1 = next_double(index, 1);
+  c->optimizer.beta2 = next_double(index, 1);
+  c->optimizer.eps = exp(-next_double(index, 700));
+  c->optimizer.weight_decay = next_double(index, 10);
+  c->optimizer.clip = next_double(index, 10);
+  c->optimizer.max_bad_steps = 1 + (int64_t)next(index, 100);
+  c->precision = (tri_dtype)next(index, 3);
+  snprintf(c->device, sizeof c->device, "%s", c->precision == TRI_FP64 ? "reference" : "cpu");
+  c->threads = (int64_t)next(index, 100);
+  c->seed = next(index, UINT64_MAX);
+  c->evaluation.every = (int64_t)next(index, 1000);
+  c->evaluation.batches = 1 + (int64_t)next(index, 1000);
+  c->checkpoint.every = (int64_t)next(index, 1000);
+  c->checkpoint.keep = (int64_t)next(index, 1000);
+  snprintf(c->output, sizeof c->output, "%s", next(index, 2) == 0 ? "/runs/a b" : "null");
+}
+
+static void prints_what_reads_back(void **state) {
+  (void)state;
+  uint64_t index = 0;
+  for (int i = 0; i < 500; i++) {
+    char *text = NULL;
+    any_run(&config, &index);
+    EXPECT_OK(tri_run_config_print(&config, &text));
+    EXPECT_OK(parse(text, &other));
+    assert_memory_equal(&config, &other, sizeof config);
+    tri_free(text);
+  }
+}
+
+static void refuses_to_print_nonsense(void **state) {
+  (void)state;
+  char *text = NULL;
+  EXPECT_OK(parse(LEAST, &config));
+  config.optimizer.lr = NAN;
+  EXPECT_FAILS(TRI_BAD_CONFIG, "`optimizer.lr` must be at least 0, not nan", tri_run_config_print(&config, &text));
+  assert_null(text);
+}
+
+/* PyYAML as the second reader of what we print: it must take our numbers for numbers and our texts for texts. */
+static void prints_what_others_read(void **state) {
+  (void)state;
+  static const char program[] =
+      "import yaml, json\n"
+      "json.dump(yaml.safe_load(open('printed.yaml')), open('printed.json', 'w'))\n"
+      "c = json.load(open('printed.json'))\n"
+      "def leaves(c):\n"
+      "  for k, v in c.items():\n"
+      "    if isinstance(v, dict): yield from leaves(v)\n"
+      "    else: yield k, v\n"
+      "words = 'name family activation train validation tokenizer schedule recompute decay precision device output'\n"
+      "for k, v in leaves(c):\n"
+      "  assert isinstance(v, str) == (k in words.split() or v == 'auto'), (k, v)\n"
+      "o = c['optimizer']\n"
+      "print(*(float(x).hex() for x in (o['lr'], o['betas'][0], o['eps'], c['model']['norm_eps'])),\n"
+      "      c['seed'], c['model']['hidden_size'], sep='\\n')\n"
+      "print(c['model']['name'], c['data']['tokenizer'], c['output'], sep='\\n')\n";
+  EXPECT_OK(tri_file_replace("read.py", program, strlen(program)));
+  if (system("/usr/bin/python3 -c 'import yaml' >/dev/null 2>&1") != 0) {
+    fprintf(stderr, "SKIPPED: python3-yaml is not installed, so nobody but us reads the printed configuration\n");
+    skip();
+  }
+  uint64_t index = 1 << 20;
+  for (int i = 0; i < 5; i++) {
+    char *text = NULL;
+    char *read = NULL;
+    char expected[TRI_PATH_BYTES * 3];
+    any_run(&config, &index);
+    EXPECT_OK(tri_run_config_print(&config, &text));
+    EXPECT_OK(tri_file_replace("printed.yaml", text, strlen(text)));
+    tri_free(text);
+    assert_int_equal(system("/usr/bin/python3 read.py > read.txt"), 0);
+    EXPECT_OK(tri_file_read("read.txt", 100000, &read, NULL));
+    double numbers[4];
+    char *at = read;
+    for (int j = 0; j < 4; j++) numbers[j] = strtod(at, &at);
+    const double wanted[4] = {config.optimizer.lr, config.optimizer.beta1, config.optimizer.eps, config.model.norm_eps};
+    assert_memory_equal(numbers, wanted, sizeof wanted);
+    snprintf(expected, sizeof expected, "\n%llu\n%lld\n%s\n%s\n%s\n", (unsigned long long)config.seed,
+             (long long)config.model.hidden_size, config.model.name, config.data.tokenizer, config.output);
+    assert_string_equal(at, expected);
+    tri_free(read);
+  }
+}
+
+static void lists_every_key(void **state) {
+  (void)state;
+  char *help = NULL;
+  char *printed = NULL;
+  size_t bytes = 0;
+  FILE *to = open_memstream(&help, &bytes);
+  tri_run_config_help(to);
+  fclose(to);
+  EXPECT_OK(parse(LEAST, &config));
+  EXPECT_OK(tri_run_config_print(&config, &printed));
+  int keys = 0;
+  int lines = 0;
+  for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
+  for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
+  assert_int_equal(lines, keys); /* each has one line of heading */
+  assert_non_null(strstr(help, "optimizer.max_bad_steps "));
+  assert_non_null(strstr(help, "relative to the current directory"));
+  free(help);
+  tri_free(printed);
+}
+
+int main(void) {
+#define IN_FOLDER(TEST) cmocka_unit_test_setup_teardown(TEST, enter_folder, leave_folder)
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(has_the_documented_defaults),
+      cmocka_unit_test(reads_a_whole_run),
+      cmocka_unit_test(asks_for_what_has_no_default),
+      cmocka_unit_test(names_line_key_and_nearest_word),
+      cmocka_unit_test(refuses_impossible_combinations),
+      cmocka_unit_test(options_work_on_presets_in_order),
+      IN_FOLDER(reads_files_and_the_examples),
+      cmocka_unit_test(prints_what_reads_back),
+      cmocka_unit_test(refuses_to_print_nonsense),
+      IN_FOLDER(prints_what_others_read),
+      cmocka_unit_test(lists_every_key),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
