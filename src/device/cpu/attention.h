@@ -1,0 +1,59 @@
+/* Between attention.c, which checks, counts and shares out the work, and the vector code in kernels/attention_*.c.
+ *
+ * The vector code exists once for each vector unit and, where the unit multiplies pairs of bf16 (AVX512-BF16), once
+ * more on such pairs. Every function below is one thread's task; tasks of one kind write disjoint memory, so they may
+ * run in any order and on any thread without a bit of the result changing. */
+#ifndef TRI_DEVICE_CPU_ATTENTION_H
+#define TRI_DEVICE_CPU_ATTENTION_H
+
+#include "device/device.h"
+
+/* Queries and keys are cut into tiles of this many. */
+#define TRI_ATTENTION_TILE 64
+
+typedef struct tri_attention_forward {
+  const tri_attention *call;
+  const void *q, *k, *v;
+  void *out;
+  float *log_sum_exp; /* or NULL */
+} tri_attention_forward;
+
+typedef struct tri_attention_backward {
+  const tri_attention *call;
+  const void *q, *k, *v, *out, *gradient_out;
+  const float *log_sum_exp;
+  void *gradient_q, *gradient_k, *gradient_v;
+  float *delta; /* [B, H, queries]: sum over d of out * gradient_out; filled by `delta`, read by the others */
+} tri_attention_backward;
+
+typedef struct tri_attention_kernels {
+  /* Bytes of one thread's scratch; `whole` is for backward_whole, else for backward_keys and backward_queries. */
+  size_t (*forward_scratch)(const tri_attention *call);
+  size_t (*backward_scratch)(const tri_attention *call, bool whole);
+
+  /* Units first .. first + count - 1 of a key/value head: unit u is query tile u % tiles of the head u / tiles among
+   * those that share it. */
+  void (*forward)(const tri_attention_forward *job, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
+                  void *scratch);
+
+  void (*delta)(const tri_attention_backward *job, int64_t batch, int64_t head);
+  /* All three gradients of a key/value head and of the heads that share it. */
+  void (*backward_whole)(const tri_attention_backward *job, int64_t batch, int64_t kv_head, void *scratch);
+  /* The same gradients, to the bit, as tasks of one key tile (k and v) and of one query tile (q). */
+  void (*backward_keys)(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t tile, void *scratch);
+  void (*backward_queries)(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t tile, void *scratch);
+} tri_attention_kernels;
+
+extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
+    tri_attention_floats_avx512, tri_attention_floats_avx512bf16, tri_attention_pairs_avx512bf16;
+
+/* What the device's table calls, with the kernels named: bytes of the workspace, and both directions. */
+tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
+                                        size_t *bytes);
+tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,
+                                      const tri_attention_forward *job, void *workspace);
+/* The job's `delta` is found in the workspace. */
+tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int threads,
+                                       const tri_attention_backward *job, void *workspace);
+
+#endif

@@ -1,0 +1,363 @@
+/* Attention backward: with the log-sum-exp of the forward the weights are recomputed tile by tile (Dao et al., 2022):
+ *
+ *   p = exp(scale q k^T - log_sum_exp);  delta = sum over d of out * gradient_out
+ *   gradient_v += p^T gradient_out;   ds = scale p * (gradient_out v^T - delta)
+ *   gradient_q += ds k;               gradient_k += ds^T q
+ *
+ * There are two ways through the tiles. backward_whole gives a key/value head to one thread: it computes p and ds once,
+ * five products a tile. backward_keys and backward_queries make a task of each tile of keys and of each tile of
+ * queries, seven products a tile, for calls with fewer heads than threads. Both add the tiles to a gradient in the same
+ * order (heads, then queries; keys for q), so the choice between them never shows in the result. */
+#ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
+#define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
+
+#include "attention_pack.h"
+#include "attention_product.h"
+
+/* A tile of queries: rows of q and of the gradient of out. */
+typedef struct query_tile {
+  int64_t first, count;
+  cell *q_rows, *q_stacked, *o_rows, *o_stacked; /* stacked is rows without TRI_PAIRS */
+  const float *log_sum_exp, *delta;
+} query_tile;
+
+typedef struct key_tile {
+  int64_t first, count;
+  cell *k_rows;                            /* what the others are made from */
+  cell *k_columns, *v_columns, *k_stacked; /* k_stacked is k_rows without TRI_PAIRS */
+} key_tile;
+
+/* Where the weights of a pair of tiles and their gradient are kept: both [TILE, TILE] floats as they are computed;
+ * along keys: [TILE, TILE / CELL_ELEMENTS] cells; along queries: [TILE / CELL_ELEMENTS, TILE] cells. Without TRI_PAIRS
+ * the three are one. */
+typedef struct weights_tile {
+  float *weights, *gradients;
+  cell *gradients_along_keys, *weights_along_queries, *gradients_along_queries;
+} weights_tile;
+
+typedef struct backward_scratch {
+  query_tile queries; /* of all queries where `whole`, else of one tile */
+  key_tile keys;
+  weights_tile pair;
+  float *gradient_q;              /* [queries or TILE, padded(D)]                             */
+  float *gradient_k, *gradient_v; /* [keys or TILE, padded(D)]: all keys if heads share them  */
+} backward_scratch;
+
+static size_t backward_scratch_make(const tri_attention *call, bool whole, void *memory, backward_scratch *out) {
+  scratch from = {memory, 0};
+  const int64_t width = call->head_dim;
+  const int64_t queries = whole ? divide_up(call->queries, TILE) * TILE : TILE;
+  const int64_t keys = whole && call->heads > call->kv_heads ? divide_up(call->keys, TILE) * TILE : TILE;
+  out->queries.q_rows = take(&from, rows_bytes(queries, width));
+  out->queries.o_rows = take(&from, rows_bytes(queries, width));
+  out->keys.k_rows = take(&from, rows_bytes(TILE, width));
+  out->keys.k_columns = take(&from, columns_bytes(width));
+  out->keys.v_columns = take(&from, columns_bytes(width));
+  out->pair.weights = take(&from, TILE * TILE * 4);
+  out->pair.gradients = take(&from, TILE * TILE * 4);
+#if TRI_PAIRS
+  out->queries.q_stacked = take(&from, stacked_bytes(queries, width));
+  out->queries.o_stacked = take(&from, stacked_bytes(queries, width));
+  out->keys.k_stacked = take(&from, stacked_bytes(TILE, width));
+  out->pair.gradients_along_keys = take(&from, TILE * TILE * 2);
+  out->pair.weights_along_queries = take(&from, TILE * TILE * 2);
+  out->pair.gradients_along_queries = take(&from, TILE * TILE * 2);
+#else
+  out->queries.q_stacked = out->queries.q_rows;
+  out->queries.o_stacked = out->queries.o_rows;
+  out->keys.k_stacked = out->keys.k_rows;
+  out->pair.weights_along_queries = out->pair.weights;
+  out->pair.gradients_along_keys = out->pair.gradients_along_queries = out->pair.gradients;
+#endif
+  out->gradient_q = take(&from, queries * padded(width) * 4);
+  out->gradient_k = take(&from, keys * padded(width) * 4);
+  out->gradient_v = take(&from, keys * padded(width) * 4);
+  return from.used;
+}
+
+/* The tile of `whole` that begins at the query `first`. */
+static query_tile tile_of(const tri_attention *call, const query_tile *whole, int64_t first) {
+  const int64_t rows = first * row_cells(call->head_dim), stacked = first / CELL_ELEMENTS * padded(call->head_dim);
+  return (query_tile){.first = first,
+                      .count = smaller(TILE, call->queries - first),
+                      .q_rows = whole->q_rows + rows,
+                      .q_stacked = whole->q_stacked + stacked,
+                      .o_rows = whole->o_rows + rows,
+                      .o_stacked = whole->o_stacked + stacked,
+                      .log_sum_exp = whole->log_sum_exp + first,
+                      .delta = whole->delta + first};
+}
+
+static void pack_queries(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t first, int64_t count,
+                         query_tile *to) {
+  const tri_attention *call = job->call;
+  const int64_t position = call->heads * call->head_dim, statistics = (batch * call->heads + head) * call->queries;
+  head_rows q = rows_of(call, job->q, call->q_batch, call->q_position, batch, first, head, count);
+  head_rows o = rows_of(call, job->gradient_out, call->queries * position, position, batch, first, head, count);
+  pack_rows(&q, to->q_rows);
+  pack_rows(&o, to->o_rows);
+#if TRI_PAIRS
+  pack_stacked(&q, to->q_stacked);
+  pack_stacked(&o, to->o_stacked);
+#endif
+  to->first = first;
+  to->count = count;
+  to->log_sum_exp = job->log_sum_exp + statistics + first;
+  to->delta = job->delta + statistics + first;
+}
+
+static void pack_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t first, key_tile *to) {
+  const tri_attention *call = job->call;
+  to->first = first;
+  to->count = smaller(TILE, call->keys - first);
+  head_rows k = rows_of(call, job->k, call->k_batch, call->k_position, batch, first, kv_head, to->count);
+  head_rows v = rows_of(call, job->v, call->v_batch, call->v_position, batch, first, kv_head, to->count);
+  pack_rows(&v, to->k_rows);
+  pack_columns(to->k_rows, to->count, call->head_dim, to->v_columns);
+  pack_rows(&k, to->k_rows);
+  pack_columns(to->k_rows, to->count, call->head_dim, to->k_columns);
+#if TRI_PAIRS
+  pack_stacked(&k, to->k_stacked);
+#endif
+}
+
+/* Query r of tile q sees key c of tile k where c <= r + shift. */
+INLINE int64_t shift_of(const tri_attention *call, const query_tile *q, const key_tile *k) {
+  return q->first + call->keys - call->queries - k->first;
+}
+
+/* Whether any query of the tile sees any key of the other. */
+INLINE bool sees(const tri_attention *call, const query_tile *q, const key_tile *k) {
+  return q->count - 1 + shift_of(call, q, k) >= 0;
+}
+
+/* Scores to weights and gradients of weights to gradients of scores, both in place; hidden ones become zeros. */
+static void weigh(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair) {
+  const int64_t shift = shift_of(call, q, k);
+  const float scale = (float)call->scale, scale_2 = (float)(call->scale * LOG2_E);
+  for (int64_t i = 0; i < q->count; i++) {
+    const int64_t visible = clamp(i + shift + 1, 0, k->count), whole = visible / LANES, rest = visible % LANES;
+    const floats reference = splat((float)(q->log_sum_exp[i] * LOG2_E)), delta = splat(q->delta[i]);
+    float *weight = pair->weights + i * TILE, *gradient = pair->gradients + i * TILE;
+    for (int64_t v = 0; v < whole; v++) {
+      floats p = exp2_floats(load(weight + v * LANES) * scale_2 - reference);
+      store(weight + v * LANES, p);
+      store(gradient + v * LANES, p * (load(gradient + v * LANES) - delta) * scale);
+    }
+    int64_t v = whole;
+    if (rest > 0) {
+      const ints seen = lanes_below(rest);
+      floats p = exp2_floats(load(weight + v * LANES) * scale_2 - reference);
+      floats g = p * (load(gradient + v * LANES) - delta) * scale;
+      store(weight + v * LANES, select_floats(seen, p, (floats){0}));
+      store(gradient + v * LANES, select_floats(seen, g, (floats){0}));
+      v++;
+    }
+    for (; v < TILE / LANES; v++) {
+      store(weight + v * LANES, (floats){0});
+      store(gradient + v * LANES, (floats){0});
+    }
+  }
+}
+
+#if TRI_PAIRS
+/* Cells along queries from two rows of floats. */
+INLINE void stack(cell *to, floats even, floats odd) {
+  static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi16(_mm512_loadu_si512(order), both));
+}
+
+static void narrow(const query_tile *q, const weights_tile *pair) {
+  for (int64_t i = 0; i < q->count; i += 2) {
+    const bool odd = i + 1 < q->count;
+    for (int64_t v = 0; v < TILE; v += LANES) {
+      const float *weight = pair->weights + i * TILE + v, *gradient = pair->gradients + i * TILE + v;
+      floats g0 = load(gradient), g1 = odd ? load(gradient + TILE) : (floats){0};
+      stack(pair->weights_along_queries + i / 2 * TILE + v, load(weight), odd ? load(weight + TILE) : (floats){0});
+      stack(pair->gradients_along_queries + i / 2 * TILE + v, g0, g1);
+      cell *row = pair->gradients_along_keys + (i * TILE + v) / 2;
+      _mm256_storeu_si256((__m256i *)row, (__m256i)_mm512_cvtneps_pbh((__m512)g0));
+      if (odd) _mm256_storeu_si256((__m256i *)(row + TILE / 2), (__m256i)_mm512_cvtneps_pbh((__m512)g1));
+    }
+  }
+}
+#endif
+
+static void compute_weights(const tri_attention *call, const query_tile *q, const key_tile *k,
+                            const weights_tile *pair) {
+  product scores = {.a = q->q_rows,
+                    .a_row = row_cells(call->head_dim),
+                    .a_step = 1,
+                    .b = k->k_columns,
+                    .b_step = TILE,
+                    .c = pair->weights,
+                    .c_row = TILE,
+                    .rows = q->count,
+                    .columns = k->count,
+                    .depth = call->head_dim,
+                    .trim = TRIM_COLUMNS,
+                    .shift = shift_of(call, q, k)};
+  multiply(&scores);
+  scores.a = q->o_rows;
+  scores.b = k->v_columns;
+  scores.c = pair->gradients;
+  multiply(&scores);
+  weigh(call, q, k, pair);
+#if TRI_PAIRS
+  narrow(q, pair);
+#endif
+}
+
+static void add_to_keys(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair,
+                        float *gradient_k, float *gradient_v) {
+  const int64_t pitch = padded(call->head_dim);
+  product sum = {.a = pair->weights_along_queries,
+                 .a_row = 1,
+                 .a_step = TILE,
+                 .b = q->o_stacked,
+                 .b_step = pitch,
+                 .c = gradient_v,
+                 .c_row = pitch,
+                 .rows = k->count,
+                 .columns = call->head_dim,
+                 .depth = q->count,
+                 .accumulate = true,
+                 .trim = TRIM_DEPTH_BEGIN,
+                 .shift = shift_of(call, q, k)};
+  multiply(&sum);
+  sum.a = pair->gradients_along_queries;
+  sum.b = q->q_stacked;
+  sum.c = gradient_k;
+  multiply(&sum);
+}
+
+static void add_to_queries(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair,
+                           float *gradient_q) {
+  const int64_t pitch = padded(call->head_dim);
+  multiply(&(product){.a = pair->gradients_along_keys,
+                      .a_row = TILE / CELL_ELEMENTS,
+                      .a_step = 1,
+                      .b = k->k_stacked,
+                      .b_step = pitch,
+                      .c = gradient_q,
+                      .c_row = pitch,
+                      .rows = q->count,
+                      .columns = call->head_dim,
+                      .depth = k->count,
+                      .accumulate = true,
+                      .trim = TRIM_DEPTH_END,
+                      .shift = shift_of(call, q, k)});
+}
+
+static void write_gradient(const tri_attention *call, void *gradient, int64_t batch_stride, int64_t stride,
+                           int64_t batch, int64_t head, int64_t first, int64_t count, const float *from) {
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = batch * batch_stride + (first + i) * stride + head * call->head_dim;
+    row_write(element_to_write(gradient, call->type, at), call->type, from + i * padded(call->head_dim), 1.0f,
+              call->head_dim);
+  }
+}
+
+static void write_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, const key_tile *k,
+                       const float *gradient_k, const float *gradient_v) {
+  const tri_attention *call = job->call;
+  write_gradient(call, job->gradient_k, call->k_batch, call->k_position, batch, kv_head, k->first, k->count,
+                 gradient_k);
+  write_gradient(call, job->gradient_v, call->v_batch, call->v_position, batch, kv_head, k->first, k->count,
+                 gradient_v);
+}
+
+static size_t backward_scratch_bytes(const tri_attention *call, bool whole) {
+  backward_scratch unused;
+  return backward_scratch_make(call, whole, NULL, &unused);
+}
+
+static void delta(const tri_attention_backward *job, int64_t batch, int64_t head) {
+  const tri_attention *call = job->call;
+  enum { SUMS = 16 };
+  for (int64_t t = 0; t < call->queries; t++) {
+    const int64_t row = ((batch * call->queries + t) * call->heads + head) * call->head_dim;
+    float sum[SUMS] = {0}, out[SUMS] = {0}, gradient[SUMS] = {0};
+    for (int64_t d = 0; d < call->head_dim; d += SUMS) {
+      const int64_t count = smaller(SUMS, call->head_dim - d);
+      row_read(out, call->type, element(job->out, call->type, row + d), count);
+      row_read(gradient, call->type, element(job->gradient_out, call->type, row + d), count);
+      for (int64_t i = 0; i < count; i++) sum[i] += out[i] * gradient[i];
+    }
+    for (int half = SUMS / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; i++) sum[i] += sum[i + half];
+    job->delta[(batch * call->heads + head) * call->queries + t] = sum[0];
+  }
+}
+
+static void backward_whole(const tri_attention_backward *job, int64_t batch, int64_t kv_head, void *memory) {
+  const tri_attention *call = job->call;
+  const int64_t group = call->heads / call->kv_heads, pitch = padded(call->head_dim);
+  backward_scratch s;
+  backward_scratch_make(call, true, memory, &s);
+  for (int64_t member = 0; member < group; member++) {
+    const int64_t head = kv_head * group + member;
+    pack_queries(job, batch, head, 0, call->queries, &s.queries);
+    memset(s.gradient_q, 0, (size_t)(call->queries * pitch) * sizeof(float));
+    for (int64_t first = 0; first < call->keys; first += TILE) {
+      float *gradient_k = s.gradient_k + (group > 1 ? first * pitch : 0);
+      float *gradient_v = s.gradient_v + (group > 1 ? first * pitch : 0);
+      pack_keys(job, batch, kv_head, first, &s.keys);
+      if (member == 0) memset(gradient_k, 0, (size_t)(TILE * pitch) * sizeof(float));
+      if (member == 0) memset(gradient_v, 0, (size_t)(TILE * pitch) * sizeof(float));
+      for (int64_t query = 0; query < call->queries; query += TILE) {
+        query_tile q = tile_of(call, &s.queries, query);
+        if (!sees(call, &q, &s.keys)) continue;
+        compute_weights(call, &q, &s.keys, &s.pair);
+        add_to_keys(call, &q, &s.keys, &s.pair, gradient_k, gradient_v);
+        add_to_queries(call, &q, &s.keys, &s.pair, s.gradient_q + query * pitch);
+      }
+      if (member == group - 1) write_keys(job, batch, kv_head, &s.keys, gradient_k, gradient_v);
+    }
+    write_gradient(call, job->gradient_q, call->q_batch, call->q_position, batch, head, 0, call->queries, s.gradient_q);
+  }
+}
+
+static void backward_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t tile,
+                          void *memory) {
+  const tri_attention *call = job->call;
+  const int64_t group = call->heads / call->kv_heads, pitch = padded(call->head_dim);
+  backward_scratch s;
+  backward_scratch_make(call, false, memory, &s);
+  memset(s.gradient_k, 0, (size_t)(TILE * pitch) * sizeof(float));
+  memset(s.gradient_v, 0, (size_t)(TILE * pitch) * sizeof(float));
+  pack_keys(job, batch, kv_head, tile * TILE, &s.keys);
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
+    for (int64_t query = 0; query < call->queries; query += TILE) {
+      query_tile q = {.first = query, .count = smaller(TILE, call->queries - query)};
+      if (!sees(call, &q, &s.keys)) continue;
+      pack_queries(job, batch, head, query, q.count, &s.queries);
+      compute_weights(call, &s.queries, &s.keys, &s.pair);
+      add_to_keys(call, &s.queries, &s.keys, &s.pair, s.gradient_k, s.gradient_v);
+    }
+  }
+  write_keys(job, batch, kv_head, &s.keys, s.gradient_k, s.gradient_v);
+}
+
+static void backward_queries(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t tile,
+                             void *memory) {
+  const tri_attention *call = job->call;
+  const int64_t kv_head = head / (call->heads / call->kv_heads), pitch = padded(call->head_dim);
+  backward_scratch s;
+  backward_scratch_make(call, false, memory, &s);
+  memset(s.gradient_q, 0, (size_t)(TILE * pitch) * sizeof(float));
+  pack_queries(job, batch, head, tile * TILE, smaller(TILE, call->queries - tile * TILE), &s.queries);
+  for (int64_t first = 0; first < call->keys; first += TILE) {
+    const key_tile k = {.first = first};
+    if (!sees(call, &s.queries, &k)) break;
+    pack_keys(job, batch, kv_head, first, &s.keys);
+    compute_weights(call, &s.queries, &s.keys, &s.pair);
+    add_to_queries(call, &s.queries, &s.keys, &s.pair, s.gradient_q);
+  }
+  write_gradient(call, job->gradient_q, call->q_batch, call->q_position, batch, head, s.queries.first, s.queries.count,
+                 s.gradient_q);
+}
+
+#endif

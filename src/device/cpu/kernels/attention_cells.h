@@ -1,0 +1,146 @@
+/* What the attention kernels compute with: vectors of floats, and the cell.
+ *
+ * A cell is the unit of depth of a product. Without TRI_PAIRS it is one float. With TRI_PAIRS it is two neighbouring
+ * bf16 numbers in 32 bits, and one instruction multiplies cells pairwise and adds both products to a float. Packed
+ * tiles, strides and depths are counted in cells, so that the same loops serve both.
+ *
+ * Included by the attention_*.c that define TRI_PAIRS, and by nothing else. */
+#ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_CELLS_H
+#define TRI_DEVICE_CPU_KERNELS_ATTENTION_CELLS_H
+
+#include "device/cpu/attention.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if TRI_PAIRS
+#include <immintrin.h>
+#endif
+
+#define LANES (TRI_VECTOR_BYTES / 4)
+#define TILE TRI_ATTENTION_TILE
+#define LOG2_E 1.44269504088896340736
+
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#if TRI_PAIRS
+enum { CELL_ELEMENTS = 2 };
+typedef uint32_t cell;
+#else
+enum { CELL_ELEMENTS = 1 };
+typedef float cell;
+#endif
+
+typedef float floats __attribute__((vector_size(TRI_VECTOR_BYTES)));
+typedef int32_t ints __attribute__((vector_size(TRI_VECTOR_BYTES)));
+/* The same in memory: of any alignment, and beside memory that is read as cells or as floats. */
+typedef float floats_in_memory __attribute__((vector_size(TRI_VECTOR_BYTES), aligned(4), may_alias));
+
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* Width of a packed row of `width` numbers: whole vectors. */
+INLINE int64_t padded(int64_t width) { return divide_up(width, LANES) * LANES; }
+INLINE int64_t cells(int64_t elements) { return divide_up(elements, CELL_ELEMENTS); }
+
+INLINE floats load(const float *from) { return *(const floats_in_memory *)from; }
+INLINE void store(float *to, floats x) { *(floats_in_memory *)to = x; }
+INLINE floats splat(float x) { return x - (floats){0}; }
+INLINE floats select_floats(ints mask, floats yes, floats no) {
+  return (floats)((mask & (ints)yes) | (~mask & (ints)no));
+}
+
+/* The lanes below count. */
+INLINE ints lanes_below(int64_t count) {
+  ints lane;
+  for (int i = 0; i < LANES; i++) lane[i] = i;
+  return lane < (int32_t)count;
+}
+
+INLINE floats larger_floats(floats a, floats b) { return select_floats(a > b, a, b); }
+
+INLINE float highest(floats x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+  return lane[0];
+}
+
+INLINE float sum_lanes(floats x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  return lane[0];
+}
+
+/* 2^x for x below 126: 0 below -126.5, otherwise within 2 units of the last place; not a number stays so. The sum with
+ * a large constant rounds x to an integer and leaves that, biased as an exponent, in the low bits; 2^fraction is the
+ * polynomial of degree 5 with the smallest largest relative error (9.2e-8) among those exact at 0. */
+INLINE floats exp2_floats(floats x) {
+  x = select_floats(x < -127.0f, splat(-127.0f), x);
+  floats shifted = x + 12583039.0f; /* 1.5 * 2^23 + 127 */
+  floats fraction = x - (shifted - 12583039.0f);
+  floats power = (floats)((ints)shifted << 23);
+  floats y = splat(0.00132647287f);
+  y = y * fraction + 0.00967151318f;
+  y = y * fraction + 0.0555073374f;
+  y = y * fraction + 0.240222421f;
+  y = y * fraction + 0.693146978f;
+  y = y * fraction + 1.0f;
+  return y * power;
+}
+
+/* ---- numbers as tensors hold them ---- */
+
+INLINE float from_bf16(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float y;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+
+/* To nearest even; not a number stays so. */
+INLINE uint16_t to_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (uint16_t)(x == x ? rounded : (bits >> 16 | 0x40));
+}
+
+INLINE const void *element(const void *base, tri_dtype type, int64_t index) {
+  return (const char *)base + index * (int64_t)tri_dtype_bytes(type);
+}
+
+INLINE void *element_to_write(void *base, tri_dtype type, int64_t index) {
+  return (char *)base + index * (int64_t)tri_dtype_bytes(type);
+}
+
+INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count) {
+  if (type == TRI_FP32) {
+    memcpy(to, from, (size_t)count * sizeof *to);
+  } else {
+    const uint16_t *narrow = from;
+    for (int64_t i = 0; i < count; i++) to[i] = from_bf16(narrow[i]);
+  }
+}
+
+/* to[count] = from[count] * factor */
+INLINE void row_write(void *to, tri_dtype type, const float *from, float factor, int64_t count) {
+  if (type == TRI_FP32) {
+    float *wide = to;
+    for (int64_t i = 0; i < count; i++) wide[i] = from[i] * factor;
+  } else {
+    uint16_t *narrow = to;
+    for (int64_t i = 0; i < count; i++) narrow[i] = to_bf16(from[i] * factor);
+  }
+}
+
+#endif

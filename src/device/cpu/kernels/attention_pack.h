@@ -1,0 +1,119 @@
+/* Copies of parts of q, k, v and of the gradient of the output in the order in which the products read them: in a
+ * tensor that holds q, k and v of all heads side by side, the rows of one head lie kilobytes apart and share a few sets
+ * of the cache. The copies are padded with zeros to whole vectors and whole cells, so that the products need no
+ * special case at the edges.
+ *
+ *   rows     [count, row_cells(D)]    cells along d         left operand of a product over d
+ *   columns  [cells(D), TILE]         the transpose of rows right operand of a product over d
+ *   stacked  [cells(count), padded(D)] cells along position right operand of a product over positions
+ *
+ * Without TRI_PAIRS, rows and stacked are the same thing. */
+#ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
+#define TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
+
+#include "attention_cells.h"
+
+/* Some rows of one head. */
+typedef struct head_rows {
+  tri_dtype type;
+  const void *first;
+  int64_t stride; /* in elements */
+  int64_t count, head_dim;
+} head_rows;
+
+INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t batch_stride, int64_t stride,
+                         int64_t batch, int64_t position, int64_t head, int64_t count) {
+  int64_t first = batch * batch_stride + position * stride + head * call->head_dim;
+  return (head_rows){call->type, element(base, call->type, first), stride, count, call->head_dim};
+}
+
+/* A multiple of 4 for pack_columns. */
+INLINE int64_t row_cells(int64_t head_dim) { return divide_up(cells(head_dim), LANES) * LANES; }
+
+#if TRI_PAIRS
+
+static void pack_rows(const head_rows *from, cell *to) {
+  const int64_t pitch = row_cells(from->head_dim);
+  for (int64_t r = 0; r < from->count; r++, to += pitch) {
+    for (int64_t d = from->head_dim / 2; d < pitch; d++) to[d] = 0;
+    memcpy(to, element(from->first, from->type, r * from->stride), (size_t)from->head_dim * 2);
+  }
+}
+
+static void pack_stacked(const head_rows *from, cell *to) {
+  const int64_t width = from->head_dim, pitch = padded(width);
+  for (int64_t r = 0; r < from->count; r += 2, to += pitch) {
+    const uint16_t *even = element(from->first, from->type, r * from->stride);
+    if (r + 1 < from->count) {
+      const uint16_t *odd = element(from->first, from->type, (r + 1) * from->stride);
+      for (int64_t d = 0; d < width; d++) to[d] = even[d] | (uint32_t)odd[d] << 16;
+    } else {
+      for (int64_t d = 0; d < width; d++) to[d] = even[d];
+    }
+    for (int64_t d = width; d < pitch; d++) to[d] = 0;
+  }
+}
+
+#else
+
+static void pack_rows(const head_rows *from, cell *to) {
+  const int64_t width = from->head_dim, pitch = row_cells(width);
+  for (int64_t r = 0; r < from->count; r++, to += pitch) {
+    row_read(to, from->type, element(from->first, from->type, r * from->stride), width);
+    for (int64_t d = width; d < pitch; d++) to[d] = 0;
+  }
+}
+
+static void pack_stacked(const head_rows *from, cell *to) { pack_rows(from, to); }
+
+#endif
+
+/* Four numbers or cells, moved only. */
+typedef float four __attribute__((vector_size(16)));
+typedef float four_in_memory __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* The transpose of `count` packed rows; columns up to TILE are zeros. */
+static void pack_columns(const cell *rows, int64_t count, int64_t head_dim, cell *to) {
+  static const cell zeros[4];
+  const int64_t pitch = row_cells(head_dim), depth = cells(head_dim);
+  for (int64_t r = 0; r < TILE; r += 4) {
+    const cell *row[4];
+    int64_t step[4];
+    for (int i = 0; i < 4; i++) {
+      row[i] = r + i < count ? rows + (r + i) * pitch : zeros;
+      step[i] = r + i < count;
+    }
+    for (int64_t d = 0; d < depth; d += 4) {
+      four x0 = *(const four_in_memory *)(row[0] + d * step[0]), x1 = *(const four_in_memory *)(row[1] + d * step[1]);
+      four x2 = *(const four_in_memory *)(row[2] + d * step[2]), x3 = *(const four_in_memory *)(row[3] + d * step[3]);
+      four low01 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5), high01 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+      four low23 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5), high23 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+      four_in_memory *out = (four_in_memory *)(to + d * TILE + r);
+      out[0 * TILE / 4] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+      out[1 * TILE / 4] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+      out[2 * TILE / 4] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+      out[3 * TILE / 4] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    }
+  }
+}
+
+/* ---- scratch memory ---- */
+
+/* Hands out parts of a thread's scratch; with base NULL it only counts. */
+typedef struct scratch {
+  char *base;
+  size_t used;
+} scratch;
+
+/* Bytes aligned to a cache line, and one line more: equal tiles side by side would else meet in the same sets. */
+static void *take(scratch *from, int64_t bytes) {
+  void *part = from->base ? from->base + from->used : NULL;
+  from->used += ((size_t)bytes + 63) / 64 * 64 + 64;
+  return part;
+}
+
+INLINE int64_t rows_bytes(int64_t count, int64_t head_dim) { return count * row_cells(head_dim) * 4; }
+INLINE int64_t columns_bytes(int64_t head_dim) { return divide_up(cells(head_dim), 4) * 4 * TILE * 4; }
+INLINE int64_t stacked_bytes(int64_t count, int64_t head_dim) { return cells(count) * padded(head_dim) * 4; }
+
+#endif

@@ -1,0 +1,10 @@
+/* Attention of bf16 tensors in products of bf16 pairs, where this vector unit has them. Weights and their gradients are
+ * rounded to bf16 between products; all sums and statistics are floats. */
+#ifdef __AVX512BF16__
+#define TRI_PAIRS 1
+#include "attention_backward.h"
+#include "attention_forward.h"
+#include "attention_table.h"
+
+const tri_attention_kernels TRI_ATTENTION_NAME(pairs, TRI_ISA) = TRI_ATTENTION_TABLE;
+#endif

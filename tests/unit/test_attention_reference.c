@@ -1,0 +1,156 @@
+/* The reference's attention against two oracles: formulas with whole T x T matrices, and finite differences. */
+#include "attention_problem.h"
+
+#include "base/status.h"
+#include "device/reference/attention.h"
+
+/* One head with whole matrices: p = softmax(mask(scale q k^T)), out = p v, and backwards by the Jacobian of softmax. */
+static void naive_head(const shape *s, const double *q, const double *k, const double *v, const double *g, int64_t b,
+                       int64_t h, results *r) {
+  const int64_t n = s->queries, m = s->keys, D = s->head_dim, H = s->heads, G = s->kv_heads, kv = h / (H / G);
+  double *p = calloc((size_t)(n * m), sizeof *p), *dp = calloc((size_t)(n * m), sizeof *dp);
+  assert_true(p != NULL && dp != NULL);
+#define Q(t, d) ((b * n + (t)) * H + h) * D + (d)
+#define K(t, d) ((b * m + (t)) * G + kv) * D + (d)
+  for (int64_t i = 0; i < n; i++) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < m; j++) {
+      p[i * m + j] = -INFINITY;
+      if (j > i + m - n) continue;
+      p[i * m + j] = 0;
+      for (int64_t d = 0; d < D; d++) p[i * m + j] += q[Q(i, d)] * k[K(j, d)] / sqrt((double)D);
+      most = fmax(most, p[i * m + j]);
+    }
+    for (int64_t j = 0; j < m; j++) sum += exp(p[i * m + j] - most);
+    r->values[LOG_SUM_EXP][(b * H + h) * n + i] = most + log(sum);
+    for (int64_t j = 0; j < m; j++) p[i * m + j] = exp(p[i * m + j] - most) / sum;
+    for (int64_t j = 0; j < m; j++)
+      for (int64_t d = 0; d < D; d++) {
+        r->values[OUT][Q(i, d)] += p[i * m + j] * v[K(j, d)];
+        r->values[GRADIENT_V][K(j, d)] += p[i * m + j] * g[Q(i, d)];
+        dp[i * m + j] += g[Q(i, d)] * v[K(j, d)];
+      }
+  }
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j < m; j++) {
+      double ds = 0; /* sum over l of dp_l * dp_l / ds_j */
+      for (int64_t l = 0; l < m; l++) ds += dp[i * m + l] * p[i * m + l] * ((l == j) - p[i * m + j]);
+      for (int64_t d = 0; d < D; d++) {
+        r->values[GRADIENT_Q][Q(i, d)] += ds * k[K(j, d)] / sqrt((double)D);
+        r->values[GRADIENT_K][K(j, d)] += ds * q[Q(i, d)] / sqrt((double)D);
+      }
+    }
+#undef Q
+#undef K
+  free(p);
+  free(dp);
+}
+
+static results naive(const shape *s, const tensors *x) {
+  const tri_attention *c = &x->problem.call;
+  results inputs = results_make(s), r = results_make(s);
+  gather(inputs.values[GRADIENT_Q], c->type, x->q, s->batch, c->q_batch, s->queries, c->q_position,
+         s->heads * s->head_dim);
+  gather(inputs.values[GRADIENT_K], c->type, x->k, s->batch, c->k_batch, s->keys, c->k_position,
+         s->kv_heads * s->head_dim);
+  gather(inputs.values[GRADIENT_V], c->type, x->v, s->batch, c->v_batch, s->keys, c->v_position,
+         s->kv_heads * s->head_dim);
+  gather(inputs.values[OUT], c->type, x->gradient_out.data, 1, 0, 1, 0, inputs.count[OUT]);
+  for (int64_t b = 0; b < s->batch; b++)
+    for (int64_t h = 0; h < s->heads; h++)
+      naive_head(s, inputs.values[GRADIENT_Q], inputs.values[GRADIENT_K], inputs.values[GRADIENT_V], inputs.values[OUT],
+                 b, h, &r);
+  results_free(&inputs);
+  return r;
+}
+
+static void test_whole_matrices(void **state) {
+  (void)state;
+  static const shape shapes[] = {{1, 1, 1, 1, 1, 1, 1},   {2, 2, 2, 4, 4, 8, 1},     {2, 3, 3, 4, 1, 17, 1},
+                                 {1, 17, 17, 6, 2, 5, 1}, {1, 65, 65, 6, 2, 8, 1},   {1, 1, 9, 4, 2, 16, 1},
+                                 {2, 5, 21, 2, 1, 7, 1},  {1, 33, 33, 1, 1, 16, 20}, {1, 20, 20, 2, 2, 4, 200}};
+  static const struct {
+    tri_dtype type;
+    double tolerance;
+  } types[] = {{TRI_FP64, 1e-12}, {TRI_FP32, 2e-6}, {TRI_BF16, 8e-3}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (size_t t = 0; t < 3; t++) {
+      const shape *s = &shapes[i];
+      if (types[t].type != TRI_FP64 && s->size > 1) continue; /* statistics in fp32 hold less of large scores */
+      tensors x = tensors_make(s, types[t].type);
+      reference_forward(&x);
+      reference_backward(&x);
+      results got = results_of(s, &x), want = naive(s, &x);
+      for (part what = OUT; what < PARTS; what++)
+        assert_near(tri_dtype_name(types[t].type), s, what, &got, &want, types[t].tolerance);
+      assert_gaps_untouched(&x);
+      results_free(&got);
+      results_free(&want);
+      tensors_free(&x);
+    }
+  }
+}
+
+/* sum over the elements of out * gradient_out */
+static double objective(const tensors *x) {
+  reference_forward(x);
+  double sum = 0;
+  const int64_t count = (int64_t)(x->out.bytes / sizeof(double));
+  for (int64_t i = 0; i < count; i++) sum += ((double *)x->out.data)[i] * ((double *)x->gradient_out.data)[i];
+  return sum;
+}
+
+static void test_finite_differences(void **state) {
+  (void)state;
+  static const shape shapes[] = {{1, 1, 1, 1, 1, 1, 1},
+                                 {1, 2, 2, 1, 1, 3, 1},
+                                 {2, 5, 5, 4, 2, 3, 1},
+                                 {1, 3, 7, 2, 1, 4, 1},
+                                 {1, 9, 9, 3, 3, 2, 2}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const shape *s = &shapes[i];
+    tensors x = tensors_make(s, TRI_FP64);
+    reference_forward(&x);
+    reference_backward(&x);
+    double *inputs[] = {x.q_buffer.data, x.kv_buffer.data};
+    const double *gradients[] = {x.gradient_q_buffer.data, x.gradient_kv_buffer.data};
+    const size_t bytes[] = {x.q_buffer.bytes, x.kv_buffer.bytes};
+    for (int which = 0; which < 2; which++) {
+      for (size_t e = 0; e < bytes[which] / sizeof(double); e++) {
+        const double value = inputs[which][e], step = 1e-5;
+        if (isnan(value)) continue; /* a gap */
+        inputs[which][e] = value + step;
+        const double above = objective(&x);
+        inputs[which][e] = value - step;
+        const double below = objective(&x), expected = (above - below) / (2 * step);
+        inputs[which][e] = value;
+        if (!(fabs(gradients[which][e] - expected) <= 1e-8 * (1 + fabs(expected))))
+          fail_msg("shape %zu, buffer %d, element %zu: %.12g, by differences %.12g", i, which, e, gradients[which][e],
+                   expected);
+      }
+    }
+    tensors_free(&x);
+  }
+}
+
+static void test_bad_call(void **state) {
+  (void)state;
+  size_t bytes;
+  tri_attention c = problem_make(&(shape){1, 4, 4, 4, 2, 8, 1}, TRI_FP64).call;
+  c.queries = 5;
+  assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
+  assert_non_null(strstr(tri_status_message(), "5 queries on 4 keys"));
+  c.queries = 4;
+  c.kv_heads = 3;
+  assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
+  assert_non_null(strstr(tri_status_message(), "4 heads on 3"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_whole_matrices),
+      cmocka_unit_test(test_finite_differences),
+      cmocka_unit_test(test_bad_call),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
