@@ -1,7 +1,57 @@
-# A thin front for people; CMake and CTest do the work.
-.PHONY: build
-BUILD := build
+# A thin front for people: scripts, CMake and CTest do the work. Each target installs what it needs and lacks.
 
-build:
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 30
+# Idle OpenMP threads that spin would starve the tests beside them.
+CTEST = OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure --parallel $(JOBS)
+
+.PHONY: help build test test-full bench demo format lint fuzz clean
+
+build: ## the program, build/trireme
+	@scripts/install-deps.sh
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release
+	@cmake --build --preset release --parallel $(JOBS)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+test: ## every test but those of test-full
+	@scripts/install-deps.sh --tests
+	@scripts/python-env.sh
+	@$(MAKE) --no-print-directory build
+	@$(CTEST)
+
+test-full: ## all tests, also against the newest PyTorch and transformers (downloads gigabytes)
+	@scripts/install-deps.sh --tests
+	@scripts/python-env.sh
+	@scripts/python-env.sh --full
+	@$(MAKE) --no-print-directory build
+	@$(CTEST) -C full
+
+bench: ## speed and memory beside PyTorch's, on this machine
+	@test -f tests/bench/bench.py || { echo "make bench: tests/bench/bench.py is not there" >&2; exit 1; }
+	@scripts/install-deps.sh --bench
+	@scripts/python-env.sh --full
+	@$(MAKE) --no-print-directory build
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench.py
+
+demo: ## from real text to a trained model that writes
+	@scripts/install-deps.sh --demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh
+
+format: ## lay out the C sources
+	@scripts/install-deps.sh --lint
+	@scripts/format.sh
+
+lint: ## the layout checked, and clang-tidy over every file
+	@scripts/install-deps.sh --lint --fuzz
+	@scripts/format.sh --check
+	@scripts/lint.sh
+
+fuzz: ## each fuzzer for FUZZ_SECONDS (30)
+	@scripts/install-deps.sh --fuzz
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+clean: ## remove build/ (runs/ and corpus/ stay)
+	@rm -rf build

@@ -13,7 +13,8 @@ set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefine
 option(TRIREME_FUZZ "Build the fuzzers (needs clang)" OFF)
 
 add_library(trireme_options INTERFACE)
-target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}"
+  TRIREME_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs") # presets, when the program runs from where it was built
 target_compile_options(trireme_options INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef
   -fno-math-errno -ffp-contract=off)

@@ -174,6 +174,10 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_statistics)(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                    void *sum, void *label_logit);
+  /* losses[r] = log(sum) + maximum - label_logit, or 0 where labels[r] == ignore_index. */
+  tri_status (*softmax_loss)(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
+                             int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
+                             void *losses);
   /* gradient[r, v] = scale * (exp(logit - maximum) / sum - (v == labels[r] - first_id)), zeros where labels[r] ==
    * ignore_index. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may lie in the
    * logits' own memory, each row at the start of its row of logits. */

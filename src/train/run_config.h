@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE, TRI_DECAY_WSD } tri_decay;
 
@@ -48,9 +49,15 @@ typedef struct tri_run_config {
  * (configs/models), a YAML file or inline. Messages name file, line, key and the nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
+/* The same for a text that is already in memory; `name` stands for the file in messages. */
+tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
+                                int64_t num_overrides, tri_run_config *out);
 
 /* The whole configuration as resolved, as YAML that tri_run_config_load reads back to the same values. Release *out
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
+
+/* One line a key: name, type, default and help, for `--help` and the documentation. */
+void tri_run_config_help(FILE *to);
 
 #endif

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Installs what building Trireme needs and this machine lacks.
+#
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench]
+#
+# Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
+# `make format`, `make fuzz`, `make bench`. On Debian and Ubuntu the missing packages come from apt; elsewhere they are
+# listed and the script stops with status 1. A need counts as met when it is there, whoever installed it; with nothing
+# missing neither apt nor the network is touched.
+set -euo pipefail
+
+# need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, file, or python (a module
+# of the system's Python). Optional needs are of kinds ending in `?`: where they cannot be had, the tests that want
+# them say SKIPPED.
+needs=()
+need() { needs+=("$1|$2|$3|$4"); }
+
+for flag in "" "$@"; do
+  case "$flag" in
+    "")
+      need command cc                gcc            "a C17 compiler"
+      need command cmake             cmake          "CMake 3.22 or newer"
+      need command ninja             ninja-build    "Ninja"
+      need command pkg-config        pkg-config     "pkg-config"
+      need header  dnnl.h            libdnnl-dev    "oneDNN, with headers"
+      need header  yaml.h            libyaml-dev    "libyaml, with headers"
+      need header  jansson.h         libjansson-dev "jansson, with headers"
+      need header  zstd.h            libzstd-dev    "zstd, with headers"
+      need header  xxhash.h          libxxhash-dev  "xxHash, with headers"
+      need header  utf8proc.h        libutf8proc-dev "utf8proc, with headers"
+      need header  pcre2.h           libpcre2-dev   "PCRE2 (8 bit), with headers"
+      ;;
+    --demo)
+      need file    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files"
+      ;;
+    --tests)
+      need header  cmocka.h          libcmocka-dev   "cmocka, with headers"
+      need command python3           python3         "Python 3"
+      need python? ensurepip         python3-venv    "Python's venv"
+      need python? pytest            python3-pytest  "pytest"
+      need python? numpy             python3-numpy   "NumPy"
+      need python? torch             python3-torch   "PyTorch"
+      ;;
+    --lint)
+      need command clang-format      clang-format    "clang-format"
+      need command clang-tidy        clang-tidy      "clang-tidy"
+      need command clang             clang           "clang"
+      ;;
+    --fuzz)
+      need command clang             clang           "clang with libFuzzer"
+      need omp     clang             libomp-dev      "OpenMP for clang"
+      need command llvm-symbolizer   llvm            "LLVM's symbolizer"
+      ;;
+    --bench)
+      need command python3           python3         "Python 3"
+      need python? ensurepip         python3-venv    "Python's venv"
+      need library tcmalloc_minimal  libgoogle-perftools-dev "tcmalloc"
+      ;;
+    *)
+      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz and --bench" >&2
+      exit 2
+      ;;
+  esac
+done
+
+# System's Python and not one that a user has in front of it: apt's modules belong to it.
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+
+met() {
+  case "$1" in
+    command) command -v "$2" >/dev/null ;;
+    # PCRE2's header refuses to be read before its width is chosen.
+    header) echo "#include <$2>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1 ;;
+    library) cc -shared -o /dev/null "-l$2" >/dev/null 2>&1 ;;
+    omp) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
+    file) [ -e "$2" ] ;;
+    python*) "$python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" >/dev/null 2>&1 ;;
+  esac
+}
+
+missing=() optional=() described=()
+for row in "${needs[@]}"; do
+  IFS='|' read -r kind probe package what <<<"$row"
+  met "$kind" "$probe" && continue
+  described+=("$what (Debian: $package)")
+  if [ "${kind%\?}" = "$kind" ]; then missing+=("$package"); else optional+=("$package"); fi
+done
+[ ${#described[@]} -gt 0 ] || exit 0
+
+list_and_stop() {
+  { echo "install-deps: $1 Please install:"; printf '  %s\n' "${described[@]}"; } >&2
+  [ ${#missing[@]} -gt 0 ] || exit 0 # what is optional stops nobody
+  exit 1
+}
+
+command -v apt-get >/dev/null || list_and_stop "this system has no apt, so its packages are yours to install."
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || list_and_stop "not run as root, and there is no sudo."
+  as_root=(sudo)
+fi
+
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+echo "install-deps: installing ${missing[*]:-} ${optional[*]:-}" >&2
+apt_get update >&2 || echo "install-deps: apt-get update failed; trying with the lists that are here" >&2
+if [ ${#missing[@]} -gt 0 ]; then
+  apt_get install -y --no-install-recommends "${missing[@]}" >&2 || list_and_stop "apt-get could not install everything."
+fi
+# One at a time: an Ubuntu without python3-torch still gets pytest.
+for package in "${optional[@]}"; do
+  apt_get install -y --no-install-recommends "$package" >&2 ||
+    echo "install-deps: SKIPPED: $package cannot be had; tests that need it will say SKIPPED" >&2
+done

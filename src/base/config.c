@@ -1,0 +1,336 @@
+#include "base/config.h"
+
+#include "base/config_value.h"
+#include "base/format.h"
+
+#include <string.h>
+
+enum { MAX_PATH = 128, MAX_KEYS = 128, SUBJECT_BYTES = 256 };
+
+/* ---- names ----------------------------------------------------------------------------------------------------- */
+
+static const tri_config_key *find_key(const tri_config_table *table, const char *name) {
+  for (size_t i = 0; i < table->num_keys; i++) {
+    if (strcmp(table->keys[i].name, name) == 0) return &table->keys[i];
+  }
+  return NULL;
+}
+
+/* "model" and "num_layers" to "model.num_layers". */
+static void join(char out[MAX_PATH], const char *path, const char *name) {
+  snprintf(out, MAX_PATH, "%s%s%s", path, path[0] == '\0' ? "" : ".", name);
+}
+
+/* "`lr` under `optimizer:`", "`seed`". */
+static char *subject_of(char buffer[SUBJECT_BYTES], const char *path, const char *name) {
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  tri_yaml_excerpt(name, excerpt);
+  if (path[0] == '\0') {
+    snprintf(buffer, SUBJECT_BYTES, "`%s`", excerpt);
+  } else {
+    snprintf(buffer, SUBJECT_BYTES, "`%s` under `%s:`", excerpt, path);
+  }
+  return buffer;
+}
+
+/* Full names of all keys at and below a table, for suggestions. */
+typedef struct key_list {
+  char paths[MAX_KEYS][MAX_PATH];
+  const char *names[MAX_KEYS]; /* the last part */
+  size_t count;
+} key_list;
+
+static void collect(const tri_config_table *table, const char *path, key_list *list) {
+  for (size_t i = 0; i < table->num_keys && list->count < MAX_KEYS; i++) {
+    const tri_config_key *key = &table->keys[i];
+    char full[MAX_PATH];
+    join(full, path, key->name);
+    memcpy(list->paths[list->count], full, sizeof full);
+    list->names[list->count++] = key->name;
+    if (key->type == TRI_CONFIG_SECTION) collect(key->table, full, list);
+  }
+}
+
+static void list_keys(const tri_config_table *table, char *buffer, size_t bytes) {
+  buffer[0] = '\0';
+  for (size_t i = 0; i < table->num_keys; i++) {
+    size_t held = strlen(buffer);
+    snprintf(buffer + held, bytes - held, "%s%s", i == 0 ? "" : ", ", table->keys[i].name);
+  }
+}
+
+/* "is not a key of": where a key was looked for. */
+static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table, const char *path) {
+  if (path[0] == '\0') {
+    snprintf(buffer, SUBJECT_BYTES, "a %s", table->noun);
+  } else {
+    snprintf(buffer, SUBJECT_BYTES, "`%s:`", path);
+  }
+}
+
+/* The full name of the key that was probably meant, or false. A key of just that name, wherever it is, is the best
+ * guess; then one whose name has the word in it (`layers`: `model.num_layers`); then the nearest in spelling, first
+ * among the section's own keys. */
+static bool suggest(const tri_config_table *table, const char *path, const char *name, char out[MAX_PATH]) {
+  key_list all = {.count = 0};
+  collect(table, path, &all);
+  const char *meant = NULL;
+  for (size_t i = 0; i < all.count && meant == NULL; i++) {
+    if (strcmp(all.names[i], name) == 0) meant = all.names[i];
+  }
+  for (size_t i = 0; i < all.count && meant == NULL && strlen(name) >= 3; i++) {
+    if (strstr(all.names[i], name) != NULL) meant = all.names[i];
+  }
+  if (meant == NULL) {
+    const char *own[MAX_KEYS];
+    size_t count = table->num_keys < MAX_KEYS ? table->num_keys : MAX_KEYS;
+    for (size_t i = 0; i < count; i++) own[i] = table->keys[i].name;
+    meant = tri_nearest_word(name, own, count);
+  }
+  if (meant == NULL) meant = tri_nearest_word(name, all.names, all.count);
+  for (size_t i = 0; i < all.count; i++) {
+    if (all.names[i] != meant) continue;
+    snprintf(out, MAX_PATH, "%s", all.paths[i]);
+    return true;
+  }
+  return false;
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------- */
+
+static tri_status unknown_key(const tri_config_table *table, const char *path, const tri_yaml *node) {
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  char place[SUBJECT_BYTES];
+  char subject[SUBJECT_BYTES + TRI_YAML_EXCERPT_BYTES + 32];
+  place_name(place, table, path);
+  snprintf(subject, sizeof subject, "`%s` is not a key of %s", tri_yaml_excerpt(node->key, excerpt), place);
+  char meant[MAX_PATH];
+  if (suggest(table, "", node->key, meant)) {
+    char *dot = strrchr(meant, '.');
+    if (dot == NULL) return tri_yaml_fail(node, subject, "; did you mean `%s`?", meant);
+    *dot = '\0';
+    return tri_yaml_fail(node, subject, "; did you mean `%s` under `%s:`?", dot + 1, meant);
+  }
+  char names[1024];
+  list_keys(table, names, sizeof names);
+  return tri_yaml_fail(node, subject, "; the keys are %s", names);
+}
+
+static tri_status missing_key(const tri_config_key *key, const char *path, const tri_yaml *section) {
+  char full[MAX_PATH];
+  char under[MAX_PATH + 16] = "";
+  join(full, path, key->name);
+  if (path[0] != '\0') snprintf(under, sizeof under, " under `%s:`", path);
+  return tri_fail(TRI_BAD_CONFIG, "`%s` is missing from %s; add `%s:`%s, for example `%s: %s`", full, section->source,
+                  key->name, under, key->name, key->example);
+}
+
+/* What stands for an absent key, from its row. */
+static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *section, void *at) {
+  tri_yaml *node = NULL;
+  if (key->type == TRI_CONFIG_PAIR) {
+    TRI_TRY(tri_yaml_parse(tree, "the default", true, key->fallback, strlen(key->fallback), &node));
+  } else {
+    TRI_TRY(tri_yaml_make(tree, section, key->fallback, &node));
+  }
+  return tri_config_value_read(key, node, key->name, at);
+}
+
+/* The mapping of a section: the node itself, what its name expands to (put in the node's place), or an empty one. */
+static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
+                               tri_yaml **out) {
+  char subject[SUBJECT_BYTES];
+  tri_yaml *node = tri_yaml_find(parent, key->name);
+  tri_yaml *mapping = NULL;
+  if (node != NULL && node->kind == TRI_YAML_MAPPING) {
+    *out = node;
+    return TRI_OK;
+  }
+  if (node == NULL || (tri_yaml_is_null(node) && key->example == NULL)) {
+    TRI_TRY(tri_yaml_make(tree, parent, NULL, &mapping));
+  } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node) && key->expand != NULL) {
+    TRI_TRY(key->expand(tree, node, &mapping));
+  } else {
+    return tri_config_value_wrong(key, node, subject_of(subject, path, key->name));
+  }
+  TRI_TRY(tri_yaml_put(tree, parent, key->name, mapping));
+  *out = mapping;
+  return TRI_OK;
+}
+
+static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
+                               char *values) {
+  char subject[SUBJECT_BYTES];
+  char inner[MAX_PATH];
+  /* A section that is a file of its own is not below anything in that file. */
+  if (section->root && section->line != 0) path = "";
+  for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
+    if (find_key(table, child->key) == NULL) return unknown_key(table, path, child);
+  }
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const tri_yaml *node = tri_yaml_find(section, key->name);
+    char *at = values + key->offset;
+    if (node == NULL && key->example != NULL) return missing_key(key, path, section);
+    if (key->type == TRI_CONFIG_SECTION) {
+      tri_yaml *mapping = NULL;
+      TRI_TRY(open_section(key, tree, section, path, &mapping));
+      join(inner, path, key->name);
+      TRI_TRY(read_section(key->table, tree, mapping, inner, at));
+    } else if (node != NULL) {
+      TRI_TRY(tri_config_value_read(key, node, subject_of(subject, path, key->name), at));
+    } else if (key->fallback != NULL) {
+      TRI_TRY(read_fallback(key, tree, section, at));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values) {
+  if (root->kind != TRI_YAML_MAPPING) {
+    char subject[SUBJECT_BYTES];
+    snprintf(subject, sizeof subject, "a %s", table->noun);
+    return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s",
+                         root->kind == TRI_YAML_LIST ? "list" : "single value");
+  }
+  return read_section(table, tree, root, "", values);
+}
+
+/* ---- checking -------------------------------------------------------------------------------------------------- */
+
+static tri_status check_section(const tri_config_table *table, const char *path, const char *values) {
+  char full[MAX_PATH];
+  char fault[TRI_CONFIG_FAULT_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const char *at = values + key->offset;
+    join(full, path, key->name);
+    if (key->type == TRI_CONFIG_SECTION) {
+      TRI_TRY(check_section(key->table, full, at));
+      continue;
+    }
+    const char *wrong = tri_config_value_fault(key, at, fault);
+    if (wrong != NULL) return tri_fail(TRI_BAD_CONFIG, "`%s` %s", full, wrong);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_config_check(const tri_config_table *table, const void *values) {
+  return check_section(table, "", values);
+}
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
+
+static tri_status unknown_option(const tri_config_table *root, const tri_config_table *section, const char *path,
+                                 const char *name, const tri_yaml *label) {
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  char place[SUBJECT_BYTES];
+  char subject[SUBJECT_BYTES + TRI_YAML_EXCERPT_BYTES + 32];
+  place_name(place, section, path);
+  snprintf(subject, sizeof subject, "`%s` is not a key%s%s", tri_yaml_excerpt(name, excerpt),
+           path[0] == '\0' ? "" : " of ", path[0] == '\0' ? "" : place);
+  char meant[MAX_PATH];
+  if (suggest(section, path, name, meant) || suggest(root, "", name, meant)) {
+    return tri_yaml_fail(label, subject, "; did you mean `%s`?", meant);
+  }
+  char names[1024];
+  list_keys(section, names, sizeof names);
+  return tri_yaml_fail(label, subject, "; the keys are %s", names);
+}
+
+/* The node of an option's value. Only sections and pairs may be written in YAML: a path such as `*` or `a: b` should
+ * not need quotes within the shell's. */
+static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
+                               tri_yaml **out) {
+  bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_PAIR;
+  if (may_nest && (text[0] == '{' || text[0] == '[')) {
+    return tri_yaml_parse(tree, label->source, true, text, strlen(text), out);
+  }
+  return tri_yaml_make(tree, label, text, out);
+}
+
+/* Follows "model.num_layers" from the root and sets the value; makes the sections on the way that are not there. */
+static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, char *path,
+                           const char *text, const tri_yaml *label) {
+  char walked[MAX_PATH] = "";
+  char subject[SUBJECT_BYTES];
+  const tri_config_table *level = table;
+  tri_yaml *section = root;
+  for (char *name = path;;) {
+    char *dot = strchr(name, '.');
+    if (dot != NULL) *dot = '\0';
+    const tri_config_key *key = find_key(level, name);
+    if (key == NULL) return unknown_option(table, level, walked, name, label);
+    if (dot == NULL) {
+      tri_yaml *value = NULL;
+      TRI_TRY(option_value(key, tree, label, text, &value));
+      return tri_yaml_put(tree, section, key->name, value);
+    }
+    if (key->type != TRI_CONFIG_SECTION) {
+      return tri_yaml_fail(label, subject_of(subject, walked, key->name), " has no keys below it");
+    }
+    /* An empty `model:` is filled by the option just as an absent one. */
+    tri_yaml *old = tri_yaml_find(section, key->name);
+    if (old == NULL || tri_yaml_is_null(old)) {
+      tri_yaml *empty = NULL;
+      TRI_TRY(tri_yaml_make(tree, old == NULL ? section : old, NULL, &empty));
+      TRI_TRY(tri_yaml_put(tree, section, key->name, empty));
+    }
+    TRI_TRY(open_section(key, tree, section, walked, &section));
+    size_t held = strlen(walked);
+    snprintf(walked + held, sizeof walked - held, "%s%s", held == 0 ? "" : ".", key->name);
+    level = key->table;
+    name = dot + 1;
+  }
+}
+
+static char *trim(char *text) {
+  while (*text == ' ') text++;
+  for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--) text[length - 1] = '\0';
+  return text;
+}
+
+tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option) {
+  char text[8192];
+  int length = snprintf(text, sizeof text, "--set %s", option);
+  if (length < 0 || (size_t)length >= sizeof text) {
+    return tri_fail(TRI_BAD_USAGE, "--set %.60s... is too long for a key and its value", option);
+  }
+  char *equals = strchr(text, '=');
+  if (equals == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "%.200s: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4", text);
+  }
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read says so */
+  tri_yaml *label = NULL;
+  TRI_TRY(tri_yaml_make(tree, &(tri_yaml){.source = ""}, text, &label));
+  label->source = label->text;
+  *equals = '\0';
+  return set_path(table, tree, root, trim(text + strlen("--set ")), trim(equals + 1), label);
+}
+
+const tri_yaml *tri_config_node(const tri_yaml *root, const char *path) {
+  const tri_yaml *node = root;
+  while (path[0] != '\0') {
+    char name[MAX_PATH];
+    size_t length = strcspn(path, ".");
+    snprintf(name, sizeof name, "%.*s", (int)length, path);
+    const tri_yaml *child = tri_yaml_find(node, name);
+    if (child == NULL) return node;
+    node = child;
+    path += length + (path[length] == '.');
+  }
+  return node;
+}
+
+tri_status tri_config_blame(const tri_yaml *root, tri_status status) {
+  char message[2048];
+  char path[MAX_PATH] = "";
+  if (status == TRI_OK) return TRI_OK;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  if (message[0] == '`') snprintf(path, sizeof path, "%.*s", (int)strcspn(message + 1, "`"), message + 1);
+  const tri_yaml *node = tri_config_node(root, path);
+  if (node->line == 0) return tri_fail(status, "%.200s: %s", node->source, message);
+  if (node == root) return tri_fail(status, "%s (%s)", message, node->source);
+  return tri_fail(status, "%s (line %d of %s)", message, node->line, node->source);
+}

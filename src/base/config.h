@@ -1,0 +1,110 @@
+/* Configuration files as tables: a key is a row that says its name, its type, where it lives in a struct, its default,
+ * its legal values and one line of help. From the table alone come reading, checking, `--set`, printing and the help
+ * text, so that a new key is a new row and nothing else.
+ *
+ * Why not libcyaml, which also fills structs by a schema? Three things that a run file needs are beyond it: a key that
+ * holds either a name or a mapping (`model: gpt2-124m` or `model: {family: ...}`), values laid over the file from the
+ * command line before the checks, and an error that names the nearest legal key. So this reader stands directly on
+ * libyaml's events (yaml.h).
+ *
+ * A configuration is read in two moves. First the text becomes a tree of nodes that know their file and line, and
+ * `--set` options are laid over that tree: each node in it then remembers whether a file or an option put it there.
+ * Then the table walks the tree and fills the struct; whatever is wrong is reported where it came from. Because the
+ * options change the tree and not the struct, `--set model=llama-3-8b --set model.num_layers=4` works in the order in
+ * which it is written, and a value from an option passes the same checks as one from a file. */
+#ifndef TRI_BASE_CONFIG_H
+#define TRI_BASE_CONFIG_H
+
+#include "base/status.h"
+#include "base/yaml.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+typedef enum tri_config_type {
+  TRI_CONFIG_INT,     /* int64_t                                      */
+  TRI_CONFIG_AUTO,    /* int64_t; the word `auto` stands for 0        */
+  TRI_CONFIG_SEED,    /* uint64_t                                     */
+  TRI_CONFIG_DOUBLE,  /* double                                       */
+  TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
+  TRI_CONFIG_BOOL,    /* bool                                         */
+  TRI_CONFIG_STRING,  /* char[bytes]                                  */
+  TRI_CONFIG_CHOICE,  /* an enum, one of words                        */
+  TRI_CONFIG_SECTION, /* the keys of another table                    */
+} tri_config_type;
+
+typedef struct tri_config_word {
+  const char *name; /* NULL ends the list */
+  int value;
+} tri_config_word;
+
+typedef struct tri_config_table tri_config_table;
+
+/* Legal numbers: from low to high, the ends included unless `open` says otherwise. */
+typedef struct tri_config_range {
+  double low, high;
+  bool open_low, open_high;
+} tri_config_range;
+
+typedef struct tri_config_key {
+  const char *name;
+  tri_config_type type;
+  size_t offset;
+  const char *help; /* one line */
+
+  /* Exactly one of the three. */
+  const char *fallback; /* the default, as one would write it                                                     */
+  const char *derived;  /* what the default depends on, in words; an absent key leaves the struct as it was       */
+  const char *example;  /* there is no default: the key is asked for, and this is shown                           */
+
+  tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR                            */
+  size_t bytes;           /* STRING: the room, the closing NUL included                                           */
+  const tri_config_word *words; /* CHOICE */
+  const tri_config_table
+      *table; /* SECTION; `offset` is added to the offsets of its rows; absent sections take defaults */
+
+  /* SECTION: what a name in the place of a mapping stands for; NULL if that is no legal value. */
+  tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
+} tri_config_key;
+
+struct tri_config_table {
+  const char *noun; /* "run file" */
+  const tri_config_key *keys;
+  size_t num_keys;
+};
+
+/* The largest whole number that rows may allow: doubles, in which ranges are written, are exact up to here. */
+#define TRI_CONFIG_MOST 9007199254740992.0
+
+/* Lays one `--set` over the tree. `option` is "layout.tensor=2"; the value of a section or a pair may be YAML in one
+ * line ("{...}", "[...]"), every other is taken as it is. Without `=` it is TRI_BAD_USAGE. */
+tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
+
+/* Fills *values from the tree: unknown keys, wrong types, values out of range and missing keys are TRI_BAD_CONFIG.
+ * Names in the place of sections are expanded in the tree. */
+tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values);
+
+/* The same checks of ranges, words and printability for a struct that came from elsewhere. The message begins with the
+ * key and names no file. */
+tri_status tri_config_check(const tri_config_table *table, const void *values);
+
+/* All values as YAML with each key's help as a comment, below a heading of whole comment lines ("" is none);
+ * tri_config_read gives back the same bits. Release *out with tri_free. */
+tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
+
+/* One line a key: full name, type, default and help. */
+void tri_config_help(const tri_config_table *table, FILE *to);
+
+/* Gives this thread's failure the place of the key that its message begins with, in backquotes ("`layout.tensor` 3
+ * ...", a path below root). For checks of a struct, which know no file, called by readers of a file. Returns status. */
+tri_status tri_config_blame(const tri_yaml *root, tri_status status);
+
+/* The node at "layout.tensor", or if it is not there the nearest one above it. */
+const tri_yaml *tri_config_node(const tri_yaml *root, const char *path);
+
+/* The shortest decimal number that reads back to the same double, with a point in it so that every YAML reader takes
+ * it for a number. Returns buffer. */
+char *tri_config_format_double(double value, char buffer[32]);
+
+#endif

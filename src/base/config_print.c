@@ -1,0 +1,172 @@
+/* Tables to text: a whole configuration as YAML, and the list of keys for people. */
+#include "base/config.h"
+#include "base/config_value.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMENT_COLUMN = 34, LINE_BYTES = 16384 };
+
+char *tri_config_format_double(double value, char buffer[32]) {
+  if (value == floor(value) && fabs(value) < 1e7) {
+    snprintf(buffer, 32, "%.1f", value); /* 10000.0, not 1.0e+04 */
+    return buffer;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(buffer, 32, "%.*g", digits, value);
+    if (strtod(buffer, NULL) == value) break;
+  }
+  /* YAML 1.1 readers take 1e-05 for a word and 1.0e-05 for a number. */
+  if (!isfinite(value) || strchr(buffer, '.') != NULL) return buffer;
+  char exponent[32] = "";
+  char *e = strchr(buffer, 'e');
+  if (e != NULL) {
+    snprintf(exponent, sizeof exponent, "%s", e);
+    *e = '\0';
+  }
+  size_t held = strlen(buffer);
+  snprintf(buffer + held, 32 - held, ".0%.8s", exponent);
+  return buffer;
+}
+
+/* ---- values as YAML -------------------------------------------------------------------------------------------- */
+
+/* Whether a text may stand without quotes: it begins and goes on as paths and names do. */
+static bool is_plain(const char *text) {
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+";
+  const tri_yaml as_scalar = {.kind = TRI_YAML_SCALAR, .text = text};
+  bool begins = text[0] == '/' || text[0] == '.' || (text[0] != '\0' && strchr(letters, text[0]) != NULL);
+  return begins && text[strspn(text, more)] == '\0' && !tri_yaml_is_null(&as_scalar);
+}
+
+static void format_string(const char *text, char *buffer, size_t bytes) {
+  if (is_plain(text)) {
+    snprintf(buffer, bytes, "%s", text);
+    return;
+  }
+  size_t held = 0;
+  buffer[held++] = '"';
+  for (; *text != '\0' && held + 4 < bytes; text++) {
+    if (*text == '"' || *text == '\\') buffer[held++] = '\\';
+    buffer[held++] = *text;
+  }
+  buffer[held++] = '"';
+  buffer[held] = '\0';
+}
+
+static const char *word_of(const tri_config_key *key, const void *at) {
+  int value = 0;
+  memcpy(&value, at, sizeof value);
+  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+    if (word->value == value) return word->name;
+  }
+  return "";
+}
+
+static void format_value(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
+  int64_t whole = 0;
+  uint64_t seed = 0;
+  double numbers[2] = {0, 0};
+  char first[32];
+  char second[32];
+  switch (key->type) {
+    case TRI_CONFIG_INT:
+    case TRI_CONFIG_AUTO:
+      memcpy(&whole, at, sizeof whole);
+      if (key->type == TRI_CONFIG_AUTO && whole == 0) {
+        snprintf(buffer, bytes, "auto");
+      } else {
+        snprintf(buffer, bytes, "%" PRId64, whole);
+      }
+      break;
+    case TRI_CONFIG_SEED:
+      memcpy(&seed, at, sizeof seed);
+      snprintf(buffer, bytes, "%" PRIu64, seed);
+      break;
+    case TRI_CONFIG_DOUBLE:
+      memcpy(numbers, at, sizeof numbers[0]);
+      snprintf(buffer, bytes, "%s", tri_config_format_double(numbers[0], first));
+      break;
+    case TRI_CONFIG_PAIR:
+      memcpy(numbers, at, sizeof numbers);
+      snprintf(buffer, bytes, "[%s, %s]", tri_config_format_double(numbers[0], first),
+               tri_config_format_double(numbers[1], second));
+      break;
+    case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
+    case TRI_CONFIG_STRING: format_string(at, buffer, bytes); break;
+    case TRI_CONFIG_CHOICE: snprintf(buffer, bytes, "%s", word_of(key, at)); break;
+    case TRI_CONFIG_SECTION: buffer[0] = '\0'; break;
+  }
+}
+
+static void print_section(const tri_config_table *table, const char *values, int indent, FILE *to) {
+  char value[LINE_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const char *at = values + key->offset;
+    format_value(key, at, value, sizeof value);
+    const char *blank = value[0] == '\0' ? "" : " ";
+    int width = fprintf(to, "%*s%s:%s%s", indent, "", key->name, blank, value);
+    fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
+    if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, to);
+  }
+}
+
+tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_config_check(table, values));
+  FILE *to = open_memstream(&text, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory while printing a %s", table->noun);
+  fputs(heading, to);
+  print_section(table, values, 0, to);
+  bool failed = ferror(to) != 0;
+  failed = fclose(to) != 0 || failed;
+  tri_status status =
+      failed ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory while printing a %s", table->noun) : tri_strdup(text, out);
+  free(text);
+  return status;
+}
+
+/* ---- help ------------------------------------------------------------------------------------------------------ */
+
+static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
+  static const char *const names[] = {
+      [TRI_CONFIG_INT] = "integer",   [TRI_CONFIG_AUTO] = "integer|auto",     [TRI_CONFIG_SEED] = "integer",
+      [TRI_CONFIG_DOUBLE] = "number", [TRI_CONFIG_PAIR] = "[number, number]", [TRI_CONFIG_BOOL] = "true|false",
+      [TRI_CONFIG_STRING] = "text",   [TRI_CONFIG_SECTION] = "keys"};
+  if (key->type != TRI_CONFIG_CHOICE) {
+    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|file|keys" : names[key->type]);
+    return;
+  }
+  buffer[0] = '\0';
+  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+    size_t held = strlen(buffer);
+    snprintf(buffer + held, bytes - held, "%s%s", held == 0 ? "" : "|", word->name);
+  }
+}
+
+static void help_section(const tri_config_table *table, const char *path, FILE *to) {
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    char full[128];
+    char type[128];
+    snprintf(full, sizeof full, "%s%s%s", path, path[0] == '\0' ? "" : ".", key->name);
+    type_name(key, type, sizeof type);
+    const char *standard = key->fallback != NULL ? key->fallback : key->derived;
+    if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
+    if (standard[0] == '\0' && key->type == TRI_CONFIG_STRING) standard = "(none)";
+    fprintf(to, "  %-44s %-28s %-24s %s\n", full, type, standard, key->help);
+    if (key->type == TRI_CONFIG_SECTION) help_section(key->table, full, to);
+  }
+}
+
+void tri_config_help(const tri_config_table *table, FILE *to) {
+  fprintf(to, "  %-44s %-28s %-24s %s\n", "key", "type", "default", "meaning");
+  help_section(table, "", to);
+}

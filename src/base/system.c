@@ -1,0 +1,64 @@
+#include "base/system.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* The number behind `key` in a file of "key: number kB" lines, in bytes; 0 if it is not there. */
+static size_t read_kilobytes(const char *path, const char *key) {
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return 0;
+  char line[256];
+  size_t bytes = 0;
+  size_t length = strlen(key);
+  while (bytes == 0 && fgets(line, sizeof line, file) != NULL) {
+    uint64_t kilobytes = 0;
+    if (strncmp(line, key, length) == 0 && sscanf(line + length, ": %" SCNu64, &kilobytes) == 1) {
+      bytes = (size_t)kilobytes * 1024;
+    }
+  }
+  fclose(file);
+  return bytes;
+}
+
+/* A control-group file that holds one number; "max" or no file is 0. */
+static size_t read_number(const char *path) {
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return 0;
+  uint64_t number = 0;
+  if (fscanf(file, "%" SCNu64, &number) != 1) number = 0;
+  fclose(file);
+  return (size_t)number;
+}
+
+static size_t lesser(size_t a, size_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+/* Inside a container the process's own group is mounted at the root. */
+static size_t group_bytes_left(void) {
+  size_t limit = read_number("/sys/fs/cgroup/memory.max");
+  size_t used = read_number("/sys/fs/cgroup/memory.current");
+  if (limit == 0) {
+    limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes");
+  }
+  if (limit == 0 || limit > (size_t)1 << 60) return 0;
+  return limit > used ? limit - used : 1;
+}
+
+static size_t process_bytes_left(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
+  size_t used = read_kilobytes("/proc/self/status", "VmSize");
+  return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 1;
+}
+
+size_t tri_system_memory_available(void) {
+  size_t available = read_kilobytes("/proc/meminfo", "MemAvailable");
+  return lesser(lesser(available, group_bytes_left()), process_bytes_left());
+}
+
+size_t tri_system_peak_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmHWM"); }
+
+size_t tri_system_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmRSS"); }

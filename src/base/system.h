@@ -1,0 +1,16 @@
+/* Facts about the machine that the program runs on. */
+#ifndef TRI_BASE_SYSTEM_H
+#define TRI_BASE_SYSTEM_H
+
+#include <stddef.h>
+
+/* Bytes that this process could still allocate: the least of what the system says is available, what its control group
+ * has left and its own limit (ulimit -v). 0 where the system does not say. */
+size_t tri_system_memory_available(void);
+
+/* The most bytes of memory that this process has held at once (resident), or 0. */
+size_t tri_system_peak_resident_bytes(void);
+/* The bytes that it holds now. */
+size_t tri_system_resident_bytes(void);
+
+#endif

@@ -1,0 +1,72 @@
+/* y = x + branch: the residual connection. The gradient of both is that of y. The memory plan lets all three gradients
+ * share memory where that is safe, and then the backward does nothing. */
+#include "ops/ops.h"
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  if (inputs[0].width != inputs[1].width || inputs[0].rows != inputs[1].rows) {
+    return tri_fail(TRI_INTERNAL, "add takes equal shapes and was given widths %ld and %ld", (long)inputs[0].width,
+                    (long)inputs[1].width);
+  }
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
+typedef struct add {
+  int64_t width;
+} add;
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const add *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, add, call->type, tri_run_rows(run) * at->width, run->slots[call->inputs[0]],
+                  run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const add *at = call->attributes;
+  int64_t count = tri_run_rows(run) * at->width;
+  const void *gradient_y = run->gradients[call->outputs[0]];
+  for (int i = 0; i < 2; i++) {
+    void *gradient_x = run->gradients[call->inputs[i]];
+    if (call->accumulate[i]) {
+      TRI_KERNEL_CALL(run->device, add, call->type, count, gradient_x, gradient_y, gradient_x);
+    } else if (gradient_x != gradient_y) {
+      TRI_KERNEL_CALL(run->device, convert, count, call->type, gradient_y, call->type, gradient_x);
+    }
+  }
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const add *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){0};
+  if (pass != TRI_PASS_FORWARD) return;
+  out->vector_flops = elements;
+  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 3.0;
+}
+
+static const tri_op op_add = {
+    .name = "add",
+    .in_place = true,
+    .passes_gradient = true,
+    .adds_gradient = true,
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(add){list->slots[x].shape.width}, sizeof(add), &at));
+  tri_op_call call = tri_op_call_of(&op_add, at);
+  call.inputs[0] = x;
+  call.inputs[1] = branch;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

@@ -1,0 +1,150 @@
+/* Causal self-attention, exact, in tiles that never hold positions x positions (Dao et al. 2022).
+ *
+ * Each row of the input holds q of H heads, then k and v of G heads. Training reads all three from the input. In
+ * generation the new keys and values are appended to the run's cache and the queries read the whole of that. The log of
+ * the sum of exponentials of each query's scores is kept, so that the backward can form the probabilities again. */
+#include "ops/ops.h"
+
+#include <math.h>
+
+typedef struct attention {
+  tri_heads heads;
+} attention;
+
+static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const attention *at = call->attributes;
+  if (inputs[0].width != row_width(at->heads)) {
+    return tri_fail(TRI_INTERNAL, "attention takes width %ld and was given %ld", (long)row_width(at->heads),
+                    (long)inputs[0].width);
+  }
+  outputs[0] = (tri_shape){inputs[0].rows, at->heads.heads * at->heads.head_dim, call->type};
+  outputs[1] = (tri_shape){inputs[0].rows, at->heads.heads, tri_dtype_wide(call->type)};
+  return TRI_OK;
+}
+
+static tri_attention problem(const tri_op_call *call, int64_t batch, int64_t sequence) {
+  const attention *at = call->attributes;
+  int64_t row = row_width(at->heads);
+  return (tri_attention){
+      .type = call->type,
+      .batch = batch,
+      .queries = sequence,
+      .keys = sequence,
+      .heads = at->heads.heads,
+      .kv_heads = at->heads.kv_heads,
+      .head_dim = at->heads.head_dim,
+      .q_batch = sequence * row,
+      .q_position = row,
+      .k_batch = sequence * row,
+      .k_position = row,
+      .v_batch = sequence * row,
+      .v_position = row,
+      .scale = 1.0 / sqrt((double)at->heads.head_dim),
+  };
+}
+
+static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+  tri_attention p = problem(call, call->rows / call->sequence, call->sequence);
+  TRI_KERNEL_CALL(device, attention_workspace, &p, &out->workspace_bytes);
+  return TRI_OK;
+}
+
+/* Byte offsets of k and v in a row. */
+static void offsets(const tri_op_call *call, size_t *k, size_t *v) {
+  const attention *at = call->attributes;
+  *k = (size_t)(at->heads.heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
+  *v = *k + (size_t)(at->heads.kv_heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
+}
+
+/* Copies the new keys and values behind those of earlier positions and points the problem at the cache. */
+static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attention *p, const char **k,
+                               const char **v) {
+  tri_kv_cache *cache = run->cache;
+  if (cache->past + run->sequence > cache->capacity) {
+    return tri_fail(TRI_BAD_CONFIG, "%ld positions do not fit into a cache of %ld", (long)(cache->past + run->sequence),
+                    (long)cache->capacity);
+  }
+  int64_t width = p->kv_heads * p->head_dim;
+  size_t element = tri_dtype_bytes(call->type);
+  char *keys = cache->layers[call->layer];
+  char *values = keys + (size_t)(run->batch * cache->capacity * width) * element;
+  for (int64_t b = 0; b < run->batch; b++) {
+    for (int64_t t = 0; t < run->sequence; t++) {
+      size_t from = (size_t)(b * p->k_batch + t * p->k_position) * element;
+      size_t to = (size_t)((b * cache->capacity + cache->past + t) * width) * element;
+      TRI_KERNEL_CALL(run->device, convert, width, call->type, *k + from, call->type, keys + to);
+      TRI_KERNEL_CALL(run->device, convert, width, call->type, *v + from, call->type, values + to);
+    }
+  }
+  p->keys = cache->past + run->sequence;
+  p->k_batch = p->v_batch = cache->capacity * width;
+  p->k_position = p->v_position = width;
+  *k = keys;
+  *v = values;
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  tri_attention p = problem(call, run->batch, run->sequence);
+  const char *q = run->slots[call->inputs[0]];
+  size_t k_offset = 0, v_offset = 0;
+  offsets(call, &k_offset, &v_offset);
+  const char *k = q + k_offset;
+  const char *v = q + v_offset;
+  if (run->cache != NULL) TRI_TRY(extend_cache(run, call, &p, &k, &v));
+  void *log_sum_exp = call->training ? run->slots[call->outputs[1]] : NULL;
+  TRI_KERNEL_CALL(run->device, attention_forward, &p, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
+                  run->workspace);
+  return TRI_OK;
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  tri_attention p = problem(call, run->batch, run->sequence);
+  const char *q = run->slots[call->inputs[0]];
+  char *gradient_q = run->gradients[call->inputs[0]];
+  size_t k_offset = 0, v_offset = 0;
+  offsets(call, &k_offset, &v_offset);
+  TRI_KERNEL_CALL(run->device, attention_backward, &p, q, q + k_offset, q + v_offset, run->slots[call->outputs[0]],
+                  run->slots[call->outputs[1]], run->gradients[call->outputs[0]], gradient_q, gradient_q + k_offset,
+                  gradient_q + v_offset, run->workspace);
+  return TRI_OK;
+}
+
+/* Products over the causal half; the backward forms the scores again. */
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const attention *at = call->attributes;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  double pairs = (double)call->rows * ((double)call->sequence + 1.0) / 2.0;
+  double width = (double)(at->heads.heads * at->heads.head_dim);
+  double products = pass == TRI_PASS_FORWARD ? 2.0 : 5.0;
+  out->flops = products * 2.0 * pairs * width;
+  out->vector_flops = pairs * (double)at->heads.heads * 8.0;
+  double row = (double)row_width(at->heads) + width;
+  out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * (pass == TRI_PASS_FORWARD ? 1.0 : 2.0);
+}
+
+static const tri_op op_attention = {
+    .name = "attention",
+    .keeps_inputs = 1u << 0,
+    .keeps_outputs = 1u << 0 | 1u << 1,
+    .shape = shape,
+    .memory = memory,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(attention){heads}, sizeof(attention), &at));
+  tri_op_call call = tri_op_call_of(&op_attention, at);
+  call.inputs[0] = qkv;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, list->training ? 2 : 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

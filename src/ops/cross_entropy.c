@@ -1,0 +1,186 @@
+/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(h W^T)[label].
+ *
+ * The logits of a large vocabulary are the largest thing in a step, and nobody needs them afterwards. So they are made
+ * for a chunk of rows at a time; where a backward follows, the chunk is turned into its own gradient in place and used
+ * for the gradients of h and W at once, while it is warm. What is kept for the backward is the gradient of h, no larger
+ * than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
+ *
+ * The gradient is that of loss_scale * loss: loss_scale is 1 / counted labels of the global batch, known before the
+ * forward, so micro-batches and ranks need only be added. Rows with a negative label do not count. */
+#include "ops/weight.h"
+
+enum { IGNORE = -1 };
+
+/* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */
+static const int64_t chunk_target_bytes = 128ll << 20;
+enum { CHUNK_MIN_ROWS = 64 };
+
+typedef struct cross_entropy {
+  tri_weight weight; /* stored [V, C] */
+} cross_entropy;
+
+static int64_t padded_vocabulary(const cross_entropy *at) { return (at->weight.out + 15) / 16 * 16; }
+
+static int64_t chunk_rows(const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  int64_t row_bytes = padded_vocabulary(at) * (int64_t)tri_dtype_bytes(tri_dtype_wide(call->type));
+  int64_t rows = chunk_target_bytes / row_bytes / CHUNK_MIN_ROWS * CHUNK_MIN_ROWS;
+  if (rows < CHUNK_MIN_ROWS) rows = CHUNK_MIN_ROWS;
+  if (rows >= call->rows) return call->rows;
+  int64_t chunks = (call->rows + rows - 1) / rows;
+  return (call->rows + chunks - 1) / chunks;
+}
+
+/* The three products over one chunk. */
+typedef struct chunk_products {
+  tri_matmul logits, hidden, weight;
+} chunk_products;
+
+static chunk_products products_of(const tri_op_call *call, int64_t rows) {
+  const cross_entropy *at = call->attributes;
+  int64_t ld = padded_vocabulary(at);
+  tri_dtype wide = tri_dtype_wide(call->type);
+  /* The gradient lies at the start of each row of logits, in the activations' type. */
+  int64_t gradient_ld = ld * (int64_t)(tri_dtype_bytes(wide) / tri_dtype_bytes(call->type));
+  chunk_products p = {
+      .logits = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows),
+      .hidden = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, rows),
+      .weight = tri_weight_gradient(call, &at->weight, rows),
+  };
+  p.logits.c_type = wide;
+  p.logits.ldc = ld;
+  p.hidden.lda = gradient_ld;
+  p.weight.lda = gradient_ld;
+  return p;
+}
+
+/* The call's workspace, in order. */
+typedef struct chunk_memory {
+  char *logits, *maximum, *sum, *label_logit, *losses, *scratch;
+} chunk_memory;
+
+static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
+  const cross_entropy *at = call->attributes;
+  size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
+  size_t rows = (size_t)chunk_rows(call);
+  size_t column = (rows * wide + 63) / 64 * 64;
+  size_t logits = (rows * (size_t)padded_vocabulary(at) * wide + 63) / 64 * 64;
+  out->logits = base;
+  out->maximum = base + logits;
+  out->sum = out->maximum + column;
+  out->label_logit = out->sum + column;
+  out->losses = out->label_logit + column;
+  out->scratch = out->losses + column;
+  return logits + 4 * column;
+}
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
+static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+  int64_t rows = chunk_rows(call);
+  chunk_products p = products_of(call, rows);
+  TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
+  if (call->training) {
+    TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+      p.weight.accumulate = accumulate == 1;
+      size_t bytes = 0;
+      TRI_KERNEL_CALL(device, matmul_workspace, &p.weight, &bytes);
+      if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+    }
+  }
+  chunk_memory parts;
+  static char origin[1];
+  out->workspace_bytes += lay_out(call, origin, &parts);
+  return TRI_OK;
+}
+
+static tri_status prepare(tri_run *run, const tri_op_call *call) {
+  chunk_products p = products_of(call, chunk_rows(call));
+  TRI_TRY(tri_weight_prepare(run, call, &p.logits, TRI_DIRECTION_FORWARD));
+  if (call->training) TRI_TRY(tri_weight_prepare(run, call, &p.hidden, TRI_DIRECTION_BACKWARD));
+  return TRI_OK;
+}
+
+/* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
+static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
+  const cross_entropy *at = call->attributes;
+  tri_device *device = run->device;
+  chunk_products p = products_of(call, rows);
+  chunk_memory m;
+  lay_out(call, run->workspace, &m);
+  size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
+  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
+  const int32_t *labels = run->labels + first;
+  TRI_TRY(tri_weight_multiply(run, call, &p.logits, TRI_DIRECTION_FORWARD, hidden, NULL, m.logits, m.scratch));
+  TRI_KERNEL_CALL(device, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, 0,
+                  m.maximum, m.sum, m.label_logit);
+  TRI_KERNEL_CALL(device, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
+  double loss = 0;
+  TRI_KERNEL_CALL(device, sum, call->type, rows, m.losses, &loss);
+  run->loss_sum += loss;
+  if (!run->training) return TRI_OK;
+
+  TRI_KERNEL_CALL(device, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, 0, IGNORE,
+                  run->loss_scale, m.maximum, m.sum, p.hidden.lda, m.logits);
+  char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
+  TRI_TRY(
+      tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
+  return tri_weight_accumulate(run, call, &at->weight, &p.weight, hidden, m.logits, m.scratch);
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  int64_t chunk = chunk_rows(call);
+  int64_t total = tri_run_rows(run);
+  for (int64_t first = 0; first < total; first += chunk) {
+    int64_t rows = total - first < chunk ? total - first : chunk;
+    TRI_TRY(run_chunk(run, call, first, rows));
+  }
+  return TRI_OK;
+}
+
+/* The forward has left the gradient of h in its output. */
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, convert, tri_run_rows(run) * at->weight.in, call->type, run->slots[call->outputs[0]],
+                  call->type, run->gradients[call->inputs[0]]);
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const cross_entropy *at = call->attributes;
+  double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
+  double element = (double)tri_dtype_bytes(call->type);
+  *out = (tri_cost){
+      .flops = 2.0 * rows * width * vocabulary,
+      .bytes = (rows * width + rows * vocabulary + width * vocabulary) * element,
+  };
+  if (pass == TRI_PASS_FORWARD) out->vector_flops = rows * vocabulary * 16.0;
+}
+
+static const tri_op op_cross_entropy = {
+    .name = "cross_entropy",
+    .keeps_outputs = 1u << 0,
+    .shape = shape,
+    .memory = memory,
+    .prepare = prepare,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
+  const void *at = NULL;
+  cross_entropy attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}};
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
+  tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
+  call.inputs[0] = hidden;
+  call.parameters[0] = weight;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  return tri_op_list_append(list, &call, list->training ? 1 : 0, outputs);
+}

@@ -1,0 +1,71 @@
+/* Inverted dropout (Srivastava et al. 2014) with a mask that is a function of the seed, the step, the place in the
+ * model and the global index of the element, so that it is the same on any rank and need not be kept for the backward.
+ */
+#include "ops/ops.h"
+
+typedef struct dropout {
+  double probability;
+  int64_t width, site;
+} dropout;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
+static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, void *y) {
+  const dropout *at = call->attributes;
+  int64_t count = tri_run_rows(run) * at->width;
+  if (!run->training) {
+    if (x != y) TRI_KERNEL_CALL(run->device, convert, count, call->type, x, call->type, y);
+    return TRI_OK;
+  }
+  /* 2^16 places in a model, 2^40 steps. */
+  uint64_t stream = (uint64_t)run->step << 16 | (uint64_t)at->site;
+  tri_random_key key = tri_random_stream(run->seed, TRI_RANDOM_DROPOUT, stream);
+  uint64_t first = (uint64_t)run->first_sample * (uint64_t)run->sequence * (uint64_t)at->width;
+  TRI_KERNEL_CALL(run->device, dropout, call->type, count, at->probability, key, first, x, y);
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  return apply(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const dropout *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->vector_flops = elements * 12.0;
+  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+}
+
+static const tri_op op_dropout = {
+    .name = "dropout",
+    .in_place = true,
+    .backward_in_place = true,
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out) {
+  *out = x;
+  if (probability == 0.0) return TRI_OK;
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(dropout){probability, list->slots[x].shape.width, site}, sizeof(dropout), &at));
+  tri_op_call call = tri_op_call_of(&op_dropout, at);
+  call.inputs[0] = x;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

@@ -1,0 +1,88 @@
+/* x[R,C] = token_table[ids] (+ position_table[position of the row]).
+ *
+ * The first line of a list: it has no inputs and its gradient ends in the tables. The token table is often also the
+ * output projection (tied), whose gradient is written first; the scattered sum here always adds. */
+#include "ops/ops.h"
+
+typedef struct embedding {
+  int64_t width, vocab_size, max_sequence;
+} embedding;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)inputs;
+  const embedding *at = call->attributes;
+  outputs[0] = (tri_shape){call->rows, at->width, call->type};
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const embedding *at = call->attributes;
+  const void *positions = call->parameters[1] < 0 ? NULL : run->parameters[call->parameters[1]].value;
+  int64_t past = run->cache == NULL ? 0 : run->cache->past;
+  if (positions != NULL && past + run->sequence > at->max_sequence) {
+    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
+                    (long)(past + run->sequence), (long)at->max_sequence);
+  }
+  /* A row's position is past + r % sequence; the kernel's period is the sequence, so the table is entered at `past`. */
+  const char *table = positions;
+  if (table != NULL) table += (size_t)past * (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
+  TRI_KERNEL_CALL(run->device, embedding_forward, call->type, tri_run_rows(run), at->width, run->ids, 0, at->vocab_size,
+                  run->parameters[call->parameters[0]].value, 0, run->sequence, table, run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+  const embedding *at = call->attributes;
+  const void *gradient = run->gradients[call->outputs[0]];
+  size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
+  tri_run_parameter *token = &run->parameters[call->parameters[0]];
+  if (!token->gradient_written) {
+    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)at->vocab_size, token->gradient);
+    token->gradient_written = true;
+  }
+  TRI_KERNEL_CALL(run->device, embedding_backward, call->type, tri_run_rows(run), at->width, run->ids, 0,
+                  at->vocab_size, gradient, token->gradient);
+  if (call->parameters[1] < 0) return TRI_OK;
+  tri_run_parameter *position = &run->parameters[call->parameters[1]];
+  if (!position->gradient_written && run->sequence < at->max_sequence) {
+    char *beyond = (char *)position->gradient + row_bytes * (size_t)run->sequence;
+    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)(at->max_sequence - run->sequence), beyond);
+  }
+  TRI_KERNEL_CALL(run->device, position_backward, call->type, tri_run_rows(run), at->width, 0, run->sequence, gradient,
+                  position->gradient, position->gradient_written);
+  position->gradient_written = true;
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const embedding *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_INPUT) return;
+  double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
+  double tables = call->parameters[1] < 0 ? 1 : 2;
+  out->vector_flops = elements * tables;
+  out->bytes = elements * ((double)tri_dtype_bytes(call->type) + wide * tables);
+}
+
+static const tri_op op_embedding = {
+    .name = "embedding",
+    .shape = shape,
+    .forward = forward,
+    .backward_weight = backward_weight,
+    .cost = cost,
+};
+
+tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
+                            int32_t position, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(embedding){width, vocab_size, max_sequence}, sizeof(embedding), &at));
+  tri_op_call call = tri_op_call_of(&op_embedding, at);
+  call.parameters[0] = token;
+  call.parameters[1] = position;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

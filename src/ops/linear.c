@@ -1,0 +1,120 @@
+/* y[R,out] = x[R,in] W (+ bias[out]).
+ *
+ *   dx = dy W^T        dW = x^T dy        dbias = column sums of dy
+ *
+ * Several adjacent parameters may form one W (q, k and v of attention, gate and up of SwiGLU): their gradients are
+ * adjacent too, and only the first carries the mark `gradient_written`. */
+#include "ops/weight.h"
+
+typedef struct linear {
+  tri_weight weight;
+} linear;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const linear *at = call->attributes;
+  if (inputs[0].width != at->weight.in) {
+    return tri_fail(TRI_INTERNAL, "linear takes width %ld and was given %ld", (long)at->weight.in,
+                    (long)inputs[0].width);
+  }
+  outputs[0] = (tri_shape){inputs[0].rows, at->weight.out, call->type};
+  return TRI_OK;
+}
+
+static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+  const linear *at = call->attributes;
+  tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
+  forward.bias = call->parameters[1] >= 0;
+  TRI_TRY(tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out));
+  if (!call->training) return TRI_OK;
+  tri_matmul backward = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
+  TRI_TRY(tri_weight_memory(call, device, &backward, TRI_DIRECTION_BACKWARD, out));
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
+    gradient.accumulate = accumulate == 1;
+    size_t bytes = 0;
+    TRI_KERNEL_CALL(device, matmul_workspace, &gradient, &bytes);
+    if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  }
+  return TRI_OK;
+}
+
+static tri_status prepare(tri_run *run, const tri_op_call *call) {
+  const linear *at = call->attributes;
+  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+    tri_matmul product = tri_weight_product(call, &at->weight, (tri_direction)direction, call->rows);
+    product.bias = direction == TRI_DIRECTION_FORWARD && call->parameters[1] >= 0;
+    TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
+  }
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const linear *at = call->attributes;
+  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run));
+  product.bias = call->parameters[1] >= 0;
+  const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
+  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], bias,
+                             run->slots[call->outputs[0]], run->workspace);
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const linear *at = call->attributes;
+  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run));
+  product.accumulate = call->accumulate[0];
+  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_BACKWARD, run->gradients[call->outputs[0]], NULL,
+                             run->gradients[call->inputs[0]], run->workspace);
+}
+
+static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+  const linear *at = call->attributes;
+  const void *gradient_y = run->gradients[call->outputs[0]];
+  tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run));
+  TRI_TRY(
+      tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
+  if (call->parameters[1] < 0) return TRI_OK;
+  tri_run_parameter *bias = &run->parameters[call->parameters[1]];
+  TRI_KERNEL_CALL(run->device, column_sum, call->type, tri_run_rows(run), at->weight.out, gradient_y, bias->gradient,
+                  bias->gradient_written);
+  bias->gradient_written = true;
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  (void)pass; /* x W, dy W^T and x^T dy are products of the same size */
+  const linear *at = call->attributes;
+  double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
+  *out = (tri_cost){
+      .flops = 2.0 * rows * in * width,
+      .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
+               in * width *
+                   (double)tri_dtype_bytes(pass == TRI_PASS_BACKWARD_WEIGHT ? tri_dtype_wide(call->type) : call->type),
+  };
+}
+
+static const tri_op op_linear = {
+    .name = "linear",
+    .keeps_inputs = 1u << 0,
+    .adds_gradient = false,
+    .shape = shape,
+    .memory = memory,
+    .prepare = prepare,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .cost = cost,
+};
+
+tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                         int32_t weight, int32_t bias, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(linear){{in, out_width, order}}, sizeof(linear), &at));
+  tri_op_call call = tri_op_call_of(&op_linear, at);
+  call.inputs[0] = x;
+  call.parameters[0] = weight;
+  call.parameters[1] = bias;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

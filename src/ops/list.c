@@ -1,0 +1,144 @@
+#include "ops/list.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out) {
+  tri_op_list *list = NULL;
+  TRI_TRY(tri_alloc("an operation list", 1, sizeof *list, &list));
+  list->batch = batch;
+  list->sequence = sequence;
+  list->type = type;
+  list->training = training;
+  list->layer = -1;
+  *out = list;
+  return TRI_OK;
+}
+
+void tri_op_list_destroy(tri_op_list *list) {
+  if (list == NULL) return;
+  for (int64_t i = 0; i < list->num_blocks; i++) tri_free(list->blocks[i]);
+  tri_free(list->blocks);
+  tri_free(list->constants);
+  tri_free(list->slots);
+  tri_free(list->calls);
+  tri_free(list);
+}
+
+/* Room for one more in an array that doubles: at 0, 16, 32, ... elements. */
+static tri_status grow(const char *what, int64_t count, size_t size, void *pointer_to_pointer) {
+  if (count != 0 && (count < 16 || (count & (count - 1)) != 0)) return TRI_OK;
+  return tri_realloc(what, count == 0 ? 16 : (size_t)count * 2, size, pointer_to_pointer);
+}
+
+tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out) {
+  TRI_TRY(grow("operation attributes", list->num_blocks, sizeof *list->blocks, &list->blocks));
+  void *copy = NULL;
+  TRI_TRY(tri_alloc("operation attributes", bytes, 1, &copy));
+  memcpy(copy, attributes, bytes);
+  list->blocks[list->num_blocks++] = copy;
+  *out = copy;
+  return TRI_OK;
+}
+
+tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out) {
+  TRI_TRY(grow("constants", list->num_constants, sizeof *list->constants, &list->constants));
+  list->constants[list->num_constants] = *constant;
+  *out = (int32_t)list->num_constants++;
+  return TRI_OK;
+}
+
+tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
+  tri_op_call call = {.op = op, .attributes = attributes, .constant = -1};
+  for (int i = 0; i < TRI_OP_INPUTS; i++) call.inputs[i] = -1;
+  for (int i = 0; i < TRI_OP_OUTPUTS; i++) call.outputs[i] = -1;
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) call.parameters[i] = -1;
+  return call;
+}
+
+size_t tri_shape_bytes(const tri_shape *shape) {
+  return (size_t)shape->rows * (size_t)shape->width * tri_dtype_bytes(shape->type);
+}
+
+tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int num_outputs,
+                              int32_t outputs[TRI_OP_OUTPUTS]) {
+  TRI_TRY(grow("operations", list->num_calls, sizeof *list->calls, &list->calls));
+  tri_op_call call = *given;
+  call.index = (int32_t)list->num_calls;
+  call.layer = list->layer;
+  call.rows = list->batch * list->sequence;
+  call.sequence = list->sequence;
+  call.type = list->type;
+  call.training = list->training;
+
+  tri_shape in[TRI_OP_INPUTS] = {0};
+  tri_shape out[TRI_OP_OUTPUTS] = {0};
+  for (int i = 0; i < TRI_OP_INPUTS; i++) {
+    if (call.inputs[i] >= 0) in[i] = list->slots[call.inputs[i]].shape;
+  }
+  TRI_TRY(call.op->shape(&call, in, out));
+  for (int i = 0; i < num_outputs; i++) {
+    TRI_TRY(grow("slots", list->num_slots, sizeof *list->slots, &list->slots));
+    int32_t id = (int32_t)list->num_slots++;
+    list->slots[id] = (tri_slot){.shape = out[i], .producer = call.index, .last_consumer = call.index, .memory_of = id};
+    call.outputs[i] = id;
+    outputs[i] = id;
+  }
+  list->calls[list->num_calls++] = call;
+  return TRI_OK;
+}
+
+/* Which slots are read again by a backward pass, and who reads each last going forward. */
+static void find_readers(tri_op_list *list) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (call->inputs[i] < 0) continue;
+      tri_slot *slot = &list->slots[call->inputs[i]];
+      slot->last_consumer = call->index;
+      if (list->training && (call->op->keeps_inputs >> i & 1u) != 0) slot->kept = true;
+    }
+    for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
+      if (call->outputs[i] < 0) continue;
+      if (list->training && (call->op->keeps_outputs >> i & 1u) != 0) list->slots[call->outputs[i]].kept = true;
+    }
+  }
+}
+
+/* An output lies over its input where the operation allows it, nobody reads the input later and no backward wants it.
+ */
+static void place_outputs(tri_op_list *list) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (!call->op->in_place || call->inputs[0] < 0 || call->outputs[0] < 0) continue;
+    const tri_slot *in = &list->slots[call->inputs[0]];
+    if (in->kept || in->last_consumer != call->index || in->producer < 0) continue;
+    list->slots[call->outputs[0]].memory_of = in->memory_of;
+  }
+}
+
+/* Walks backward: an input has a gradient if its call leads to the loss; the second call to give it one adds. */
+static tri_status find_gradients(tri_op_list *list) {
+  for (int64_t c = list->num_calls - 1; c >= 0; c--) {
+    tri_op_call *call = &list->calls[c];
+    if (call->op->backward_input == NULL) continue;
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (call->inputs[i] < 0) continue;
+      tri_slot *slot = &list->slots[call->inputs[i]];
+      call->accumulate[i] = slot->has_gradient;
+      slot->has_gradient = true;
+      if (call->accumulate[i] && !(call->op->adds_gradient && i == 0)) {
+        return tri_fail(TRI_INTERNAL, "operation %d (%s) cannot add to the gradient of its input %d", call->index,
+                        call->op->name, i);
+      }
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_op_list_finish(tri_op_list *list) {
+  find_readers(list);
+  place_outputs(list);
+  return list->training ? find_gradients(list) : TRI_OK;
+}

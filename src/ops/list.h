@@ -1,0 +1,64 @@
+/* A list of operations under construction and after.
+ *
+ * The functions of ops.h append one call each; tri_op_list_finish then derives what the order of the calls implies:
+ * which slots a backward pass reads again, which gradients are sums. The list is a plain description: it holds no
+ * device memory and may be made for a rank of a machine that is not there. */
+#ifndef TRI_OPS_LIST_H
+#define TRI_OPS_LIST_H
+
+#include "ops/op.h"
+
+typedef struct tri_slot {
+  tri_shape shape;
+  int32_t producer;      /* call */
+  int32_t last_consumer; /* call that reads it last going forward; the producer if nobody does */
+  bool kept;             /* a backward pass reads it */
+  bool has_gradient;     /* something behind it leads to the loss */
+  int32_t memory_of;     /* slot whose memory it uses (in place), or itself */
+} tri_slot;
+
+/* Read-only data that calls share, made on the host when a program is set up. */
+typedef struct tri_constant {
+  size_t bytes;
+  void (*fill)(const void *attributes, void *host); /* writes `bytes` bytes */
+  const void *attributes;                           /* owned by the list */
+} tri_constant;
+
+typedef struct tri_op_list {
+  tri_op_call *calls;
+  int64_t num_calls;
+  tri_slot *slots;
+  int64_t num_slots;
+  tri_constant *constants;
+  int64_t num_constants;
+  int64_t batch, sequence; /* a micro-batch on this rank */
+  int32_t layer;           /* given to the calls that follow */
+  tri_dtype type;
+  bool training;
+  void **blocks; /* attributes */
+  int64_t num_blocks;
+} tri_op_list;
+
+/* An empty list for micro-batches of batch x sequence tokens. Release with tri_op_list_destroy. */
+tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out);
+void tri_op_list_destroy(tri_op_list *list);
+
+/* Copies `bytes` bytes of attributes into the list's keeping. */
+tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);
+
+tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out);
+
+/* Appends a call: the caller fills op, attributes, inputs, parameters and constant; num_outputs slots are made by the
+ * operation's shape and written to outputs. */
+tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *call, int num_outputs,
+                              int32_t outputs[TRI_OP_OUTPUTS]);
+
+/* No more calls follow. */
+tri_status tri_op_list_finish(tri_op_list *list);
+
+size_t tri_shape_bytes(const tri_shape *shape);
+
+/* A call with nothing in it: every slot, parameter and constant absent. */
+tri_op_call tri_op_call_of(const tri_op *op, const void *attributes);
+
+#endif

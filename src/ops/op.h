@@ -1,0 +1,137 @@
+/* Operations and what they run on.
+ *
+ * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file that holds
+ * everything the system knows about it: how shapes follow, what memory it wants, how it runs forward and backward, and
+ * what it costs. The engine runs it, the memory plan lays it out and the simulator prices it through this one table.
+ *
+ * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
+ * by the call that produced it and by nobody else, and written by the calls that consume it: the first of them in
+ * backward order writes, the others add (`accumulate`). */
+#ifndef TRI_OPS_OP_H
+#define TRI_OPS_OP_H
+
+#include "base/status.h"
+#include "device/device.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TRI_OP_INPUTS = 2, TRI_OP_OUTPUTS = 3, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
+
+typedef enum tri_pass {
+  TRI_PASS_FORWARD,
+  TRI_PASS_BACKWARD_INPUT,
+  TRI_PASS_BACKWARD_WEIGHT,
+} tri_pass;
+
+typedef struct tri_op tri_op;
+typedef struct tri_op_call tri_op_call;
+typedef struct tri_run tri_run;
+
+/* The matrix that a slot holds. */
+typedef struct tri_shape {
+  int64_t rows, width;
+  tri_dtype type;
+} tri_shape;
+
+/* What a call needs beside its slots. */
+typedef struct tri_op_memory {
+  size_t workspace_bytes;              /* scratch while one of its passes runs                        */
+  size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept from `prepare` to `prepare`: weights in packed layouts */
+} tri_op_memory;
+
+/* What one pass of a call costs a device. */
+typedef struct tri_cost {
+  double flops;        /* all arithmetic that counts: multiplications and additions of matrix products             */
+  double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
+  double bytes;        /* read and written, each tensor once                                                       */
+} tri_cost;
+
+/* One differentiable operation. */
+struct tri_op {
+  const char *name;
+  unsigned keeps_inputs;  /* bit i: a backward pass reads input i                                           */
+  unsigned keeps_outputs; /* bit j: a backward pass reads output j                                          */
+  bool in_place;          /* forward may write output 0 over input 0                                        */
+  bool backward_in_place; /* backward_input may write the gradient of input 0 over that of output 0         */
+  bool passes_gradient;   /* each input's gradient is that of output 0: no work where they share memory     */
+  bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
+
+  /* Local shapes of the outputs from those of the inputs. */
+  tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                      tri_shape outputs[TRI_OP_OUTPUTS]);
+  /* Empty where nothing is needed. */
+  tri_status (*memory)(const tri_op_call *call, tri_device *device, tri_op_memory *out);
+  /* The parameters have new values: bring `buffers` up to date. May be empty. */
+  tri_status (*prepare)(tri_run *run, const tri_op_call *call);
+  tri_status (*forward)(tri_run *run, const tri_op_call *call);
+  tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be empty     */
+  tri_status (*backward_weight)(tri_run *run, const tri_op_call *call); /* gradient of the parameters; may be empty */
+  void (*cost)(const tri_op_call *call, tri_pass pass, tri_cost *out);
+};
+
+/* One line of a list. Absent slots and parameters are -1. */
+struct tri_op_call {
+  const tri_op *op;
+  const void *attributes; /* the operation's own struct (ops.h), owned by the list */
+  int32_t index;          /* in the list */
+  int32_t layer;          /* of the model; -1 before the first, num_layers behind the last */
+  int32_t inputs[TRI_OP_INPUTS], outputs[TRI_OP_OUTPUTS];
+  int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
+  int32_t constant;
+  int64_t rows, sequence; /* tokens of a micro-batch on this rank, positions of a sequence: what is planned for */
+  tri_dtype type;         /* of activations */
+  bool training;          /* a backward pass follows */
+  bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
+};
+
+/* A parameter in device memory, and its gradient, both wide. */
+typedef struct tri_run_parameter {
+  void *value;
+  void *gradient;
+  bool gradient_written; /* in this step: whoever comes first writes, the others add */
+} tri_run_parameter;
+
+/* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */
+typedef struct tri_kv_cache {
+  void **layers; /* [num_layers] */
+  int64_t capacity;
+  int64_t past; /* positions held */
+} tri_kv_cache;
+
+/* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
+ * at hand. */
+struct tri_run {
+  tri_device *device;
+  void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
+  void *const *gradients; /* [slot] */
+  void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
+  void *const *constants; /* [constant] */
+  tri_run_parameter *parameters;
+  void *workspace;
+  bool training;
+  int64_t batch, sequence; /* of the micro-batch at hand: no more than planned for */
+  const int32_t *ids;      /* [batch, sequence] */
+  const int32_t *labels;   /* [batch, sequence]; negative ones do not count */
+  uint64_t seed;
+  int64_t step;
+  int64_t first_sample; /* global number of the first sequence, for randomness */
+  double loss_scale;    /* 1 / counted labels in the global batch */
+  double loss_sum;      /* grows by the sum of the losses of counted labels */
+  tri_kv_cache *cache;  /* NULL in training */
+};
+
+/* Rows of the micro-batch at hand. */
+static inline int64_t tri_run_rows(const tri_run *run) { return run->batch * run->sequence; }
+
+/* Calls a kernel of the run's device; an empty slot in its table is reported by name. */
+#define TRI_KERNEL_CALL(device_, kernel_, ...)                                                                         \
+  do {                                                                                                                 \
+    if ((device_)->kernels->kernel_ == NULL) {                                                                         \
+      return tri_fail(TRI_UNSUPPORTED, "the device %s has no kernel `%s`", (device_)->name, #kernel_);                 \
+    }                                                                                                                  \
+    TRI_TRY((device_)->kernels->kernel_((device_), __VA_ARGS__));                                                      \
+  } while (0)
+
+#endif

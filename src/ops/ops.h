@@ -1,0 +1,61 @@
+/* The operations: the attributes of each, and the function that appends it to a list. Slots and parameters are numbers;
+ * -1 is none. Every function returns the slot of its result in *out. */
+#ifndef TRI_OPS_OPS_H
+#define TRI_OPS_OPS_H
+
+#include "ops/list.h"
+
+/* How a weight matrix is stored: GPT-2's checkpoints hold [in, out], everybody else's [out, in]. */
+typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weight_order;
+
+/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). */
+tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
+                            int32_t position, int32_t *out);
+
+tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out);
+tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t *out);
+
+/* y[R,out] = x[R,in] W + bias. `weight` may be the first of several adjacent [out_i, in] matrices that together are
+ * [out, in] (q, k and v); likewise bias. */
+tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                         int32_t weight, int32_t bias, int32_t *out);
+
+typedef struct tri_heads {
+  int64_t heads, kv_heads, head_dim;
+} tri_heads;
+
+/* Rotary frequencies (Su et al. 2021), stretched as Llama 3.1 does where factor > 1. */
+typedef struct tri_rope_table {
+  int64_t positions, head_dim;
+  double theta, factor, low_freq_factor, high_freq_factor;
+  int64_t original_max_sequence;
+} tri_rope_table;
+
+/* The table that the rope calls of a list share. */
+tri_status tri_op_rope_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out);
+/* Turns q and k in qkv[R, (H + 2G) D]. */
+tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t constant, int32_t qkv,
+                       int32_t *out);
+
+/* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all of
+ * it. */
+tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out);
+
+tri_status tri_op_gelu(tri_op_list *list, tri_gelu variant, int32_t x, int32_t *out);
+/* x[R, 2C] is gate then up. */
+tri_status tri_op_swiglu(tri_op_list *list, int32_t x, int32_t *out);
+
+/* x + branch; `x` may be used by others too, `branch` not. */
+tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
+
+/* `site` tells the dropouts of a model apart. Probability 0 appends nothing. */
+tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out);
+
+/* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list. */
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight);
+
+/* logits[B, V] (wide) of the last position of each sequence: ends a list for generation. */
+tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight,
+                              int32_t *out);
+
+#endif

@@ -1,0 +1,74 @@
+/* RMS norm (Zhang and Sennrich 2019) over each row: y = x rstd weight, rstd = 1 / sqrt(mean of squares + eps). */
+#include "ops/ops.h"
+
+typedef struct rms_norm {
+  double eps;
+  int64_t width;
+} rms_norm;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  outputs[0] = inputs[0];
+  outputs[1] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(call->type)};
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const rms_norm *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, rms_norm_forward, call->type, tri_run_rows(run), at->width, at->eps,
+                  run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[0]],
+                  run->slots[call->outputs[1]]);
+  return TRI_OK;
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const rms_norm *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, rms_norm_backward_input, call->type, tri_run_rows(run), at->width,
+                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
+                  run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
+                  run->gradients[call->inputs[0]], call->accumulate[0]);
+  return TRI_OK;
+}
+
+static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+  const rms_norm *at = call->attributes;
+  tri_run_parameter *weight = &run->parameters[call->parameters[0]];
+  TRI_KERNEL_CALL(run->device, rms_norm_backward_weight, call->type, tri_run_rows(run), at->width,
+                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]], run->slots[call->outputs[1]],
+                  weight->gradient, weight->gradient_written);
+  weight->gradient_written = true;
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const rms_norm *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){
+      .vector_flops = elements * 5.0,
+      .bytes = elements * (double)tri_dtype_bytes(call->type) * (pass == TRI_PASS_BACKWARD_INPUT ? 3.0 : 2.0),
+  };
+}
+
+static const tri_op op_rms_norm = {
+    .name = "rms_norm",
+    .keeps_inputs = 1u << 0,
+    .keeps_outputs = 1u << 1,
+    .adds_gradient = true,
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .cost = cost,
+};
+
+tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(rms_norm){eps, list->slots[x].shape.width}, sizeof(rms_norm), &at));
+  tri_op_call call = tri_op_call_of(&op_rms_norm, at);
+  call.inputs[0] = x;
+  call.parameters[0] = weight;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

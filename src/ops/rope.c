@@ -1,0 +1,129 @@
+/* Rotary position embedding (Su et al. 2021), in the half-split pairing of Llama: components d and d + D/2 of each q
+ * and k head turn by position * theta^(-2d/D). The backward turns back by the same angle.
+ *
+ * Llama 3.1 stretches the slow frequencies: wavelengths beyond original / low_freq_factor are divided by `factor`,
+ * those below original / high_freq_factor are left alone, and between them the two are mixed linearly in the frequency.
+ */
+#include "ops/ops.h"
+
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+typedef struct rope {
+  tri_heads heads;
+  tri_rope_table table;
+} rope;
+
+typedef struct rope_constant {
+  tri_rope_table table;
+  tri_dtype type;
+} rope_constant;
+
+static double frequency(const tri_rope_table *table, int64_t pair) {
+  double plain = pow(table->theta, -2.0 * (double)pair / (double)table->head_dim);
+  if (table->factor == 1.0) return plain;
+  double wavelength = 2.0 * pi / plain;
+  double original = (double)table->original_max_sequence;
+  if (wavelength < original / table->high_freq_factor) return plain;
+  if (wavelength > original / table->low_freq_factor) return plain / table->factor;
+  double mix = (original / wavelength - table->low_freq_factor) / (table->high_freq_factor - table->low_freq_factor);
+  return (1.0 - mix) * plain / table->factor + mix * plain;
+}
+
+/* Cosines [positions, D/2], then sines. */
+static void fill(const void *attributes, void *host) {
+  const rope_constant *at = attributes;
+  int64_t half = at->table.head_dim / 2;
+  int64_t count = at->table.positions * half;
+  for (int64_t pair = 0; pair < half; pair++) {
+    double turn = frequency(&at->table, pair);
+    for (int64_t position = 0; position < at->table.positions; position++) {
+      double angle = (double)position * turn;
+      int64_t i = position * half + pair;
+      if (at->type == TRI_FP64) {
+        ((double *)host)[i] = cos(angle);
+        ((double *)host)[count + i] = sin(angle);
+      } else {
+        ((float *)host)[i] = (float)cos(angle);
+        ((float *)host)[count + i] = (float)sin(angle);
+      }
+    }
+  }
+}
+
+tri_status tri_op_rope_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
+  rope_constant attributes = {*table, tri_dtype_wide(list->type)};
+  tri_constant constant = {.fill = fill};
+  constant.bytes = (size_t)table->positions * (size_t)table->head_dim * tri_dtype_bytes(attributes.type);
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &constant.attributes));
+  return tri_op_list_add_constant(list, &constant, out);
+}
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
+static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
+
+/* The memory plan lays output over input; where it could not, the rows are copied first. */
+static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
+  const rope *at = call->attributes;
+  int64_t rows = tri_run_rows(run);
+  int64_t width = row_width(at->heads);
+  int64_t past = run->cache == NULL ? 0 : run->cache->past;
+  if (past + run->sequence > at->table.positions) {
+    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for",
+                    (long)(past + run->sequence), (long)at->table.positions);
+  }
+  if (x != y) TRI_KERNEL_CALL(run->device, convert, rows * width, call->type, x, call->type, y);
+  const char *cosine = run->constants[call->constant];
+  size_t half_bytes =
+      (size_t)at->table.positions * (size_t)(at->table.head_dim / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
+  TRI_KERNEL_CALL(run->device, rope, call->type, rows, width, at->heads.heads + at->heads.kv_heads, at->heads.head_dim,
+                  past, run->sequence, cosine, cosine + half_bytes, inverse, y);
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  return turn(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  return turn(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]], true);
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const rope *at = call->attributes;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  double elements = (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)at->heads.head_dim;
+  out->vector_flops = elements * 3.0;
+  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+}
+
+static const tri_op op_rope = {
+    .name = "rope",
+    .in_place = true,
+    .backward_in_place = true,
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t constant, int32_t qkv,
+                       int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(rope){heads, *table}, sizeof(rope), &at));
+  tri_op_call call = tri_op_call_of(&op_rope, at);
+  call.inputs[0] = qkv;
+  call.constant = constant;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

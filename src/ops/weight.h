@@ -1,0 +1,42 @@
+/* A weight matrix as the products of a linear layer read it; shared by `linear`, `cross_entropy` and `last_logits`.
+ *
+ * The parameter itself is plain and wide. For its products a device may want it packed in a layout of its own, and bf16
+ * activations want it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
+ * step. Forward reads it as [in, out], the backward of the inputs as [out, in], each from a buffer of the call. */
+#ifndef TRI_OPS_WEIGHT_H
+#define TRI_OPS_WEIGHT_H
+
+#include "ops/op.h"
+#include "ops/ops.h"
+
+typedef enum tri_direction { TRI_DIRECTION_FORWARD, TRI_DIRECTION_BACKWARD } tri_direction;
+
+typedef struct tri_weight {
+  int64_t in, out;
+  tri_weight_order order;
+} tri_weight;
+
+/* The product x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), all of the call's activation type and dense;
+ * the caller may change ld's, c_type, bias and accumulate. */
+tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows);
+
+/* The gradient of the weight from x[rows,in] and dy[rows,out], written in the weight's own order. */
+tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
+
+/* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
+tri_status tri_weight_memory(const tri_op_call *call, tri_device *device, const tri_matmul *product,
+                             tri_direction direction, tri_op_memory *out);
+
+/* Fills the buffer of this direction from the parameter. */
+tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
+                              tri_direction direction);
+
+/* Runs the product with the weight in the form that prepare left; `product` may have fewer rows than planned. */
+tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
+                               tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
+
+/* Runs the gradient product into the parameter's gradient, writing or adding. */
+tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
+                                 const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
+
+#endif

@@ -1,0 +1,79 @@
+/* Which gradients of activations share a buffer.
+ *
+ * The gradient of a slot is alive from the first call that writes it (a consumer of the slot, going backward) to the
+ * last pass of the call that reads it (its producer). Two kinds of sharing save memory and copies:
+ *
+ *  - an operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its
+ * output, if no other gradient is alive in that buffer;
+ *  - y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long
+ * as nobody adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
+ *    before that producer in the list. In a pre-norm block that is so: the norm that reads x stands at the head of the
+ *    branch. With a split backward the producer's weights would read it too late, and the branch gets a copy. */
+#include "base/memory.h"
+#include "schedule/memory_plan.h"
+
+typedef struct grouping {
+  const tri_op_list *list;
+  bool split_backward;
+  int32_t *buffer_of;
+  int32_t *alive; /* [buffer]: gradients in it that still have to be read */
+  int64_t num_buffers;
+} grouping;
+
+static void put(grouping *g, int32_t slot, int32_t buffer) {
+  g->buffer_of[slot] = buffer;
+  g->alive[buffer]++;
+}
+
+static void put_in_new(grouping *g, int32_t slot) { put(g, slot, (int32_t)g->num_buffers++); }
+
+/* Whether every consumer of `slot` but `call` comes before call `limit` in the list. */
+static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t call, int32_t limit) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    if (c == call) continue;
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (list->calls[c].inputs[i] == slot && c >= limit) return false;
+    }
+  }
+  return true;
+}
+
+static bool branch_may_share(const grouping *g, const tri_op_call *add) {
+  int32_t x = add->inputs[0], branch = add->inputs[1];
+  int32_t producer = g->list->slots[branch].producer;
+  if (g->split_backward && g->list->calls[producer].op->backward_weight != NULL) return false;
+  return others_come_before(g->list, x, add->index, producer) && g->list->slots[branch].last_consumer == add->index;
+}
+
+static void visit(grouping *g, const tri_op_call *call) {
+  int32_t y = call->outputs[0];
+  int32_t above = y >= 0 ? g->buffer_of[y] : -1;
+  if (above >= 0) g->alive[above]--;
+  bool free_above = above >= 0 && g->alive[above] == 0;
+  for (int i = 0; i < TRI_OP_INPUTS; i++) {
+    int32_t x = call->inputs[i];
+    if (x < 0 || call->op->backward_input == NULL || call->accumulate[i]) continue;
+    bool share = false;
+    if (call->op->passes_gradient) {
+      share = free_above && (i == 0 || (g->buffer_of[call->inputs[0]] == above && branch_may_share(g, call)));
+    } else if (call->op->backward_in_place) {
+      share = free_above && i == 0;
+    }
+    if (share) {
+      put(g, x, above);
+    } else {
+      put_in_new(g, x);
+    }
+  }
+}
+
+tri_status tri_gradient_buffers(const tri_op_list *list, bool split_backward, int32_t *buffer_of,
+                                int64_t *num_buffers) {
+  grouping g = {.list = list, .split_backward = split_backward, .buffer_of = buffer_of};
+  TRI_TRY(tri_alloc("gradient buffers", (size_t)list->num_slots + 1, sizeof *g.alive, &g.alive));
+  for (int64_t s = 0; s < list->num_slots; s++) buffer_of[s] = -1;
+  for (int64_t c = list->num_calls - 1; c >= 0; c--) visit(&g, &list->calls[c]);
+  tri_free(g.alive);
+  *num_buffers = g.num_buffers;
+  return TRI_OK;
+}

@@ -1,0 +1,79 @@
+/* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
+ *
+ *   parameters | gradients | moments (2) | constants | buffers | frame 0 | frame 1 | ... | transient
+ *
+ * A frame holds what one micro-batch keeps from its forward to its backward; there are as many as micro-batches in
+ * flight. The transient region is shared by everything that lives within one instruction: activations that no backward
+ * reads, gradients of activations, scratch memory of operations. Two of them may overlap if they are never alive at the
+ * same time, in a time that counts the forward of each operation, then the backward of each in reverse. */
+#ifndef TRI_SCHEDULE_MEMORY_PLAN_H
+#define TRI_SCHEDULE_MEMORY_PLAN_H
+
+#include "base/status.h"
+#include "ops/list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum tri_region { TRI_REGION_NONE, TRI_REGION_FRAME, TRI_REGION_TRANSIENT } tri_region;
+
+/* Where a slot or a gradient lies: an offset into its frame or into the transient region. */
+typedef struct tri_place {
+  tri_region region;
+  size_t offset;
+} tri_place;
+
+typedef struct tri_memory_plan {
+  int64_t num_slots, num_calls, num_constants;
+  tri_place *slots;     /* [num_slots] */
+  tri_place *gradients; /* [num_slots] */
+  size_t *workspaces;   /* [num_calls * 3]: in the transient region, by tri_pass */
+  size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
+  size_t *constants;    /* [num_constants]: in the arena */
+  int64_t num_frames;
+
+  /* Regions of the arena: where they begin. */
+  size_t parameters, gradient_values, moment1, moment2, frames, transient;
+
+  /* Their sizes in bytes. */
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, constant_bytes, buffer_bytes, frame_bytes, transient_bytes;
+  size_t total_bytes;
+} tri_memory_plan;
+
+/* What to plan for. */
+typedef struct tri_memory_request {
+  const tri_op_list *list;
+  int64_t num_values;  /* elements of a flat array of parameters */
+  bool training;       /* gradients, moments and backward passes too */
+  bool split_backward; /* gradients of activations wait for the backward of the weights */
+  int64_t num_frames;
+  tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */
+} tri_memory_request;
+
+/* Release with tri_memory_plan_destroy. */
+tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out);
+void tri_memory_plan_destroy(tri_memory_plan *plan);
+
+/* ---- the parts ------------------------------------------------------------------------------------------------- */
+
+/* Something that lives from one time to another in a shared region. */
+typedef struct tri_interval {
+  int64_t first, last; /* inclusive */
+  size_t bytes;
+  size_t offset; /* found by tri_intervals_place */
+} tri_interval;
+
+/* Gives every interval an offset such that no two that live at the same time overlap; *bytes is the size of the region.
+ * Largest first, each at the lowest free offset. */
+tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *bytes);
+
+/* Room for one tensor: a multiple of 64 bytes. Tensors of a page or more get five cache lines more, so that tensors
+ * whose sizes are multiples of the page do not all fall on the same sets of the cache. */
+size_t tri_padded_bytes(size_t bytes);
+
+/* Groups the gradients of a list into buffers: buffer_of[slot] is a number or -1. Residual connections pass their
+ * gradient on in place where that is safe. *num_buffers is how many there are. */
+tri_status tri_gradient_buffers(const tri_op_list *list, bool split_backward, int32_t *buffer_of, int64_t *num_buffers);
+
+#endif

@@ -1,0 +1,59 @@
+/* The engine: one of the three readers of the step program. It owns the model's memory and executes a training step
+ * instruction by instruction on a device. */
+#ifndef TRI_TRAIN_ENGINE_H
+#define TRI_TRAIN_ENGINE_H
+
+#include "data/corpus.h"
+#include "schedule/program.h"
+#include "train/executor.h"
+
+typedef struct tri_engine_options {
+  const tri_model *model;   /* complete; outlives the engine */
+  const tri_layout *layout; /* one rank in this version      */
+  int64_t global_batch;     /* sequences                     */
+  int64_t sequence;
+  tri_dtype precision;
+  uint64_t seed;
+  int32_t ignore_token; /* labels with this id do not count; -1 is none */
+  double beta1, beta2, eps, weight_decay, clip;
+} tri_engine_options;
+
+/* What a step did. */
+typedef struct tri_step {
+  double loss;      /* mean over the counted labels of the global batch */
+  double grad_norm; /* of the whole model, before clipping */
+  int64_t counted;  /* labels */
+  bool skipped;     /* loss or norm was not finite: no update was made */
+} tri_step;
+
+typedef struct tri_engine tri_engine;
+
+/* Checks the layout, plans memory (TRI_OUT_OF_MEMORY before anything is allocated), allocates, and initialises the
+ * parameters from the seed. Release with tri_engine_destroy. */
+tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
+void tri_engine_destroy(tri_engine *engine);
+
+/* One optimizer step on the samples [step * global_batch, (step + 1) * global_batch) of the sampler; `step` counts from
+ * 0. `updates` is how many updates were made before: skipped steps make none. */
+tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
+                           tri_step *out);
+
+/* Forward and backward without the update: gradients stay in the executor until the next step. For tests and for
+ * whoever wants to look at gradients. */
+tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                                tri_step *out);
+
+/* Sum of the losses and number of counted labels of `count` sequences (any number), without dropout. ids and labels are
+ * [count, sequence]. */
+tri_status tri_engine_evaluate(tri_engine *engine, int64_t count, const int32_t *ids, const int32_t *labels,
+                               double *loss_sum, int64_t *counted);
+
+/* Parameters were written from outside (a checkpoint): pack them before the next forward. */
+void tri_engine_parameters_changed(tri_engine *engine);
+
+tri_executor *tri_engine_executor(tri_engine *engine);
+const tri_program *tri_engine_program(const tri_engine *engine);
+const tri_parameter_table *tri_engine_parameters(const tri_engine *engine);
+const tri_op_list *tri_engine_operations(const tri_engine *engine);
+
+#endif

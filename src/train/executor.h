@@ -1,0 +1,46 @@
+/* A list of operations with memory under it: one arena laid out by the memory plan, every slot resolved to a pointer.
+ * The training engine and the generator both stand on it. */
+#ifndef TRI_TRAIN_EXECUTOR_H
+#define TRI_TRAIN_EXECUTOR_H
+
+#include "device/device.h"
+#include "model/parameters.h"
+#include "ops/list.h"
+#include "schedule/memory_plan.h"
+
+typedef struct tri_executor {
+  tri_device *device;               /* not owned */
+  const tri_parameter_table *table; /* not owned */
+  const tri_op_list *list;          /* not owned */
+  tri_memory_plan *plan;
+  char *arena;
+  tri_run_parameter *parameters; /* [table->num_entries] */
+  void **slots, **gradients;     /* [num_frames * num_slots] */
+  void **buffers;                /* [num_calls * TRI_OP_BUFFERS] */
+  void **constants;              /* [num_constants] */
+} tri_executor;
+
+/* Plans without allocating, and says in the message of TRI_OUT_OF_MEMORY what would not fit and what to turn down if
+ * the machine does not have the bytes. Then allocates the arena, fills the constants; parameters are zero. */
+tri_status tri_executor_create(tri_device *device, const tri_parameter_table *table, const tri_op_list *list,
+                               int64_t num_frames, bool split_backward, tri_executor **out);
+void tri_executor_destroy(tri_executor *executor);
+
+/* A run whose pointers are those of a frame; the caller fills in what is being computed. */
+tri_run tri_executor_run(tri_executor *executor, int64_t frame);
+
+/* The parameters have new values. */
+tri_status tri_executor_prepare(tri_executor *executor);
+
+/* One pass over the list: forwards in order, backwards in reverse. With both_backwards, each operation's backward of
+ * the weights follows its backward of the inputs. */
+tri_status tri_executor_forward(tri_executor *executor, tri_run *run);
+tri_status tri_executor_backward(tri_executor *executor, tri_run *run, bool inputs, bool weights);
+
+/* Flat arrays of table->num_elements values of the wide type. */
+void *tri_executor_values(const tri_executor *executor);
+void *tri_executor_gradients(const tri_executor *executor);
+void *tri_executor_moment1(const tri_executor *executor);
+void *tri_executor_moment2(const tri_executor *executor);
+
+#endif

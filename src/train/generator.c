@@ -1,0 +1,123 @@
+#include "train/generator.h"
+
+#include "base/memory.h"
+#include "model/family.h"
+
+/* A prompt is read in pieces of this many tokens. */
+enum { PIECE = 128 };
+
+struct tri_generator {
+  tri_model model;
+  tri_device *device;
+  tri_dtype precision;
+  int64_t positions;
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_executor *executor;
+  tri_kv_cache cache;
+  void *cache_memory;
+  size_t cache_bytes;
+  bool prepared;
+  void *wide_logits; /* [vocab_size], host */
+  double *logits;    /* [vocab_size] */
+};
+
+static tri_status create_cache(tri_generator *generator) {
+  const tri_model *model = &generator->model;
+  size_t layer_bytes = 2 * (size_t)(generator->positions * model->num_kv_heads * model->head_dim) *
+                       tri_dtype_bytes(generator->precision);
+  generator->cache.capacity = generator->positions;
+  generator->cache_bytes = layer_bytes * (size_t)model->num_layers;
+  TRI_TRY(tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *generator->cache.layers,
+                    &generator->cache.layers));
+  TRI_TRY(
+      generator->device->kernels->memory_create(generator->device, generator->cache_bytes, &generator->cache_memory));
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    generator->cache.layers[layer] = (char *)generator->cache_memory + (size_t)layer * layer_bytes;
+  }
+  return TRI_OK;
+}
+
+static tri_status set_up(tri_generator *generator) {
+  const tri_model *model = &generator->model;
+  int64_t piece = generator->positions < PIECE ? generator->positions : PIECE;
+  size_t vocabulary = (size_t)model->vocab_size;
+  TRI_TRY(tri_device_supports(generator->device, generator->precision));
+  TRI_TRY(tri_parameter_table_create(model, &generator->table));
+  TRI_TRY(tri_model_operations(model, TRI_LIST_GENERATE, 1, piece, generator->positions, generator->precision,
+                               &generator->list));
+  TRI_TRY(tri_executor_create(generator->device, generator->table, generator->list, 1, false, &generator->executor));
+  TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
+  TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
+  return create_cache(generator);
+}
+
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, tri_device *device,
+                                tri_generator **out) {
+  tri_generator *generator = NULL;
+  TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
+  generator->model = *model;
+  generator->device = device;
+  generator->precision = precision;
+  generator->positions = positions;
+  tri_status status = set_up(generator);
+  if (status != TRI_OK) {
+    tri_generator_destroy(generator);
+    return status;
+  }
+  *out = generator;
+  return TRI_OK;
+}
+
+void tri_generator_destroy(tri_generator *generator) {
+  if (generator == NULL) return;
+  if (generator->cache_memory != NULL) {
+    generator->device->kernels->memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
+  }
+  tri_free(generator->cache.layers);
+  tri_free(generator->logits);
+  tri_free(generator->wide_logits);
+  tri_executor_destroy(generator->executor);
+  tri_op_list_destroy(generator->list);
+  tri_parameter_table_destroy(generator->table);
+  tri_free(generator);
+}
+
+tri_executor *tri_generator_executor(tri_generator *generator) { return generator->executor; }
+
+const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
+
+void tri_generator_reset(tri_generator *generator) { generator->cache.past = 0; }
+
+static tri_status append_piece(tri_generator *generator, const int32_t *ids, int64_t count) {
+  tri_run run = tri_executor_run(generator->executor, 0);
+  run.batch = 1;
+  run.sequence = count;
+  run.ids = ids;
+  run.cache = &generator->cache;
+  TRI_TRY(tri_executor_forward(generator->executor, &run));
+  generator->cache.past += count;
+  return TRI_OK;
+}
+
+tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
+  if (!generator->prepared) TRI_TRY(tri_executor_prepare(generator->executor));
+  generator->prepared = true;
+  int64_t piece = generator->list->sequence;
+  for (int64_t first = 0; first < count; first += piece) {
+    TRI_TRY(append_piece(generator, ids + first, count - first < piece ? count - first : piece));
+  }
+  /* The list ends in the logits. */
+  const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];
+  tri_run run = tri_executor_run(generator->executor, 0);
+  tri_dtype wide = tri_dtype_wide(generator->precision);
+  int64_t vocabulary = generator->model.vocab_size;
+  TRI_TRY(generator->device->kernels->copy_out(generator->device, generator->wide_logits, run.slots[last->outputs[0]],
+                                               (size_t)vocabulary * tri_dtype_bytes(wide)));
+  for (int64_t i = 0; i < vocabulary; i++) {
+    generator->logits[i] =
+        wide == TRI_FP64 ? ((double *)generator->wide_logits)[i] : (double)((float *)generator->wide_logits)[i];
+  }
+  *logits = generator->logits;
+  return TRI_OK;
+}

@@ -1,0 +1,50 @@
+#include "train/initialise.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+
+enum { CHUNK_ELEMENTS = 1 << 20 };
+
+static double value_of(const tri_parameter *parameter, tri_random_key key, int64_t index) {
+  switch (parameter->init) {
+    case TRI_INIT_ZERO: return 0.0;
+    case TRI_INIT_ONE: return 1.0;
+    case TRI_INIT_NORMAL: return parameter->std * tri_random_normal(key, (uint64_t)index);
+  }
+  return 0.0;
+}
+
+static tri_status fill_chunk(const tri_parameter *parameter, tri_random_key key, int64_t first, int64_t count,
+                             tri_dtype wide, void *host) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < count; i++) {
+    double value = value_of(parameter, key, first + i);
+    if (wide == TRI_FP64) {
+      ((double *)host)[i] = value;
+    } else {
+      ((float *)host)[i] = (float)value;
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, uint64_t seed, tri_dtype wide,
+                          void *values) {
+  size_t element = tri_dtype_bytes(wide);
+  char *host = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, element, &host));
+  for (int64_t p = 0; p < table->num_entries; p++) {
+    const tri_parameter *parameter = &table->entries[p];
+    tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)p);
+    for (int64_t first = 0; first < parameter->count; first += CHUNK_ELEMENTS) {
+      int64_t count = parameter->count - first < CHUNK_ELEMENTS ? parameter->count - first : CHUNK_ELEMENTS;
+      TRI_TRY_GOTO(fill_chunk(parameter, key, first, count, wide, host), done);
+      char *to = (char *)values + (size_t)(parameter->offset + first) * element;
+      TRI_TRY_GOTO(device->kernels->copy_in(device, to, host, (size_t)count * element), done);
+    }
+  }
+done:
+  tri_free(host);
+  return status;
+}

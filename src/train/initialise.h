@@ -1,0 +1,13 @@
+#ifndef TRI_TRAIN_INITIALISE_H
+#define TRI_TRAIN_INITIALISE_H
+
+#include "device/device.h"
+#include "model/parameters.h"
+
+/* Writes the initial value of every parameter into `values` (device memory, table->num_elements of `wide`). An element
+ * is a function of the seed, the parameter's number in the table and its global index, so it does not depend on the
+ * layout. */
+tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, uint64_t seed, tri_dtype wide,
+                          void *values);
+
+#endif

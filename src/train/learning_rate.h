@@ -1,0 +1,25 @@
+/* The learning rate as a function of the step. */
+#ifndef TRI_TRAIN_LEARNING_RATE_H
+#define TRI_TRAIN_LEARNING_RATE_H
+
+#include "train/run_config.h"
+
+#include <stdint.h>
+
+/* The rate of update number `step` of `steps`; the first is 1.
+ *
+ * Warm-up: step <= warmup has lr * step / warmup, so the first update already moves and update `warmup` has lr.
+ * After it, with p = (step - warmup) / (steps - warmup), which is 1 at the last step:
+ *
+ *   constant  lr
+ *   linear    lr + (min_lr - lr) p
+ *   cosine    min_lr + (lr - min_lr) (1 + cos(pi p)) / 2
+ *   wsd       lr until the last D = round(decay_fraction * steps) steps (at most steps - warmup), in which it falls
+ *             in a straight line: lr + (min_lr - lr) (step - (steps - D)) / D
+ *
+ * The last step has exactly min_lr (constant, and wsd where D is 0: lr), any after it likewise. A warm-up of `steps` or
+ * more is never left before the run ends. A step below 1 counts as 1. */
+double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t warmup, double lr, double min_lr,
+                         double decay_fraction);
+
+#endif

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Checks that no module includes a header of a floor above its own: check_floors.py SRC.
+
+The floors are the folders of src/, and docs/architecture.md says what lives on each. Also: plan/ knows neither train/
+nor a device; only device/ sees the vendors' headers and only comm/ sees MPI's. Prints one line for each violation and
+exits with 1 if there was any.
+"""
+
+import os
+import re
+import sys
+
+# From the ground up.
+FLOORS = ["base", "device", "comm", "ops", "model", "schedule", "data", "checkpoint", "train", "plan", "tune", "cli"]
+
+# Number formats are words of the language, not a device: every floor may say "bf16".
+FOR_ALL = {"device/dtype.h"}
+
+# Floors that lie below and are still closed, since planning a run needs no machine to run on.
+CLOSED = {"plan": {"device", "train"}}
+
+# Outside headers that one floor alone may see.
+VENDORS = [
+    (re.compile(r"^(dnnl|oneapi/|cuda|cublas|cudnn|cutlass|nccl|hip/|hip_|hipblas|rocblas|miopen|rccl)"), "device"),
+    (re.compile(r"^mpi(-ext)?\.h$"), "comm"),
+]
+
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def check_include(floor, target):
+    """What is wrong with floor/ including target (as written, with its quotes or brackets), or None."""
+    match = re.match(r'^([<"])([^>"]+)[>"]', target)
+    if not match:
+        return f"includes {target}, a macro, which cannot be checked; write the header's name"
+    header = match.group(2)
+    for pattern, owner in VENDORS:
+        if pattern.match(header) and floor != owner:
+            return f"includes {header}, which only {owner}/ may; reach it through a header of {owner}/"
+    folder = header.split("/")[0]
+    if folder not in FLOORS or "/" not in header:
+        if match.group(1) == '"':
+            return f'includes "{header}", which names no floor; write it as "{floor}/..."'
+        return None
+    if header in FOR_ALL:
+        return None
+    if FLOORS.index(folder) > FLOORS.index(floor):
+        return f"includes {header}, but {folder}/ is a floor above {floor}/"
+    if folder in CLOSED.get(floor, ()):
+        return f"includes {header}, but {floor}/ must not need {folder}/"
+    return None
+
+
+def check_file(path, floor):
+    """Yields (line, fault) for each forbidden include of one file."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    # Blank out comments and keep their newlines, so that line numbers stay true.
+    text = COMMENT.sub(lambda match: "\n" * match.group(0).count("\n"), text)
+    for match in INCLUDE.finditer(text):
+        fault = check_include(floor, match.group(1))
+        if fault:
+            yield text.count("\n", 0, match.start()) + 1, fault
+
+
+def check_tree(source):
+    """All faults of a source tree as lines of text, and the number of files that were looked at."""
+    faults, files = [], 0
+    for folder, _, names in sorted(os.walk(source)):
+        for name in sorted(names):
+            if not name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
+                continue
+            path = os.path.join(folder, name)
+            parts = os.path.relpath(path, source).split(os.sep)
+            files += 1
+            if len(parts) < 2 or parts[0] not in FLOORS:
+                faults.append(f"{path}: stands on no floor; the floors are {', '.join(FLOORS)}")
+                continue
+            faults += [f"{path}:{line}: {fault}" for line, fault in check_file(path, parts[0])]
+    return faults, files
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: check_floors.py SRC")
+    faults, files = check_tree(sys.argv[1])
+    if files == 0:
+        sys.exit(f"check_floors: there are no sources in {sys.argv[1]}")
+    for fault in faults:
+        print(fault)
+    print(f"check_floors: {files} files, {len(faults)} violations")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Plants violations of the floors in small trees and sees that the check finds each, and only those."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_floors.py")
+
+
+def check(files):
+    """Runs the check on a tree of {path: text}; returns (exit status, output)."""
+    with tempfile.TemporaryDirectory() as tree:
+        for path, text in files.items():
+            full = os.path.join(tree, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(text)
+        result = subprocess.run([sys.executable, CHECK, tree], capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout + result.stderr
+
+
+class Floors(unittest.TestCase):
+    def assert_legal(self, path, text):
+        status, output = check({path: text})
+        self.assertEqual(status, 0, output)
+
+    def assert_fault(self, path, text, *words):
+        status, output = check({path: text})
+        self.assertEqual(status, 1, output)
+        for word in words:
+            self.assertIn(word, output)
+
+    def test_downward_is_legal(self):
+        self.assert_legal("train/loop.c", '#include "train/loop.h"\n#include "base/log.h"\n#include <stdio.h>\n')
+        self.assert_legal("device/cpu/matmul.c", "#include <dnnl.h>\n#include <oneapi/dnnl/dnnl.h>\n")
+        self.assert_legal("comm/mesh.c", "#include <mpi.h>\n")
+        self.assert_legal("plan/cost.c", '#include "device/dtype.h"\n#include "schedule/layout.h"\n')
+        self.assert_legal("base/number.c", '#include "device/dtype.h"\n')
+
+    def test_upward_is_named_with_its_line(self):
+        self.assert_fault("base/log.c", '\n#include "train/loop.h"\n', "log.c:2:", "train/ is a floor above base/")
+        self.assert_fault("ops/linear.c", '  #  include  "model/model.h"\n', "model/ is a floor above ops/")
+        self.assert_fault("data/corpus.h", "#include <cli/cli.h>\n", "cli/ is a floor above data/")
+        self.assert_fault("device/cpu/kernels/norm.c", '#include "ops/op.h"\n', "ops/ is a floor above device/")
+
+    def test_every_upward_pair_is_found(self):
+        sys.path.insert(0, os.path.dirname(CHECK))
+        import check_floors
+        for low, floor in enumerate(check_floors.FLOORS):
+            for above in check_floors.FLOORS[low + 1:]:
+                self.assertIsNotNone(check_floors.check_include(floor, f'"{above}/thing.h"'), (floor, above))
+
+    def test_line_numbers_survive_comments(self):
+        self.assert_fault("base/log.c", '/* a\n b\n*/ // c\n#include "cli/cli.h"\n', "log.c:4:")
+        self.assert_legal("base/log.c", '/*\n#include "cli/cli.h"\n*/\n')
+
+    def test_planning_needs_no_machine(self):
+        self.assert_fault("plan/cost.c", '#include "train/peak.h"\n', "plan/ must not need train/")
+        self.assert_fault("plan/cost.c", '#include "device/device.h"\n', "plan/ must not need device/")
+
+    def test_vendors_stay_where_they_belong(self):
+        self.assert_fault("ops/linear.c", "#include <dnnl.h>\n", "only device/ may")
+        self.assert_fault("train/loop.c", "#include <oneapi/dnnl/dnnl.h>\n", "only device/ may")
+        self.assert_fault("ops/linear.c", "#include <cuda_runtime.h>\n", "only device/ may")
+        self.assert_fault("train/loop.c", "#include <mpi.h>\n", "only comm/ may")
+        self.assert_fault("device/cpu/x.c", "#include <mpi.h>\n", "only comm/ may")
+
+    def test_what_cannot_be_checked_is_a_fault(self):
+        self.assert_fault("base/log.c", "#include HEADER\n", "a macro")
+        self.assert_fault("base/log.c", '#include "log.h"\n', "names no floor")
+        self.assert_fault("base/log.c", '#include "../train/loop.h"\n', "names no floor")
+        self.assert_fault("attic/old.c", "int x;\n", "stands on no floor")
+
+    def test_an_empty_tree_is_no_pass(self):
+        status, output = check({})
+        self.assertNotEqual(status, 0)
+        self.assertIn("there are no sources", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
