@@ -1,0 +1,29 @@
+/* What the unit tests share: cmocka's headers in the order it wants, and checks that print the library's message. */
+#ifndef TRI_TESTS_CHECK_H
+#define TRI_TESTS_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* after those four */
+#include "base/status.h"
+
+#include <cmocka.h>
+#include <string.h>
+
+#define CHECK_OK(call)                                                                                                 \
+  do {                                                                                                                 \
+    tri_status check_status_ = (call);                                                                                 \
+    if (check_status_ != TRI_OK) fail_msg("%s", tri_status_message());                                                 \
+  } while (0)
+
+/* The call must fail with this code and a message that holds this text. */
+#define CHECK_FAILS(call, code, text)                                                                                  \
+  do {                                                                                                                 \
+    tri_status check_status_ = (call);                                                                                 \
+    if (check_status_ != (code)) fail_msg("status %d, not %d: %s", check_status_, code, tri_status_message());         \
+    if (strstr(tri_status_message(), text) == NULL) fail_msg("no \"%s\" in: %s", text, tri_status_message());          \
+  } while (0)
+
+#endif
