@@ -297,7 +297,7 @@ static json_t *llama_json(const tri_model *m) {
   return out;
 }
 
-/* With as few digits as read back to the same numbers: 1e-05, not 1.0000000000000001e-05. */
+/* With as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. */
 static char *print_shortest(const json_t *document) {
   char *text = NULL;
   for (int digits = 15; digits <= 17; digits++) {

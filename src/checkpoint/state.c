@@ -75,9 +75,9 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
     return tri_fail(TRI_BAD_FILE, "%s has no %s: the save was not finished, or the file was removed", folder,
                     TRI_FILE_COMPLETE);
   }
-  TRI_TRY(tri_file_read(complete, COMPLETE_LIMIT_BYTES, &line, NULL));
+  TRI_TRY(tri_file_read(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
   int end = 0, parsed = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64 "\n%n", &wanted, &checksum, &end);
-  bool whole = parsed == 2 && end > 0 && line[end] == '\0' && line[end - 1] == '\n';
+  bool whole = parsed == 2 && end > 0 && (size_t)end == bytes && line[end - 1] == '\n';
   tri_free(line);
   if (!whole) return tri_fail(TRI_BAD_FILE, "%s is damaged", complete);
   TRI_TRY(tri_file_read(path, STATE_LIMIT_BYTES, &text, &bytes));

@@ -1,0 +1,83 @@
+"""config.json as transformers writes and reads it: theirs through our reader and writer must mean the same to them."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+transformers = pytest.importorskip("transformers")
+
+TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "huggingface_tool")
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+SMALL = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 311, "max_position_embeddings": 128}
+
+
+def with_rope(make, theta, scaling=None, **arguments):
+    """From version 5 on both live in rope_parameters."""
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        return make(rope_parameters={**(scaling or {"rope_type": "default"}), "rope_theta": theta}, **arguments)
+    return make(rope_theta=theta, rope_scaling=scaling, **arguments)
+
+
+CONFIGS = {
+    "gpt2": lambda: transformers.GPT2Config(n_embd=48, n_head=3, n_layer=2, n_positions=64, vocab_size=311),
+    "gpt2 untied, erf": lambda: transformers.GPT2Config(
+        n_embd=48, n_head=3, n_layer=2, n_inner=100, n_positions=64, vocab_size=311, activation_function="gelu",
+        tie_word_embeddings=False, layer_norm_epsilon=1e-6, initializer_range=0.013, resid_pdrop=0.0),
+    "llama": lambda: with_rope(transformers.LlamaConfig, 1e4, **SMALL),
+    "llama 3": lambda: with_rope(transformers.LlamaConfig, 5e5, LLAMA3, tie_word_embeddings=True, **SMALL),
+    "llama, head_dim": lambda: with_rope(transformers.LlamaConfig, 5e5, head_dim=32, rms_norm_eps=3e-5, **SMALL),
+    "mistral": lambda: with_rope(transformers.MistralConfig, 1e6, sliding_window=None, **SMALL),
+    "qwen2": lambda: with_rope(transformers.Qwen2Config, 1e6, tie_word_embeddings=True, **SMALL),
+}
+# What decides the function that the model computes, and its training.
+KEYS = {
+    "gpt2": ["vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "activation_function", "resid_pdrop",
+             "layer_norm_epsilon", "initializer_range", "tie_word_embeddings", "scale_attn_weights",
+             "scale_attn_by_inverse_layer_idx"],
+    "llama": ["vocab_size", "max_position_embeddings", "hidden_size", "intermediate_size", "num_hidden_layers",
+              "num_attention_heads", "num_key_value_heads", "hidden_act", "rms_norm_eps", "initializer_range",
+              "tie_word_embeddings"],
+}
+
+
+def rope(config):
+    """(theta, scaling) whatever the version."""
+    parameters = dict(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {})
+    theta = parameters.pop("rope_theta", getattr(config, "rope_theta", None))
+    return theta, {} if parameters.get("rope_type", "default") == "default" else parameters
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_round_trip(tmp_path, name):
+    config = CONFIGS[name]()
+    config.save_pretrained(tmp_path)
+    result = subprocess.run([TOOL, tmp_path], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    back = tmp_path / "back"
+    back.mkdir()
+    (back / "config.json").write_text(result.stdout)
+    again = transformers.AutoConfig.from_pretrained(back)
+    kind = "gpt2" if config.model_type == "gpt2" else "llama"
+    for key in KEYS[kind]:
+        assert getattr(again, key) == getattr(config, key), key
+    assert again.eos_token_id == 5
+    assert again.architectures == [{"gpt2": "GPT2LMHeadModel", "qwen2": "Qwen2ForCausalLM"}.get(
+        config.model_type, "LlamaForCausalLM")]
+    if kind == "gpt2":
+        assert again.n_inner == (config.n_inner or 4 * config.n_embd)
+        assert again.attn_pdrop == 0.0 and again.embd_pdrop == config.resid_pdrop
+    else:
+        assert rope(again) == rope(config)
+        heads = config.num_attention_heads
+        assert again.head_dim == (getattr(config, "head_dim", None) or config.hidden_size // heads)
+        assert not getattr(again, "attention_bias", False)
+    # Written, read and written once more it is the same text.
+    second = subprocess.run([TOOL, back], capture_output=True, text=True)
+    first_json, second_json = json.loads(result.stdout), json.loads(second.stdout)
+    first_json.pop("_name_or_path"), second_json.pop("_name_or_path")
+    assert first_json == second_json
