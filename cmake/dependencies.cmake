@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.12)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 
 # oneDNN ships a CMake package on some systems and a bare header and library on others.
@@ -14,5 +15,5 @@ find_library(DNNL_LIBRARY NAMES dnnl REQUIRED)
 add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dependencies INTERFACE
-  PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::ZSTD
+  PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::ZSTD
   OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} m)

@@ -1,0 +1,160 @@
+/* Drives the tokenizer for tests that are not written in C.
+ *
+ *   tokenize_tool encode SOURCE RECORDS [plain]   ids of each record on a line; "plain": special tokens are plain text
+ *   tokenize_tool decode SOURCE RECORDS           fails unless the tokens of each record spell the record
+ *   tokenize_tool info SOURCE                     vocabulary size and end-of-text id
+ *   tokenize_tool save SOURCE FILE                writes a tokenizer.json
+ *   tokenize_tool train VOCAB RECORDS FILE        learns a vocabulary and writes a tokenizer.json
+ *   tokenize_tool speed SOURCE TEXT SECONDS       encodes the lines of a text again and again; prints bytes a second
+ *
+ * RECORDS holds documents of any bytes, each behind its length as 4 bytes, the lowest first. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "data/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct records {
+  char *data;
+  size_t bytes, at;
+} records;
+
+static tri_status open_records(const char *path, records *out) {
+  return tri_file_read(path, (size_t)1 << 32, &out->data, &out->bytes);
+}
+
+static int next_record(records *r, const char **text, size_t *bytes) {
+  if (r->at + 4 > r->bytes) return 0;
+  const uint8_t *p = (const uint8_t *)r->data + r->at;
+  *bytes = (size_t)p[0] | (size_t)p[1] << 8 | (size_t)p[2] << 16 | (size_t)p[3] << 24;
+  *text = r->data + r->at + 4;
+  r->at += 4 + *bytes;
+  return r->at <= r->bytes;
+}
+
+static tri_status print_ids(tri_encoder *encoder, records *r, int specials) {
+  tri_token_list list = {0};
+  const char *text = NULL;
+  size_t bytes = 0;
+  tri_status status = TRI_OK;
+  while (status == TRI_OK && next_record(r, &text, &bytes)) {
+    list.count = 0;
+    status = tri_encoder_encode(encoder, text, bytes, specials, &list);
+    for (int64_t i = 0; i < list.count; i++) printf("%s%" PRId32, i > 0 ? " " : "", list.ids[i]);
+    putchar('\n');
+  }
+  tri_free(list.ids);
+  return status;
+}
+
+static tri_status check_decoding(const tri_tokenizer *tokenizer, tri_encoder *encoder, records *r) {
+  tri_token_list list = {0};
+  const char *text = NULL;
+  size_t bytes = 0;
+  tri_status status = TRI_OK;
+  for (int index = 0; status == TRI_OK && next_record(r, &text, &bytes); index++) {
+    list.count = 0;
+    status = tri_encoder_encode(encoder, text, bytes, 1, &list);
+    size_t at = 0;
+    for (int64_t i = 0; status == TRI_OK && i < list.count; i++) {
+      size_t length = 0;
+      const char *token = tri_tokenizer_token(tokenizer, list.ids[i], &length);
+      if (length > bytes - at || memcmp(token, text + at, length) != 0) {
+        status = tri_fail(TRI_INTERNAL, "record %d differs at byte %zu", index, at);
+      }
+      at += length;
+    }
+    if (status == TRI_OK && at != bytes) status = tri_fail(TRI_INTERNAL, "record %d ends at byte %zu", index, at);
+  }
+  tri_free(list.ids);
+  return status;
+}
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static tri_status measure(tri_encoder *encoder, const char *path, double limit) {
+  char *text = NULL;
+  size_t bytes = 0;
+  tri_token_list list = {0};
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_file_read(path, (size_t)1 << 32, &text, &bytes));
+  double begin = seconds(), done = 0;
+  do {
+    for (size_t at = 0; at < bytes && status == TRI_OK;) {
+      const char *end = memchr(text + at, '\n', bytes - at);
+      size_t length = end != NULL ? (size_t)(end - text) + 1 - at : bytes - at;
+      list.count = 0;
+      status = tri_encoder_encode(encoder, text + at, length, 1, &list);
+      at += length;
+    }
+    done += (double)bytes;
+  } while (status == TRI_OK && seconds() - begin < limit);
+  printf("%.0f\n", done / (seconds() - begin));
+  tri_free(list.ids);
+  tri_free(text);
+  return status;
+}
+
+static tri_status use(const char *what, const tri_tokenizer *tokenizer, int count, char **arguments) {
+  if (strcmp(what, "save") == 0) return tri_tokenizer_save(tokenizer, arguments[3]);
+  if (strcmp(what, "info") == 0) {
+    printf("%" PRId64 " %" PRId32 "\n", tri_tokenizer_vocab_size(tokenizer), tri_tokenizer_end_of_text(tokenizer));
+    return TRI_OK;
+  }
+  tri_encoder *encoder = NULL;
+  records r = {0};
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_encoder_create(tokenizer, &encoder));
+  if (strcmp(what, "speed") == 0) {
+    status = measure(encoder, arguments[3], atof(arguments[4]));
+  } else {
+    TRI_TRY_GOTO(open_records(arguments[3], &r), release);
+    status = strcmp(what, "decode") == 0 ? check_decoding(tokenizer, encoder, &r) : print_ids(encoder, &r, count < 5);
+  }
+release:
+  tri_free(r.data);
+  tri_encoder_destroy(encoder);
+  return status;
+}
+
+static tri_status train(const char *vocabulary, const char *path, const char *out) {
+  tri_tokenizer_trainer *trainer = NULL;
+  tri_tokenizer *tokenizer = NULL;
+  records r = {0};
+  const char *text = NULL;
+  size_t bytes = 0;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(open_records(path, &r), release);
+  TRI_TRY_GOTO(tri_tokenizer_trainer_create(atoll(vocabulary), &trainer), release);
+  while (next_record(&r, &text, &bytes)) TRI_TRY_GOTO(tri_tokenizer_trainer_feed(trainer, text, bytes), release);
+  TRI_TRY_GOTO(tri_tokenizer_trainer_finish(trainer, &tokenizer), release);
+  TRI_TRY_GOTO(tri_tokenizer_save(tokenizer, out), release);
+release:
+  tri_tokenizer_destroy(tokenizer);
+  tri_tokenizer_trainer_destroy(trainer);
+  tri_free(r.data);
+  return status;
+}
+
+int main(int count, char **arguments) {
+  tri_status status = TRI_OK;
+  tri_tokenizer *tokenizer = NULL;
+  if (count < 3) return 2;
+  if (strcmp(arguments[1], "train") == 0 && count == 5) {
+    status = train(arguments[2], arguments[3], arguments[4]);
+  } else {
+    status = tri_tokenizer_create(arguments[2], &tokenizer);
+    if (status == TRI_OK) status = use(arguments[1], tokenizer, count, arguments);
+  }
+  tri_tokenizer_destroy(tokenizer);
+  if (status != TRI_OK) fprintf(stderr, "tokenize_tool: %s\n", tri_status_message());
+  return tri_status_exit(status);
+}
