@@ -82,7 +82,7 @@ static void *read_blocks(void *argument) {
 
 static tri_status append_id(tri_token_list *list, int32_t id) {
   if (list->count == list->capacity) {
-    int64_t capacity = list->capacity == 0 ? 1 << 16 : list->capacity + list->capacity / 2;
+    int64_t capacity = list->capacity < 1 << 15 ? 1 << 16 : 2 * list->capacity;
     TRI_TRY(tri_realloc("the ids of a block", (size_t)capacity, sizeof *list->ids, &list->ids));
     list->capacity = capacity;
   }

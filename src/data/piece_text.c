@@ -1,5 +1,7 @@
 #include "data/text_input.h"
 
+#include "data/json_line.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -55,13 +57,19 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
   return TRI_OK;
 }
 
-tri_status tri_piece_text_get(const tri_text_block *block, const tri_text_piece *piece, const char *key,
+tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key,
                               tri_piece_text *out) {
-  const char *text = block->text + piece->offset;
+  char *text = block->text + piece->offset;
   if (!block->json) {
     *out = (tri_piece_text){text, piece->bytes, NULL};
     return TRI_OK;
   }
+  tri_piece_text found = {0};
+  if (tri_json_line_string(text, piece->bytes, key, &found.text, &found.bytes)) {
+    *out = found;
+    return TRI_OK;
+  }
+  /* Most likely there is a fault, and this parser says which. */
   json_error_t error;
   json_t *root = json_loadb(text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
   if (root == NULL) {

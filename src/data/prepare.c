@@ -146,7 +146,7 @@ static void show_progress(prepare *p, const char *what, int64_t position) {
 
 /* ---- the tokenizer --------------------------------------------------------------------------------------------- */
 
-static tri_status feed_block(prepare *p, tri_tokenizer_trainer *trainer, const tri_text_block *block) {
+static tri_status feed_block(prepare *p, tri_tokenizer_trainer *trainer, tri_text_block *block) {
   for (int64_t i = 0; i < block->num_pieces && p->text_bytes < p->options->train_bytes; i++) {
     tri_piece_text text = {0};
     TRI_TRY(tri_piece_text_get(block, &block->pieces[i], p->options->key, &text));

@@ -117,8 +117,7 @@ static bool solid_until(const char *text, size_t at) {
   return at >= 3 && !is_narrow_space(c - 2) && !is_wide_space(c - 3);
 }
 
-/* The last safe place strictly inside the text, or 0. */
-static size_t find_cut(const char *text, size_t bytes) {
+size_t tri_text_find_cut(const char *text, size_t bytes) {
   for (size_t end = bytes; end > 0;) {
     const char *found = memrchr(text, '\n', end);
     if (found == NULL) break;
@@ -167,7 +166,7 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
 static tri_status cut_document(tri_text_input *input, tri_text_block *block, size_t begin, size_t *consumed) {
   const char *text = block->text + begin;
   size_t bytes = block->bytes - begin;
-  size_t cut = find_cut(text, bytes);
+  size_t cut = tri_text_find_cut(text, bytes);
   if (cut == 0 && block->bytes >= ROUGH_BYTES) {
     cut = find_rough_cut(text, bytes);
     input->rough_cuts++;

@@ -52,19 +52,21 @@ int64_t tri_text_input_rough_cuts(const tri_text_input *input);
 
 bool tri_text_input_is_json(const char *path);
 
+/* The last place in the text, not its beginning or end, where it can be cut without changing its ids; 0 if none. */
+size_t tri_text_find_cut(const char *text, size_t bytes);
+
 /* ---- the text of a piece --------------------------------------------------------------------------------------- */
 
-/* `memory` belongs to the piece's text until tri_piece_text_release; plain text needs none. Starts as {0}. */
+/* Starts as {0}; the text is valid until tri_piece_text_release, and as long as the block. */
 typedef struct tri_piece_text {
   const char *text;
   size_t bytes;
-  void *memory;
+  void *memory; /* of its own, or NULL */
 } tri_piece_text;
 
 /* The text itself or, of JSON, the string under `key`. Bad JSON, a missing key or one that is no string is
- * TRI_BAD_FILE with the file, the line and what is there instead. */
-tri_status tri_piece_text_get(const tri_text_block *block, const tri_text_piece *piece, const char *key,
-                              tri_piece_text *out);
+ * TRI_BAD_FILE with the file, the line and what is there instead. May write over the piece: ask once. */
+tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
 void tri_piece_text_release(tri_piece_text *text);
 
 #endif

@@ -182,7 +182,7 @@ def test_same_ids_for_every_code_point(kind, tmp_path):
     if name == "whole":
         pytest.skip("one word for all")
     letters = assigned(0x80, 0x323AF) + assigned(0xE0001, 0xE01EF) + ["\U0010ffff"]
-    texts = ["".join(f"a{c}1{c} {c} .{c}{c}\n{c}'{c}" for c in letters[i:i + 64]) for i in range(0, len(letters), 64)]
+    texts = ["".join(f"a{c}1{c} {c} .{c}{c}\n{c}'{c}e{c}\u0334{c}\u0301{c}" for c in letters[i:i + 64]) for i in range(0, len(letters), 64)]
     same_ids(path, reference, texts, tmp_path)
 
 

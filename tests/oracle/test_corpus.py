@@ -1,0 +1,134 @@
+"""Corpora written by `trireme prepare`, read by the published description of Megatron-LM's indexed data sets.
+
+The reader below knows nothing of Trireme. The tokenizer is `bytes`, so that the text can be seen in the ids.
+The program is found by the environment variable TRIREME (default: build/trireme)."""
+
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+
+import numpy
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRIREME = os.environ.get("TRIREME", str(ROOT / "build" / "trireme"))
+END = 256
+
+DTYPES = {
+    1: numpy.uint8, 2: numpy.int8, 3: numpy.int16, 4: numpy.int32,
+    5: numpy.int64, 6: numpy.float64, 7: numpy.float32, 8: numpy.uint16,
+}
+
+
+class Indexed:
+    """PREFIX.idx and PREFIX.bin."""
+
+    def __init__(self, prefix):
+        index = pathlib.Path(f"{prefix}.idx").read_bytes()
+        assert index[:9] == b"MMIDIDX\x00\x00"
+        version, code, count, entries = struct.unpack_from("<QBQQ", index, 9)
+        assert version == 1
+        self.dtype = numpy.dtype(DTYPES[code]).newbyteorder("<")
+        at = 9 + struct.calcsize("<QBQQ")
+        self.sizes = numpy.frombuffer(index, "<i4", count, at)
+        at += self.sizes.nbytes
+        self.pointers = numpy.frombuffer(index, "<i8", count, at)
+        at += self.pointers.nbytes
+        self.documents = numpy.frombuffer(index, "<i8", entries, at)
+        assert at + self.documents.nbytes == len(index)
+        self.data = pathlib.Path(f"{prefix}.bin").read_bytes()
+        assert int(self.sizes.sum()) * self.dtype.itemsize == len(self.data)
+
+    def sequence(self, i):
+        return numpy.frombuffer(self.data, self.dtype, self.sizes[i], self.pointers[i])
+
+    def document(self, i):
+        return numpy.concatenate([self.sequence(s) for s in range(self.documents[i], self.documents[i + 1])])
+
+    def __len__(self):
+        return len(self.documents) - 1
+
+    def texts(self):
+        """The bytes of each document, which must end with the end-of-text token and have no other."""
+        out = []
+        for i in range(len(self)):
+            ids = self.document(i)
+            assert ids[-1] == END and (ids[:-1] < END).all()
+            out.append(bytes(ids[:-1].astype(numpy.uint8)))
+        return out
+
+
+def prepare(out, *arguments):
+    command = [TRIREME, "prepare", "--tokenizer", "bytes", "--out", str(out), "--json", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def texts():
+    draw = random.Random(3)
+    alphabet = "abc .\n\t\"\\/é漢😀\u0000\u2028"
+    return ["".join(draw.choices(alphabet, k=draw.randint(1, 200))) for _ in range(4000)]
+
+
+def test_json_lines(tmp_path, texts):
+    source = tmp_path / "a.jsonl"
+    with source.open("w", encoding="utf-8", newline="\n") as to:
+        for i, text in enumerate(texts):
+            to.write(json.dumps({"id": i, "body": text}, ensure_ascii=i % 2 == 0) + "\n")
+    report = prepare(tmp_path / "out", "--key", "body", "--validation", "0.05", "--threads", "3", source)
+    train, validation = Indexed(tmp_path / "out/train"), Indexed(tmp_path / "out/validation")
+    assert train.dtype == numpy.uint16
+    wanted = [text.encode() for text in texts]
+    kept = train.texts()
+    held_out = validation.texts()
+    # In order, and together all of them.
+    rest = iter(held_out)
+    pending = next(rest, None)
+    ours = iter(kept)
+    for text in wanted:
+        if text == pending and text != kept[0]:
+            pending = next(rest, None)
+        else:
+            assert next(ours) == text
+    assert pending is None and next(ours, None) is None
+    assert 120 <= len(held_out) <= 280
+    assert report["documents"] == len(texts)
+    assert report["train"] == {"documents": len(kept), "tokens": int(train.sizes.sum())}
+    assert report["validation"]["documents"] == len(held_out)
+    assert report["text_bytes"] == sum(map(len, wanted))
+
+
+def test_plain_text(tmp_path, texts):
+    whole = "\n".join(texts).encode() * 8  # several blocks
+    source = tmp_path / "a.txt"
+    source.write_bytes(whole)
+    prepare(tmp_path / "file", "--validation", "0", source)
+    assert Indexed(tmp_path / "file/train").texts() == [whole]
+    prepare(tmp_path / "line", "--validation", "0", "--documents", "line", source)
+    lines = [line for line in whole.split(b"\n") if line.strip(b" \t\r\v\f")]
+    assert Indexed(tmp_path / "line/train").texts() == lines
+
+
+def test_validation_from_the_tail(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"x" * 9000 + b"y" * 999)
+    report = prepare(tmp_path / "out", "--validation", "0.1", source)
+    train, validation = Indexed(tmp_path / "out/train"), Indexed(tmp_path / "out/validation")
+    assert bytes(train.document(0).astype(numpy.uint8)) == b"x" * 9000
+    assert validation.texts() == [b"y" * 999]
+    assert report["validation"]["from_tail"] is True
+
+
+def test_pointers_are_bytes(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_bytes(b"one\nthree\nfourteen\n")
+    prepare(tmp_path / "out", "--validation", "0", "--documents", "line", source)
+    index = Indexed(tmp_path / "out/train")
+    assert index.sizes.tolist() == [4, 6, 9]
+    assert index.pointers.tolist() == [0, 8, 20]
+    assert index.documents.tolist() == [0, 1, 2, 3]

@@ -1,0 +1,559 @@
+#include "data/prepare.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "corpus_test.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+enum { END = 256 }; /* of the bytes tokenizer */
+
+/* ---- helpers --------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+  tri_prepare_options options;
+  char out[TRI_PATH_BYTES];
+  char input[TRI_PATH_BYTES];
+  const char *inputs[1];
+} job;
+
+static job *new_job(void **state, const char *input) {
+  job *j = calloc(1, sizeof *j);
+  assert_non_null(j);
+  in_folder(state, "out", j->out);
+  in_folder(state, input, j->input);
+  j->inputs[0] = j->input;
+  j->options = (tri_prepare_options){
+      .tokenizer = "bytes",
+      .out = j->out,
+      .inputs = j->inputs,
+      .num_inputs = 1,
+      .key = "text",
+      .documents = TRI_DOCUMENT_LINE,
+      .validation = 0.1,
+      .threads = 2,
+      .train_bytes = 1 << 30,
+  };
+  return j;
+}
+
+static tri_status prepare_it(const job *j) {
+  tri_prepare_report report;
+  return tri_prepare(&j->options, &report);
+}
+
+/* The rule by which a document is chosen. */
+static bool validates(const job *j, uint64_t document) {
+  tri_random_key key = tri_random_stream(j->options.seed, TRI_RANDOM_SPLIT, 0);
+  return tri_random_uniform(key, document) < j->options.validation;
+}
+
+/* All tokens of OUT/NAME; *count is 0 if there is no such corpus. */
+static int32_t *read_corpus(const job *j, const char *name, int64_t *count) {
+  char prefix[TRI_PATH_BYTES], index[TRI_PATH_BYTES];
+  assert_ok(tri_path_join(prefix, j->out, name));
+  snprintf(index, sizeof index, "%.4000s.idx", prefix);
+  *count = 0;
+  if (!tri_path_exists(index)) return NULL;
+  tri_corpus *corpus = NULL;
+  assert_ok(tri_corpus_open(prefix, &corpus));
+  *count = tri_corpus_num_tokens(corpus);
+  int32_t *ids = malloc((size_t)*count * sizeof *ids);
+  assert_non_null(ids);
+  assert_ok(tri_corpus_read(corpus, 0, *count, END + 1, ids));
+  tri_corpus_close(corpus);
+  return ids;
+}
+
+static void expect_text(const job *j, const char *name, const char *wanted) {
+  int64_t count = 0;
+  int32_t *ids = read_corpus(j, name, &count);
+  char *text = calloc((size_t)count + 1, 1);
+  for (int64_t i = 0; i < count; i++) text[i] = ids[i] == END ? '|' : (char)ids[i];
+  assert_string_equal(text, wanted);
+  free(text);
+  free(ids);
+}
+
+static void expect_only(void **state, const job *j, const char *const *names, int count) {
+  char path[TRI_PATH_BYTES];
+  for (int i = 0; i < count; i++) {
+    assert_ok(tri_path_join(path, j->out, names[i]));
+    if (unlink(path) != 0) fail_msg("%s is missing", names[i]);
+  }
+  if (rmdir(j->out) != 0) fail_msg("more than %d files in %s", count, j->out);
+  (void)state;
+}
+
+/* Lines "0", "1", ... */
+static void write_numbers(void **state, const char *name, int count, const char *format) {
+  char *text = malloc((size_t)count * 64 + 1);
+  assert_non_null(text);
+  size_t held = 0;
+  for (int i = 0; i < count; i++) held += (size_t)sprintf(text + held, format, i);
+  write_file(state, name, text, held);
+  free(text);
+}
+
+/* ---- what comes out -------------------------------------------------------------------------------------------- */
+
+static void ends_each_document(void **state) {
+  write_text(state, "a.txt", "one\n\ntwo\nthree\n");
+  job *j = new_job(state, "a.txt");
+  j->options.validation = 0;
+  assert_ok(prepare_it(j));
+  expect_text(j, "train", "one|two|three|");
+  expect_only(state, j, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  j->options.documents = TRI_DOCUMENT_FILE;
+  assert_ok(prepare_it(j));
+  expect_text(j, "train", "one\n\ntwo\nthree\n|");
+  free(j);
+}
+
+/* Each document is in one of the two, in order; the share is near what was asked for; seeds choose differently. */
+static void splits_by_document(void **state) {
+  enum { DOCUMENTS = 3000 };
+  write_numbers(state, "a.jsonl", DOCUMENTS, "{\"text\": \"%d\"}\n");
+  char first_choice[DOCUMENTS];
+  for (uint64_t seed = 0; seed < 3; seed++) {
+    job *j = new_job(state, "a.jsonl");
+    tri_prepare_report report;
+    char choice[DOCUMENTS] = {0};
+    int64_t found[2] = {0, 0};
+    j->options.seed = seed;
+    j->options.force = true;
+    assert_ok(tri_prepare(&j->options, &report));
+    const char *names[] = {"train", "validation"};
+    for (int which = 0; which < 2; which++) {
+      int64_t count = 0, number = 0, before = -1;
+      int32_t *ids = read_corpus(j, names[which], &count);
+      for (int64_t i = 0; i < count; i++) {
+        if (ids[i] != END) {
+          number = 10 * number + (ids[i] - '0');
+          continue;
+        }
+        assert_true(number > before && number < DOCUMENTS);
+        assert_int_equal(choice[number], 0);
+        choice[number] = (char)(1 + which);
+        before = number;
+        number = 0;
+        found[which]++;
+      }
+      free(ids);
+    }
+    assert_int_equal(found[0] + found[1], DOCUMENTS);
+    assert_int_equal(choice[0], 1);
+    assert_in_range(found[1], 230, 370);
+    assert_int_equal(report.counts.documents, DOCUMENTS);
+    assert_int_equal(report.counts.train_documents, found[0]);
+    assert_int_equal(report.counts.validation_documents, found[1]);
+    assert_int_equal(report.counts.tokens, report.counts.text_bytes + DOCUMENTS);
+    assert_false(report.counts.from_tail);
+    if (seed == 0) {
+      memcpy(first_choice, choice, sizeof choice);
+    } else {
+      assert_memory_not_equal(first_choice, choice, sizeof choice);
+    }
+    free(j);
+  }
+}
+
+static void leaves_out_empty_documents(void **state) {
+  write_text(state, "a.jsonl", "{\"text\": \"\"}\n{\"text\": \"a\"}\n{\"text\": \"\"}\n{\"text\": \"b\"}\n");
+  job *j = new_job(state, "a.jsonl");
+  tri_prepare_report report;
+  j->options.validation = 0;
+  assert_ok(tri_prepare(&j->options, &report));
+  expect_text(j, "train", "a|b|");
+  assert_int_equal(report.counts.documents, 2);
+  assert_int_equal(report.counts.empty_documents, 2);
+  free(j);
+}
+
+static void divides_one_document_at_its_end(void **state) {
+  write_text(state, "a.txt", "0123456789abcdefghi");
+  job *j = new_job(state, "a.txt");
+  tri_prepare_report report;
+  j->options.validation = 0.2;
+  assert_ok(tri_prepare(&j->options, &report));
+  expect_text(j, "train", "0123456789abcdef");
+  expect_text(j, "validation", "ghi|");
+  assert_true(report.counts.from_tail);
+  assert_int_equal(report.counts.documents, 1);
+  assert_int_equal(report.counts.tokens, 20);
+  assert_int_equal(report.counts.validation_tokens, 4);
+  free(j);
+}
+
+/* The first document, which always trains, is empty, and the only other goes to validation. */
+static void divides_what_all_fell_to_validation(void **state) {
+  write_text(state, "a.jsonl", "{\"text\": \"\"}\n{\"text\": \"abcdefghi\"}\n");
+  job *j = new_job(state, "a.jsonl");
+  j->options.validation = 0.2;
+  while (!validates(j, 1)) j->options.seed++;
+  assert_ok(prepare_it(j));
+  int64_t train = 0, validation = 0;
+  free(read_corpus(j, "train", &train));
+  free(read_corpus(j, "validation", &validation));
+  assert_int_equal(train + validation, 10);
+  assert_true(train > 0 && validation > 0);
+  free(j);
+}
+
+static char *read_out(const job *j, const char *name, size_t *size) {
+  char path[TRI_PATH_BYTES], *data = NULL;
+  assert_ok(tri_path_join(path, j->out, name));
+  assert_ok(tri_file_read(path, (size_t)1 << 30, &data, size));
+  return data;
+}
+
+/* The files are the same to the byte with any number of threads, and compressed or not. */
+static void does_not_depend_on_threads(void **state) {
+  enum { DOCUMENTS = 250000 };
+  static const char *const files[] = {"train.bin", "train.idx", "validation.bin", "validation.idx", "tokenizer.json"};
+  write_numbers(state, "a.jsonl", DOCUMENTS, "{\"id\": 7, \"text\": \"number \\u00e9 %d\"}\n");
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  assert_ok(tri_file_read(in_folder(state, "a.jsonl", path), (size_t)1 << 30, &text, &bytes));
+  char *packed = malloc(ZSTD_compressBound(bytes));
+  write_file(state, "a.jsonl.zst", packed, ZSTD_compress(packed, ZSTD_compressBound(bytes), text, bytes, 1));
+  free(packed);
+  tri_free(text);
+  job *one = new_job(state, "a.jsonl");
+  one->options.threads = 1;
+  assert_ok(prepare_it(one));
+  const int threads[] = {2, 3, 8};
+  for (int t = 0; t < 3; t++) {
+    job *many = new_job(state, t == 0 ? "a.jsonl.zst" : "a.jsonl");
+    in_folder(state, "many", many->out);
+    many->options.threads = threads[t];
+    many->options.force = true;
+    assert_ok(prepare_it(many));
+    for (int f = 0; f < 5; f++) {
+      size_t bytes_one = 0, bytes_many = 0;
+      char *a = read_out(one, files[f], &bytes_one), *b = read_out(many, files[f], &bytes_many);
+      assert_int_equal(bytes_one, bytes_many);
+      assert_memory_equal(a, b, bytes_one);
+      tri_free(a);
+      tri_free(b);
+    }
+    free(many);
+  }
+  free(one);
+}
+
+/* Prepares `text` as one document and compares with the ids of the whole. */
+static void expect_ids_of_the_whole(job *j, const char *text, size_t bytes) {
+  char path[TRI_PATH_BYTES];
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  tri_token_list whole = {0};
+  tri_corpus *corpus = NULL;
+  assert_ok(prepare_it(j));
+  assert_ok(tri_path_join(path, j->out, "tokenizer.json"));
+  assert_ok(tri_tokenizer_create(path, &tokenizer));
+  assert_ok(tri_encoder_create(tokenizer, &encoder));
+  assert_ok(tri_encoder_encode(encoder, text, bytes, 0, &whole));
+  assert_ok(tri_path_join(path, j->out, "train"));
+  assert_ok(tri_corpus_open(path, &corpus));
+  assert_int_equal(tri_corpus_num_tokens(corpus), whole.count + 1);
+  int32_t *ids = malloc((size_t)(whole.count + 1) * sizeof *ids);
+  assert_non_null(ids);
+  assert_ok(tri_corpus_read(corpus, 0, whole.count + 1, tri_tokenizer_vocab_size(tokenizer), ids));
+  assert_memory_equal(ids, whole.ids, (size_t)whole.count * sizeof *ids);
+  assert_int_equal(ids[whole.count], tri_tokenizer_end_of_text(tokenizer));
+  free(ids);
+  tri_corpus_close(corpus);
+  tri_free(whole.ids);
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+}
+
+/* Gives a tokenizer.json another pre-tokenizer pattern, as Hugging Face's files of Llama 3 and Qwen 2 have it. */
+static void change_pattern(const char *from, const char *to, const char *pattern) {
+  json_t *root = json_load_file(from, 0, NULL);
+  assert_non_null(root);
+  json_t *parts = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}", "type", "Sequence",
+                            "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated",
+                            "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 0);
+  assert_non_null(parts);
+  assert_int_equal(json_object_set_new(root, "pre_tokenizer", parts), 0);
+  assert_int_equal(json_dump_file(root, to, 0), 0);
+  json_decref(root);
+}
+
+/* `count` parts of text, full of the white space that makes cutting hard. */
+static size_t make_hard_text(uint64_t stream, uint64_t count, char *out) {
+  static const char *const parts[] = {"the",
+                                      "a",
+                                      "\xC3\xA9t\xC3\xA9",
+                                      "123",
+                                      "'s",
+                                      ".",
+                                      "!?",
+                                      " ",
+                                      "\n",
+                                      "  ",
+                                      "\n",
+                                      "\n\n\t",
+                                      "\r\n",
+                                      "\xC2\xA0",
+                                      "\xE3\x80\x80",
+                                      "\xE6\xBC\xA2",
+                                      "\xF0\x9F\x98\x80",
+                                      "\xFF",
+                                      " \n"};
+  enum { PARTS = sizeof parts / sizeof parts[0] };
+  tri_random_key key = tri_random_stream(5, TRI_RANDOM_TEST, stream);
+  size_t held = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    const char *part = parts[tri_random_u32(key, i) % PARTS];
+    memcpy(out + held, part, strlen(part));
+    held += strlen(part);
+  }
+  return held;
+}
+
+static const char *const patterns[] = {
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
+
+/* Cuts many short texts where tri_text_find_cut says, and compares the ids of the parts with those of the whole. */
+static void expect_safe_cuts(const char *tokenizer_path) {
+  enum { TEXTS = 20000 };
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  tri_token_list whole = {0}, halves = {0};
+  int cuts = 0;
+  assert_ok(tri_tokenizer_create(tokenizer_path, &tokenizer));
+  assert_ok(tri_encoder_create(tokenizer, &encoder));
+  for (uint64_t i = 0; i < TEXTS; i++) {
+    char text[256];
+    size_t bytes = make_hard_text(100 + i, 12, text), cut = tri_text_find_cut(text, bytes);
+    if (cut == 0) continue;
+    assert_true(cut < bytes);
+    cuts++;
+    whole.count = halves.count = 0;
+    assert_ok(tri_encoder_encode(encoder, text, bytes, 0, &whole));
+    assert_ok(tri_encoder_encode(encoder, text, cut, 0, &halves));
+    assert_ok(tri_encoder_encode(encoder, text + cut, bytes - cut, 0, &halves));
+    assert_int_equal(whole.count, halves.count);
+    assert_memory_equal(whole.ids, halves.ids, (size_t)whole.count * sizeof *whole.ids);
+  }
+  assert_true(cuts > TEXTS / 4);
+  tri_free(whole.ids);
+  tri_free(halves.ids);
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+}
+
+/* A document that is cut into pieces for the encoders gives the ids of the whole, under each of the patterns. */
+static void cuts_do_not_change_ids(void **state) {
+  enum { PARTS = 1200000 };
+  char *text = malloc((size_t)PARTS * 8);
+  assert_non_null(text);
+  size_t held = make_hard_text(1, PARTS, text);
+  write_file(state, "a.txt", text, held);
+  job *j = new_job(state, "a.txt");
+  j->options.tokenizer = "train:400";
+  j->options.documents = TRI_DOCUMENT_FILE;
+  j->options.validation = 0;
+  expect_ids_of_the_whole(j, text, held);
+  char learned[TRI_PATH_BYTES], changed[TRI_PATH_BYTES];
+  assert_ok(tri_path_join(learned, j->out, "tokenizer.json"));
+  expect_safe_cuts(learned);
+  j->options.tokenizer = in_folder(state, "changed.json", changed);
+  j->options.force = true;
+  for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+    change_pattern(learned, changed, patterns[i]);
+    expect_safe_cuts(changed);
+    expect_ids_of_the_whole(j, text, held);
+  }
+  free(text);
+  free(j);
+}
+
+/* ---- an older corpus ------------------------------------------------------------------------------------------- */
+
+static void keeps_an_older_corpus(void **state) {
+  write_text(state, "old.txt", "o\nl\nd\n");
+  write_text(state, "new.txt", "n\ne\nw\n");
+  write_text(state, "bad.jsonl", "{\"text\": \"x\"}\n{");
+  job *old = new_job(state, "old.txt"), *new = new_job(state, "new.txt"), *bad = new_job(state, "bad.jsonl");
+  old->options.validation = 0.4;
+  while (!validates(old, 2) || validates(old, 1)) old->options.seed++;
+  assert_ok(prepare_it(old));
+  assert_failure(prepare_it(new), TRI_BAD_USAGE, "out holds a corpus already (train.bin); choose another --out, or");
+  bad->options.force = true;
+  assert_failure(prepare_it(bad), TRI_BAD_FILE, "bad.jsonl line 2 is not valid JSON");
+  expect_text(old, "train", "o|l|");
+  expect_text(old, "validation", "d|");
+  new->options.force = true;
+  new->options.validation = 0;
+  assert_ok(prepare_it(new));
+  expect_text(new, "train", "n|e|w|");
+  expect_only(state, new, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  free(old);
+  free(new);
+  free(bad);
+}
+
+static bool yes(void *context) {
+  (void)context;
+  return true;
+}
+
+static void can_be_interrupted(void **state) {
+  write_numbers(state, "a.txt", 100000, "%d\n");
+  job *j = new_job(state, "a.txt");
+  j->options.interrupted = yes;
+  assert_failure(prepare_it(j), TRI_INTERRUPTED, "was left as it was");
+  assert_false(tri_path_exists(j->out));
+  j->options.tokenizer = "train:300";
+  assert_failure(prepare_it(j), TRI_INTERRUPTED, "was left as it was");
+  assert_false(tri_path_exists(j->out));
+  free(j);
+}
+
+/* A disk without room, once for each file: /dev/full under its temporary name. Nothing is left of the corpus. */
+static void survives_a_full_disk(void **state) {
+  static const char *const files[] = {"train.bin.partial", "train.sizes.partial", "train.idx.partial",
+                                      "validation.bin.partial", "validation.idx.partial"};
+  if (access("/dev/full", W_OK) != 0) {
+    print_message("SKIPPED: this system has no /dev/full\n");
+    skip();
+  }
+  write_numbers(state, "a.txt", 300000, "%d\n");
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    char path[TRI_PATH_BYTES];
+    job *j = new_job(state, "a.txt");
+    j->options.validation = 0.3;
+    assert_ok(tri_directory_create(j->out));
+    assert_ok(tri_path_join(path, j->out, files[i]));
+    assert_int_equal(symlink("/dev/full", path), 0);
+    assert_failure(prepare_it(j), TRI_IO_FAILED, "No space left on device");
+    assert_non_null(strstr(tri_status_message(), files[i]));
+    expect_only(state, j, NULL, 0);
+    free(j);
+  }
+}
+
+/* ---- bad input ------------------------------------------------------------------------------------------------- */
+
+#define EXPECT_BAD(j, code, part)                                                                                      \
+  do {                                                                                                                 \
+    assert_failure(prepare_it(j), (code), (part));                                                                     \
+    assert_false(tri_path_exists((j)->out));                                                                           \
+  } while (0)
+
+static void refuses_bad_options(void **state) {
+  write_text(state, "a.txt", "text\n");
+  job *j = new_job(state, "a.txt"), good = *j;
+  const double fractions[] = {-0.1, 1.0, 2.0, NAN};
+  for (int i = 0; i < 4; i++) {
+    j->options.validation = fractions[i];
+    EXPECT_BAD(j, TRI_BAD_USAGE, "--validation is ");
+  }
+  j->options = good.options;
+  j->options.threads = 5000;
+  EXPECT_BAD(j, TRI_BAD_USAGE, "--threads is 5000; it goes from 1 to 1024");
+  j->options = good.options;
+  j->options.num_inputs = 0;
+  EXPECT_BAD(j, TRI_BAD_USAGE, "no input");
+  j->options = good.options;
+  j->options.train_bytes = 0;
+  EXPECT_BAD(j, TRI_BAD_USAGE, "--train-bytes is 0");
+  const char *const vocabularies[] = {"train:", "train:x", "train:256", "train:-5", "train:99999999999", "train:5 "};
+  j->options = good.options;
+  for (int i = 0; i < 6; i++) {
+    j->options.tokenizer = vocabularies[i];
+    EXPECT_BAD(j, TRI_BAD_USAGE, "the size of the vocabulary goes from 257");
+  }
+  j->options.tokenizer = "/nonexistent/tokenizer.json";
+  EXPECT_BAD(j, TRI_BAD_FILE, "/nonexistent/tokenizer.json");
+  j->options = good.options;
+  j->options.out = j->input;
+  assert_failure(prepare_it(j), TRI_BAD_USAGE, "a.txt is a file; it must be a folder");
+  free(j);
+}
+
+static void refuses_bad_inputs(void **state) {
+  job *missing = new_job(state, "none.txt"), *folder = new_job(state, ""), *packed = new_job(state, "a.zst");
+  EXPECT_BAD(missing, TRI_BAD_FILE, "none.txt: No such file or directory");
+  EXPECT_BAD(folder, TRI_BAD_FILE, "is a directory; name the files in it");
+  write_text(state, "a.zst", "no zstd");
+  EXPECT_BAD(packed, TRI_BAD_FILE, "a.zst is damaged or not compressed with zstd");
+  if (geteuid() != 0) { /* root may read anything */
+    char path[TRI_PATH_BYTES];
+    write_text(state, "secret.txt", "x");
+    assert_int_equal(chmod(in_folder(state, "secret.txt", path), 0), 0);
+    job *secret = new_job(state, "secret.txt");
+    EXPECT_BAD(secret, TRI_BAD_FILE, "secret.txt: Permission denied");
+    free(secret);
+  }
+  free(missing);
+  free(folder);
+  free(packed);
+}
+
+static void refuses_an_empty_corpus(void **state) {
+  const struct {
+    const char *name, *text;
+  } cases[] = {{"a.txt", ""}, {"b.txt", "\n\n \n"}, {"c.jsonl", ""}, {"d.jsonl", "{\"text\": \"\"}\n"}};
+  for (int i = 0; i < 4; i++) {
+    write_text(state, cases[i].name, cases[i].text);
+    job *j = new_job(state, cases[i].name);
+    EXPECT_BAD(j, TRI_BAD_FILE, "the inputs hold no text");
+    j->options.tokenizer = "train:300";
+    EXPECT_BAD(j, TRI_BAD_FILE, "the inputs hold no text");
+    free(j);
+  }
+}
+
+/* The first fault in the order of the text is named, however many threads look for faults. */
+static void names_the_first_of_many_faults(void **state) {
+  enum { LINES = 200000, FIRST = 60000 };
+  char *text = malloc((size_t)LINES * 32);
+  assert_non_null(text);
+  size_t held = 0;
+  for (int i = 1; i <= LINES; i++) {
+    held += (size_t)sprintf(text + held, i < FIRST ? "{\"text\": \"fine line\"}\n" : "{\"text\": 5}\n");
+  }
+  write_file(state, "a.jsonl", text, held);
+  free(text);
+  for (int threads = 1; threads <= 8; threads += 7) {
+    job *j = new_job(state, "a.jsonl");
+    j->options.threads = threads;
+    EXPECT_BAD(j, TRI_BAD_FILE, "a.jsonl line 60000: `text` is a number, not a string");
+    free(j);
+  }
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+  const struct CMUnitTest tests[] = {
+      TEST(ends_each_document),
+      TEST(splits_by_document),
+      TEST(leaves_out_empty_documents),
+      TEST(divides_one_document_at_its_end),
+      TEST(divides_what_all_fell_to_validation),
+      TEST(does_not_depend_on_threads),
+      TEST(cuts_do_not_change_ids),
+      TEST(keeps_an_older_corpus),
+      TEST(can_be_interrupted),
+      TEST(survives_a_full_disk),
+      TEST(refuses_bad_options),
+      TEST(refuses_bad_inputs),
+      TEST(refuses_an_empty_corpus),
+      TEST(names_the_first_of_many_faults),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
