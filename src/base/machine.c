@@ -14,9 +14,7 @@ enum { MOST_BYTES = 64 << 20 }; /* /proc/cpuinfo of a thousand cores has some Mi
 
 static tri_status read_below(const char *root, const char *path, char **out) {
   char full[TRI_PATH_BYTES];
-  int length = snprintf(full, sizeof full, "%s%s", root, path);
-  if (length < 0 || (size_t)length >= sizeof full)
-    return tri_fail(TRI_BAD_USAGE, "the path %s%s is too long", root, path);
+  TRI_TRY(tri_path_join(full, root, path));
   return tri_file_read(full, MOST_BYTES, out, NULL);
 }
 
@@ -82,7 +80,7 @@ static bool has_word(const char *words, const char *word) {
 static tri_status read_processor(const char *root, tri_machine *m) {
   char *text = NULL, *flags = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY(read_below(root, "/proc/cpuinfo", &text));
+  TRI_TRY(read_below(root, "proc/cpuinfo", &text));
   TRI_TRY_GOTO(tri_alloc("the processor's flags", 16384, 1, &flags), free_text);
   if (!line_value(text, "model name", m->processor, sizeof m->processor)) {
     char part[64];
@@ -108,9 +106,9 @@ free_text:
 }
 
 static void read_cores(const char *root, tri_machine *m) {
-  m->cores_online = count_list_file(root, "/sys/devices/system/cpu/online");
+  m->cores_online = count_list_file(root, "sys/devices/system/cpu/online");
   char *text = NULL, list[4096];
-  if (read_below(root, "/proc/self/status", &text) != TRI_OK) return;
+  if (read_below(root, "proc/self/status", &text) != TRI_OK) return;
   if (line_value(text, "Cpus_allowed_list", list, sizeof list)) m->cores_allowed = count_list(list);
   tri_free(text);
 }
@@ -144,8 +142,7 @@ typedef double (*limit_reader)(const char *root, const char *folder);
 
 static double read_two_numbers(const char *root, const char *folder, const char *name, double *second) {
   char path[TRI_PATH_BYTES], *text = NULL;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  if (read_below(root, path, &text) != TRI_OK) return 0;
+  if (tri_path_join(path, folder, name) != TRI_OK || read_below(root, path, &text) != TRI_OK) return 0;
   char *end = NULL;
   double first = strtod(text, &end); /* "max" reads as 0, which is our word for no limit */
   if (second != NULL) *second = strtod(end, NULL);
@@ -192,17 +189,17 @@ static double lesser_limit(double a, double b) { return a == 0 || (b != 0 && b <
 
 static void read_groups(const char *root, tri_machine *m) {
   char *text = NULL, path[1024];
-  if (read_below(root, "/proc/self/cgroup", &text) != TRI_OK) return;
+  if (read_below(root, "proc/self/cgroup", &text) != TRI_OK) return;
   double memory = 0;
   if (group_path(text, "", path, sizeof path)) {
-    m->cores_quota = least_limit(root, "/sys/fs/cgroup", path, cores_v2);
-    memory = least_limit(root, "/sys/fs/cgroup", path, memory_v2);
+    m->cores_quota = least_limit(root, "sys/fs/cgroup", path, cores_v2);
+    memory = least_limit(root, "sys/fs/cgroup", path, memory_v2);
   }
   if (group_path(text, "cpu", path, sizeof path)) {
-    m->cores_quota = lesser_limit(m->cores_quota, least_limit(root, "/sys/fs/cgroup/cpu", path, cores_v1));
+    m->cores_quota = lesser_limit(m->cores_quota, least_limit(root, "sys/fs/cgroup/cpu", path, cores_v1));
   }
   if (group_path(text, "memory", path, sizeof path)) {
-    memory = lesser_limit(memory, least_limit(root, "/sys/fs/cgroup/memory", path, memory_v1));
+    memory = lesser_limit(memory, least_limit(root, "sys/fs/cgroup/memory", path, memory_v1));
   }
   /* Version 1 says "no limit" with a number near 2^63. */
   if (memory > 0 && memory < 4e18) m->memory_limit_bytes = (int64_t)memory;
@@ -213,14 +210,14 @@ static void read_groups(const char *root, tri_machine *m) {
 
 static tri_status read_memory(const char *root, tri_machine *m) {
   char *text = NULL;
-  TRI_TRY(read_below(root, "/proc/meminfo", &text));
+  TRI_TRY(read_below(root, "proc/meminfo", &text));
   m->memory_bytes = line_number(text, "MemTotal") * 1024;
   m->huge_pages = line_number(text, "HugePages_Total");
   m->huge_page_bytes = line_number(text, "Hugepagesize") * 1024;
   tri_free(text);
 
   /* "always [madvise] never": the chosen one stands in brackets. */
-  if (read_below(root, "/sys/kernel/mm/transparent_hugepage/enabled", &text) == TRI_OK) {
+  if (read_below(root, "sys/kernel/mm/transparent_hugepage/enabled", &text) == TRI_OK) {
     const char *open = strchr(text, '[');
     if (open != NULL) {
       size_t length = strcspn(open + 1, "]");
@@ -228,7 +225,7 @@ static tri_status read_memory(const char *root, tri_machine *m) {
     }
     tri_free(text);
   }
-  m->numa_nodes = count_list_file(root, "/sys/devices/system/node/has_memory");
+  m->numa_nodes = count_list_file(root, "sys/devices/system/node/has_memory");
   if (m->numa_nodes < 1) m->numa_nodes = 1;
   return TRI_OK;
 }

@@ -22,7 +22,7 @@ typedef struct tri_machine {
   char transparent_huge_pages[16];     /* "always", "madvise", "never"; "" if unknown          */
 } tri_machine;
 
-/* Fills what the files below `root` say ("" is the real machine); what they do not say stays 0. Fails only if there is
+/* Fills what the files below `root` say ("/" is the real machine); what they do not say stays 0. Fails only if there is
  * no /proc/cpuinfo or /proc/meminfo at all. */
 tri_status tri_machine_read(const char *root, tri_machine *out);
 

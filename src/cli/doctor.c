@@ -83,7 +83,7 @@ static tri_status run(int count, char **arguments) {
   TRI_TRY(parse(count, arguments, &json, &test_s));
   TRI_TRY(tri_alloc("the doctor's findings", 1, sizeof *doctor, &doctor));
   doctor->test_s = test_s;
-  TRI_TRY_GOTO(tri_machine_read("", &doctor->machine), free_doctor);
+  TRI_TRY_GOTO(tri_machine_read("/", &doctor->machine), free_doctor);
   tri_doctor_check_processor(doctor);
   tri_doctor_check_cores(doctor);
   tri_doctor_check_memory(doctor);

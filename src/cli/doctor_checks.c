@@ -217,7 +217,8 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
   found_library(doctor, "zstd", ZSTD_versionString());
   found_library(doctor, "jansson", jansson_version_str());
   found_library(doctor, "libyaml", yaml_get_version_string());
-  pcre2_config(PCRE2_CONFIG_VERSION, version); /* at most 24 bytes */
+  pcre2_config(PCRE2_CONFIG_VERSION, version); /* "10.42 2022-12-11", at most 24 bytes */
+  version[strcspn(version, " ")] = '\0';
   found_library(doctor, "PCRE2", version);
 }
 
