@@ -2,8 +2,7 @@
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
-# Idle OpenMP threads that spin would starve the tests beside them.
-CTEST = OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure --parallel $(JOBS)
+export JOBS
 
 .PHONY: help build test test-full bench demo format lint fuzz clean
 
@@ -19,14 +18,14 @@ test: ## every test but those of test-full
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
-	@$(CTEST)
+	@scripts/test.sh
 
 test-full: ## all tests, also against the newest PyTorch and transformers (downloads gigabytes)
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@scripts/python-env.sh --full
 	@$(MAKE) --no-print-directory build
-	@$(CTEST) -C full
+	@scripts/test.sh -C full
 
 bench: ## speed and memory beside PyTorch's, on this machine
 	@test -f tests/bench/bench.py || { echo "make bench: tests/bench/bench.py is not there" >&2; exit 1; }

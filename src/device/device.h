@@ -196,6 +196,12 @@ typedef struct tri_device_kernels {
   tri_status (*sum_of_squares)(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
   /* *out (host) = sum in double of wide values, in the same fixed order. */
   tri_status (*sum)(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
+
+  /* ---- itself ------------------------------------------------------------------------------------------------ */
+
+  /* The most FLOP/s that its arithmetic units could do on values of this type; measured, takes a fraction of a second.
+   * Optional: without it the fastest matrix product counts as the peak (train/peak.h). */
+  tri_status (*peak_flops)(tri_device *device, tri_dtype type, double *out);
 } tri_device_kernels;
 
 struct tri_device {

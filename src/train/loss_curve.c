@@ -93,14 +93,16 @@ static double tick_distance(double range, int wanted) {
 static void draw_even_ticks(const plot *p, const axis *a, int wanted, double least,
                             void (*draw)(const plot *p, double value)) {
   double distance = fmax(tick_distance(a->high - a->low, wanted), least);
-  for (double i = ceil(a->low / distance); i * distance <= a->high * (1 + 1e-12); i++) draw(p, i * distance);
+  int64_t last = llround(floor(a->high / distance));
+  for (int64_t i = llround(ceil(a->low / distance)); i <= last; i++) draw(p, (double)i * distance);
 }
 
 /* 1, 2, 3 and 5 times each power of ten; over more than three decades the powers alone. */
 static void draw_log_ticks(const plot *p) {
   static const double leads[] = {1, 2, 3, 5};
   int count = p->y.high / p->y.low > 1000 ? 1 : 4;
-  for (double power = floor(log10(p->y.low)); power <= log10(p->y.high); power++) {
+  int last = (int)floor(log10(p->y.high));
+  for (int power = (int)floor(log10(p->y.low)); power <= last; power++) {
     for (int i = 0; i < count; i++) {
       double value = leads[i] * pow(10, power);
       if (value >= p->y.low && value <= p->y.high) draw_tick_y(p, value);

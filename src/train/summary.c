@@ -2,12 +2,12 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/system.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static int compare_doubles(const void *a, const void *b) {
@@ -57,9 +57,7 @@ tri_status tri_run_summary_fill(const tri_metrics_history *history, tri_run_summ
   summary->tokens = last != NULL ? last->tokens : 0;
   summary->bad_steps = last != NULL ? last->bad_steps : 0;
 
-  struct rusage usage = {0};
-  getrusage(RUSAGE_SELF, &usage);
-  summary->peak_rss_bytes = (size_t)usage.ru_maxrss * 1024; /* Linux counts in KiB */
+  summary->peak_rss_bytes = tri_system_peak_resident_bytes();
   summary->version = TRIREME_VERSION;
   if (gethostname(summary->host, sizeof summary->host) != 0) summary->host[0] = '\0';
   summary->host[sizeof summary->host - 1] = '\0';

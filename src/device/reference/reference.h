@@ -5,18 +5,10 @@
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 
 #include "device/device.h"
+#include "device/reference/attention.h"
 
 /* Fills in an empty device. */
 tri_status tri_reference_create(tri_device *out);
-
-/* attention.c */
-tri_status tri_reference_attention_workspace(tri_device *device, const tri_attention *call, size_t *bytes);
-tri_status tri_reference_attention_forward(tri_device *device, const tri_attention *call, const void *q, const void *k,
-                                           const void *v, void *out, void *log_sum_exp, void *workspace);
-tri_status tri_reference_attention_backward(tri_device *device, const tri_attention *call, const void *q, const void *k,
-                                            const void *v, const void *out, const void *log_sum_exp,
-                                            const void *gradient_out, void *gradient_q, void *gradient_k,
-                                            void *gradient_v, void *workspace);
 
 /* matmul.c */
 tri_status tri_reference_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes);

@@ -1,0 +1,35 @@
+/* What kind of machine this is and how much of it this process may use, read from the system's files. They are read
+ * below a root folder, so that a test can replay the files of a machine that nobody has at hand. */
+#ifndef TRI_BASE_MACHINE_H
+#define TRI_BASE_MACHINE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tri_machine {
+  char processor[128];                 /* "AMD EPYC 9554 64-Core Processor"; "" if unknown    */
+  bool avx2, avx512, avx512_bf16, amx; /* x86; avx2 with fma, avx512 with bw, vl and dq        */
+  bool neon, sve, arm_bf16;            /* arm64                                                */
+  int64_t cores_online;                /* logical                                              */
+  int64_t cores_allowed;               /* by the affinity mask of this process                 */
+  double cores_quota;                  /* by its control group; 0 where there is no limit      */
+  int64_t numa_nodes;                  /* with memory; at least 1                              */
+  int64_t memory_bytes;                /* of the machine                                       */
+  int64_t memory_limit_bytes;          /* of its control group; 0 where there is no limit      */
+  int64_t huge_page_bytes, huge_pages; /* set aside by the administrator                       */
+  char transparent_huge_pages[16];     /* "always", "madvise", "never"; "" if unknown          */
+} tri_machine;
+
+/* Fills what the files below `root` say ("/" is the real machine); what they do not say stays 0. Fails only if there is
+ * no /proc/cpuinfo or /proc/meminfo at all. */
+tri_status tri_machine_read(const char *root, tri_machine *out);
+
+/* The cores that this process can keep busy: the least of the three counts, at least 1. */
+int64_t tri_machine_usable_cores(const tri_machine *machine);
+
+/* "AVX-512 with bf16", "AVX2", "NEON", ...: the best that is there, or "none beyond the baseline". */
+const char *tri_machine_vector_unit(const tri_machine *machine);
+
+#endif

@@ -1,0 +1,124 @@
+#include "cli/doctor.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const mark_names[] = {
+    [TRI_MARK_OK] = "ok", [TRI_MARK_WARNING] = "warning", [TRI_MARK_MISSING] = "missing"};
+
+static void print_findings(const tri_doctor *doctor) {
+  static const char *const colours[] = {
+      [TRI_MARK_OK] = "\033[32m", [TRI_MARK_WARNING] = "\033[33m", [TRI_MARK_MISSING] = "\033[31m"};
+  const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+  bool colour = isatty(STDOUT_FILENO) == 1 && (no_colour == NULL || no_colour[0] == '\0') &&
+                (terminal == NULL || strcmp(terminal, "dumb") != 0);
+  for (int i = 0; i < doctor->count; i++) {
+    const tri_finding *f = &doctor->findings[i];
+    printf("%s%-8s%s %-16s %s\n", colour ? colours[f->mark] : "", mark_names[f->mark], colour ? "\033[0m" : "", f->name,
+           f->value);
+    if (f->advice[0] != '\0') printf("%-25s -> %s\n", "", f->advice);
+  }
+}
+
+static bool all_required(const tri_doctor *doctor) {
+  for (int i = 0; i < doctor->count; i++) {
+    if (doctor->findings[i].required && doctor->findings[i].mark == TRI_MARK_MISSING) return false;
+  }
+  return true;
+}
+
+/* A folder's name need not be UTF-8, a JSON text must be. */
+static json_t *text_json(char *text) {
+  json_t *string = json_string(text);
+  if (string != NULL) return string;
+  for (char *c = text; *c != '\0'; c++) {
+    if ((unsigned char)*c >= 0x80) *c = '?';
+  }
+  return json_string(text);
+}
+
+/* {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]} */
+static tri_status print_json(tri_doctor *doctor) {
+  json_t *checks = json_array();
+  int failed = checks == NULL;
+  for (int i = 0; i < doctor->count; i++) {
+    tri_finding *f = &doctor->findings[i];
+    json_t *check = json_pack("{s:s, s:s, s:b, s:o, s:o}", "name", f->name, "mark", mark_names[f->mark], "required",
+                              f->required, "value", text_json(f->value), "advice", text_json(f->advice));
+    failed |= check == NULL || json_object_update(check, f->facts) != 0;
+    failed |= json_array_append_new(checks, check) != 0;
+  }
+  json_t *all = json_pack("{s:b, s:s, s:O}", "ok", all_required(doctor), "version", TRIREME_VERSION, "checks", checks);
+  failed |= all == NULL || json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0;
+  if (!failed) putchar('\n');
+  json_decref(all);
+  json_decref(checks);
+  return failed ? tri_fail(TRI_INTERNAL, "the findings cannot be written as JSON") : TRI_OK;
+}
+
+static tri_status parse(int count, char **arguments, bool *json, double *test_s) {
+  for (int i = 1; i < count; i++) {
+    if (strcmp(arguments[i], "--json") == 0) {
+      *json = true;
+    } else if (strcmp(arguments[i], "--quick") == 0) {
+      *test_s = 0;
+    } else {
+      return tri_fail(TRI_BAD_USAGE, "doctor: `%s` is not an option; there are --json and --quick", arguments[i]);
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status run(int count, char **arguments) {
+  tri_status status = TRI_OK;
+  bool json = false;
+  double test_s = 2;
+  tri_doctor *doctor = NULL;
+  TRI_TRY(parse(count, arguments, &json, &test_s));
+  TRI_TRY(tri_alloc("the doctor's findings", 1, sizeof *doctor, &doctor));
+  doctor->test_s = test_s;
+  TRI_TRY_GOTO(tri_machine_read("/", &doctor->machine), free_doctor);
+  tri_doctor_check_processor(doctor);
+  tri_doctor_check_cores(doctor);
+  tri_doctor_check_memory(doctor);
+  tri_doctor_check_threads(doctor);
+  tri_doctor_check_launcher(doctor);
+  tri_doctor_check_libraries(doctor);
+  tri_doctor_check_disk(doctor);
+  if (test_s > 0) tri_log_progress("testing matrix products, some %.0f seconds", 2 * test_s + 1);
+  tri_doctor_check_device(doctor);
+  tri_log_progress_end();
+  if (json) {
+    TRI_TRY_GOTO(print_json(doctor), free_findings);
+  } else {
+    print_findings(doctor);
+  }
+  if (!all_required(doctor)) {
+    status = tri_fail(TRI_UNSUPPORTED, "something that training needs is missing; see the lines marked `missing`");
+  }
+free_findings:
+  for (int i = 0; i < doctor->count; i++) json_decref(doctor->findings[i].facts);
+free_doctor:
+  tri_free(doctor);
+  return status;
+}
+
+const tri_command tri_command_doctor = {
+    .name = "doctor",
+    .summary = "look at this machine: what is there, what is missing, what to do",
+    .help =
+        "usage: trireme doctor [--json] [--quick]\n\n"
+        "Looks at the processor, cores, memory, threads, MPI, libraries and disk, and times matrix products for some\n"
+        "five seconds. Each line has a mark (ok, warning, missing) and, below it, what to do. The exit status is 0\n"
+        "unless something is missing that training cannot do without.\n\n"
+        "  --json   one JSON document on standard output\n"
+        "  --quick  without the matrix products\n\n"
+        "example: trireme doctor --json | python3 -m json.tool\n",
+    .run = run,
+};

@@ -1,0 +1,46 @@
+/* What `trireme doctor` finds, check by check; doctor.c prints it. */
+#ifndef TRI_CLI_DOCTOR_H
+#define TRI_CLI_DOCTOR_H
+
+#include "base/machine.h"
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_mark;
+
+typedef struct tri_finding {
+  const char *name;
+  tri_mark mark;
+  bool required;    /* missing, it makes the doctor's exit status non-zero    */
+  char value[320];  /* what there is                                          */
+  char advice[320]; /* what to do, "" if nothing                              */
+  json_t *facts;    /* the same as numbers, an object                         */
+} tri_finding;
+
+enum { TRI_DOCTOR_MOST_FINDINGS = 32 };
+
+typedef struct tri_doctor {
+  tri_machine machine;
+  double test_s; /* of each matrix-product test, 0 is none */
+  tri_finding findings[TRI_DOCTOR_MOST_FINDINGS];
+  int count;
+} tri_doctor;
+
+/* Starts a finding with mark "ok". There is room for all checks below. */
+tri_finding *tri_doctor_find(tri_doctor *doctor, const char *name);
+void tri_finding_value(tri_finding *finding, const char *format, ...) TRI_PRINTF(2, 3);
+/* Sets the mark and the advice. */
+void tri_finding_advise(tri_finding *finding, tri_mark mark, const char *format, ...) TRI_PRINTF(3, 4);
+
+void tri_doctor_check_processor(tri_doctor *doctor);
+void tri_doctor_check_cores(tri_doctor *doctor);
+void tri_doctor_check_memory(tri_doctor *doctor);
+void tri_doctor_check_threads(tri_doctor *doctor);
+void tri_doctor_check_launcher(tri_doctor *doctor);
+void tri_doctor_check_libraries(tri_doctor *doctor);
+void tri_doctor_check_disk(tri_doctor *doctor);
+void tri_doctor_check_device(tri_doctor *doctor);
+
+#endif

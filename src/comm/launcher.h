@@ -1,0 +1,18 @@
+/* The machine's own MPI launcher. */
+#ifndef TRI_COMM_LAUNCHER_H
+#define TRI_COMM_LAUNCHER_H
+
+#include "base/file.h"
+#include "base/status.h"
+
+typedef struct tri_launcher {
+  char path[TRI_PATH_BYTES];
+  char implementation[32]; /* "Open MPI", "MPICH", "Intel MPI", "unknown" */
+  char version[32];        /* "4.1.4", or "" */
+} tri_launcher;
+
+/* LOCAL. Finds mpiexec (or mpirun) in the folders of search_path, which are separated by colons as in $PATH, and asks
+ * it who it is. TRI_UNSUPPORTED if there is none. */
+tri_status tri_launcher_find(const char *search_path, tri_launcher *out);
+
+#endif
