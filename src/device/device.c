@@ -1,19 +1,26 @@
 #include "device/device.h"
 
 #include "base/memory.h"
+#include "device/cpu/cpu.h"
 #include "device/reference/reference.h"
 
 #include <string.h>
 
 tri_status tri_device_create(const char *name, int threads, tri_device **out) {
   tri_device *device = NULL;
-  (void)threads;
   TRI_TRY(tri_alloc("a device", 1, sizeof *device, &device));
   tri_status status = TRI_OK;
   if (strcmp(name, "reference") == 0) {
     status = tri_reference_create(device);
+  } else if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0) {
+    status = tri_cpu_create("", threads, device);
+  } else if (strncmp(name, "cpu:", 4) == 0) {
+    status = tri_cpu_create(name + 4, threads, device);
   } else {
-    status = tri_fail(TRI_BAD_CONFIG, "`%s` is not a device; there are auto, cpu and reference", name);
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit) "
+                      "and reference",
+                      name);
   }
   if (status != TRI_OK) {
     tri_free(device);

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/attention.h"
-#include "device/cpu/matmul.h"
+#include "device/reference/reference.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@ typedef struct variant {
   const char *isa, *device_name;
   bool (*available)(void);
   void (*fill[5])(tri_device_kernels *table);
+  const tri_attention_kernels *attention_fp32, *attention_bf16;
 } variant;
 
 static bool always(void) { return true; }
@@ -26,16 +27,16 @@ static bool has_avx512(void) {
 static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
-#define DECLARE(isa)                                         \
-  void tri_cpu_table_elements_##isa(tri_device_kernels *);   \
-  void tri_cpu_table_embedding_##isa(tri_device_kernels *);  \
-  void tri_cpu_table_norm_##isa(tri_device_kernels *);       \
-  void tri_cpu_table_loss_##isa(tri_device_kernels *);       \
+#define DECLARE(isa)                                                                                                   \
+  void tri_cpu_table_elements_##isa(tri_device_kernels *);                                                             \
+  void tri_cpu_table_embedding_##isa(tri_device_kernels *);                                                            \
+  void tri_cpu_table_norm_##isa(tri_device_kernels *);                                                                 \
+  void tri_cpu_table_loss_##isa(tri_device_kernels *);                                                                 \
   void tri_cpu_table_optimizer_##isa(tri_device_kernels *);
-#define FILL(isa)                                                                                       \
-  {                                                                                                     \
-    tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa,              \
-        tri_cpu_table_loss_##isa, tri_cpu_table_optimizer_##isa                                         \
+#define FILL(isa)                                                                                                      \
+  {                                                                                                                    \
+    tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
+        tri_cpu_table_optimizer_##isa                                                                                  \
   }
 
 DECLARE(baseline)
@@ -47,17 +48,20 @@ DECLARE(avx512bf16)
 
 /* Best last. */
 static const variant variants[] = {
-    {"baseline", "cpu baseline", always, FILL(baseline)},
+    {"baseline", "cpu baseline", always, FILL(baseline), &tri_attention_floats_baseline,
+     &tri_attention_floats_baseline},
 #if defined(__x86_64__)
-    {"avx2", "cpu avx2", has_avx2, FILL(avx2)},
-    {"avx512", "cpu avx512", has_avx512, FILL(avx512)},
-    {"avx512bf16", "cpu avx512bf16", has_avx512bf16, FILL(avx512bf16)},
+    {"avx2", "cpu avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2},
+    {"avx512", "cpu avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512},
+    {"avx512bf16", "cpu avx512bf16", has_avx512bf16, FILL(avx512bf16), &tri_attention_floats_avx512bf16,
+     &tri_attention_pairs_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
 
 typedef struct cpu_state {
   tri_device_kernels kernels; /* the variant's own and those that choose for themselves */
+  const variant *chosen;
 } cpu_state;
 
 static tri_status find_variant(const char *isa, const variant **out) {
@@ -71,5 +75,78 @@ static tri_status find_variant(const char *isa, const variant **out) {
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : ", ", variants[i].isa);
   }
-  return tri_fail(TRI_UNSUPPORTED, "this CPU does not run kernels for `%s`; it runs %s", isa, known);
+  return tri_fail(TRI_UNSUPPORTED, "this CPU has no kernels for `%s`; it runs %s", isa, known);
+}
+
+/* ---- attention: the variant's kernels for the call's type ---------------------------------------------------------
+ */
+
+static const tri_attention_kernels *attention_of(const tri_device *device, tri_dtype type) {
+  const variant *chosen = ((const cpu_state *)device->state)->chosen;
+  return type == TRI_BF16 ? chosen->attention_bf16 : chosen->attention_fp32;
+}
+
+static tri_status attention_workspace(tri_device *device, const tri_attention *call, size_t *bytes) {
+  return tri_attention_workspace_with(attention_of(device, call->type), device->threads, call, bytes);
+}
+
+static tri_status attention_forward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+                                    const void *v, void *out, void *log_sum_exp, void *workspace) {
+  tri_attention_forward job = {.call = call, .q = q, .k = k, .v = v, .out = out, .log_sum_exp = log_sum_exp};
+  return tri_attention_forward_with(attention_of(device, call->type), device->threads, &job, workspace);
+}
+
+static tri_status attention_backward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+                                     const void *v, const void *out, const void *log_sum_exp, const void *gradient_out,
+                                     void *gradient_q, void *gradient_k, void *gradient_v, void *workspace) {
+  tri_attention_backward job = {
+      .call = call,
+      .q = q,
+      .k = k,
+      .v = v,
+      .out = out,
+      .gradient_out = gradient_out,
+      .log_sum_exp = log_sum_exp,
+      .gradient_q = gradient_q,
+      .gradient_k = gradient_k,
+      .gradient_v = gradient_v,
+  };
+  return tri_attention_backward_with(attention_of(device, call->type), device->threads, &job, workspace);
+}
+
+/* ---- the device ---------------------------------------------------------------------------------------------------
+ */
+
+static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
+  *out = (tri_device_kernels){
+      .memory_create = tri_cpu_memory_create,
+      .memory_destroy = tri_cpu_memory_destroy,
+      .copy_in = tri_cpu_copy,
+      .copy_out = tri_cpu_copy,
+      .fill_zero = tri_cpu_fill_zero,
+      .matmul_workspace = tri_reference_matmul_workspace,
+      .matmul_packed = tri_reference_matmul_packed,
+      .matmul = tri_reference_matmul,
+      .attention_workspace = attention_workspace,
+      .attention_forward = attention_forward,
+      .attention_backward = attention_backward,
+  };
+  for (size_t i = 0; i < sizeof chosen->fill / sizeof chosen->fill[0]; i++) chosen->fill[i](out);
+}
+
+static void destroy(tri_device *device) { tri_free(device->state); }
+
+tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
+  const variant *chosen = NULL;
+  cpu_state *state = NULL;
+  TRI_TRY(find_variant(isa, &chosen));
+  TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
+  state->chosen = chosen;
+  fill_kernels(chosen, &state->kernels);
+  out->name = chosen->device_name;
+  out->kernels = &state->kernels;
+  out->threads = threads > 0 ? threads : omp_get_num_procs();
+  out->state = state;
+  out->destroy = destroy;
+  return TRI_OK;
 }

@@ -2,13 +2,13 @@
 #define TRI_DEVICE_CPU_KERNELS_BY_TYPE_H
 
 /* Calls the fp32 or the bf16 form of an always-inline function, so that `type` is a constant inside it. */
-#define BY_TYPE(function, ...)         \
-  do {                                 \
-    if (type == TRI_BF16) {            \
-      function(TRI_BF16, __VA_ARGS__); \
-    } else {                           \
-      function(TRI_FP32, __VA_ARGS__); \
-    }                                  \
+#define BY_TYPE(function, ...)                                                                                         \
+  do {                                                                                                                 \
+    if (type == TRI_BF16) {                                                                                            \
+      function(TRI_BF16, __VA_ARGS__);                                                                                 \
+    } else {                                                                                                           \
+      function(TRI_FP32, __VA_ARGS__);                                                                                 \
+    }                                                                                                                  \
   } while (0)
 
 #endif

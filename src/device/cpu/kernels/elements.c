@@ -7,11 +7,13 @@
 /* Runs BODY over vectors (i, count) of [0, total), shared out over the device's threads in pieces of cache lines. */
 enum { PIECE = 4096 };
 
-#define PARALLEL_VECTORS(device, total, i, count, ...)                                                  \
-  _Pragma("omp parallel for schedule(static) num_threads(device->threads) if (total > TRI_ALONE)")      \
-  for (int64_t piece = 0; piece < (total); piece += PIECE) {                                            \
-    int64_t piece_end = piece + PIECE < (total) ? piece + PIECE : (total);                              \
-    FOR_VECTORS(i, count, piece, piece_end, __VA_ARGS__);                                               \
+#define PARALLEL_VECTORS(device, total, i, count, ...)                                                                 \
+  _Pragma(                                                                                                             \
+      "omp parallel for schedule(static) num_threads(device->threads) if (total > TRI_ALONE)") for (int64_t piece = 0; \
+                                                                                                    piece < (total);   \
+                                                                                                    piece += PIECE) {  \
+    int64_t piece_end = piece + PIECE < (total) ? piece + PIECE : (total);                                             \
+    FOR_VECTORS(i, count, piece, piece_end, __VA_ARGS__);                                                              \
   }
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
@@ -101,8 +103,7 @@ static tri_status gelu_backward(tri_device *device, tri_dtype type, tri_gelu var
 
 /* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
 
-INLINE void swiglu_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *x,
-                              void *y) {
+INLINE void swiglu_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *x, void *y) {
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * 2 * width;

@@ -15,8 +15,8 @@ INLINE void share_of(int64_t width, int64_t part, int64_t parts, int64_t *first,
 }
 
 INLINE void forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const int32_t *ids,
-                       int64_t first_id, int64_t table_rows, const float *table, int64_t first_position,
-                       int64_t period, const float *positions, void *out) {
+                       int64_t first_id, int64_t table_rows, const float *table, int64_t first_position, int64_t period,
+                       const float *positions, void *out) {
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
@@ -30,9 +30,9 @@ INLINE void forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t
   }
 }
 
-static tri_status embedding_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
-                                    const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                    int64_t first_position, int64_t period, const void *positions, void *out) {
+static tri_status embedding_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
+                                    int64_t first_id, int64_t table_rows, const void *table, int64_t first_position,
+                                    int64_t period, const void *positions, void *out) {
   BY_TYPE(forward_of, device, rows, width, ids, first_id, table_rows, table, first_position, period, positions, out);
   return TRI_OK;
 }

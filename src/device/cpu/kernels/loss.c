@@ -1,5 +1,5 @@
-/* Softmax over rows of logits. A row of a large vocabulary is a few hundred KB: it stays in the second cache between the
- * two passes over it. Sums of exponentials are kept per lane and joined at the end of a stretch, in double. */
+/* Softmax over rows of logits. A row of a large vocabulary is a few hundred KB: it stays in the second cache between
+ * the two passes over it. Sums of exponentials are kept per lane and joined at the end of a stretch, in double. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"

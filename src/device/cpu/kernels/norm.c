@@ -1,9 +1,9 @@
 /* Layer norm, RMS norm, and sums over rows.
  *
  * Along a row: a thread owns whole rows, and each row is read from memory once and from the first cache after that.
- * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with the
- * sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small. No
- * result depends on how many threads there are. */
+ * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with
+ * the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small.
+ * No result depends on how many threads there are. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -83,8 +83,7 @@ static tri_status rms_norm_forward(tri_device *device, tri_dtype type, int64_t r
 
 /* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no mean(g). */
 INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *gradient_y, const void *x,
-                         const float *weight, bool centred, float mean, float rstd, void *gradient_x,
-                         bool accumulate) {
+                         const float *weight, bool centred, float mean, float rstd, void *gradient_x, bool accumulate) {
   vf sum_g = (vf){0}, sum_gn = (vf){0};
   FOR_VECTORS(c, count, 0, width, {
     vf g = vf_get(type, gradient_y, at + c, count) * vf_get(TRI_FP32, weight, c, count);
@@ -118,8 +117,8 @@ INLINE void backward_input_of(tri_dtype type, tri_device *device, int64_t rows, 
 }
 
 static tri_status layer_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
-                                            const void *gradient_y, const void *x, const void *weight,
-                                            const void *mean, const void *rstd, void *gradient_x, bool accumulate) {
+                                            const void *gradient_y, const void *x, const void *weight, const void *mean,
+                                            const void *rstd, void *gradient_x, bool accumulate) {
   BY_TYPE(backward_input_of, device, rows, width, gradient_y, x, weight, mean, rstd, gradient_x, accumulate);
   return TRI_OK;
 }
@@ -212,8 +211,8 @@ static tri_status rms_norm_backward_weight(tri_device *device, tri_dtype type, i
   return TRI_OK;
 }
 
-static tri_status column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in,
-                             void *out, bool accumulate) {
+static tri_status column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
+                             bool accumulate) {
   BY_TYPE(columns_of, device, rows, width, in, NULL, NULL, NULL, NULL, out, accumulate);
   return TRI_OK;
 }

@@ -57,8 +57,8 @@ static tri_status adamw(tri_device *device, tri_dtype type, int64_t count, const
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* An array is cut into PARTS by its length alone; each is added up on its own, in double every STRETCH elements, and the
- * parts are added in order. So the result does not depend on who adds which part. */
+/* An array is cut into PARTS by its length alone; each is added up on its own, in double every STRETCH elements, and
+ * the parts are added in order. So the result does not depend on who adds which part. */
 enum { PARTS = 256, STRETCH = 1024 };
 
 INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares) {

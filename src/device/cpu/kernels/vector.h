@@ -77,8 +77,8 @@ INLINE void vf_store_some(tri_dtype type, void *array, int64_t i, int64_t count,
   }
 }
 
-/* One loop over elements first .. end - 1: BODY(i, count) with count == LANES, and once with the rest. The helpers below
- * take the count and choose; where it is the constant LANES the choice vanishes. */
+/* One loop over elements first .. end - 1: BODY(i, count) with count == LANES, and once with the rest. The helpers
+ * below take the count and choose; where it is the constant LANES the choice vanishes. */
 INLINE vf vf_get(tri_dtype type, const void *array, int64_t i, int64_t count) {
   return count == LANES ? vf_load(type, array, i) : vf_load_some(type, array, i, count, 0.0f);
 }
@@ -91,17 +91,17 @@ INLINE void vf_put(tri_dtype type, void *array, int64_t i, int64_t count, vf x) 
   }
 }
 
-#define FOR_VECTORS(i, count, first, end, ...)               \
-  do {                                                       \
-    int64_t i = (first);                                     \
-    for (; i + LANES <= (end); i += LANES) {                 \
-      enum { count = LANES };                                \
-      __VA_ARGS__                                            \
-    }                                                        \
-    if (i < (end)) {                                         \
-      const int64_t count = (end)-i;                         \
-      __VA_ARGS__                                            \
-    }                                                        \
+#define FOR_VECTORS(i, count, first, end, ...)                                                                         \
+  do {                                                                                                                 \
+    int64_t i = (first);                                                                                               \
+    for (; i + LANES <= (end); i += LANES) {                                                                           \
+      enum { count = LANES };                                                                                          \
+      __VA_ARGS__                                                                                                      \
+    }                                                                                                                  \
+    if (i < (end)) {                                                                                                   \
+      const int64_t count = (end)-i;                                                                                   \
+      __VA_ARGS__                                                                                                      \
+    }                                                                                                                  \
   } while (0)
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
