@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const tri_command *const commands[] = {
-    &tri_command_prepare,
+    &tri_command_prepare, &tri_command_train,   &tri_command_generate,
+    &tri_command_eval,    &tri_command_inspect, &tri_command_doctor,
 };
 enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
 

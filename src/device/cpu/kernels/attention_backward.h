@@ -11,8 +11,8 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 
-#include "attention_pack.h"
-#include "attention_product.h"
+#include "device/cpu/kernels/attention_pack.h"
+#include "device/cpu/kernels/attention_product.h"
 
 /* A tile of queries: rows of q and of the gradient of out. */
 typedef struct query_tile {
