@@ -275,13 +275,17 @@ static void expect_ids_of_the_whole(job *j, const char *text, size_t bytes) {
   tri_tokenizer_destroy(tokenizer);
 }
 
-/* Gives a tokenizer.json another pre-tokenizer pattern, as Hugging Face's files of Llama 3 and Qwen 2 have it. */
+/* Gives a tokenizer.json another pre-tokenizer: a pattern, as Hugging Face's files of Llama 3 and Qwen 2 have it, or
+ * GPT-2's with a space put before every text. */
 static void change_pattern(const char *from, const char *to, const char *pattern) {
-  json_t *root = json_load_file(from, 0, NULL);
+  json_t *root = json_load_file(from, 0, NULL), *byte_level = NULL, *parts = NULL;
   assert_non_null(root);
-  json_t *parts = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}", "type", "Sequence",
-                            "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated",
-                            "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 0);
+  byte_level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", pattern == NULL,
+                         "trim_offsets", 1, "use_regex", pattern == NULL);
+  parts = pattern == NULL
+              ? byte_level
+              : json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type",
+                          "Split", "pattern", "Regex", pattern, "behavior", "Isolated", "invert", 0, byte_level);
   assert_non_null(parts);
   assert_int_equal(json_object_set_new(root, "pre_tokenizer", parts), 0);
   assert_int_equal(json_dump_file(root, to, 0), 0);
@@ -377,6 +381,12 @@ static void cuts_do_not_change_ids(void **state) {
     expect_safe_cuts(changed);
     expect_ids_of_the_whole(j, text, held);
   }
+  /* No cut is good here, and the tokenizer is asked. */
+  change_pattern(learned, changed, NULL);
+  expect_ids_of_the_whole(j, text, held);
+  /* Here only those before a space are: newlines go with the letters behind them. */
+  change_pattern(learned, changed, "\\n?\\p{L}+|\\p{N}+|[^\\s\\p{L}\\p{N}]+|\\s");
+  expect_ids_of_the_whole(j, text, held);
   free(text);
   free(j);
 }

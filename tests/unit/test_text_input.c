@@ -303,12 +303,13 @@ static void cuts_roughly_if_it_must(void **state) {
 }
 
 static void reads_lines_longer_than_a_block(void **state) {
-  enum { BYTES = 5000000 };
-  char *line = malloc(BYTES + 64);
+  static const char before[] = "{\"text\": \"a\"}\n{\"text\": \"", after[] = "\"}\n{\"text\": \"c\"}\n";
+  enum { BYTES = 5000000, BEFORE = sizeof before - 1 };
+  char *line = malloc(BEFORE + BYTES + sizeof after);
   assert_non_null(line);
-  size_t held = (size_t)sprintf(line, "{\"text\": \"a\"}\n{\"text\": \"");
-  memset(line + held, 'b', BYTES);
-  sprintf(line + held + BYTES, "\"}\n{\"text\": \"c\"}\n");
+  memcpy(line, before, BEFORE);
+  memset(line + BEFORE, 'b', BYTES);
+  memcpy(line + BEFORE + BYTES, after, sizeof after);
   write_text(state, "a.jsonl", line);
   documents *got = new_documents();
   assert_ok(collect_one(state, "a.jsonl", TRI_DOCUMENT_FILE, got));
