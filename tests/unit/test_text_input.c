@@ -305,8 +305,7 @@ static void cuts_roughly_if_it_must(void **state) {
 static void reads_lines_longer_than_a_block(void **state) {
   static const char before[] = "{\"text\": \"a\"}\n{\"text\": \"", after[] = "\"}\n{\"text\": \"c\"}\n";
   enum { BYTES = 5000000, BEFORE = sizeof before - 1 };
-  char *line = malloc(BEFORE + BYTES + sizeof after);
-  assert_non_null(line);
+  static char line[BEFORE + BYTES + sizeof after];
   memcpy(line, before, BEFORE);
   memset(line + BEFORE, 'b', BYTES);
   memcpy(line + BEFORE + BYTES, after, sizeof after);
@@ -317,7 +316,6 @@ static void reads_lines_longer_than_a_block(void **state) {
   assert_int_equal(got->bytes, BYTES + 2);
   assert_int_equal(got->ends[1], BYTES + 1);
   free_documents(got);
-  free(line);
 }
 
 static void knows_json_by_its_name(void **state) {
