@@ -40,7 +40,7 @@ class Weights:
         generator = numpy.random.default_rng(seed)
         self.flat = numpy.zeros(self.table["num_elements"])
         for p in self.table["parameters"]:
-            values = generator.normal(0, 0.15 if len(p["shape"]) == 2 else 0.2, p["shape"])
+            values = generator.normal(0, 0.08, p["shape"])
             if p["name"].endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight", "norm.weight")):
                 values += 1
             self.put(self.flat, p, values.astype(numpy.float32).astype(numpy.float64))
