@@ -283,6 +283,13 @@ def test_merges_as_pairs_and_as_strings(tmp_path):
         same_ids(tmp_path / "t.json", reference, texts, tmp_path)
 
 
+def test_merges_listed_twice_count_where_they_stand_last(tmp_path):
+    document = json.loads(KINDS["gpt2"]().to_str())
+    document["model"]["merges"] += document["model"]["merges"][:40:3]
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    same_ids(tmp_path / "t.json", Tokenizer.from_file(str(tmp_path / "t.json")), shared_texts() + generated_texts(300, 15), tmp_path)
+
+
 def test_unknown_token_stands_for_missing_bytes(tmp_path):
     for fuse in (False, True):
         document = json.loads(KINDS["gpt2"]().to_str())
