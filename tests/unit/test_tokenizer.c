@@ -117,16 +117,17 @@ static tri_status note_word(void *context, const char *word, size_t bytes) {
   return TRI_OK;
 }
 
+#define LLAMA3(digits)                                                                                                 \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                                 \
+  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 /* The words of scanner and PCRE2 together are those of PCRE2 alone. */
 static void test_scanners(void **state) {
   (void)state;
   static const char *const patterns[] = {
       "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!"
-      "\\S)|\\s+",
-      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      LLAMA3("\\p{N}{1,3}"),
+      LLAMA3("\\p{N}"),
       "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
   };
   static const tri_scanner scanners[] = {TRI_SCAN_GPT2, TRI_SCAN_LLAMA3, TRI_SCAN_QWEN2, TRI_SCAN_GPT2};
