@@ -56,7 +56,7 @@ int main(int count, char **arguments) {
     }
     status = command->run(count - 1, arguments + 1);
   }
-  if (status != TRI_OK && status != TRI_INTERRUPTED) fprintf(stderr, "trireme: %s\n", tri_status_message());
+  if (status != TRI_OK) fprintf(stderr, "trireme: %s\n", tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
     fprintf(stderr, "trireme: cannot write to standard output\n");
     status = TRI_IO_FAILED;

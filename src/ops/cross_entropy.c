@@ -84,9 +84,9 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
   int64_t rows = chunk_rows(call);
   chunk_products p = products_of(call, rows);
-  TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weight_memory(device, &p.logits, TRI_DIRECTION_FORWARD, out));
   if (call->training) {
-    TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
+    TRI_TRY(tri_weight_memory(device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
     for (int accumulate = 0; accumulate < 2; accumulate++) {
       p.weight.accumulate = accumulate == 1;
       size_t bytes = 0;

@@ -23,7 +23,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
   tri_matmul product = product_of(call, call->rows / call->sequence, call->sequence);
-  return tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out);
+  return tri_weight_memory(device, &product, TRI_DIRECTION_FORWARD, out);
 }
 
 static tri_status prepare(tri_run *run, const tri_op_call *call) {

@@ -78,7 +78,7 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int
 void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
   if (generator->cache_memory != NULL) {
-    generator->device->kernels->memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
+    tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   }
   tri_free(generator->cache.layers);
   tri_free(generator->logits);
