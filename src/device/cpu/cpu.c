@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/attention.h"
-#include "device/reference/reference.h"
+#include "device/cpu/matmul.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@ typedef struct variant {
   bool (*available)(void);
   void (*fill[5])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
+  tri_rows_copy copy_rows;
 } variant;
 
 static bool always(void) { return true; }
@@ -48,13 +49,15 @@ DECLARE(avx512bf16)
 
 /* Best last. */
 static const variant variants[] = {
-    {"baseline", "cpu baseline", always, FILL(baseline), &tri_attention_floats_baseline,
-     &tri_attention_floats_baseline},
+    {"baseline", "cpu baseline", always, FILL(baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
+     tri_cpu_rows_copy_baseline},
 #if defined(__x86_64__)
-    {"avx2", "cpu avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2},
-    {"avx512", "cpu avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512},
+    {"avx2", "cpu avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2,
+     tri_cpu_rows_copy_avx2},
+    {"avx512", "cpu avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
+     tri_cpu_rows_copy_avx512},
     {"avx512bf16", "cpu avx512bf16", has_avx512bf16, FILL(avx512bf16), &tri_attention_floats_avx512bf16,
-     &tri_attention_pairs_avx512bf16},
+     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -62,7 +65,10 @@ enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
 typedef struct cpu_state {
   tri_device_kernels kernels; /* the variant's own and those that choose for themselves */
   const variant *chosen;
+  tri_cpu_matmul_state *matmul;
 } cpu_state;
+
+tri_cpu_matmul_state *tri_cpu_matmul_state_of(tri_device *device) { return ((cpu_state *)device->state)->matmul; }
 
 static tri_status find_variant(const char *isa, const variant **out) {
   char known[128] = "";
@@ -124,9 +130,10 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
       .copy_in = tri_cpu_copy,
       .copy_out = tri_cpu_copy,
       .fill_zero = tri_cpu_fill_zero,
-      .matmul_workspace = tri_reference_matmul_workspace,
-      .matmul_packed = tri_reference_matmul_packed,
-      .matmul = tri_reference_matmul,
+      .matmul_workspace = tri_cpu_matmul_workspace,
+      .matmul_packed = tri_cpu_matmul_packed,
+      .matmul_pack = tri_cpu_matmul_pack,
+      .matmul = tri_cpu_matmul,
       .attention_workspace = attention_workspace,
       .attention_forward = attention_forward,
       .attention_backward = attention_backward,
@@ -134,7 +141,10 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
   for (size_t i = 0; i < sizeof chosen->fill / sizeof chosen->fill[0]; i++) chosen->fill[i](out);
 }
 
-static void destroy(tri_device *device) { tri_free(device->state); }
+static void destroy(tri_device *device) {
+  tri_cpu_matmul_state_destroy(tri_cpu_matmul_state_of(device));
+  tri_free(device->state);
+}
 
 tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
   const variant *chosen = NULL;
@@ -143,9 +153,15 @@ tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
   state->chosen = chosen;
   fill_kernels(chosen, &state->kernels);
+  out->threads = threads > 0 ? threads : omp_get_num_procs();
+  tri_cpu_matmul_options options = {.threads = out->threads, .copy_rows = chosen->copy_rows};
+  tri_status status = tri_cpu_matmul_state_create(&options, &state->matmul);
+  if (status != TRI_OK) {
+    tri_free(state);
+    return status;
+  }
   out->name = chosen->device_name;
   out->kernels = &state->kernels;
-  out->threads = threads > 0 ? threads : omp_get_num_procs();
   out->state = state;
   out->destroy = destroy;
   return TRI_OK;

@@ -1,0 +1,308 @@
+/* The four functions of the device's table for matrix products: they look up the plan of a product (matmul_plan.c) and
+ * carry it out. */
+#include "device/cpu/matmul.h"
+
+#include "device/cpu/matmul_plan.h"
+
+#include <string.h>
+
+/* What one call works on. */
+typedef struct call {
+  tri_cpu_matmul_state *state;
+  const tri_matmul_plan *plan;
+  const tri_matmul *product; /* the caller's: ldb is not part of a packed plan */
+  const char *a, *b;
+  const void *bias;
+  char *c;
+  char *workspace;
+} call;
+
+/* ---- what can be asked ------------------------------------------------------------------------------------------- */
+
+static tri_status check_types(const tri_matmul *p) {
+  bool fp32 = p->a_type == TRI_FP32 && p->b_type == TRI_FP32 && p->c_type == TRI_FP32;
+  bool narrow_b = p->b_type == TRI_BF16 || p->b_type == TRI_FP32;
+  bool narrow_c = p->c_type == TRI_BF16 || p->c_type == TRI_FP32;
+  if (fp32 || (p->a_type == TRI_BF16 && narrow_b && narrow_c)) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "the cpu device has no matrix product of %s and %s into %s; it has fp32 alone and bf16 with either "
+                  "(fp64: device: reference)",
+                  tri_dtype_name(p->a_type), tri_dtype_name(p->b_type), tri_dtype_name(p->c_type));
+}
+
+static tri_status check_product(const tri_matmul *p) {
+  TRI_TRY(check_types(p));
+  bool sizes = p->m >= 0 && p->n >= 0 && p->k >= 0;
+  bool lda = p->lda >= (p->a_transposed ? p->m : p->k);
+  bool ldb = p->b_packed || p->ldb >= (p->b_transposed ? p->k : p->n);
+  if (sizes && lda && ldb && p->ldc >= p->n && !(p->bias && p->accumulate)) return TRI_OK;
+  return tri_fail(TRI_INTERNAL,
+                  "a matrix product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld%s: a row is longer "
+                  "than its leading dimension, or bias and accumulate meet",
+                  (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb,
+                  (long long)p->ldc, p->bias && p->accumulate ? ", bias and accumulate" : "");
+}
+
+tri_status tri_cpu_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes) {
+  tri_matmul_plan *plan = NULL;
+  TRI_TRY(check_product(product));
+  *bytes = 0;
+  if (product->m == 0 || product->n == 0) return TRI_OK;
+  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(device), product, &plan));
+  *bytes = plan->workspace_bytes;
+  return TRI_OK;
+}
+
+tri_status tri_cpu_matmul_packed(tri_device *device, const tri_matmul *product, size_t *bytes) {
+  tri_matmul_packing *packing = NULL;
+  TRI_TRY(check_product(product));
+  TRI_TRY(tri_matmul_packing_find(tri_cpu_matmul_state_of(device), product, &packing));
+  *bytes = packing->bytes;
+  return TRI_OK;
+}
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+static tri_status make_fill(tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type,
+                            tri_matmul_packing *packing, tri_onednn_primitive *out) {
+  tri_onednn_layout plain = {0};
+  TRI_TRY(tri_onednn_layout_strided(plain_type, p->k, p->n, p->b_transposed ? 1 : p->ldb, p->b_transposed ? p->ldb : 1,
+                                    &plain));
+  int before = tri_matmul_enter(state->options.threads);
+  tri_status status = tri_onednn_reorder_create(state->engine, &plain, &packing->layout, out);
+  tri_matmul_leave(before);
+  tri_onednn_layout_destroy(&plain);
+  return status;
+}
+
+static tri_status fill_blocked(tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type,
+                               tri_matmul_packing *packing, const void *b, void *packed) {
+  bool dense = p->ldb == (p->b_transposed ? p->k : p->n);
+  tri_onednn_primitive once = {0};
+  tri_onednn_primitive *fill = dense ? &packing->fill[plain_type == TRI_BF16] : &once;
+  if (fill->primitive == NULL) TRI_TRY(make_fill(state, p, plain_type, packing, fill));
+  int before = tri_matmul_enter(state->options.threads);
+  tri_status status = tri_onednn_reorder_run(state->stream, fill, b, packed);
+  tri_matmul_leave(before);
+  tri_onednn_primitive_destroy(&once);
+  return status;
+}
+
+tri_status tri_cpu_matmul_pack(tri_device *device, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
+                               void *packed) {
+  tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(device);
+  tri_matmul_packing *packing = NULL;
+  TRI_TRY(check_product(product));
+  TRI_TRY(tri_matmul_packing_find(state, product, &packing));
+  if (packing->form == TRI_PACKING_NONE || (b_plain_type != TRI_FP32 && b_plain_type != product->b_type)) {
+    return tri_fail(TRI_INTERNAL, "%s values are packed as %s for a product that takes no such b; ask matmul_packed",
+                    tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
+  }
+  if (packing->form == TRI_PACKING_BLOCKED) return fill_blocked(state, product, b_plain_type, packing, b, packed);
+  int64_t row = product->b_transposed ? product->k : product->n;
+  tri_rows job = {
+      .rows = product->b_transposed ? product->n : product->k,
+      .columns = row,
+      .from = b,
+      .from_type = b_plain_type,
+      .from_ld = product->ldb,
+      .to = packed,
+      .to_type = product->b_type,
+      .to_ld = row,
+  };
+  state->options.copy_rows(state->options.threads, &job);
+  return TRI_OK;
+}
+
+/* ---- the primitive ----------------------------------------------------------------------------------------------- */
+
+static const void *staged_b(const call *at) {
+  const tri_matmul *p = at->product;
+  if (!at->plan->stage_b) return at->b;
+  int64_t row = p->b_transposed ? p->k : p->n;
+  tri_rows job = {
+      .rows = p->b_transposed ? p->n : p->k,
+      .columns = row,
+      .from = at->b,
+      .from_type = p->b_type,
+      .from_ld = p->ldb,
+      .to = at->workspace + at->plan->b_offset,
+      .to_type = p->a_type,
+      .to_ld = row,
+  };
+  at->state->options.copy_rows(at->state->options.threads, &job);
+  return job.to;
+}
+
+static tri_status run_primitive(const call *at) {
+  const tri_matmul_plan *plan = at->plan;
+  const tri_matmul *p = at->product;
+  const void *b = staged_b(at);
+  void *scratch = at->workspace == NULL ? NULL : at->workspace + plan->scratch_offset;
+  for (int64_t i = 0; i < plan->rows.count; i++) {
+    int which = tri_chunk_size(&plan->rows, i) != plan->rows.size;
+    size_t first = (size_t)(i * plan->rows.size);
+    size_t a_row = p->a_transposed ? 1 : (size_t)p->lda;
+    const void *a = at->a + first * a_row * tri_dtype_bytes(p->a_type);
+    if (plan->stage_a) {
+      void *transposed = at->workspace + plan->a_offset;
+      TRI_TRY(tri_onednn_reorder_run(at->state->stream, &plan->transpose[which], a, transposed));
+      a = transposed;
+    }
+    TRI_TRY(tri_onednn_product_run(at->state->stream, &plan->multiply[which], a, b, at->bias,
+                                   at->c + first * (size_t)p->ldc * tri_dtype_bytes(p->c_type), scratch));
+  }
+  return TRI_OK;
+}
+
+/* ---- sgemm ------------------------------------------------------------------------------------------------------- */
+
+/* A part of an operand in fp32: where it is, or a copy of it. */
+typedef struct wide {
+  float *values;
+  int64_t ld;
+} wide;
+
+/* `rows` x `columns` of a stored matrix from (row, column) on. */
+static wide widen(const call *at, bool stage, size_t offset, const char *matrix, tri_dtype type, int64_t ld,
+                  int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  const char *from = matrix + (size_t)(row * ld + column) * tri_dtype_bytes(type);
+  if (!stage) return (wide){(float *)(void *)from, ld};
+  tri_rows job = {
+      .rows = rows,
+      .columns = columns,
+      .from = from,
+      .from_type = type,
+      .from_ld = ld,
+      .to = at->workspace + offset,
+      .to_type = TRI_FP32,
+      .to_ld = columns,
+  };
+  at->state->options.copy_rows(at->state->options.threads, &job);
+  return (wide){job.to, columns};
+}
+
+static wide wide_b(const call *at, int64_t depth_first, int64_t depth) {
+  const tri_matmul *p = at->product;
+  bool t = p->b_transposed;
+  return widen(at, at->plan->stage_b, at->plan->b_offset, at->b, p->b_type, p->ldb, t ? 0 : depth_first,
+               t ? depth_first : 0, t ? p->n : depth, t ? depth : p->n);
+}
+
+static wide wide_a(const call *at, int64_t first, int64_t rows, int64_t depth_first, int64_t depth) {
+  const tri_matmul *p = at->product;
+  bool t = p->a_transposed;
+  return widen(at, at->plan->stage_a, at->plan->a_offset, at->a, p->a_type, p->lda, t ? depth_first : first,
+               t ? first : depth_first, t ? depth : rows, t ? rows : depth);
+}
+
+/* Where the rows of c are summed up. */
+static wide wide_c(const call *at, int64_t first) {
+  const tri_matmul *p = at->product;
+  if (!at->plan->stage_c) return (wide){(float *)(void *)at->c + first * p->ldc, p->ldc};
+  int64_t row = at->plan->depth.count > 1 ? first : 0;
+  return (wide){(float *)(void *)(at->workspace + at->plan->c_offset) + row * p->n, p->n};
+}
+
+/* Puts what the sum begins with, the bias or c itself, where it is summed up. Returns whether there is any. */
+static bool begin_c(const call *at, int64_t first, int64_t rows, wide sum) {
+  const tri_matmul *p = at->product;
+  tri_rows job = {.rows = rows, .columns = p->n, .to = sum.values, .to_type = TRI_FP32, .to_ld = sum.ld};
+  if (p->bias) {
+    job.from = at->bias;
+    job.from_type = TRI_FP32;
+  } else if (p->accumulate && at->plan->stage_c) {
+    job.from = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
+    job.from_type = p->c_type;
+    job.from_ld = p->ldc;
+  } else {
+    return p->accumulate;
+  }
+  at->state->options.copy_rows(at->state->options.threads, &job);
+  return true;
+}
+
+static void end_c(const call *at, int64_t first, int64_t rows, wide sum) {
+  const tri_matmul *p = at->product;
+  if (!at->plan->stage_c) return;
+  tri_rows job = {
+      .rows = rows,
+      .columns = p->n,
+      .from = sum.values,
+      .from_type = TRI_FP32,
+      .from_ld = sum.ld,
+      .to = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type),
+      .to_type = p->c_type,
+      .to_ld = p->ldc,
+  };
+  at->state->options.copy_rows(at->state->options.threads, &job);
+}
+
+static tri_status run_gemm(const call *at) {
+  const tri_matmul_plan *plan = at->plan;
+  const tri_matmul *p = at->product;
+  for (int64_t d = 0; d < plan->depth.count; d++) {
+    int64_t depth_first = d * plan->depth.size, depth = tri_chunk_size(&plan->depth, d);
+    wide b = wide_b(at, depth_first, depth);
+    for (int64_t i = 0; i < plan->rows.count; i++) {
+      int64_t first = i * plan->rows.size, rows = tri_chunk_size(&plan->rows, i);
+      wide c = wide_c(at, first);
+      bool add = d > 0 || begin_c(at, first, rows, c);
+      wide a = wide_a(at, first, rows, depth_first, depth);
+      TRI_TRY(tri_onednn_check(dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', rows, p->n, depth,
+                                          1.0f, a.values, a.ld, b.values, b.ld, add ? 1.0f : 0.0f, c.values, c.ld),
+                               "an fp32 matrix product"));
+      if (d + 1 == plan->depth.count) end_c(at, first, rows, c);
+    }
+  }
+  return TRI_OK;
+}
+
+/* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
+
+static void run_zero(const call *at) {
+  const tri_matmul *p = at->product;
+  size_t element = tri_dtype_bytes(p->c_type);
+  if (p->accumulate) return;
+  if (!p->bias) {
+    for (int64_t i = 0; i < p->m; i++) memset(at->c + (size_t)(i * p->ldc) * element, 0, (size_t)p->n * element);
+    return;
+  }
+  tri_rows job = {
+      .rows = p->m,
+      .columns = p->n,
+      .from = at->bias,
+      .from_type = TRI_FP32,
+      .to = at->c,
+      .to_type = p->c_type,
+      .to_ld = p->ldc,
+  };
+  at->state->options.copy_rows(at->state->options.threads, &job);
+}
+
+tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const void *a, const void *b, const void *bias,
+                          void *c, void *workspace) {
+  tri_matmul_plan *plan = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(check_product(product));
+  if (product->m == 0 || product->n == 0) return TRI_OK;
+  call at = {
+      .state = tri_cpu_matmul_state_of(device),
+      .product = product,
+      .a = a,
+      .b = b,
+      .bias = product->bias ? bias : NULL,
+      .c = c,
+      .workspace = workspace,
+  };
+  TRI_TRY(tri_matmul_plan_find(at.state, product, &plan));
+  at.plan = plan;
+  if (plan->path == TRI_PATH_ZERO) {
+    run_zero(&at);
+    return TRI_OK;
+  }
+  int before = tri_matmul_enter(plan->threads);
+  status = plan->path == TRI_PATH_GEMM ? run_gemm(&at) : run_primitive(&at);
+  tri_matmul_leave(before);
+  return status;
+}

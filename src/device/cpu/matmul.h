@@ -1,0 +1,42 @@
+/* Matrix products of the CPU device, by oneDNN. Internal to the device: cpu.c keeps the state in its own and puts the
+ * four functions into its table. */
+#ifndef TRI_DEVICE_CPU_MATMUL_H
+#define TRI_DEVICE_CPU_MATMUL_H
+
+#include "device/cpu/rows.h"
+#include "device/device.h"
+
+typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;
+
+/* How products of bf16 activations are computed (see matmul_plan.c). MEASURED compares the two once, at the first bf16
+ * product, on one thread's own processor time. */
+typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_BF16_WIDENED } tri_cpu_bf16;
+
+typedef struct tri_cpu_matmul_options {
+  int threads;
+  tri_rows_copy copy_rows; /* of the chosen vector unit */
+  tri_cpu_bf16 bf16;
+  bool pack_fp32; /* fp32 weights in oneDNN's own layout; matmul_plan.c says why not */
+} tri_cpu_matmul_options;
+
+/* One state serves one calling thread at a time. Release with tri_cpu_matmul_state_destroy (NULL is ignored). */
+tri_status tri_cpu_matmul_state_create(const tri_cpu_matmul_options *options, tri_cpu_matmul_state **out);
+void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
+
+/* *native: whether bf16 products use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured speed
+ * of the former over the latter, 0 where there is nothing to measure. */
+tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
+
+/* The device's own; cpu.c knows where it is. */
+tri_cpu_matmul_state *tri_cpu_matmul_state_of(tri_device *device);
+
+/* The table's functions (device.h). Beyond its types, b may be plain fp32 beside a bf16 a: the parameter itself. Where
+ * matmul_packed answers 0 that is the form to pass. */
+tri_status tri_cpu_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes);
+tri_status tri_cpu_matmul_packed(tri_device *device, const tri_matmul *product, size_t *bytes);
+tri_status tri_cpu_matmul_pack(tri_device *device, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
+                               void *packed);
+tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const void *a, const void *b, const void *bias,
+                          void *c, void *workspace);
+
+#endif

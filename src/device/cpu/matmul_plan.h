@@ -1,0 +1,85 @@
+/* How one product is computed: made once, kept in the state, run many times. Internal to matmul*.c. */
+#ifndef TRI_DEVICE_CPU_MATMUL_PLAN_H
+#define TRI_DEVICE_CPU_MATMUL_PLAN_H
+
+#include "device/cpu/matmul.h"
+#include "device/cpu/onednn.h"
+
+/* A length cut in `count` parts of `size`, the last of `last`. */
+typedef struct tri_chunks {
+  int64_t count, size, last;
+} tri_chunks;
+
+static inline int64_t tri_chunk_size(const tri_chunks *chunks, int64_t i) {
+  return i + 1 < chunks->count ? chunks->size : chunks->last;
+}
+
+typedef enum tri_matmul_path {
+  TRI_PATH_ZERO,      /* k is 0: nothing is summed                              */
+  TRI_PATH_GEMM,      /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
+  TRI_PATH_PRIMITIVE, /* oneDNN's matmul                                        */
+} tri_matmul_path;
+
+/* The staged operands are copies in the workspace, at their offsets there. */
+typedef struct tri_matmul_plan {
+  tri_matmul product;
+  tri_matmul_path path;
+  int threads;
+  tri_chunks rows;  /* of c                                                     */
+  tri_chunks depth; /* of k                                                     */
+  bool stage_a;     /* GEMM: in fp32, a chunk of rows and depth; else transposed, a chunk of rows */
+  bool stage_b;     /* GEMM: in fp32, a chunk of depth; else in bf16, all of it */
+  bool stage_c;     /* GEMM only: in fp32, a chunk of rows, or all if there are chunks of depth */
+  size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
+  tri_onednn_primitive multiply[2];  /* a whole chunk of rows, and the last     */
+  tri_onednn_primitive transpose[2]; /* of a, likewise                          */
+} tri_matmul_plan;
+
+typedef enum tri_packing_form {
+  TRI_PACKING_NONE,    /* not supported, or does not pay                */
+  TRI_PACKING_BLOCKED, /* oneDNN's own layout                           */
+  TRI_PACKING_ROWS,    /* b as it is stored, dense, in the packed type  */
+} tri_packing_form;
+
+typedef struct tri_matmul_packing {
+  tri_packing_form form;
+  size_t bytes;
+  tri_onednn_layout layout;
+  tri_onednn_primitive fill[2]; /* BLOCKED: from plain fp32 and from plain bf16; made when first used */
+} tri_matmul_packing;
+
+enum { TRI_MATMUL_CACHE = 512 };
+
+/* Plans and packings by product. When it is full everything is dropped: a run has a few dozen shapes. */
+typedef struct tri_matmul_cache {
+  struct tri_matmul_entry {
+    tri_matmul key;
+    tri_matmul_plan *plan;
+    tri_matmul_packing *packing; /* of an entry, one of the two is set; of an empty place neither */
+  } entries[TRI_MATMUL_CACHE];
+  int64_t count;
+} tri_matmul_cache;
+
+struct tri_cpu_matmul_state {
+  tri_cpu_matmul_options options;
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  double bf16_ratio;
+  tri_matmul_cache cache;
+};
+
+/* Sets this thread's OpenMP team to `threads`, which oneDNN follows, and returns what it was. */
+int tri_matmul_enter(int threads);
+void tri_matmul_leave(int before);
+
+/* matmul_plan.c: the choice. The result is in *out, which was zero bytes; on failure it holds nothing. */
+tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
+tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
+void tri_matmul_plan_release(tri_matmul_plan *plan);
+void tri_matmul_packing_release(tri_matmul_packing *packing);
+
+/* matmul_state.c: from the cache, made where it is missing. Valid until the next call. */
+tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);
+tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out);
+
+#endif
