@@ -144,20 +144,21 @@ static void count_bytes(session *s, int64_t count) {
   }
 }
 
-/* Full batches of windows, then full windows, then what is left. */
+/* Batches of windows, one behind the other; the last is filled up with labels that do not count. */
 static tri_status evaluate(session *s) {
   int64_t labels = tri_corpus_num_tokens(s->corpus) - 1;
-  for (int64_t first = 0; first < labels;) {
-    int64_t left = labels - first;
-    int64_t sequence = left < s->sequence ? left : s->sequence;
-    int64_t batch = left / sequence < s->batch ? left / sequence : s->batch;
-    int64_t count = batch * sequence;
+  int64_t room = s->batch * s->sequence;
+  for (int64_t first = 0; first < labels; first += room) {
+    int64_t count = labels - first < room ? labels - first : room;
     TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
     memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
     count_bytes(s, count);
-    TRI_TRY(tri_evaluate_batch(s->executor, batch, sequence, s->tokens, s->labels, &s->total));
-    first += count;
-    tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)first / (double)labels,
+    for (int64_t i = count; i < room; i++) {
+      s->tokens[i] = 0;
+      s->labels[i] = -1;
+    }
+    TRI_TRY(tri_evaluate_batch(s->executor, s->tokens, s->labels, &s->total));
+    tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)(first + count) / (double)labels,
                      s->total.loss_sum / (double)s->total.counted);
   }
   tri_log_progress_end();

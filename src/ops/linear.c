@@ -26,7 +26,10 @@ static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_mem
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = call->parameters[1] >= 0;
   TRI_TRY(tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out));
-  if (!call->training) return TRI_OK;
+  if (!call->training) {
+    forward.m = call->rows / call->sequence; /* generation, one position at a time */
+    return tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out);
+  }
   tri_matmul backward = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
   TRI_TRY(tri_weight_memory(device, &backward, TRI_DIRECTION_BACKWARD, out));
   for (int accumulate = 0; accumulate < 2; accumulate++) {
