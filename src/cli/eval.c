@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
+#include "data/bigram.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
@@ -19,19 +20,20 @@
 #include <string.h>
 
 typedef struct eval_arguments {
-  const char *checkpoint, *data;
-  int64_t sequence, batch; /* 0: as the model was trained */
+  const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
+  int64_t sequence, batch;                /* 0: as the model was trained */
   bool json;
   tri_model_options model;
 } eval_arguments;
 
-enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_JSON };
+enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_BIGRAM, OPTION_JSON };
 
 static tri_status take_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
   switch (result) {
     case OPTION_SEQUENCE: return tri_option_int("--sequence", optarg, 1, 1 << 30, &out->sequence);
     case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 20, &out->batch);
+    case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
   }
@@ -43,6 +45,7 @@ static tri_status parse(int count, char **arguments, eval_arguments *out) {
   static const struct option options[] = {
       {"sequence", required_argument, NULL, OPTION_SEQUENCE},
       {"batch", required_argument, NULL, OPTION_BATCH},
+      {"bigram", required_argument, NULL, OPTION_BIGRAM},
       {"json", no_argument, NULL, OPTION_JSON},
       TRI_MODEL_OPTION_ROWS,
       {NULL, 0, NULL, 0},
@@ -73,6 +76,8 @@ typedef struct session {
   tri_executor *executor;
   tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be told */
   int32_t *tokens, *labels; /* [batch, sequence] and one more */
+  tri_bigram *bigram;       /* NULL: not asked for */
+  double bigram_sum;
   tri_evaluation total;
   int64_t bytes; /* of the text of all labels */
 } session;
@@ -129,6 +134,13 @@ static tri_status set_up(session *s) {
   if (tri_weights_tokenizer(s->folder, s->arguments->model.tokenizer, tokenizer) == TRI_OK) {
     TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   }
+  if (s->arguments->bigram != NULL) {
+    tri_corpus *train = NULL;
+    TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
+    tri_status status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
+    tri_corpus_close(train);
+    TRI_TRY(status);
+  }
   size_t room = (size_t)(s->batch * s->sequence + 1);
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
@@ -153,6 +165,9 @@ static tri_status evaluate(session *s) {
     TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
     memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
     count_bytes(s, count);
+    for (int64_t i = 0; s->bigram != NULL && i < count; i++) {
+      s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
+    }
     for (int64_t i = count; i < room; i++) {
       s->tokens[i] = 0;
       s->labels[i] = -1;
@@ -168,9 +183,11 @@ static tri_status evaluate(session *s) {
 static tri_status report(const session *s) {
   double loss = s->total.loss_sum / (double)s->total.counted;
   double bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes;
+  double bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / (double)s->total.counted;
   if (!s->arguments->json) {
     printf("loss            %.6f\nperplexity      %.4f\n", loss, exp(loss));
     if (s->bytes > 0) printf("bits per byte   %.4f\n", bits_per_byte);
+    if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", bigram_loss, exp(bigram_loss));
     printf("tokens          %" PRId64 "\n", s->total.counted);
     return TRI_OK;
   }
@@ -180,6 +197,7 @@ static tri_status report(const session *s) {
                 isfinite(bits_per_byte) ? json_real(bits_per_byte) : json_null(), "tokens",
                 (json_int_t)s->total.counted, "bytes", (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence);
   if (document == NULL) return tri_fail(TRI_DIVERGED, "the loss is %g, which JSON cannot say", loss);
+  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", json_real(bigram_loss));
   json_dumpf(document, stdout, JSON_INDENT(2));
   json_decref(document);
   putchar('\n');
@@ -187,6 +205,7 @@ static tri_status report(const session *s) {
 }
 
 static void release(session *s) {
+  tri_bigram_destroy(s->bigram);
   tri_free(s->labels);
   tri_free(s->tokens);
   tri_tokenizer_destroy(s->tokenizer);
@@ -216,13 +235,14 @@ const tri_command tri_command_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus",
     .help =
-        "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--json] [options]\n"
+        "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--bigram TRAIN] [--json] [options]\n"
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time\n"
+        "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
         "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
