@@ -15,7 +15,7 @@
 
 typedef struct generate_arguments {
   const char *checkpoint, *prompt;
-  int64_t tokens;
+  int64_t tokens; /* 0: not given */
   tri_sampling sampling;
   tri_model_options model;
 } generate_arguments;
@@ -69,6 +69,7 @@ typedef struct session {
   tri_model model;
   tri_tokenizer *tokenizer;
   tri_token_list tokens; /* the prompt's */
+  int64_t num_tokens;    /* to make at most */
   tri_device *device;
   tri_generator *generator;
   tri_candidate *scratch;
@@ -90,7 +91,8 @@ static tri_status encode_prompt(session *s) {
   return TRI_OK;
 }
 
-static tri_status check_lengths(const session *s) {
+/* Without --tokens: a hundred, or as many as there are positions for. */
+static tri_status check_lengths(session *s) {
   int64_t vocabulary = tri_tokenizer_vocab_size(s->tokenizer);
   if (vocabulary > s->model.vocab_size) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -98,13 +100,15 @@ static tri_status check_lengths(const session *s) {
                     "together; name the model's with --tokenizer",
                     (long)vocabulary, (long)s->model.vocab_size);
   }
-  int64_t all = s->tokens.count + s->arguments->tokens;
-  if (all > s->model.max_sequence) {
+  int64_t room = s->model.max_sequence - s->tokens.count;
+  int64_t asked = s->arguments->tokens > 0 ? s->arguments->tokens : room < 100 ? room : 100;
+  s->num_tokens = asked < 1 ? 1 : asked;
+  if (s->num_tokens > room) {
     return tri_fail(TRI_BAD_USAGE,
                     "generate: %ld tokens of prompt and %ld more are beyond the %ld positions that the model has; ask "
                     "for --tokens %ld or fewer",
-                    (long)s->tokens.count, (long)s->arguments->tokens, (long)s->model.max_sequence,
-                    (long)(s->model.max_sequence - s->tokens.count));
+                    (long)s->tokens.count, (long)s->num_tokens, (long)s->model.max_sequence,
+                    (long)(room < 0 ? 0 : room));
   }
   return TRI_OK;
 }
@@ -119,7 +123,7 @@ static tri_status set_up(session *s) {
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));
   TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));
-  TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + arguments->tokens, s->device,
+  TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->device,
                                &s->generator));
   TRI_TRY(tri_alloc("candidates", (size_t)s->model.vocab_size, sizeof *s->scratch, &s->scratch));
   tri_checkpoint *checkpoint = NULL;
@@ -139,7 +143,7 @@ static tri_status write_text(session *s) {
   fflush(stdout);
   TRI_TRY(tri_generator_append(s->generator, s->tokens.ids, s->tokens.count, &logits));
   int64_t made = 0;
-  while (made < s->arguments->tokens) {
+  while (made < s->num_tokens) {
     int64_t position = s->tokens.count + made;
     int32_t id = tri_sample_token(logits, s->model.vocab_size, &s->arguments->sampling, position, s->scratch);
     if (id == end) break;
@@ -148,7 +152,7 @@ static tri_status write_text(session *s) {
     fwrite(text, 1, bytes, stdout);
     if (fflush(stdout) != 0) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
     made++;
-    if (made < s->arguments->tokens) TRI_TRY(tri_generator_append(s->generator, &id, 1, &logits));
+    if (made < s->num_tokens) TRI_TRY(tri_generator_append(s->generator, &id, 1, &logits));
   }
   fputc('\n', stdout);
   double took_s = tri_clock_s() - begin_s;
@@ -159,7 +163,6 @@ static tri_status write_text(session *s) {
 static tri_status run(int count, char **arguments) {
   generate_arguments parsed = {
       .prompt = "",
-      .tokens = 100,
       .sampling = {.temperature = 1.0, .top_p = 1.0, .seed = 1234},
       .model = tri_model_options_default(),
   };
@@ -187,7 +190,7 @@ const tri_command tri_command_generate = {
         "Continues a text. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder.\n"
         "\n"
         "  --prompt TEXT       what to begin with\n"
-        "  --tokens N          tokens to write at most (100)\n"
+        "  --tokens N          tokens to write at most (100, or what the model has positions for)\n"
         "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"
         "  --top-k K           draw from the K most likely (0: from all)\n"
         "  --top-p P           draw from the most likely that together have probability P (1)\n"
