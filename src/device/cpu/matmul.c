@@ -68,23 +68,8 @@ static tri_status make_fill(tri_cpu_matmul_state *state, const tri_matmul *p, tr
   tri_onednn_layout plain = {0};
   TRI_TRY(tri_onednn_layout_strided(plain_type, p->k, p->n, p->b_transposed ? 1 : p->ldb, p->b_transposed ? p->ldb : 1,
                                     &plain));
-  int before = tri_matmul_enter(state->options.threads);
   tri_status status = tri_onednn_reorder_create(state->engine, &plain, &packing->layout, out);
-  tri_matmul_leave(before);
   tri_onednn_layout_destroy(&plain);
-  return status;
-}
-
-static tri_status fill_blocked(tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type,
-                               tri_matmul_packing *packing, const void *b, void *packed) {
-  bool dense = p->ldb == (p->b_transposed ? p->k : p->n);
-  tri_onednn_primitive once = {0};
-  tri_onednn_primitive *fill = dense ? &packing->fill[plain_type == TRI_BF16] : &once;
-  if (fill->primitive == NULL) TRI_TRY(make_fill(state, p, plain_type, packing, fill));
-  int before = tri_matmul_enter(state->options.threads);
-  tri_status status = tri_onednn_reorder_run(state->stream, fill, b, packed);
-  tri_matmul_leave(before);
-  tri_onednn_primitive_destroy(&once);
   return status;
 }
 
@@ -94,24 +79,20 @@ tri_status tri_cpu_matmul_pack(tri_device *device, const tri_matmul *product, tr
   tri_matmul_packing *packing = NULL;
   TRI_TRY(check_product(product));
   TRI_TRY(tri_matmul_packing_find(state, product, &packing));
-  if (packing->form == TRI_PACKING_NONE || (b_plain_type != TRI_FP32 && b_plain_type != product->b_type)) {
+  if (packing->bytes == 0 || (b_plain_type != TRI_FP32 && b_plain_type != product->b_type)) {
     return tri_fail(TRI_INTERNAL, "%s values are packed as %s for a product that takes no such b; ask matmul_packed",
                     tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
   }
-  if (packing->form == TRI_PACKING_BLOCKED) return fill_blocked(state, product, b_plain_type, packing, b, packed);
-  int64_t row = product->b_transposed ? product->k : product->n;
-  tri_rows job = {
-      .rows = product->b_transposed ? product->n : product->k,
-      .columns = row,
-      .from = b,
-      .from_type = b_plain_type,
-      .from_ld = product->ldb,
-      .to = packed,
-      .to_type = product->b_type,
-      .to_ld = row,
-  };
-  state->options.copy_rows(state->options.threads, &job);
-  return TRI_OK;
+  bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
+  tri_onednn_primitive once = {0};
+  tri_onednn_primitive *fill = dense ? &packing->fill[b_plain_type == TRI_BF16] : &once;
+  int before = tri_matmul_enter(state->options.threads);
+  tri_status status = TRI_OK;
+  if (fill->primitive == NULL) status = make_fill(state, product, b_plain_type, packing, fill);
+  if (status == TRI_OK) status = tri_onednn_reorder_run(state->stream, fill, b, packed);
+  tri_matmul_leave(before);
+  tri_onednn_primitive_destroy(&once);
+  return status;
 }
 
 /* ---- the primitive ----------------------------------------------------------------------------------------------- */
@@ -134,23 +115,49 @@ static const void *staged_b(const call *at) {
   return job.to;
 }
 
-static tri_status run_primitive(const call *at) {
+/* Between the rows of c from `first` on and their dense copy. */
+static void exchange_c(const call *at, int64_t first, int64_t rows, bool to_stage) {
+  const tri_matmul *p = at->product;
+  char *stored = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
+  char *stage = at->workspace + at->plan->c_offset;
+  tri_rows job = {
+      .rows = rows,
+      .columns = p->n,
+      .from = to_stage ? stored : stage,
+      .from_type = p->c_type,
+      .from_ld = to_stage ? p->ldc : p->n,
+      .to = to_stage ? stage : stored,
+      .to_type = p->c_type,
+      .to_ld = to_stage ? p->n : p->ldc,
+  };
+  at->state->options.copy_rows(at->state->options.threads, &job);
+}
+
+static tri_status run_primitive_chunk(const call *at, const void *b, int64_t first, int64_t rows) {
   const tri_matmul_plan *plan = at->plan;
   const tri_matmul *p = at->product;
-  const void *b = staged_b(at);
+  int which = rows != plan->rows.size;
+  int64_t a_row = p->a_transposed ? 1 : p->lda;
+  const char *a = at->a + (size_t)(first * a_row) * tri_dtype_bytes(p->a_type);
+  char *c = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
   void *scratch = at->workspace == NULL ? NULL : at->workspace + plan->scratch_offset;
-  for (int64_t i = 0; i < plan->rows.count; i++) {
-    int which = tri_chunk_size(&plan->rows, i) != plan->rows.size;
-    size_t first = (size_t)(i * plan->rows.size);
-    size_t a_row = p->a_transposed ? 1 : (size_t)p->lda;
-    const void *a = at->a + first * a_row * tri_dtype_bytes(p->a_type);
-    if (plan->stage_a) {
-      void *transposed = at->workspace + plan->a_offset;
-      TRI_TRY(tri_onednn_reorder_run(at->state->stream, &plan->transpose[which], a, transposed));
-      a = transposed;
-    }
-    TRI_TRY(tri_onednn_product_run(at->state->stream, &plan->multiply[which], a, b, at->bias,
-                                   at->c + first * (size_t)p->ldc * tri_dtype_bytes(p->c_type), scratch));
+  if (plan->stage_a) {
+    char *dense = at->workspace + plan->a_offset;
+    TRI_TRY(tri_onednn_reorder_run(at->state->stream, &plan->gather[which], a, dense));
+    a = dense;
+  }
+  if (plan->stage_c) c = at->workspace + plan->c_offset;
+  if (plan->stage_c && p->accumulate) exchange_c(at, first, rows, true);
+  TRI_TRY(tri_onednn_product_run(at->state->stream, &plan->multiply[which], a, b, at->bias, c, scratch));
+  if (plan->stage_c) exchange_c(at, first, rows, false);
+  return TRI_OK;
+}
+
+static tri_status run_primitive(const call *at) {
+  const tri_chunks *rows = &at->plan->rows;
+  const void *b = staged_b(at);
+  for (int64_t i = 0; i < rows->count; i++) {
+    TRI_TRY(run_primitive_chunk(at, b, i * rows->size, tri_chunk_size(rows, i)));
   }
   return TRI_OK;
 }
@@ -238,9 +245,28 @@ static void end_c(const call *at, int64_t first, int64_t rows, wide sum) {
   at->state->options.copy_rows(at->state->options.threads, &job);
 }
 
+/* c (+)= a b on all threads, each tile of c on one. */
+static tri_status multiply_tiles(const call *at, int64_t rows, int64_t depth, wide a, wide b, wide c, bool add) {
+  const tri_matmul *p = at->product;
+  tri_chunks across, down;
+  int worst = 0;
+  tri_matmul_tiles(rows, p->n, &down, &across);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(at->state->options.threads) reduction(max : worst)
+  for (int64_t tile = 0; tile < down.count * across.count; tile++) {
+    int64_t i = tile / across.count, j = tile % across.count;
+    int64_t row = i * down.size, column = j * across.size;
+    int status =
+        (int)dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', tri_chunk_size(&down, i),
+                        tri_chunk_size(&across, j), depth, 1.0f, a.values + (p->a_transposed ? row : row * a.ld), a.ld,
+                        b.values + (p->b_transposed ? column * b.ld : column), b.ld, add ? 1.0f : 0.0f,
+                        c.values + row * c.ld + column, c.ld);
+    if (status > worst) worst = status;
+  }
+  return tri_onednn_check((dnnl_status_t)worst, "an fp32 matrix product");
+}
+
 static tri_status run_gemm(const call *at) {
   const tri_matmul_plan *plan = at->plan;
-  const tri_matmul *p = at->product;
   for (int64_t d = 0; d < plan->depth.count; d++) {
     int64_t depth_first = d * plan->depth.size, depth = tri_chunk_size(&plan->depth, d);
     wide b = wide_b(at, depth_first, depth);
@@ -249,9 +275,7 @@ static tri_status run_gemm(const call *at) {
       wide c = wide_c(at, first);
       bool add = d > 0 || begin_c(at, first, rows, c);
       wide a = wide_a(at, first, rows, depth_first, depth);
-      TRI_TRY(tri_onednn_check(dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', rows, p->n, depth,
-                                          1.0f, a.values, a.ld, b.values, b.ld, add ? 1.0f : 0.0f, c.values, c.ld),
-                               "an fp32 matrix product"));
+      TRI_TRY(multiply_tiles(at, rows, depth, a, b, c, add));
       if (d + 1 == plan->depth.count) end_c(at, first, rows, c);
     }
   }
@@ -301,7 +325,7 @@ tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const v
     run_zero(&at);
     return TRI_OK;
   }
-  int before = tri_matmul_enter(plan->threads);
+  int before = tri_matmul_enter(at.state->options.threads);
   status = plan->path == TRI_PATH_GEMM ? run_gemm(&at) : run_primitive(&at);
   tri_matmul_leave(before);
   return status;

@@ -2,9 +2,9 @@
  *
  * There are two engines, both of oneDNN. `sgemm` multiplies plain fp32 matrices of any leading dimensions and
  * transposition and copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" where the
- * CPU has AVX-512) also knows bf16 and can take b in a blocked layout, made once and used often; but it wants a and c
- * dense and a not transposed: otherwise it takes its own gemm where b is plain, and where b is blocked a reference
- * loop a thousand times slower. So the choice is this:
+ * CPU has AVX-512) also knows bf16 and can take b in a blocked layout, made once and used often; but it wants all three
+ * dense and a not transposed, or it takes its own gemm where b is plain and a reference loop, a thousand times slower,
+ * where b is blocked. So the choice is this:
  *
  *   fp32, b plain             sgemm. GFLOP/s of one core of an AVX-512 Xeon (peak 217), sgemm : primitive on plain b :
  *                             primitive on blocked b, over the products of GPT-2 124M at 1024 tokens: 176-205 :
@@ -15,10 +15,10 @@
  *   fp32, 2 to 31 rows        the primitive, 1.2 to 1.5 times as fast as sgemm there (text generation in a batch).
  *   fp32, b packed            the primitive on blocked b; off by default (pack_fp32), since sgemm is as fast and
  * packing both directions costs 3 % of a step of 1024 tokens and a second and third copy of the weights. bf16, native
- * the primitive, b blocked. Gradients of weights: a transposed into the workspace first, which costs under 1 ns an
- * element; the primitive's own way with a transposed a splits k over the threads, so that its result would depend on
- * their number. bf16, widened             sgemm on fp32 copies of a (and of b where it is bf16) made chunk by chunk,
- * the result rounded once. The weights are best passed as they are, in fp32.
+ * the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps between its rows
+ * is first copied into the workspace, under 1 ns an element. bf16, widened             sgemm on fp32 copies of a (and
+ * of b where it is bf16) made chunk by chunk, the result rounded once. The weights are best passed as they are, in
+ * fp32.
  *
  * Native or widened is measured, because CPUs differ that much. Zen 4 runs its bf16 dot product at twice the FLOP/s of
  * fp32; a Xeon whose matrix unit is hidden (most virtual machines) runs it at half: 109 GFLOP/s a core, against 217 in
@@ -26,19 +26,21 @@
  * differ in the order of summation, so the measurement must not waver: see matmul_state.c.
  *
  * What must always hold: the result does not depend on the number of threads. The primitive on a dense, not transposed
- * a never splits k. sgemm does when there are more threads than blocks of 64 x 64 in c; it gets no more than that. And
- * the choice itself looks at the product alone. */
+ * a never splits k; with a transposed one it does, which is the other reason for the copy. sgemm splits k and changes
+ * its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its shape alone and the
+ * threads take tiles. With two threads that is as fast (0.96 to 1.06) as two threads inside sgemm. */
 #include "device/cpu/matmul_plan.h"
 
 #include <omp.h>
 #include <string.h>
 
 enum {
-  ROWS_TARGET = 1024,  /* of a chunk: sgemm packs b again for each, 1/1000 of the work           */
-  DEPTH_TARGET = 4096, /* of a chunk: 16 MiB of fp32 at most                                     */
-  GEMM_BLOCK = 64,     /* of c, which sgemm gives to one thread                                  */
-  FEW_ROWS = 32,       /* below, the primitive beats sgemm                                       */
-  STAGGER_BYTES = 320, /* between staged operands: a power of two would alias in the cache       */
+  ROWS_TARGET = 1024,       /* of a chunk: two tiles                                                  */
+  DEPTH_TARGET = 4096,      /* of a chunk: 16 MiB of fp32 at most                                     */
+  STAGE_ELEMENTS = 8 << 20, /* of a or c in a chunk of the primitive                                 */
+  STAGE_MIN_ROWS = 64,
+  FEW_ROWS = 32,       /* below, the primitive beats sgemm                                           */
+  STAGGER_BYTES = 320, /* between staged operands: a power of two would alias in the cache           */
   CANONICAL_ROWS = 1024
 };
 
@@ -60,19 +62,9 @@ static tri_chunks cut(int64_t length, int64_t target) {
   return (tri_chunks){count, size, length - (count - 1) * size};
 }
 
-static int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int gemm_threads(const tri_cpu_matmul_state *state, int64_t rows, int64_t columns) {
-  int64_t blocks = ((rows + GEMM_BLOCK - 1) / GEMM_BLOCK) * ((columns + GEMM_BLOCK - 1) / GEMM_BLOCK);
-  return (int)min_of(state->options.threads, blocks);
-}
-
 static bool starts_with(const char *text, const char *beginning) {
   return strncmp(text, beginning, strlen(beginning)) == 0;
 }
-
-/* Rows of a and c follow one another without gaps, as the primitive wants them. */
-static bool is_dense(const tri_matmul *p) { return !p->a_transposed && p->lda == p->k && p->ldc == p->n; }
 
 static int64_t b_row(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
 
@@ -85,7 +77,18 @@ static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, t
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-static void plan_gemm(const tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
+/* Large tiles pack least; there should be some for every thread, however many there are. */
+void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles) {
+  static const int64_t targets[][2] = {{512, 768}, {512, 384}, {256, 384}, {256, 256}, {128, 256}, {64, 256}, {64, 64}};
+  enum { NUM_TARGETS = sizeof targets / sizeof targets[0], ENOUGH = 6 };
+  for (int i = 0; i < NUM_TARGETS; i++) {
+    *row_tiles = cut(rows, targets[i][0]);
+    *column_tiles = cut(columns, targets[i][1]);
+    if (row_tiles->count * column_tiles->count >= ENOUGH) return;
+  }
+}
+
+static void plan_gemm(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   plan->path = TRI_PATH_GEMM;
   plan->stage_a = p->a_type == TRI_BF16;
@@ -94,7 +97,6 @@ static void plan_gemm(const tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
-  plan->threads = gemm_threads(state, min_of(plan->rows.size, plan->rows.last), p->n);
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, plan->rows.size, plan->depth.size, TRI_FP32);
   plan->b_offset = reserve(&end, plan->stage_b, plan->depth.size, p->n, TRI_FP32);
@@ -116,18 +118,14 @@ static void layouts_destroy(chunk_layouts *layouts) {
   tri_onednn_layout_destroy(&layouts->c);
 }
 
-static tri_status plain_b(const tri_matmul *p, tri_dtype type, int64_t ld, tri_onednn_layout *out) {
-  return tri_onednn_layout_strided(type, p->k, p->n, p->b_transposed ? 1 : ld, p->b_transposed ? ld : 1, out);
-}
-
 static tri_status layouts_create(const tri_matmul_plan *plan, int64_t rows, chunk_layouts *out) {
   const tri_matmul *p = &plan->product;
-  int64_t lda = plan->stage_a ? p->k : p->lda;
   TRI_TRY(tri_onednn_layout_strided(p->a_type, rows, p->k, p->a_transposed ? 1 : p->lda, p->a_transposed ? p->lda : 1,
                                     &out->stored_a));
-  TRI_TRY(tri_onednn_layout_strided(p->a_type, rows, p->k, lda, 1, &out->a));
-  TRI_TRY(tri_onednn_layout_strided(p->c_type, rows, p->n, p->ldc, 1, &out->c));
-  return plain_b(p, p->a_type, plan->stage_b || p->b_packed ? b_row(p) : p->ldb, &out->b);
+  TRI_TRY(tri_onednn_layout_strided(p->a_type, rows, p->k, p->k, 1, &out->a));
+  TRI_TRY(tri_onednn_layout_strided(p->c_type, rows, p->n, p->n, 1, &out->c));
+  bool t = p->b_transposed;
+  return tri_onednn_layout_strided(p->a_type, p->k, p->n, t ? 1 : p->n, t ? p->k : 1, &out->b);
 }
 
 /* packed_b is b's layout, or NULL for a plain one. */
@@ -149,7 +147,7 @@ static tri_status build_chunk(tri_cpu_matmul_state *state, tri_matmul_plan *plan
   };
   TRI_TRY_GOTO(tri_onednn_product_create(state->engine, &product, &plan->multiply[which], NULL), destroy_layouts);
   if (plan->stage_a) {
-    TRI_TRY_GOTO(tri_onednn_reorder_create(state->engine, &layouts.stored_a, &layouts.a, &plan->transpose[which]),
+    TRI_TRY_GOTO(tri_onednn_reorder_create(state->engine, &layouts.stored_a, &layouts.a, &plan->gather[which]),
                  destroy_layouts);
   }
 destroy_layouts:
@@ -157,42 +155,55 @@ destroy_layouts:
   return status;
 }
 
+static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, const tri_onednn_layout **out) {
+  tri_matmul_packing *packing = NULL;
+  if (!p->b_packed) return TRI_OK;
+  TRI_TRY(tri_matmul_packing_find(state, p, &packing));
+  *out = &packing->layout;
+  if (packing->bytes > 0) return TRI_OK;
+  return tri_fail(TRI_INTERNAL,
+                  "a packed b for a product of %lld x %lld x %lld that takes none; ask matmul_packed first",
+                  (long long)p->m, (long long)p->n, (long long)p->k);
+}
+
+/* Rows so that a staged operand stays in the cache. */
+static int64_t rows_target(const tri_matmul_plan *plan) {
+  const tri_matmul *p = &plan->product;
+  int64_t longest = plan->stage_c && p->n > p->k ? p->n : p->k;
+  int64_t rows = STAGE_ELEMENTS / longest;
+  if (!plan->stage_a && !plan->stage_c) return p->m;
+  return rows > ROWS_TARGET ? ROWS_TARGET : rows < STAGE_MIN_ROWS ? STAGE_MIN_ROWS : rows;
+}
+
+static void lay_out_primitive(tri_matmul_plan *plan) {
+  const tri_matmul *p = &plan->product;
+  size_t end = 0, scratch = plan->multiply[0].scratch_bytes;
+  if (plan->multiply[1].scratch_bytes > scratch) scratch = plan->multiply[1].scratch_bytes;
+  plan->a_offset = reserve(&end, plan->stage_a, plan->rows.size, p->k, p->a_type);
+  plan->b_offset = reserve(&end, plan->stage_b, p->k, p->n, p->a_type);
+  plan->c_offset = reserve(&end, plan->stage_c, plan->rows.size, p->n, p->c_type);
+  plan->scratch_offset = end;
+  plan->workspace_bytes = end + scratch;
+}
+
 static tri_status plan_primitive(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const tri_onednn_layout *packed_b = NULL;
+  TRI_TRY(find_packed(state, p, &packed_b));
   plan->path = TRI_PATH_PRIMITIVE;
-  plan->stage_a = p->a_transposed;
-  plan->stage_b = !p->b_packed && p->b_type != p->a_type;
-  plan->rows = cut(p->m, plan->stage_a ? ROWS_TARGET : p->m);
+  plan->stage_a = p->a_transposed || p->lda != p->k;
+  plan->stage_b = !p->b_packed && (p->b_type != p->a_type || p->ldb != b_row(p));
+  plan->stage_c = p->ldc != p->n;
+  plan->rows = cut(p->m, rows_target(plan));
   plan->depth = cut(p->k, p->k);
-  if (p->b_packed) {
-    tri_matmul_packing *packing = NULL;
-    TRI_TRY(tri_matmul_packing_find(state, p, &packing));
-    if (packing->form == TRI_PACKING_NONE) {
-      return tri_fail(TRI_INTERNAL,
-                      "a packed b for a product of %lld x %lld x %lld (lda %lld, ldc %lld) that takes none; ask "
-                      "matmul_packed first",
-                      (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldc);
-    }
-    if (packing->form == TRI_PACKING_BLOCKED) packed_b = &packing->layout;
-  }
-  bool dense_b = p->b_packed || plan->stage_b || p->ldb == b_row(p);
-  bool dense = dense_b && p->ldc == p->n && (plan->stage_a || p->lda == p->k);
-  plan->threads = dense ? state->options.threads : gemm_threads(state, plan->rows.last, p->n);
-  int before = tri_matmul_enter(plan->threads);
+  int before = tri_matmul_enter(state->options.threads);
   tri_status status = build_chunk(state, plan, 0, plan->rows.size, packed_b);
   if (status == TRI_OK && plan->rows.last != plan->rows.size) {
     status = build_chunk(state, plan, 1, plan->rows.last, packed_b);
   }
   tri_matmul_leave(before);
-  if (status != TRI_OK) return status;
-  size_t end = 0, scratch = plan->multiply[0].scratch_bytes;
-  if (plan->multiply[1].scratch_bytes > scratch) scratch = plan->multiply[1].scratch_bytes;
-  plan->a_offset = reserve(&end, plan->stage_a, plan->rows.size, p->k, p->a_type);
-  plan->b_offset = reserve(&end, plan->stage_b, p->k, p->n, p->a_type);
-  plan->scratch_offset = end;
-  plan->workspace_bytes = end + scratch;
-  return TRI_OK;
+  if (status == TRI_OK) lay_out_primitive(plan);
+  return status;
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
@@ -204,7 +215,8 @@ static bool is_reference(const tri_matmul_plan *plan) {
 /* The primitive where it is better than sgemm on fp32, or else sgemm. */
 static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
-  bool few = p->m > 1 && p->m < FEW_ROWS && is_dense(p) && p->ldb == b_row(p);
+  bool dense = !p->a_transposed && p->lda == p->k && p->ldb == b_row(p) && p->ldc == p->n;
+  bool few = dense && p->m > 1 && p->m < FEW_ROWS;
   if (p->b_packed) return plan_primitive(state, plan);
   if (few) {
     tri_status status = plan_primitive(state, plan);
@@ -213,7 +225,7 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
     if (better) return TRI_OK;
     tri_matmul_plan_release(plan);
   }
-  plan_gemm(state, plan);
+  plan_gemm(plan);
   return TRI_OK;
 }
 
@@ -226,7 +238,7 @@ static tri_status plan_bf16(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
     if (status == TRI_OK && !is_reference(plan)) return TRI_OK;
     tri_matmul_plan_release(plan);
   }
-  plan_gemm(state, plan);
+  plan_gemm(plan);
   return TRI_OK;
 }
 
@@ -245,7 +257,7 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
 void tri_matmul_plan_release(tri_matmul_plan *plan) {
   for (int i = 0; i < 2; i++) {
     tri_onednn_primitive_destroy(&plan->multiply[i]);
-    tri_onednn_primitive_destroy(&plan->transpose[i]);
+    tri_onednn_primitive_destroy(&plan->gather[i]);
   }
   *plan = (tri_matmul_plan){.product = plan->product};
 }
@@ -263,7 +275,6 @@ static tri_status find_blocked(tri_cpu_matmul_state *state, const tri_matmul *p,
   tri_onednn_product product = {.a = &a, .b = &any, .c = &c, .m = CANONICAL_ROWS, .n = p->n, .k = p->k};
   TRI_TRY_GOTO(tri_onednn_product_create(state->engine, &product, &probe, &out->layout), destroy);
   if (!starts_with(probe.implementation, "ref") && !starts_with(probe.implementation, "gemm")) {
-    out->form = TRI_PACKING_BLOCKED;
     out->bytes = tri_onednn_layout_bytes(&out->layout);
   }
 destroy:
@@ -278,17 +289,10 @@ tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul
   bool wanted = state->options.pack_fp32;
   if (p->a_type == TRI_BF16) TRI_TRY(tri_cpu_matmul_bf16(state, &wanted, NULL));
   if (!wanted || p->b_type != p->a_type || p->a_transposed || p->k == 0 || p->n == 0) return TRI_OK;
-  if (is_dense(p)) {
-    int before = tri_matmul_enter(state->options.threads);
-    tri_status status = find_blocked(state, p, out);
-    tri_matmul_leave(before);
-    return status;
-  }
-  if (p->a_type == TRI_BF16) {
-    out->form = TRI_PACKING_ROWS;
-    out->bytes = (size_t)p->k * (size_t)p->n * tri_dtype_bytes(p->b_type);
-  }
-  return TRI_OK;
+  int before = tri_matmul_enter(state->options.threads);
+  tri_status status = find_blocked(state, p, out);
+  tri_matmul_leave(before);
+  return status;
 }
 
 void tri_matmul_packing_release(tri_matmul_packing *packing) {

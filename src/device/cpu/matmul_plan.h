@@ -24,28 +24,21 @@ typedef enum tri_matmul_path {
 typedef struct tri_matmul_plan {
   tri_matmul product;
   tri_matmul_path path;
-  int threads;
-  tri_chunks rows;  /* of c                                                     */
-  tri_chunks depth; /* of k                                                     */
-  bool stage_a;     /* GEMM: in fp32, a chunk of rows and depth; else transposed, a chunk of rows */
-  bool stage_b;     /* GEMM: in fp32, a chunk of depth; else in bf16, all of it */
-  bool stage_c;     /* GEMM only: in fp32, a chunk of rows, or all if there are chunks of depth */
+  tri_chunks rows;  /* of c, and of a                                                               */
+  tri_chunks depth; /* of k; one for the primitive                                                  */
+  bool stage_a;     /* GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows  */
+  bool stage_b;     /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
+  bool stage_c;     /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
-  tri_onednn_primitive multiply[2];  /* a whole chunk of rows, and the last     */
-  tri_onednn_primitive transpose[2]; /* of a, likewise                          */
+  tri_onednn_primitive multiply[2]; /* PRIMITIVE: a whole chunk of rows, and the last */
+  tri_onednn_primitive gather[2];   /* of a into its stage, likewise                  */
 } tri_matmul_plan;
 
-typedef enum tri_packing_form {
-  TRI_PACKING_NONE,    /* not supported, or does not pay                */
-  TRI_PACKING_BLOCKED, /* oneDNN's own layout                           */
-  TRI_PACKING_ROWS,    /* b as it is stored, dense, in the packed type  */
-} tri_packing_form;
-
+/* A blocked layout of b; bytes 0 where packing is not supported or does not pay. */
 typedef struct tri_matmul_packing {
-  tri_packing_form form;
   size_t bytes;
   tri_onednn_layout layout;
-  tri_onednn_primitive fill[2]; /* BLOCKED: from plain fp32 and from plain bf16; made when first used */
+  tri_onednn_primitive fill[2]; /* from plain fp32 and from plain bf16; made when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };
@@ -75,6 +68,8 @@ void tri_matmul_leave(int before);
 /* matmul_plan.c: the choice. The result is in *out, which was zero bytes; on failure it holds nothing. */
 tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
+/* The parts of c that sgemm makes on one thread each. */
+void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles);
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 

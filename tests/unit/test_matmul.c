@@ -1,0 +1,491 @@
+/* Matrix products of the CPU device against sums in double, over every combination of types, transpositions, leading
+ * dimensions, bias, accumulation and packing. Every buffer ends at a page that may not be touched and has guard bytes
+ * before it, what lies between the rows of an input is NaN, and outputs are poisoned. */
+#include "base/memory.h"
+#include "check.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/matmul_plan.h"
+#include "device/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- guarded memory ---------------------------------------------------------------------------------------------- */
+
+enum { GUARD = 0xa5, FRONT = 256 };
+
+typedef struct guarded {
+  char *mapped, *data;
+  size_t mapped_bytes, bytes;
+} guarded;
+
+/* `bytes` of memory that end where a forbidden page begins, or less than `alignment` before. */
+static guarded guarded_create(size_t bytes, size_t alignment) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t whole = (bytes + FRONT + alignment + page - 1) / page * page;
+  guarded g = {.mapped_bytes = whole + page, .bytes = bytes};
+  g.mapped = mmap(NULL, g.mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(g.mapped != MAP_FAILED);
+  assert_int_equal(mprotect(g.mapped + whole, page, PROT_NONE), 0);
+  memset(g.mapped, GUARD, whole);
+  g.data = g.mapped + whole - bytes;
+  g.data -= (uintptr_t)g.data % alignment;
+  return g;
+}
+
+static void guarded_destroy(guarded *g) {
+  for (const char *at = g->mapped; at < g->data; at++) assert_int_equal((unsigned char)*at, GUARD);
+  const char *end = g->mapped + g->mapped_bytes - (size_t)sysconf(_SC_PAGESIZE);
+  for (const char *at = g->data + g->bytes; at < end; at++) assert_int_equal((unsigned char)*at, GUARD);
+  munmap(g->mapped, g->mapped_bytes);
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t random_state = 1;
+
+static uint32_t random_bits(void) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 17;
+  random_state ^= random_state << 5;
+  return random_state;
+}
+
+static int64_t random_below(int64_t limit) { return (int64_t)(random_bits() % (uint64_t)limit); }
+
+static void put(tri_dtype type, void *array, int64_t i, float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  uint16_t high = (uint16_t)(bits >> 16);
+  if (type == TRI_BF16) {
+    memcpy((char *)array + 2 * i, &high, sizeof high);
+  } else {
+    memcpy((char *)array + 4 * i, &value, sizeof value);
+  }
+}
+
+static double get(tri_dtype type, const void *array, int64_t i) {
+  uint32_t bits = 0;
+  if (type == TRI_BF16) {
+    uint16_t high;
+    memcpy(&high, (const char *)array + 2 * i, sizeof high);
+    bits = (uint32_t)high << 16;
+  } else {
+    memcpy(&bits, (const char *)array + 4 * i, sizeof bits);
+  }
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return (double)value;
+}
+
+/* A matrix of rows x columns with its guards; NaN between the rows. The last row has no gap behind it. */
+static guarded matrix_create(tri_dtype type, int64_t rows, int64_t columns, int64_t ld) {
+  guarded g = guarded_create((size_t)((rows - 1) * ld + columns) * tri_dtype_bytes(type), tri_dtype_bytes(type));
+  for (int64_t i = 0; i < (rows - 1) * ld + columns; i++) {
+    bool inside = i % ld < columns;
+    put(type, g.data, i, inside ? (float)(int32_t)random_bits() * 4.6e-10f : NAN);
+  }
+  return g;
+}
+
+/* ---- one product ------------------------------------------------------------------------------------------------- */
+
+typedef struct problem {
+  tri_matmul product;
+  guarded a, b, bias, c;
+  char *c_before;
+} problem;
+
+static problem problem_create(const tri_matmul *product) {
+  const tri_matmul *p = product;
+  problem x = {.product = *p};
+  x.a = matrix_create(p->a_type, p->a_transposed ? p->k : p->m, p->a_transposed ? p->m : p->k, p->lda);
+  x.b = matrix_create(p->b_type, p->b_transposed ? p->n : p->k, p->b_transposed ? p->k : p->n, p->ldb);
+  x.c = matrix_create(p->c_type, p->m, p->n, p->ldc); /* its gaps are NaN and must stay */
+  x.bias = matrix_create(TRI_FP32, 1, p->n, p->n);
+  if (!p->accumulate) {
+    for (int64_t i = 0; i < p->m; i++) {
+      for (int64_t j = 0; j < p->n; j++) put(p->c_type, x.c.data, i * p->ldc + j, NAN);
+    }
+  }
+  CHECK_OK(tri_alloc("c", x.c.bytes, 1, &x.c_before));
+  memcpy(x.c_before, x.c.data, x.c.bytes);
+  return x;
+}
+
+static void problem_destroy(problem *x) {
+  tri_free(x->c_before);
+  guarded_destroy(&x->c);
+  guarded_destroy(&x->bias);
+  guarded_destroy(&x->b);
+  guarded_destroy(&x->a);
+}
+
+/* Sum of the products and of their magnitudes. `plain` is the product whose b is what x->b holds. */
+static void sum_of(const problem *x, int64_t i, int64_t j, double *sum, double *magnitude) {
+  const tri_matmul *p = &x->product;
+  *sum = *magnitude = 0;
+  for (int64_t l = 0; l < p->k; l++) {
+    double a = get(p->a_type, x->a.data, p->a_transposed ? l * p->lda + i : i * p->lda + l);
+    double b = get(p->b_type, x->b.data, p->b_transposed ? j * p->ldb + l : l * p->ldb + j);
+    *sum += a * b;
+    *magnitude += fabs(a * b);
+  }
+  if (p->bias) *sum += get(TRI_FP32, x->bias.data, j);
+  if (p->accumulate) *sum += get(p->c_type, x->c_before, i * p->ldc + j);
+}
+
+static const char *describe(const tri_matmul *p, char *text, size_t bytes) {
+  snprintf(text, bytes, "%lldx%lldx%lld ld %lld %lld %lld, %s %s %s%s%s%s%s%s", (long long)p->m, (long long)p->n,
+           (long long)p->k, (long long)p->lda, (long long)p->ldb, (long long)p->ldc, tri_dtype_name(p->a_type),
+           tri_dtype_name(p->b_type), tri_dtype_name(p->c_type), p->a_transposed ? " a^T" : "",
+           p->b_transposed ? " b^T" : "", p->accumulate ? " accumulate" : "", p->bias ? " bias" : "",
+           p->b_packed ? " packed" : "");
+  return text;
+}
+
+/* `rounded_b`: the product may have rounded an fp32 b to bf16. */
+static void check_result(const problem *x, bool rounded_b) {
+  const tri_matmul *p = &x->product;
+  char text[200];
+  for (int64_t at = 0; at < (p->m - 1) * p->ldc + p->n; at++) {
+    int64_t i = at / p->ldc, j = at % p->ldc;
+    if (j >= p->n) {
+      size_t element = tri_dtype_bytes(p->c_type);
+      if (memcmp(x->c.data + (size_t)at * element, x->c_before + (size_t)at * element, element) != 0) {
+        fail_msg("%s: written between rows, at (%lld, %lld)", describe(p, text, sizeof text), (long long)i,
+                 (long long)j);
+      }
+      continue;
+    }
+    double sum = 0, magnitude = 0;
+    sum_of(x, i, j, &sum, &magnitude);
+    double allowed = 4e-7 * sqrt((double)p->k) * (magnitude + fabs(sum)) + 1e-12;
+    if (rounded_b) allowed += magnitude / 256;
+    if (p->c_type == TRI_BF16) allowed += fabs(sum) / 256;
+    double got = get(p->c_type, x->c.data, at);
+    if (!(fabs(got - sum) <= allowed)) {
+      fail_msg("%s: (%lld, %lld) is %.9g, should be %.9g within %.2g", describe(p, text, sizeof text), (long long)i,
+               (long long)j, got, sum, allowed);
+    }
+  }
+}
+
+static void run_and_check(tri_device *device, const tri_matmul *product, bool rounded_b) {
+  problem x = problem_create(product);
+  size_t bytes = 0;
+  CHECK_OK(tri_cpu_matmul_workspace(device, product, &bytes));
+  guarded workspace = guarded_create(bytes, 64);
+  CHECK_OK(tri_cpu_matmul(device, product, x.a.data, x.b.data, x.bias.data, x.c.data, workspace.data));
+  check_result(&x, rounded_b);
+  guarded_destroy(&workspace);
+  problem_destroy(&x);
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* A device whose bf16 products go one way; NULL where the CPU cannot. */
+static tri_device *device_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
+  tri_device *device = NULL;
+  bool native = false;
+  double ratio = 0;
+  CHECK_OK(tri_device_create("cpu", threads, &device));
+  tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(device);
+  CHECK_OK(tri_cpu_matmul_bf16(state, &native, &ratio));
+  if (bf16 == TRI_CPU_BF16_NATIVE && ratio == 0) {
+    tri_device_destroy(device);
+    return NULL;
+  }
+  state->options.bf16 = bf16;
+  state->options.pack_fp32 = pack_fp32;
+  return device;
+}
+
+static tri_device *native_device(int threads) {
+  tri_device *device = device_with(threads, TRI_CPU_BF16_NATIVE, true);
+  if (device == NULL) print_message("SKIPPED: oneDNN has no bf16 kernels for this CPU\n");
+  return device;
+}
+
+/* ---- all combinations -------------------------------------------------------------------------------------------- */
+
+static const int64_t lengths[] = {1, 2, 3, 17, 63, 65, 127, 257};
+enum { NUM_LENGTHS = sizeof lengths / sizeof lengths[0], SAMPLES = 5 };
+
+static int64_t random_length(void) { return lengths[random_below(NUM_LENGTHS)]; }
+
+/* Bits of `variant`: a^T, b^T, gaps between rows, and bias, accumulate or neither. */
+enum { NUM_VARIANTS = 24 };
+
+static tri_matmul random_product(int variant, tri_dtype a, tri_dtype b, tri_dtype c) {
+  tri_matmul p = {.m = random_length(), .n = random_length(), .k = random_length()};
+  p.a_type = a;
+  p.b_type = b;
+  p.c_type = c;
+  p.a_transposed = (variant & 1) != 0;
+  p.b_transposed = (variant & 2) != 0;
+  bool gaps = (variant & 4) != 0;
+  p.bias = variant / 8 == 1;
+  p.accumulate = variant / 8 == 2;
+  p.lda = (p.a_transposed ? p.m : p.k) + (gaps ? random_below(20) : 0);
+  p.ldb = (p.b_transposed ? p.k : p.n) + (gaps ? random_below(20) : 0);
+  p.ldc = p.n + (gaps ? random_below(20) : 0);
+  return p;
+}
+
+static void check_all(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c) {
+  bool native = tri_cpu_matmul_state_of(device)->options.bf16 == TRI_CPU_BF16_NATIVE;
+  for (int variant = 0; variant < NUM_VARIANTS; variant++) {
+    for (int sample = 0; sample < SAMPLES; sample++) {
+      tri_matmul p = random_product(variant, a, b, c);
+      run_and_check(device, &p, native && b != a);
+    }
+  }
+}
+
+static void check_all_bf16(tri_device *device) {
+  check_all(device, TRI_BF16, TRI_BF16, TRI_BF16);
+  check_all(device, TRI_BF16, TRI_BF16, TRI_FP32);
+  check_all(device, TRI_BF16, TRI_FP32, TRI_BF16);
+  check_all(device, TRI_BF16, TRI_FP32, TRI_FP32);
+}
+
+static void test_fp32(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  check_all(device, TRI_FP32, TRI_FP32, TRI_FP32);
+  tri_device_destroy(device);
+}
+
+static void test_bf16_widened(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  check_all_bf16(device);
+  tri_device_destroy(device);
+}
+
+static void test_bf16_native(void **unused) {
+  (void)unused;
+  tri_device *device = native_device(2);
+  if (device == NULL) skip();
+  check_all_bf16(device);
+  tri_device_destroy(device);
+}
+
+/* Longer than a chunk of rows or of depth, in every position. */
+static void check_chunks(tri_device *device) {
+  static const int64_t shapes[][3] = {{1030, 5, 70}, {2100, 33, 3}, {9, 40, 4200}, {1027, 3, 4099}, {2, 1100, 9000}};
+  for (int which = 0; which < 5; which++) {
+    for (int variant = 0; variant < NUM_VARIANTS; variant += 1 + which % 2) {
+      tri_matmul p = random_product(variant, TRI_BF16, variant % 3 == 0 ? TRI_FP32 : TRI_BF16,
+                                    variant % 2 == 0 ? TRI_BF16 : TRI_FP32);
+      p.m = shapes[which][0];
+      p.n = shapes[which][1];
+      p.k = shapes[which][2];
+      int64_t gap = (variant & 4) != 0 ? 7 : 0;
+      p.lda = (p.a_transposed ? p.m : p.k) + gap;
+      p.ldb = (p.b_transposed ? p.k : p.n) + gap;
+      p.ldc = p.n + gap;
+      run_and_check(device, &p, p.b_type == TRI_FP32);
+    }
+  }
+}
+
+static void test_chunks(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  check_chunks(device);
+  tri_device_destroy(device);
+  device = native_device(2);
+  if (device == NULL) return;
+  check_chunks(device);
+  tri_device_destroy(device);
+}
+
+/* ---- packed b ---------------------------------------------------------------------------------------------------- */
+
+/* Packed once for many rows, used with others. Returns whether this product packs at all. */
+static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type) {
+  size_t bytes = 0;
+  tri_matmul planned = p;
+  planned.m = 512;
+  CHECK_OK(tri_cpu_matmul_packed(device, &planned, &bytes));
+  if (bytes == 0) return false;
+  tri_matmul plain = p;
+  plain.b_type = plain_type;
+  problem weights = problem_create(&plain);
+  guarded packed = guarded_create(bytes, 64);
+  CHECK_OK(tri_cpu_matmul_pack(device, &planned, plain_type, weights.b.data, packed.data));
+  for (int which = 0; which < NUM_LENGTHS; which++) {
+    plain.m = p.m = lengths[which];
+    p.b_packed = true;
+    problem x = problem_create(&plain);
+    memcpy(x.b.data, weights.b.data, x.b.bytes);
+    size_t workspace_bytes = 0;
+    CHECK_OK(tri_cpu_matmul_workspace(device, &p, &workspace_bytes));
+    guarded workspace = guarded_create(workspace_bytes, 64);
+    CHECK_OK(tri_cpu_matmul(device, &p, x.a.data, packed.data, x.bias.data, x.c.data, workspace.data));
+    check_result(&x, plain_type != p.b_type);
+    guarded_destroy(&workspace);
+    problem_destroy(&x);
+  }
+  guarded_destroy(&packed);
+  problem_destroy(&weights);
+  return true;
+}
+
+static void check_packed_all(tri_device *device, tri_dtype type, tri_dtype plain_type, tri_dtype c) {
+  int packed = 0, total = 0;
+  for (int variant = 0; variant < NUM_VARIANTS; variant++) {
+    if ((variant & 1) != 0) continue; /* a^T */
+    for (int sample = 0; sample < 3; sample++) {
+      packed += check_packed(device, random_product(variant, type, type, c), plain_type);
+      total++;
+    }
+  }
+  assert_true(packed * 3 >= total);
+}
+
+static void test_packed(void **unused) {
+  (void)unused;
+  tri_device *device = native_device(2);
+  if (device == NULL) skip();
+  check_packed_all(device, TRI_FP32, TRI_FP32, TRI_FP32);
+  check_packed_all(device, TRI_BF16, TRI_FP32, TRI_BF16);
+  check_packed_all(device, TRI_BF16, TRI_BF16, TRI_BF16);
+  check_packed_all(device, TRI_BF16, TRI_FP32, TRI_FP32);
+  tri_device_destroy(device);
+}
+
+/* ---- promises of the interface ----------------------------------------------------------------------------------- */
+
+enum { MOST_THREADS = 33 };
+
+static void result_of(tri_device *device, const problem *x, const tri_matmul *p, char *out) {
+  size_t bytes = 0;
+  void *workspace = NULL;
+  CHECK_OK(tri_cpu_matmul_workspace(device, p, &bytes));
+  CHECK_OK(tri_alloc("a workspace", bytes, 1, &workspace));
+  memset(workspace, 0xff, bytes);
+  memcpy(out, x->c_before, x->c.bytes);
+  CHECK_OK(tri_cpu_matmul(device, p, x->a.data, x->b.data, x->bias.data, out, workspace));
+  tri_free(workspace);
+}
+
+/* The same bits with any number of threads. These are the shapes that tempt oneDNN to split k. */
+static void check_threads(tri_cpu_bf16 bf16, tri_dtype type) {
+  static const int64_t shapes[][3] = {{64, 64, 4096}, {17, 33, 5000}, {8, 768, 3072},   {128, 128, 3000},
+                                      {1, 300, 4096}, {32, 32, 9000}, {384, 384, 2048}, {200, 1, 5000}};
+  static const int threads[] = {1, 2, 5, MOST_THREADS};
+  for (int which = 0; which < 8 * 4; which++) {
+    const int64_t *shape = shapes[which / 4];
+    tri_matmul p = {.m = shape[0], .n = shape[1], .k = shape[2], .a_type = type, .b_type = type, .c_type = type};
+    p.a_transposed = which % 2 == 1;
+    p.b_transposed = which % 4 / 2 == 1;
+    p.lda = p.a_transposed ? p.m : p.k;
+    p.ldb = p.b_transposed ? p.k : p.n;
+    p.ldc = p.n + which / 4 % 2;
+    p.accumulate = which / 4 % 3 == 0;
+    problem x = problem_create(&p);
+    char *first = NULL, *again = NULL;
+    CHECK_OK(tri_alloc("c", x.c.bytes, 1, &first));
+    CHECK_OK(tri_alloc("c", x.c.bytes, 1, &again));
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+      tri_device *device = device_with(threads[i], bf16, false);
+      char text[200];
+      result_of(device, &x, &p, i == 0 ? first : again);
+      if (i > 0 && memcmp(first, again, x.c.bytes) != 0) {
+        fail_msg("%s: other bits with %d threads", describe(&p, text, sizeof text), threads[i]);
+      }
+      tri_device_destroy(device);
+    }
+    tri_free(again);
+    tri_free(first);
+    problem_destroy(&x);
+  }
+}
+
+static void test_threads(void **unused) {
+  (void)unused;
+  check_threads(TRI_CPU_BF16_WIDENED, TRI_FP32);
+  check_threads(TRI_CPU_BF16_WIDENED, TRI_BF16);
+  tri_device *device = native_device(1);
+  if (device == NULL) return;
+  tri_device_destroy(device);
+  check_threads(TRI_CPU_BF16_NATIVE, TRI_BF16);
+}
+
+/* More shapes than the cache of plans holds. */
+static void test_many_shapes(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(1, TRI_CPU_BF16_WIDENED, true);
+  for (int64_t m = 1; m <= 2 * TRI_MATMUL_CACHE; m++) {
+    tri_matmul p = {.m = m, .n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3};
+    p.a_type = p.b_type = p.c_type = TRI_FP32;
+    run_and_check(device, &p, false);
+  }
+  tri_device_destroy(device);
+}
+
+static void test_nothing(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  float c[6] = {1, 2, 3, 4, 5, 6}, bias[3] = {7, 8, 9};
+  tri_matmul p = {.m = 0, .n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3};
+  p.a_type = p.b_type = p.c_type = TRI_FP32;
+  size_t bytes = 1;
+  CHECK_OK(tri_cpu_matmul_workspace(device, &p, &bytes));
+  assert_int_equal(bytes, 0);
+  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, NULL, NULL));
+  p.m = 2;
+  p.k = 0;
+  p.accumulate = true;
+  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, c, NULL));
+  assert_true(c[0] == 1 && c[5] == 6);
+  p.accumulate = false;
+  p.bias = true;
+  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, bias, c, NULL));
+  assert_true(c[0] == 7 && c[3] == 7 && c[5] == 9);
+  p.bias = false;
+  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, c, NULL));
+  for (int i = 0; i < 6; i++) assert_true(c[i] == 0);
+  tri_device_destroy(device);
+}
+
+static void test_refused(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  tri_matmul p = {.m = 4, .n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3};
+  p.a_type = p.b_type = p.c_type = TRI_FP64;
+  size_t bytes = 0;
+  double x[16] = {0};
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "device: reference");
+  CHECK_FAILS(tri_cpu_matmul_workspace(device, &p, &bytes), TRI_UNSUPPORTED, "fp64");
+  p.a_type = p.b_type = TRI_FP32;
+  p.c_type = TRI_BF16;
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "fp32 and fp32 into bf16");
+  p.c_type = TRI_FP32;
+  p.lda = 1;
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "leading dimension");
+  p.lda = 2;
+  p.bias = p.accumulate = true;
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, x, x, NULL), TRI_INTERNAL, "bias and accumulate");
+  p.bias = p.accumulate = false;
+  CHECK_OK(tri_cpu_matmul_packed(device, &p, &bytes));
+  assert_int_equal(bytes, 0);
+  CHECK_FAILS(tri_cpu_matmul_pack(device, &p, TRI_FP32, x, x), TRI_INTERNAL, "matmul_packed");
+  p.b_packed = true;
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "4 x 3 x 2");
+  tri_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_fp32),        cmocka_unit_test(test_bf16_widened), cmocka_unit_test(test_bf16_native),
+      cmocka_unit_test(test_chunks),      cmocka_unit_test(test_packed),       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_many_shapes), cmocka_unit_test(test_nothing),      cmocka_unit_test(test_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
