@@ -13,6 +13,14 @@ if(CMOCKA_FOUND)
   endforeach()
 endif()
 
+# tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.
+file(GLOB TRIREME_BENCHES CONFIGURE_DEPENDS tests/bench/bench_*.c)
+foreach(source ${TRIREME_BENCHES})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE trireme_core)
+endforeach()
+
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/CMakeLists.txt)
   add_subdirectory(tests)
 endif()
