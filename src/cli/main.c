@@ -42,7 +42,11 @@ static tri_status unknown_command(const char *name) {
 static void limit_spinning(char **arguments) {
   if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0) return;
-  execv("/proc/self/exe", arguments); /* comes back only where there is no /proc: then without */
+  char path[4096]; /* by its own name, which is what process lists show */
+  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return;
+  path[length] = '\0';
+  execv(path, arguments); /* comes back only if it failed: then without */
 }
 
 int main(int count, char **arguments) {
