@@ -293,10 +293,23 @@ static void check_chunks(tri_device *device) {
   }
 }
 
+/* An fp32 a that is copied because its rows alias. */
+static void check_aliased(tri_device *device) {
+  for (int which = 0; which < 4; which++) {
+    tri_matmul p = {.m = 1024 + 3 * which, .n = 515, .k = 7, .ldb = 515, .ldc = 520, .a_transposed = true};
+    p.a_type = p.b_type = p.c_type = TRI_FP32;
+    p.lda = which == 0 ? 1024 : 2048;
+    p.accumulate = which == 2;
+    p.bias = which == 3;
+    run_and_check(device, &p, false);
+  }
+}
+
 static void test_chunks(void **unused) {
   (void)unused;
   tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
   check_chunks(device);
+  check_aliased(device);
   tri_device_destroy(device);
   device = native_device(2);
   if (device == NULL) return;

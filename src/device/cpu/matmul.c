@@ -183,10 +183,10 @@ static wide widen(const call *at, bool stage, size_t offset, const char *matrix,
       .from_ld = ld,
       .to = at->workspace + offset,
       .to_type = TRI_FP32,
-      .to_ld = columns,
+      .to_ld = columns + TRI_STAGE_GAP,
   };
   at->state->options.copy_rows(at->state->options.threads, &job);
-  return (wide){job.to, columns};
+  return (wide){job.to, job.to_ld};
 }
 
 static wide wide_b(const call *at, int64_t depth_first, int64_t depth) {
