@@ -46,7 +46,7 @@ typedef struct tri_checkpoint_state {
   int64_t step, samples, tokens; /* finished and seen so far */
   uint64_t seed;
   const char *run_config; /* the run file as resolved, or NULL                                             */
-  const json_t *progress; /* an object with whatever else the caller wants back, or NULL                   */
+  json_t *progress;       /* an object with whatever else the caller wants back, or NULL; never changed */
 } tri_checkpoint_state;
 
 typedef struct tri_checkpoint_request {

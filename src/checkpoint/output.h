@@ -1,5 +1,5 @@
-/* One file of a checkpoint on its way to the disk: space taken before the first byte, a checksum taken as bytes go by,
- * flushed before it is closed. Used by the files of this folder only. */
+/* One file of a checkpoint on its way to the disk: a checksum is taken as bytes go by, and it is flushed before it is
+ * closed. Used by the files of this folder only. */
 #ifndef TRI_CHECKPOINT_OUTPUT_H
 #define TRI_CHECKPOINT_OUTPUT_H
 

@@ -329,26 +329,21 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
 
 /* The length, the JSON and blanks up to the alignment. */
 static tri_status print_header(const json_t *document, char **out, size_t *out_bytes) {
-  char *text = json_dumps(document, JSON_COMPACT);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the header of a safetensors file");
-  size_t used = strlen(text);
+  uint64_t used = json_dumpb(document, NULL, 0, JSON_COMPACT);
   uint64_t length = (used + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
   char *header = NULL;
-  tri_status status = TRI_OK;
+  if (used == 0) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the header of a safetensors file");
   if (length > HEADER_LIMIT_BYTES) {
-    status = tri_fail(TRI_UNSUPPORTED, "a safetensors header of %" PRIu64 " bytes: the format allows %d", length,
-                      HEADER_LIMIT_BYTES);
-    goto free_text;
+    return tri_fail(TRI_UNSUPPORTED, "a safetensors header of %" PRIu64 " bytes: the format allows %d", length,
+                    HEADER_LIMIT_BYTES);
   }
-  TRI_TRY_GOTO(tri_alloc("the header of a safetensors file", LENGTH_BYTES + length, 1, &header), free_text);
+  TRI_TRY(tri_alloc("the header of a safetensors file", LENGTH_BYTES + length, 1, &header));
   memcpy(header, &length, LENGTH_BYTES);
   memset(header + LENGTH_BYTES, ' ', length);
-  memcpy(header + LENGTH_BYTES, text, used);
+  json_dumpb(document, header + LENGTH_BYTES, used, JSON_COMPACT);
   *out = header;
   *out_bytes = LENGTH_BYTES + length;
-free_text:
-  free(text);
-  return status;
+  return TRI_OK;
 }
 
 tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,

@@ -30,11 +30,10 @@ bool tri_state_parse_checksum(const json_t *value, uint64_t *out) {
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 static tri_status print_state(const tri_checkpoint_state *state, json_t *files, char **out) {
-  json_t *document =
-      json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:s?, s:O?, s:O}", "format", FORMAT, "version", (int)VERSION, "step",
-                (json_int_t)state->step, "samples", (json_int_t)state->samples, "tokens", (json_int_t)state->tokens,
-                "seed", json_sprintf("%" PRIu64, state->seed), "config", state->run_config, "progress",
-                (json_t *)(uintptr_t)state->progress, "files", files);
+  json_t *document = json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:s?, s:O?, s:O}", "format", FORMAT, "version",
+                               (int)VERSION, "step", (json_int_t)state->step, "samples", (json_int_t)state->samples,
+                               "tokens", (json_int_t)state->tokens, "seed", json_sprintf("%" PRIu64, state->seed),
+                               "config", state->run_config, "progress", state->progress, "files", files);
   *out = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
   if (*out == NULL) {

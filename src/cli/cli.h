@@ -12,6 +12,11 @@ typedef struct tri_command {
   tri_status (*run)(int count, char **arguments);
 } tri_command;
 
+extern const tri_command tri_command_doctor;
+extern const tri_command tri_command_eval;
+extern const tri_command tri_command_generate;
+extern const tri_command tri_command_inspect;
 extern const tri_command tri_command_prepare;
+extern const tri_command tri_command_train;
 
 #endif

@@ -3,10 +3,13 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const tri_command *const commands[] = {
-    &tri_command_prepare,
+    &tri_command_prepare, &tri_command_train,   &tri_command_generate,
+    &tri_command_eval,    &tri_command_inspect, &tri_command_doctor,
 };
 enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -32,7 +35,18 @@ static tri_status unknown_command(const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }
 
+/* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
+ * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing where
+ * nobody else is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
+ * unless the user has set something of the kind. */
+static void limit_spinning(char **arguments) {
+  if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
+  if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0) return;
+  execv("/proc/self/exe", arguments); /* comes back only where there is no /proc: then without */
+}
+
 int main(int count, char **arguments) {
+  limit_spinning(arguments);
   if (count < 2) {
     print_usage(stderr);
     return tri_status_exit(TRI_BAD_USAGE);
@@ -55,7 +69,7 @@ int main(int count, char **arguments) {
     }
     status = command->run(count - 1, arguments + 1);
   }
-  if (status != TRI_OK && status != TRI_INTERRUPTED) fprintf(stderr, "trireme: %s\n", tri_status_message());
+  if (status != TRI_OK) fprintf(stderr, "trireme: %s\n", tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
     fprintf(stderr, "trireme: cannot write to standard output\n");
     status = TRI_IO_FAILED;

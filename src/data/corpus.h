@@ -24,7 +24,8 @@ tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t coun
 /* ---- samples --------------------------------------------------------------------------------------------------- */
 
 /* Sample `index` of an endless sequence: which window of the corpus it is depends on (seed, epoch, index) alone, where
- * epoch = index / samples per epoch. Each epoch visits each window once, in an order of its own. */
+ * epoch = index / samples per epoch. Each epoch visits each window once, in an order of its own; windows lie `sequence`
+ * tokens apart, beginning at a place of the epoch's own. */
 typedef struct tri_sampler {
   const tri_corpus *corpus;
   int64_t sequence;  /* T: a sample is T inputs and, one position later, T labels */
@@ -40,7 +41,8 @@ tri_status tri_sampler_create(const tri_corpus *corpus, int64_t sequence, int64_
 /* inputs[T] and labels[T] of sample `index`, shuffled. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
 
-/* The same windows in the order of the text: for evaluation. index < per_epoch. */
+/* The windows from the beginning in the order of the text: for evaluation. index < per_epoch; fewer than `sequence`
+ * tokens at the end are in no window. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
 
 #endif

@@ -55,6 +55,7 @@ void tri_normalizer_release(tri_normalizer *normalizer) {
 }
 
 static tri_status append(tri_normalizer *normalizer, const char *text, size_t bytes) {
+  if (bytes == 0) return TRI_OK;
   if (normalizer->room - normalizer->length < bytes) {
     size_t room = (normalizer->length + bytes) * 2 + 256;
     TRI_TRY(tri_realloc(what, room, 1, &normalizer->text));

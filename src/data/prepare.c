@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
 
@@ -239,10 +240,30 @@ static tri_status accept(void *context, const tri_encoded_block *block) {
   return TRI_OK;
 }
 
+/* Belongs to the thread that reads. */
+typedef struct cut_checker {
+  tri_encoder *encoder;
+  tri_token_list whole, parts;
+} cut_checker;
+
+static bool cut_keeps_ids(void *context, const char *text, size_t bytes, size_t cut) {
+  cut_checker *checker = context;
+  checker->whole.count = checker->parts.count = 0;
+  return tri_encoder_encode(checker->encoder, text, bytes, 0, &checker->whole) == TRI_OK &&
+         tri_encoder_encode(checker->encoder, text, cut, 0, &checker->parts) == TRI_OK &&
+         tri_encoder_encode(checker->encoder, text + cut, bytes - cut, 0, &checker->parts) == TRI_OK &&
+         checker->whole.count == checker->parts.count &&
+         memcmp(checker->whole.ids, checker->parts.ids, (size_t)checker->whole.count * sizeof(int32_t)) == 0;
+}
+
 static tri_status encode_inputs(prepare *p) {
   const tri_prepare_options *options = p->options;
+  tri_status status = TRI_OK;
   tri_text_input *input = NULL;
+  cut_checker checker = {0};
   TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, &input));
+  TRI_TRY_GOTO(tri_encoder_create(p->tokenizer, &checker.encoder), destroy_input);
+  tri_text_input_check_cuts(input, cut_keeps_ids, &checker);
   p->text_bytes = 0;
   tri_encode_pipeline pipeline = {
       .input = input,
@@ -252,20 +273,23 @@ static tri_status encode_inputs(prepare *p) {
       .accept = accept,
       .context = p,
   };
-  tri_status status = tri_encode_pipeline_run(&pipeline);
+  status = tri_encode_pipeline_run(&pipeline);
   tri_log_progress_end();
   int64_t rough_cuts = tri_text_input_rough_cuts(input);
   if (status == TRI_OK && rough_cuts > 0) {
     tri_warn("%" PRId64
-             " times 16 MiB of text held no newline and no space, and were cut between two characters; the "
-             "ids around these places may differ from those of the whole",
+             " times 16 MiB of text had no place where this tokenizer can be interrupted, and were cut "
+             "between two characters; the ids around these places may differ from those of the whole",
              rough_cuts);
   }
+destroy_input:
+  tri_free(checker.whole.ids);
+  tri_free(checker.parts.ids);
+  tri_encoder_destroy(checker.encoder);
   tri_text_input_destroy(input);
   return status;
 }
 
-/* From here to the last rename there is no corpus in the folder, rather than one of two halves. */
 static tri_status remove_old_indexes(const prepare *p) {
   static const char *const indexes[] = {"train.idx", "validation.idx"};
   for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {

@@ -30,10 +30,10 @@ tri_status tri_sampler_create(const tri_corpus *corpus, int64_t sequence, int64_
   int64_t tokens = tri_corpus_num_tokens(corpus);
   if (tokens - 1 < sequence) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "the corpus has %" PRId64 " tokens, fewer than the %" PRId64
+                    "the corpus has %" PRId64 " tokens, fewer than the %" PRIu64
                     " of one sample (data.sequence %" PRId64
                     " and its last label); prepare more text or lower data.sequence",
-                    tokens, sequence + 1, sequence);
+                    tokens, (uint64_t)sequence + 1, sequence);
   }
   *out = (tri_sampler){
       .corpus = corpus,

@@ -2,7 +2,7 @@
  *
  * A block is BLOCK_BYTES of the file or a little less: it ends with the last whole document, and what follows is
  * carried into the next block. A document longer than a block is cut into pieces. Cutting must not change the ids, so
- * it happens only where the pre-tokenizer patterns in use (those of GPT-2, Llama 3 and Qwen 2) end a word whatever
+ * it happens only where the usual pre-tokenizer patterns (those of GPT-2, Llama 3 and Qwen 2) end a word whatever
  * stands on either side. There are two such places:
  *
  *   behind a newline between two characters that are not white space: a newline can stand only in the tokens of white
@@ -12,8 +12,10 @@
  *
  *   before a single space between two characters that are not white space: no token goes on over a space.
  *
- * White space is what Unicode says, taken generously: what is doubtful is no place to cut. Text without any such place
- * for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters, which is counted and reported. */
+ * White space is what Unicode says, taken generously: what is doubtful is no place to cut. A tokenizer may have another
+ * pattern, or put a space before every text: it is asked about each cut, which costs nothing at one in a mebibyte. Text
+ * without a good place for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters, which is
+ * counted and reported. */
 #include "data/text_input.h"
 
 #include "base/format.h"
@@ -28,7 +30,9 @@ enum {
   BLOCK_BYTES = 1 << 20,
   KEEP_BYTES = 4 * BLOCK_BYTES,   /* buffers up to this size are kept for the next block */
   ROUGH_BYTES = 16 * BLOCK_BYTES, /* a piece of a document is at most this long */
-  LINE_BYTES = 1 << 30,           /* a document that must be one piece is at most this long */
+  CHECK_BYTES = 256,              /* on either side of a cut, shown to the tokenizer */
+  CHECK_TRIES = 16,
+  LINE_BYTES = 1 << 30, /* a document that must be one piece is at most this long */
 };
 
 struct tri_text_input {
@@ -43,6 +47,8 @@ struct tri_text_input {
   bool in_document;          /* the carried text goes on with a document */
   int64_t finished_position; /* bytes of the files before the current one */
   int64_t rough_cuts;
+  tri_text_cut_check check; /* or NULL */
+  void *check_context;
 };
 
 void tri_text_block_destroy(tri_text_block *block) {
@@ -85,6 +91,11 @@ void tri_text_input_destroy(tri_text_input *input) {
   tri_free(input);
 }
 
+void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context) {
+  input->check = check;
+  input->check_context = context;
+}
+
 int64_t tri_text_input_rough_cuts(const tri_text_input *input) { return input->rough_cuts; }
 
 /* ---- where to cut ---------------------------------------------------------------------------------------------- */
@@ -117,18 +128,39 @@ static bool solid_until(const char *text, size_t at) {
   return at >= 3 && !is_narrow_space(c - 2) && !is_wide_space(c - 3);
 }
 
-size_t tri_text_find_cut(const char *text, size_t bytes) {
+/* The last place of one kind: around a newline, behind it, or around a space, before it. 0 if there is none. */
+static size_t find_cut_at(char separator, const char *text, size_t bytes) {
   for (size_t end = bytes; end > 0;) {
-    const char *found = memrchr(text, '\n', end);
+    const char *found = memrchr(text, separator, end);
     if (found == NULL) break;
     end = (size_t)(found - text);
-    if (solid_until(text, end) && solid_from(text, bytes, end + 1)) return end + 1;
+    if (solid_until(text, end) && solid_from(text, bytes, end + 1)) return separator == '\n' ? end + 1 : end;
   }
-  for (size_t end = bytes; end > 0;) {
-    const char *found = memrchr(text, ' ', end);
-    if (found == NULL) break;
-    end = (size_t)(found - text);
-    if (solid_until(text, end) && solid_from(text, bytes, end + 1)) return end;
+  return 0;
+}
+
+size_t tri_text_find_cut(const char *text, size_t bytes) {
+  size_t cut = find_cut_at('\n', text, bytes);
+  return cut != 0 ? cut : find_cut_at(' ', text, bytes);
+}
+
+static bool agrees(const tri_text_input *input, const char *text, size_t bytes, size_t cut) {
+  if (input->check == NULL) return true;
+  size_t from = cut < CHECK_BYTES ? 0 : cut - CHECK_BYTES;
+  size_t to = bytes - cut < CHECK_BYTES ? bytes : cut + CHECK_BYTES;
+  return input->check(input->check_context, text + from, to - from, cut - from);
+}
+
+/* The last safe place that the tokenizer agrees with, seen in the text nearby; 0 if none of the last few is. */
+static size_t find_checked_cut(const tri_text_input *input, const char *text, size_t bytes) {
+  static const char separators[] = {'\n', ' '};
+  for (int kind = 0; kind < 2; kind++) {
+    size_t cut = bytes;
+    for (int tries = 0; tries < CHECK_TRIES; tries++) {
+      cut = find_cut_at(separators[kind], text, cut);
+      if (cut == 0) break;
+      if (agrees(input, text, bytes, cut)) return cut;
+    }
   }
   return 0;
 }
@@ -166,7 +198,7 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
 static tri_status cut_document(tri_text_input *input, tri_text_block *block, size_t begin, size_t *consumed) {
   const char *text = block->text + begin;
   size_t bytes = block->bytes - begin;
-  size_t cut = tri_text_find_cut(text, bytes);
+  size_t cut = find_checked_cut(input, text, bytes);
   if (cut == 0 && block->bytes >= ROUGH_BYTES) {
     cut = find_rough_cut(text, bytes);
     input->rough_cuts++;

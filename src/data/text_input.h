@@ -47,6 +47,11 @@ void tri_text_input_destroy(tri_text_input *input);
 /* The next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
+/* Asked before a document is cut: whether text[0, bytes) gives the same ids whole as in two parts that meet at `cut`.
+ * The patterns of a tokenizer.json are anybody's, so the places that are safe under the usual ones are tried first. */
+typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
+void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
+
 /* Pieces that had to be cut where the ids may differ from those of the whole, because there was no other place. */
 int64_t tri_text_input_rough_cuts(const tri_text_input *input);
 

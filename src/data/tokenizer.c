@@ -16,8 +16,7 @@ static const char *const end_of_text_names[] = {"<|endoftext|>",
                                                 "<|eos|>",
                                                 "<eos>",
                                                 "[EOS]",
-                                                "<\xef\xbd\x9c"
-                                                "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+                                                "<\uff5cend\u2581of\u2581sentence\uff5c>"};
 
 tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out) {
   tri_tokenizer *tokenizer = NULL;

@@ -1,5 +1,10 @@
 /* Text to token ids and back: byte-level BPE (GPT-2 files, Hugging Face tokenizer.json) and plain bytes.
- * A tokenizer is immutable once created and may be used from many threads, each with its own tri_encoder. */
+ * A tokenizer is immutable once created and may be used from many threads, each with its own tri_encoder.
+ *
+ * Ids are those of Hugging Face `tokenizers` without the tokens that a post-processor adds (add_special_tokens=False).
+ * That program takes no bytes that are not UTF-8; here each longest stretch of such bytes is one word, and the text
+ * before and after is encoded as if it stood alone. The tokens of any text spell the text again, byte for byte, unless
+ * the tokenizer itself changes text (a normalizer, add_prefix_space, unk_token, lstrip or rstrip). */
 #ifndef TRI_DATA_TOKENIZER_H
 #define TRI_DATA_TOKENIZER_H
 
@@ -33,22 +38,27 @@ typedef struct tri_encoder tri_encoder;
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out);
 void tri_encoder_destroy(tri_encoder *encoder);
 
-/* Appends the ids of `text`, which may hold any bytes. With `specials`, added tokens written in the text
- * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text. */
+/* Appends the ids of `text`, which may hold any bytes. With `specials`, special tokens written in the text
+ * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text
+ * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
-/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. */
+/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. One that was read from
+ * a tokenizer.json is written as it was, byte for byte. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 /* ---- learning a vocabulary ------------------------------------------------------------------------------------- */
 
 typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
 
-/* Byte-level BPE with GPT-2's pre-tokenizer: 256 bytes, merges by falling frequency (ties by lower pair of ids, as
- * Hugging Face), and "<|endoftext|>". vocab_size counts all of them. */
+/* Byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's BpeTrainer learns with
+ * ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes follow in the order of
+ * their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their pair (equal ones by
+ * rising ids). vocab_size counts all of them; fewer than 257 is TRI_BAD_CONFIG. */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
-/* Counts the words of one piece of text (a document). */
+/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
+/* Too little text for the vocabulary is TRI_BAD_CONFIG, and the message says what it is enough for. */
 tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 

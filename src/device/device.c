@@ -36,6 +36,19 @@ void tri_device_destroy(tri_device *device) {
   tri_free(device);
 }
 
+tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out) {
+  TRI_TRY(device->kernels->memory_create(device, bytes, out));
+  device->memory_bytes += bytes;
+  if (device->memory_bytes > device->memory_peak_bytes) device->memory_peak_bytes = device->memory_bytes;
+  return TRI_OK;
+}
+
+void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes) {
+  if (memory == NULL) return;
+  device->kernels->memory_destroy(device, memory, bytes);
+  device->memory_bytes -= bytes;
+}
+
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations) {
   bool reference = strcmp(device->name, "reference") == 0;
   if (reference ? activations == TRI_BF16 : activations == TRI_FP64) {

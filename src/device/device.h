@@ -75,7 +75,7 @@ typedef struct tri_device_kernels {
   /* Bytes of scratch memory that matmul wants for this product (0 is common). */
   tri_status (*matmul_workspace)(tri_device *device, const tri_matmul *product, size_t *bytes);
   /* Bytes of a packed b for this product (its lda, ldc and m guide the choice of the layout), or 0 where packing is
-   * not supported or does not pay; pack then must not be called. */
+   * not supported or does not pay: pack then must not be called, and matmul takes b plain, in b_type or wide. */
   tri_status (*matmul_packed)(tri_device *device, const tri_matmul *product, size_t *bytes);
   /* Packs b, stored plainly as `product` says but of type b_plain_type, into `packed` of product->b_type. */
   tri_status (*matmul_pack)(tri_device *device, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
@@ -208,7 +208,8 @@ struct tri_device {
   const char *name; /* "cpu avx512", "reference" */
   const tri_device_kernels *kernels;
   int threads;
-  void *state; /* the device's own */
+  size_t memory_bytes, memory_peak_bytes; /* held through tri_device_memory_create now, and at most */
+  void *state;                            /* the device's own */
   void (*destroy)(tri_device *device);
 };
 
@@ -216,6 +217,10 @@ struct tri_device {
  * that this process may use. An unknown name lists the known ones. Release with tri_device_destroy. */
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
+
+/* memory_create and memory_destroy of the table, counted. NULL is ignored. */
+tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out);
+void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 
 /* LOCAL. Whether the device can train with these activations; the message names what it can. */
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations);

@@ -134,7 +134,8 @@ static tri_status parameters(const tri_model *model, tri_parameter_table *table)
 /* The dropouts of a model, told apart: 0 behind the embedding, then two a block. */
 static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
 
-static tri_status append_block(const tri_model *model, int64_t layer, tri_op_list *list, int32_t *x) {
+static tri_status append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
+                               int32_t *x) {
   const int32_t p = (int32_t)(FIRST_BLOCK + layer * BLOCK_PARAMETERS);
   const int64_t width = model->hidden_size, ffn = model->ffn_size, attention = model->num_heads * model->head_dim;
   const tri_heads heads = {model->num_heads, model->num_heads, model->head_dim};
@@ -145,7 +146,7 @@ static tri_status append_block(const tri_model *model, int64_t layer, tri_op_lis
   list->layer = (int32_t)layer;
   TRI_TRY(tri_op_layer_norm(list, eps, *x, p + NORM1_WEIGHT, p + NORM1_BIAS, &x1));
   TRI_TRY(tri_op_linear(list, width, 3 * attention, order, x1, p + QKV_WEIGHT, p + QKV_BIAS, &x2));
-  TRI_TRY(tri_op_attention(list, heads, x2, &x3));
+  TRI_TRY(tri_op_attention(list, heads, positions, x2, &x3));
   TRI_TRY(tri_op_linear(list, attention, width, order, x3, p + PROJECTION_WEIGHT, p + PROJECTION_BIAS, &x4));
   TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, 0), x4, &x5));
   TRI_TRY(tri_op_add(list, *x, x5, &x6));
@@ -161,13 +162,12 @@ static tri_status append_block(const tri_model *model, int64_t layer, tri_op_lis
 
 static tri_status operations(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *hidden,
                              int32_t *head_weight) {
-  (void)positions;
   int32_t x = -1;
   list->layer = -1;
   TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, model->max_sequence, TOKEN_EMBEDDING,
                            POSITION_EMBEDDING, &x));
   TRI_TRY(tri_op_dropout(list, model->dropout, 0, x, &x));
-  for (int64_t layer = 0; layer < model->num_layers; layer++) TRI_TRY(append_block(model, layer, list, &x));
+  for (int64_t layer = 0; layer < model->num_layers; layer++) TRI_TRY(append_block(model, positions, layer, list, &x));
   int32_t end = (int32_t)(FIRST_BLOCK + model->num_layers * BLOCK_PARAMETERS);
   list->layer = (int32_t)model->num_layers;
   TRI_TRY(tri_op_layer_norm(list, model->norm_eps, x, end, end + 1, hidden));

@@ -136,7 +136,7 @@ static tri_status append_block(const tri_model *model, const tri_rope_table *rop
   TRI_TRY(tri_op_rms_norm(list, eps, *x, find(model, layer, NORM1_WEIGHT), &x1));
   TRI_TRY(tri_op_linear(list, width, qkv, order, x1, find(model, layer, Q_WEIGHT), qkv_bias, &x2));
   TRI_TRY(tri_op_rope(list, heads, rope, rope_constant, x2, &x3));
-  TRI_TRY(tri_op_attention(list, heads, x3, &x4));
+  TRI_TRY(tri_op_attention(list, heads, rope->positions, x3, &x4));
   TRI_TRY(tri_op_linear(list, attention, width, order, x4, find(model, layer, OUT_WEIGHT), -1, &x5));
   TRI_TRY(tri_op_add(list, *x, x5, &x6));
 

@@ -9,6 +9,7 @@
 
 typedef struct attention {
   tri_heads heads;
+  int64_t positions; /* how long a sequence may grow in generation */
 } attention;
 
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
@@ -47,7 +48,9 @@ static tri_attention problem(const tri_op_call *call, int64_t batch, int64_t seq
 }
 
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+  const attention *at = call->attributes;
   tri_attention p = problem(call, call->rows / call->sequence, call->sequence);
+  if (!call->training) p.keys = at->positions;
   TRI_KERNEL_CALL(device, attention_workspace, &p, &out->workspace_bytes);
   return TRI_OK;
 }
@@ -138,9 +141,9 @@ static const tri_op op_attention = {
     .cost = cost,
 };
 
-tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out) {
+tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(attention){heads}, sizeof(attention), &at));
+  TRI_TRY(tri_op_list_keep(list, &(attention){heads, positions}, sizeof(attention), &at));
   tri_op_call call = tri_op_call_of(&op_attention, at);
   call.inputs[0] = qkv;
   int32_t outputs[TRI_OP_OUTPUTS];

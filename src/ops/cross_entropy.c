@@ -81,19 +81,24 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
   return TRI_OK;
 }
 
+static tri_status chunk_needs(const tri_op_call *call, tri_device *device, int64_t rows, tri_op_memory *out) {
+  chunk_products p = products_of(call, rows);
+  TRI_TRY(tri_weight_memory(device, &p.logits, TRI_DIRECTION_FORWARD, out));
+  if (!call->training) return TRI_OK;
+  TRI_TRY(tri_weight_memory(device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    p.weight.accumulate = accumulate == 1;
+    size_t bytes = 0;
+    TRI_KERNEL_CALL(device, matmul_workspace, &p.weight, &bytes);
+    if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  }
+  return TRI_OK;
+}
+
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
   int64_t rows = chunk_rows(call);
-  chunk_products p = products_of(call, rows);
-  TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
-  if (call->training) {
-    TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
-    for (int accumulate = 0; accumulate < 2; accumulate++) {
-      p.weight.accumulate = accumulate == 1;
-      size_t bytes = 0;
-      TRI_KERNEL_CALL(device, matmul_workspace, &p.weight, &bytes);
-      if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
-    }
-  }
+  TRI_TRY(chunk_needs(call, device, rows, out));
+  if (call->rows % rows != 0) TRI_TRY(chunk_needs(call, device, call->rows % rows, out));
   chunk_memory parts;
   static char origin[1];
   out->workspace_bytes += lay_out(call, origin, &parts);

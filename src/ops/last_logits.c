@@ -1,4 +1,4 @@
-/* The logits of the last position of each sequence, for generation: out[B,V] = h[last] W^T. */
+/* The logits of the last position of each sequence that is not padding, for generation: out[B,V] = h[last] W^T. */
 #include "ops/weight.h"
 
 typedef struct last_logits {
@@ -21,9 +21,13 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
   return TRI_OK;
 }
 
+/* In pieces of the planned length, and one position at a time. */
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
-  tri_matmul product = product_of(call, call->rows / call->sequence, call->sequence);
-  return tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out);
+  int64_t batch = call->rows / call->sequence;
+  tri_matmul piece = product_of(call, batch, call->sequence);
+  tri_matmul one = product_of(call, batch, 1);
+  TRI_TRY(tri_weight_memory(device, &piece, TRI_DIRECTION_FORWARD, out));
+  return tri_weight_memory(device, &one, TRI_DIRECTION_FORWARD, out);
 }
 
 static tri_status prepare(tri_run *run, const tri_op_call *call) {
@@ -35,7 +39,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   const last_logits *at = call->attributes;
   tri_matmul product = product_of(call, run->batch, run->sequence);
   size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
-  const char *last = (const char *)run->slots[call->inputs[0]] + row_bytes * (size_t)(run->sequence - 1);
+  const char *last = (const char *)run->slots[call->inputs[0]] + row_bytes * (size_t)(run->valid - 1);
   return tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, last, NULL, run->slots[call->outputs[0]],
                              run->workspace);
 }

@@ -25,10 +25,13 @@ static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_mem
   const linear *at = call->attributes;
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = call->parameters[1] >= 0;
-  TRI_TRY(tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out));
-  if (!call->training) return TRI_OK;
+  TRI_TRY(tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out));
+  if (!call->training) {
+    forward.m = call->rows / call->sequence; /* generation, one position at a time */
+    return tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out);
+  }
   tri_matmul backward = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
-  TRI_TRY(tri_weight_memory(call, device, &backward, TRI_DIRECTION_BACKWARD, out));
+  TRI_TRY(tri_weight_memory(device, &backward, TRI_DIRECTION_BACKWARD, out));
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
     gradient.accumulate = accumulate == 1;

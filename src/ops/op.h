@@ -111,7 +111,8 @@ struct tri_run {
   tri_run_parameter *parameters;
   void *workspace;
   bool training;
-  int64_t batch, sequence; /* of the micro-batch at hand: no more than planned for */
+  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
+  int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const int32_t *ids;      /* [batch, sequence] */
   const int32_t *labels;   /* [batch, sequence]; negative ones do not count */
   uint64_t seed;

@@ -37,9 +37,9 @@ tri_status tri_op_rope_constant(tri_op_list *list, const tri_rope_table *table, 
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t constant, int32_t qkv,
                        int32_t *out);
 
-/* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all of
- * it. */
-tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out);
+/* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all that
+ * it holds: up to `positions`. */
+tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out);
 
 tri_status tri_op_gelu(tri_op_list *list, tri_gelu variant, int32_t x, int32_t *out);
 /* x[R, 2C] is gate then up. */

@@ -36,35 +36,25 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
   };
 }
 
-/* The forms in which a direction's buffer may hold the weight. */
-typedef enum weight_form { FORM_PARAMETER, FORM_COPY, FORM_PACKED } weight_form;
-
-/* A copy in the activations' type serves both directions and lives in the forward buffer. */
-static tri_status find_form(tri_device *device, const tri_matmul *product, weight_form *form, size_t *packed_bytes) {
+/* Whether the device wants the weight packed for this product. Where it does not, the product reads the parameter
+ * itself, in the wide type. */
+static tri_status choose_form(tri_device *device, const tri_matmul *product, tri_matmul *out, size_t *packed_bytes) {
   *packed_bytes = 0;
+  *out = *product;
   TRI_KERNEL_CALL(device, matmul_packed, product, packed_bytes);
-  *form = *packed_bytes > 0                                    ? FORM_PACKED
-          : product->b_type == tri_dtype_wide(product->b_type) ? FORM_PARAMETER
-                                                               : FORM_COPY;
+  out->b_packed = *packed_bytes > 0;
+  if (!out->b_packed) out->b_type = tri_dtype_wide(product->b_type);
   return TRI_OK;
 }
 
-tri_status tri_weight_memory(const tri_op_call *call, tri_device *device, const tri_matmul *product,
-                             tri_direction direction, tri_op_memory *out) {
-  (void)call;
-  weight_form form = FORM_PARAMETER;
-  size_t packed_bytes = 0;
-  TRI_TRY(find_form(device, product, &form, &packed_bytes));
-  tri_matmul run_product = *product;
-  run_product.b_packed = form == FORM_PACKED;
-  size_t workspace_bytes = 0;
-  TRI_KERNEL_CALL(device, matmul_workspace, &run_product, &workspace_bytes);
+tri_status tri_weight_memory(tri_device *device, const tri_matmul *product, tri_direction direction,
+                             tri_op_memory *out) {
+  tri_matmul chosen;
+  size_t packed_bytes = 0, workspace_bytes = 0;
+  TRI_TRY(choose_form(device, product, &chosen, &packed_bytes));
+  TRI_KERNEL_CALL(device, matmul_workspace, &chosen, &workspace_bytes);
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
-  if (form == FORM_PACKED) out->buffer_bytes[direction] = packed_bytes;
-  if (form == FORM_COPY) {
-    size_t copy_bytes = (size_t)product->k * (size_t)product->n * tri_dtype_bytes(product->b_type);
-    if (copy_bytes > out->buffer_bytes[TRI_DIRECTION_FORWARD]) out->buffer_bytes[TRI_DIRECTION_FORWARD] = copy_bytes;
-  }
+  out->buffer_bytes[direction] = packed_bytes;
   return TRI_OK;
 }
 
@@ -74,31 +64,23 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
 
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction) {
-  weight_form form = FORM_PARAMETER;
+  tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(find_form(run->device, product, &form, &packed_bytes));
+  TRI_TRY(choose_form(run->device, product, &chosen, &packed_bytes));
+  if (!chosen.b_packed) return TRI_OK;
   const void *value = run->parameters[call->parameters[0]].value;
-  tri_dtype wide = tri_dtype_wide(product->b_type);
-  if (form == FORM_PACKED) {
-    TRI_KERNEL_CALL(run->device, matmul_pack, product, wide, value, buffer_of(run, call, direction));
-  } else if (form == FORM_COPY && (direction == TRI_DIRECTION_FORWARD)) {
-    TRI_KERNEL_CALL(run->device, convert, product->k * product->n, wide, value, product->b_type,
-                    buffer_of(run, call, TRI_DIRECTION_FORWARD));
-  }
+  TRI_KERNEL_CALL(run->device, matmul_pack, product, tri_dtype_wide(product->b_type), value,
+                  buffer_of(run, call, direction));
   return TRI_OK;
 }
 
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace) {
-  weight_form form = FORM_PARAMETER;
+  tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(find_form(run->device, product, &form, &packed_bytes));
-  const void *b = run->parameters[call->parameters[0]].value;
-  if (form == FORM_PACKED) b = buffer_of(run, call, direction);
-  if (form == FORM_COPY) b = buffer_of(run, call, TRI_DIRECTION_FORWARD);
-  tri_matmul run_product = *product;
-  run_product.b_packed = form == FORM_PACKED;
-  TRI_KERNEL_CALL(run->device, matmul, &run_product, x, b, bias, y, workspace);
+  TRI_TRY(choose_form(run->device, product, &chosen, &packed_bytes));
+  const void *b = chosen.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
+  TRI_KERNEL_CALL(run->device, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
 }
 

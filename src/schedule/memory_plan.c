@@ -180,6 +180,8 @@ static tri_status fill_plan(planning *p) {
     plan->moment2 = take(&end, value_bytes);
     plan->optimizer_bytes = end - plan->moment1;
   }
+  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
+  plan->token_bytes = end - plan->tokens;
   TRI_TRY(plan_slots(p));
   if (request->training) TRI_TRY(plan_gradients(p));
   TRI_TRY(plan_calls(p, &end));

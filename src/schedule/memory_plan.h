@@ -1,6 +1,6 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | moments (2) | constants | buffers | frame 0 | frame 1 | ... | transient
+ *   parameters | gradients | moments (2) | tokens | constants | buffers | frame 0 | frame 1 | ... | transient
  *
  * A frame holds what one micro-batch keeps from its forward to its backward; there are as many as micro-batches in
  * flight. The transient region is shared by everything that lives within one instruction: activations that no backward
@@ -34,10 +34,11 @@ typedef struct tri_memory_plan {
   int64_t num_frames;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, gradient_values, moment1, moment2, frames, transient;
+  size_t parameters, gradient_values, moment1, moment2, tokens, frames, transient;
 
   /* Their sizes in bytes. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, constant_bytes, buffer_bytes, frame_bytes, transient_bytes;
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, constant_bytes, buffer_bytes, frame_bytes,
+      transient_bytes;
   size_t total_bytes;
 } tri_memory_plan;
 
@@ -48,6 +49,7 @@ typedef struct tri_memory_request {
   bool training;       /* gradients, moments and backward passes too */
   bool split_backward; /* gradients of activations wait for the backward of the weights */
   int64_t num_frames;
+  int64_t num_tokens; /* ids and labels of so many are held, for a step and for an evaluation */
   tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;
 

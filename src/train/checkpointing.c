@@ -5,10 +5,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A checkpoint's tensors are views of the executor's flat arrays. Their names are those of the parameter table, with a
  * suffix for the moments. */
@@ -171,28 +171,67 @@ done:
   return status;
 }
 
-/* `never` begins anew, and what an earlier run left must not be taken for this one's; it is moved aside, not lost. */
-static tri_status move_aside(const char *root) {
-  if (!tri_path_exists(root)) return TRI_OK;
+/* What another branch of the run left must not be taken for this one's; it is moved aside, not lost. The first name
+ * ROOT.old-N that is free. */
+static tri_status free_name(const char *root, char to[TRI_PATH_BYTES]) {
   for (int number = 1;; number++) {
-    char to[TRI_PATH_BYTES];
-    int length = snprintf(to, sizeof to, "%s.old-%d", root, number);
-    if (length < 0 || (size_t)length >= sizeof to) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
-    if (tri_path_exists(to)) continue;
-    if (rename(root, to) != 0) return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s", root, to);
-    tri_log("the checkpoints of an earlier run are now in %s", to);
-    return TRI_OK;
+    int length = snprintf(to, TRI_PATH_BYTES, "%s.old-%d", root, number);
+    if (length < 0 || length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
+    if (!tri_path_exists(to)) return TRI_OK;
   }
+}
+
+static tri_status move(const char *from, const char *to) {
+  if (rename(from, to) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
+}
+
+static tri_status move_all_aside(const char *root) {
+  char to[TRI_PATH_BYTES];
+  if (!tri_path_exists(root)) return TRI_OK;
+  TRI_TRY(free_name(root, to));
+  TRI_TRY(move(root, to));
+  tri_log("the checkpoints of an earlier run are now in %s", to);
+  return TRI_OK;
+}
+
+/* The step of a checkpoint's folder by its name, or -1. */
+static int64_t step_of(const char *name) {
+  long step = -1;
+  return sscanf(name, "step-%ld", &step) == 1 ? step : -1;
+}
+
+/* Going back to an older step begins a new branch: what lies beyond it makes room. */
+static tri_status move_later_aside(const char *root, int64_t step) {
+  char to[TRI_PATH_BYTES] = "", from_path[TRI_PATH_BYTES], to_path[TRI_PATH_BYTES];
+  DIR *directory = opendir(root);
+  if (directory == NULL) return TRI_OK;
+  tri_status status = TRI_OK;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (step_of(entry->d_name) <= step) continue;
+    if (to[0] == '\0') {
+      TRI_TRY_GOTO(free_name(root, to), done);
+      TRI_TRY_GOTO(tri_directory_create(to), done);
+      tri_log("checkpoints after step %ld are now in %s", (long)step, to);
+    }
+    TRI_TRY_GOTO(tri_path_join(from_path, root, entry->d_name), done);
+    TRI_TRY_GOTO(tri_path_join(to_path, to, entry->d_name), done);
+    TRI_TRY_GOTO(move(from_path, to_path), done);
+  }
+done:
+  closedir(directory);
+  return status;
 }
 
 tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const char *resume,
                                   tri_progress *progress, bool *found) {
   char root[TRI_PATH_BYTES];
   char path[TRI_PATH_BYTES];
+  bool newest = strcmp(resume, "auto") == 0;
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
   *found = false;
-  if (strcmp(resume, "never") == 0) return move_aside(root);
-  if (strcmp(resume, "auto") == 0) {
+  if (strcmp(resume, "never") == 0) return move_all_aside(root);
+  if (newest) {
     if (!tri_path_exists(root)) return TRI_OK;
     TRI_TRY(tri_checkpoint_newest(root, path));
     if (path[0] == '\0') return TRI_OK;
@@ -201,5 +240,5 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   }
   TRI_TRY(load_from(engine, config, path, progress));
   *found = true;
-  return TRI_OK;
+  return newest ? TRI_OK : move_later_aside(root, progress->step);
 }

@@ -81,7 +81,7 @@ tri_status tri_dry_run(const tri_engine_options *options, tri_device *device, FI
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(tri_engine_parts_create(options, device, &parts), done);
-  tri_memory_request request = tri_engine_memory_request(&parts, device);
+  tri_memory_request request = tri_engine_memory_request(options, &parts, device);
   TRI_TRY_GOTO(tri_memory_plan_create(&request, &plan), done);
   print_operations(parts.list, to);
   print_program(parts.program, to);

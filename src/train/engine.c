@@ -11,9 +11,8 @@ struct tri_engine {
   tri_device *device;
   tri_engine_parts parts;
   tri_executor *executor;
-  int32_t *ids, *labels; /* [global_batch, sequence] */
-  size_t heap_bytes_before;
-  bool prepared; /* packed weights are those of the parameters */
+  int32_t *ids, *labels; /* [global_batch, sequence], in the arena */
+  bool prepared;         /* packed weights are those of the parameters */
 };
 
 /* What the instructions of one step hand to each other. */
@@ -54,36 +53,36 @@ void tri_engine_parts_destroy(tri_engine_parts *parts) {
   *parts = (tri_engine_parts){0};
 }
 
-tri_memory_request tri_engine_memory_request(const tri_engine_parts *parts, tri_device *device) {
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
+                                             tri_device *device) {
   return (tri_memory_request){
       .list = parts->list,
       .num_values = parts->table->num_elements,
       .training = true,
       .split_backward = parts->program->split_backward,
       .num_frames = parts->program->num_frames,
+      .num_tokens = (options->global_batch + options->layout->micro_batch) * options->sequence,
       .device = device,
   };
 }
 
 static tri_status set_up(tri_engine *engine) {
   const tri_engine_options *options = &engine->options;
-  size_t tokens = (size_t)(options->global_batch * options->sequence);
+  int64_t tokens = options->global_batch * options->sequence;
   TRI_TRY(tri_engine_parts_create(options, engine->device, &engine->parts));
-  tri_memory_request request = tri_engine_memory_request(&engine->parts, engine->device);
+  tri_memory_request request = tri_engine_memory_request(options, &engine->parts, engine->device);
   TRI_TRY(tri_executor_create(engine->parts.table, &request, &engine->executor));
-  TRI_TRY(tri_alloc("the tokens of a step", tokens, sizeof *engine->ids, &engine->ids));
-  TRI_TRY(tri_alloc("the tokens of a step", tokens, sizeof *engine->labels, &engine->labels));
+  engine->ids = tri_executor_tokens(engine->executor);
+  engine->labels = engine->ids + tokens;
   return tri_initialise(engine->device, engine->parts.table, options->seed, tri_dtype_wide(options->precision),
                         tri_executor_values(engine->executor));
 }
 
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
-  size_t heap_bytes = tri_memory_bytes();
   tri_engine *engine = NULL;
   TRI_TRY(tri_alloc("an engine", 1, sizeof *engine, &engine));
   engine->options = *options;
   engine->device = device;
-  engine->heap_bytes_before = heap_bytes;
   tri_status status = set_up(engine);
   if (status != TRI_OK) {
     tri_engine_destroy(engine);
@@ -95,22 +94,14 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
 
 void tri_engine_destroy(tri_engine *engine) {
   if (engine == NULL) return;
-  tri_free(engine->labels);
-  tri_free(engine->ids);
   tri_executor_destroy(engine->executor);
   tri_engine_parts_destroy(&engine->parts);
   tri_free(engine);
 }
 
-size_t tri_engine_predicted_bytes(const tri_engine *engine) {
-  const tri_engine_options *options = &engine->options;
-  size_t rows = (size_t)(options->global_batch + options->layout->micro_batch);
-  return engine->executor->plan->total_bytes + 2 * rows * (size_t)options->sequence * sizeof(int32_t);
-}
+size_t tri_engine_predicted_bytes(const tri_engine *engine) { return engine->executor->plan->total_bytes; }
 
-size_t tri_engine_measured_bytes(const tri_engine *engine) {
-  return engine->executor->plan->total_bytes + tri_memory_peak_bytes() - engine->heap_bytes_before;
-}
+size_t tri_engine_measured_bytes(const tri_engine *engine) { return engine->device->memory_peak_bytes; }
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
@@ -277,4 +268,8 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
   return TRI_OK;
 }
 
-tri_status tri_engine_prepare(tri_engine *engine) { return prepare(engine); }
+tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
+  TRI_TRY(prepare(engine));
+  int32_t *scratch = engine->labels + engine->options.global_batch * engine->options.sequence;
+  return tri_evaluate_windows(engine->executor, sampler, windows, engine->options.ignore_token, scratch, out);
+}

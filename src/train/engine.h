@@ -5,6 +5,7 @@
 
 #include "data/corpus.h"
 #include "schedule/program.h"
+#include "train/evaluate.h"
 #include "train/executor.h"
 
 typedef struct tri_engine_options {
@@ -36,7 +37,8 @@ typedef struct tri_engine_parts {
 /* Checks the batch, the layout and the precision, and describes the run; also what a dry run shows. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, tri_device *device, tri_engine_parts *out);
 void tri_engine_parts_destroy(tri_engine_parts *parts);
-tri_memory_request tri_engine_memory_request(const tri_engine_parts *parts, tri_device *device);
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
+                                             tri_device *device);
 
 typedef struct tri_engine tri_engine;
 
@@ -55,14 +57,14 @@ tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64
 tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
                                 tri_step *out);
 
-/* Brings packed weights up to date, for an evaluation between steps. */
-tri_status tri_engine_prepare(tri_engine *engine);
+/* Between steps: the loss on `windows` windows of a sampler, without dropout (tri_evaluate_windows). */
+tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
 /* Parameters were written from outside (a checkpoint): pack them before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 
-/* Bytes that the run was planned to hold (the arena and the tokens of a step and of an evaluation), and the most that
- * it has held. */
+/* Bytes that the run was planned to hold, and the most that it has held, in device memory: all that grows with the
+ * model, the batch and the sequence lies there. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 

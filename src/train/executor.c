@@ -80,7 +80,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
   void *arena = NULL;
-  TRI_TRY(executor->device->kernels->memory_create(executor->device, executor->plan->total_bytes, &arena));
+  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->total_bytes, &arena));
   executor->arena = arena;
   resolve_all(executor);
   return fill_constants(executor);
@@ -105,7 +105,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
 void tri_executor_destroy(tri_executor *executor) {
   if (executor == NULL) return;
   if (executor->arena != NULL) {
-    executor->device->kernels->memory_destroy(executor->device, executor->arena, executor->plan->total_bytes);
+    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->total_bytes);
   }
   tri_free(executor->parameters);
   tri_free(executor->constants);
@@ -171,3 +171,7 @@ void *tri_executor_gradients(const tri_executor *executor) { return executor->ar
 void *tri_executor_moment1(const tri_executor *executor) { return executor->arena + executor->plan->moment1; }
 
 void *tri_executor_moment2(const tri_executor *executor) { return executor->arena + executor->plan->moment2; }
+
+int32_t *tri_executor_tokens(const tri_executor *executor) {
+  return (int32_t *)(void *)(executor->arena + executor->plan->tokens);
+}

@@ -42,4 +42,7 @@ void *tri_executor_gradients(const tri_executor *executor);
 void *tri_executor_moment1(const tri_executor *executor);
 void *tri_executor_moment2(const tri_executor *executor);
 
+/* Room for 2 * request->num_tokens ids and labels. */
+int32_t *tri_executor_tokens(const tri_executor *executor);
+
 #endif

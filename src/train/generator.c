@@ -3,7 +3,11 @@
 #include "base/memory.h"
 #include "model/family.h"
 
-/* A prompt is read in pieces of this many tokens. */
+#include <string.h>
+
+/* The program has two shapes: a piece of this many tokens, for prompts, and one token. What is left of a prompt behind
+ * its last whole piece is read as a piece that begins earlier, and whose first positions are computed again; a prompt
+ * shorter than a piece is filled up. */
 enum { PIECE = 128 };
 
 struct tri_generator {
@@ -14,6 +18,8 @@ struct tri_generator {
   tri_parameter_table *table;
   tri_op_list *list;
   tri_executor *executor;
+  int32_t *ids; /* [positions], the sequence so far */
+  int64_t count;
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
@@ -55,6 +61,7 @@ static tri_status set_up(tri_generator *generator) {
   TRI_TRY(tri_executor_create(generator->table, &request, &generator->executor));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
+  TRI_TRY(tri_alloc("the sequence", (size_t)generator->positions, sizeof *generator->ids, &generator->ids));
   return create_cache(generator);
 }
 
@@ -78,9 +85,10 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int
 void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
   if (generator->cache_memory != NULL) {
-    generator->device->kernels->memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
+    tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   }
   tri_free(generator->cache.layers);
+  tri_free(generator->ids);
   tri_free(generator->logits);
   tri_free(generator->wide_logits);
   tri_executor_destroy(generator->executor);
@@ -93,25 +101,36 @@ tri_executor *tri_generator_executor(tri_generator *generator) { return generato
 
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
 
-void tri_generator_reset(tri_generator *generator) { generator->cache.past = 0; }
+void tri_generator_reset(tri_generator *generator) { generator->count = 0; }
 
-static tri_status append_piece(tri_generator *generator, const int32_t *ids, int64_t count) {
+/* Runs positions [first, first + length), of which those below generator->count are there. */
+static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
   tri_run run = tri_executor_run(generator->executor, 0);
   run.batch = 1;
-  run.sequence = count;
-  run.ids = ids;
+  run.sequence = length;
+  run.valid = generator->count - first < length ? generator->count - first : length;
+  run.ids = generator->ids + first;
   run.cache = &generator->cache;
-  TRI_TRY(tri_executor_forward(generator->executor, &run));
-  generator->cache.past += count;
-  return TRI_OK;
+  generator->cache.past = first;
+  return tri_executor_forward(generator->executor, &run);
 }
 
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
+  if (generator->count + count > generator->positions) {
+    return tri_fail(TRI_INTERNAL, "%ld tokens do not fit behind %ld of %ld", (long)count, (long)generator->count,
+                    (long)generator->positions);
+  }
   if (!generator->prepared) TRI_TRY(tri_executor_prepare(generator->executor));
   generator->prepared = true;
+  int64_t first = generator->count;
   int64_t piece = generator->list->sequence;
-  for (int64_t first = 0; first < count; first += piece) {
-    TRI_TRY(append_piece(generator, ids + first, count - first < piece ? count - first : piece));
+  memcpy(generator->ids + first, ids, (size_t)count * sizeof *ids);
+  generator->count += count;
+  if (count == 1) {
+    TRI_TRY(run_positions(generator, first, 1));
+  } else {
+    for (; first + piece < generator->count; first += piece) TRI_TRY(run_positions(generator, first, piece));
+    TRI_TRY(run_positions(generator, generator->count < piece ? 0 : generator->count - piece, piece));
   }
   /* The list ends in the logits. */
   const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];

@@ -10,7 +10,6 @@
 #include "model/family.h"
 #include "train/checkpointing.h"
 #include "train/dry_run.h"
-#include "train/evaluate.h"
 #include "train/learning_rate.h"
 #include "train/loss_curve.h"
 #include "train/metrics.h"
@@ -148,9 +147,7 @@ static void announce(const trainer *t) {
 static tri_status evaluate(trainer *t) {
   int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
   tri_evaluation sums = {0};
-  TRI_TRY(tri_engine_prepare(t->engine));
-  TRI_TRY(tri_evaluate_windows(tri_engine_executor(t->engine), &t->validation, windows,
-                               (int32_t)t->config->data.ignore_token, &sums));
+  TRI_TRY(tri_engine_evaluate(t->engine, &t->validation, windows, &sums));
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / (double)sums.counted;
   return TRI_OK;
 }

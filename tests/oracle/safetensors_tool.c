@@ -20,7 +20,7 @@ static tri_status list(const tri_safetensors_file *file) {
     for (int d = 0; d < tensor->num_dims; d++) json_array_append_new(shape, json_integer(tensor->shape[d]));
     json_object_set_new(out, tensor->name,
                         json_pack("[s, o, I, I]", tri_safetensors_type_name(tensor->type), shape,
-                                  (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->bytes)));
+                                  (json_int_t)tensor->offset, (json_int_t)tensor->offset + (json_int_t)tensor->bytes));
   }
   json_object_set_new(out, "__metadata__", json_pack("s?", tri_safetensors_metadata(&file->header, "format")));
   json_dumpf(out, stdout, 0);

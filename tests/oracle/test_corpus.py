@@ -132,3 +132,35 @@ def test_pointers_are_bytes(tmp_path):
     assert index.sizes.tolist() == [4, 6, 9]
     assert index.pointers.tolist() == [0, 8, 20]
     assert index.documents.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("arguments, status, message", [
+    ([], 2, "--tokenizer is missing"),
+    (["--tokenizer", "bytes"], 2, "--out is missing"),
+    (["--tokenizer", "bytes", "--out", "OUT"], 2, "no input"),
+    (["--tokeniser", "bytes"], 2, "`--tokeniser` is not an option of prepare; did you mean `--tokenizer`?"),
+    (["--tokenizer"], 2, "--tokenizer wants a value"),
+    (["--force=1"], 2, "--force takes no value"),
+    (["--threads", "0"], 2, "--threads is 0"),
+    (["--threads=two"], 2, "--threads wants a whole number, not `two`"),
+    (["--seed", "1.5"], 2, "--seed wants a whole number"),
+    (["--validation", "some"], 2, "--validation wants a fraction"),
+    (["--documents", "page"], 2, "--documents is file, blank or line, not `page`"),
+    (["--train-bytes", "1X"], 2, "--train-bytes wants a number of bytes"),
+    (["--train-bytes", "9999999999G"], 2, "--train-bytes wants a number of bytes"),
+    (["--tokenizer", "train:12", "--out", "OUT", "IN"], 2, "the size of the vocabulary goes from 257"),
+    (["--tokenizer", "nowhere.json", "--out", "OUT", "IN"], 4, "nowhere.json"),
+    (["--tokenizer", "bytes", "--out", "OUT", "missing.txt"], 4, "missing.txt: No such file or directory"),
+    (["--tokenizer", "bytes", "--out", "OUT", "--key=body", "BAD"], 4, "line 2 has no key `body`; it has `text`"),
+    (["--tokenizer", "bytes", "--out", "/proc/out", "IN"], 5, "cannot create the directory /proc/out"),
+])
+def test_bad_command_lines(tmp_path, arguments, status, message):
+    (tmp_path / "in.txt").write_text("text")
+    (tmp_path / "bad.jsonl").write_text('{"body": "a"}\n{"text": "b"}\n')
+    names = {"OUT": tmp_path / "out", "IN": tmp_path / "in.txt", "BAD": tmp_path / "bad.jsonl"}
+    command = [TRIREME, "prepare", "--json", *(str(names.get(a, a)) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "out").exists()

@@ -1,7 +1,7 @@
 """The tokenizer against Hugging Face `tokenizers`: the same ids, the same vocabulary learnt, files read by both.
 
-Needs tokenize_tool (tests/oracle/tokenize_tool.c) in the folder that TRIREME_TOOLS names. Texts are generated; the files
-of the shared data folder (TRIREME_SHARED, by default ../shared beside the source tree) are used where they exist.
+Needs tokenize_tool (tests/oracle/tokenize_tool.c) in the folder that TRIREME_TOOLS names. Texts are generated; the
+files of the shared data folder (TRIREME_SHARED, by default ../shared beside the source tree) are used where they exist.
 """
 
 import json
@@ -66,28 +66,92 @@ def shared_texts():
 
 def assigned(first, last):
     import unicodedata
+
     return [chr(c) for c in range(first, last + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
 
 
 ALPHABETS = [
-    list("abcdefghij ABC  "), list("0123456789 ,.-"), list("'\"!?#$%&()[]{}<>|\\/_`~^*+=:;@ "), list(" \t\n\r\x0b\x0c"),
+    list("abcdefghij ABC  "),
+    list("0123456789 ,.-"),
+    list("'\"!?#$%&()[]{}<>|\\/_`~^*+=:;@ "),
+    list(" \t\n\r\x0b\x0c"),
     [chr(c) for c in range(128)],
     [*"'s't're've'm'll'd'S'LL'Ve ", "ſ", "'ſ", "K", "’s", " "],
-    assigned(0x80, 0x24F), assigned(0x300, 0x36F) + list("aeiouAEI "), assigned(0x370, 0x52F) + [" "],
-    assigned(0x590, 0x6FF) + [" ", "\u200f"], assigned(0x900, 0xDFF) + [" "], assigned(0xE00, 0xFFF),
-    assigned(0x1100, 0x11FF), assigned(0x1E00, 0x22FF), assigned(0x2460, 0x24FF) + assigned(0x2150, 0x218F),
-    assigned(0x3000, 0x30FF) + assigned(0x4E00, 0x4E80) + list("。、 "), assigned(0xAC00, 0xAD00) + assigned(0x11A8, 0x11C2),
-    assigned(0x1F300, 0x1F6FF) + ["\u200d", "\ufe0f", " "], assigned(0x1F1E6, 0x1F1FF), assigned(0x1D400, 0x1D7FF),
-    ["\u0085", "\u00a0", "\u1680", "\u180e", "\u2000", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff",
-     "\u200b", "\x1c", "\x1d", "\x1e", "\x1f", " ", "a", "1", "\n"],
-    ["\uf900", "\ufa10", "\u212b", "\u0340", "\u0344", "\u0374", "\u2126", "\u0958", "\ufb1d", "\u0327", "\u0301", "\u0323", "q"],
+    assigned(0x80, 0x24F),
+    assigned(0x300, 0x36F) + list("aeiouAEI "),
+    assigned(0x370, 0x52F) + [" "],
+    assigned(0x590, 0x6FF) + [" ", "\u200f"],
+    assigned(0x900, 0xDFF) + [" "],
+    assigned(0xE00, 0xFFF),
+    assigned(0x1100, 0x11FF),
+    assigned(0x1E00, 0x22FF),
+    assigned(0x2460, 0x24FF) + assigned(0x2150, 0x218F),
+    assigned(0x3000, 0x30FF) + assigned(0x4E00, 0x4E80) + list("。、 "),
+    assigned(0xAC00, 0xAD00) + assigned(0x11A8, 0x11C2),
+    assigned(0x1F300, 0x1F6FF) + ["\u200d", "\ufe0f", " "],
+    assigned(0x1F1E6, 0x1F1FF),
+    assigned(0x1D400, 0x1D7FF),
+    [
+        "\u0085",
+        "\u00a0",
+        "\u1680",
+        "\u180e",
+        "\u2000",
+        "\u200a",
+        "\u2028",
+        "\u2029",
+        "\u202f",
+        "\u205f",
+        "\u3000",
+        "\ufeff",
+        "\u200b",
+        "\x1c",
+        "\x1d",
+        "\x1e",
+        "\x1f",
+        " ",
+        "a",
+        "1",
+        "\n",
+    ],
+    [
+        "\uf900",
+        "\ufa10",
+        "\u212b",
+        "\u0340",
+        "\u0344",
+        "\u0374",
+        "\u2126",
+        "\u0958",
+        "\ufb1d",
+        "\u0327",
+        "\u0301",
+        "\u0323",
+        "q",
+    ],
     ["<|endoftext|>", "<|", "|>", "endoftext", " ", "\n", "x"],
 ]
 
 
 def generated_texts(count, seed):
     r = random.Random(seed)
-    texts = ["", " ", "  ", "\n", "a", "'", "'s", " '", "\u0000", "\u00e9", "e\u0301", "\U0010ffff", "   a", "a   ", "\r\n\r\n a"]
+    texts = [
+        "",
+        " ",
+        "  ",
+        "\n",
+        "a",
+        "'",
+        "'s",
+        " '",
+        "\u0000",
+        "\u00e9",
+        "e\u0301",
+        "\U0010ffff",
+        "   a",
+        "a   ",
+        "\r\n\r\n a",
+    ]
     for _ in range(count):
         pieces = []
         for _ in range(r.randrange(1, 8)):
@@ -100,29 +164,42 @@ def generated_texts(count, seed):
 
 def long_texts():
     r = random.Random(5)
-    return ["a" * 20000, " " * 5000, "-=" * 3000, "".join(r.choices("abcdefgh", k=30000)), "ab" * 9999 + "é", "\n" * 3000 + "x",
-            "".join(r.choices(ALPHABETS[15], k=5000))]
+    return [
+        "a" * 9000,
+        " " * 5000,
+        "-=" * 3000,
+        "".join(r.choices("abcdefgh", k=9000)),
+        "ab" * 4999 + "é",
+        "\n" * 3000 + "x",
+        "".join(r.choices(ALPHABETS[15], k=5000)),
+    ]
 
 
 def training_texts():
     texts = generated_texts(600, 1)
     for text in shared_texts():
-        texts += text[:200000].splitlines(keepends=True)
+        texts += text[:60000].splitlines(keepends=True)
     return texts
 
 
 # ---- reference tokenizers -------------------------------------------------------------------------------------------
 
 
-def learn(pre_tokenizer, vocab_size=2000, normalizer=None, **options):
+def learn(pre_tokenizer, vocab_size=1200, normalizer=None, **options):
     reference = Tokenizer(models.BPE(**options))
     reference.pre_tokenizer = pre_tokenizer
     reference.decoder = decoders.ByteLevel()
     if normalizer is not None:
         reference.normalizer = normalizer
-    reference.train_from_iterator(training_texts(), trainers.BpeTrainer(
-        vocab_size=vocab_size, show_progress=False, special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    reference.train_from_iterator(
+        training_texts(),
+        trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            show_progress=False,
+            special_tokens=["<|endoftext|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
     return reference
 
 
@@ -138,17 +215,35 @@ KINDS = {
     "gpt2": lambda: learn(byte_level()),
     "prefix_space": lambda: learn(byte_level(add_prefix_space=True)),
     "llama3": lambda: learn(pre_tokenizers.Sequence([split(LLAMA3), byte_level(use_regex=False)]), ignore_merges=True),
-    "qwen2": lambda: learn(pre_tokenizers.Sequence([split(QWEN2), byte_level(use_regex=False)]),
-                           normalizer=normalizers.NFC()),
+    "qwen2": lambda: learn(
+        pre_tokenizers.Sequence([split(QWEN2), byte_level(use_regex=False)]), normalizer=normalizers.NFC()
+    ),
     "cl100k": lambda: learn(pre_tokenizers.Sequence([split(LLAMA3, "removed", True), byte_level(use_regex=False)])),
-    "deepseek": lambda: learn(pre_tokenizers.Sequence([
-        split(r"\p{N}{1,3}"), split(r"[一-龥぀-ゟ゠-ヿ]+"),
-        split(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
-              r"|\s*[\r\n]+|\s+(?!\S)|\s+"), byte_level(use_regex=False)])),
-    "o200k": lambda: learn(pre_tokenizers.Sequence([split(
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"), byte_level(use_regex=False)])),
+    "deepseek": lambda: learn(
+        pre_tokenizers.Sequence(
+            [
+                split(r"\p{N}{1,3}"),
+                split(r"[一-龥぀-ゟ゠-ヿ]+"),
+                split(
+                    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+                    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+                ),
+                byte_level(use_regex=False),
+            ]
+        )
+    ),
+    "o200k": lambda: learn(
+        pre_tokenizers.Sequence(
+            [
+                split(
+                    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+                ),
+                byte_level(use_regex=False),
+            ]
+        )
+    ),
     "starcoder": lambda: learn(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level()])),
     "digits": lambda: learn(pre_tokenizers.Sequence([pre_tokenizers.Digits(), byte_level()])),
     "words": lambda: learn(pre_tokenizers.Sequence([split(r"\w+|\S\W?|\h+x|^\s|\d$"), byte_level(use_regex=False)])),
@@ -167,7 +262,7 @@ def kind(request, tmp_path_factory):
 
 def test_same_ids_for_generated_text(kind, tmp_path):
     _, reference, path = kind
-    same_ids(path, reference, generated_texts(4000, 2), tmp_path)
+    same_ids(path, reference, generated_texts(2000, 2), tmp_path)
 
 
 def test_same_ids_for_long_words(kind, tmp_path):
@@ -179,10 +274,18 @@ def test_same_ids_for_every_code_point(kind, tmp_path):
     """Each assigned code point between others, so that classes of characters are compared one by one. Which code points
     are assigned depends on the version of Unicode of either side, so those that Python does not know are left out."""
     name, reference, path = kind
-    if name == "whole":
-        pytest.skip("one word for all")
-    letters = assigned(0x80, 0x323AF) + assigned(0xE0001, 0xE01EF) + ["\U0010ffff"]
-    texts = ["".join(f"a{c}1{c} {c} .{c}{c}\n{c}'{c}e{c}\u0334{c}\u0301{c}" for c in letters[i:i + 64]) for i in range(0, len(letters), 64)]
+    if name not in ("gpt2", "llama3", "qwen2", "o200k", "words"):
+        pytest.skip("no other classes than those of the others")
+    uniform = ((0x3400, 0x9FFF), (0xAC00, 0xF8FF), (0x17000, 0x18CFF), (0x20000, 0x323AF))  # one in sixteen will do
+    letters = [
+        c
+        for c in assigned(0x80, 0x323AF) + assigned(0xE0001, 0xE01EF) + ["\U0010ffff"]
+        if ord(c) % 16 == 0 or not any(first <= ord(c) <= last for first, last in uniform)
+    ]
+    texts = [
+        "".join(f"a{c}1{c} {c} .{c}{c}\n{c}'{c}e{c}\u0334{c}\u0301{c}" for c in letters[i : i + 64])
+        for i in range(0, len(letters), 64)
+    ]
     same_ids(path, reference, texts, tmp_path)
 
 
@@ -190,7 +293,8 @@ def test_same_ids_for_shared_text(kind, tmp_path):
     if not shared_texts():
         pytest.skip(f"SKIPPED: no text in {DATA}")
     name, reference, path = kind
-    texts = shared_texts() if name != "whole" else [text[:20000] for text in shared_texts()]
+    long = name in ("gpt2", "llama3", "qwen2")
+    texts = shared_texts() if long else [text[:40000] for text in shared_texts()]
     same_ids(path, reference, texts, tmp_path)
 
 
@@ -213,8 +317,9 @@ def test_invalid_bytes_leave_their_neighbours_alone(tmp_path):
     reference = KINDS["gpt2"]()
     reference.save(str(tmp_path / "t.json"))
     left, right = " They're 12 é", "  we'll, ñ 34"
-    whole, bad, a, b = our_ids(tmp_path / "t.json", [left.encode() + b"\xff\xc3" + right.encode(), b"\xff\xc3", left, right],
-                               tmp_path)
+    whole, bad, a, b = our_ids(
+        tmp_path / "t.json", [left.encode() + b"\xff\xc3" + right.encode(), b"\xff\xc3", left, right], tmp_path
+    )
     assert whole == a + bad + b
     assert a == reference.encode(left).ids and b == reference.encode(right).ids
 
@@ -256,17 +361,66 @@ def test_special_tokens_as_plain_text(kind, tmp_path):
 @pytest.mark.parametrize("name", ["gpt2", "qwen2", "prefix_space"])
 def test_added_tokens(name, tmp_path):
     reference = KINDS[name]()
-    reference.add_special_tokens([AddedToken("<|im_start|>"), AddedToken("<mask>", lstrip=True), AddedToken("<pad>", rstrip=True),
-                                  AddedToken("<both>", lstrip=True, rstrip=True), AddedToken("<word>", single_word=True),
-                                  AddedToken("<|im"), AddedToken("｜é｜")])
-    reference.add_tokens([AddedToken("  "), AddedToken("    "), AddedToken("word", single_word=True), AddedToken("e\u0301t"),
-                          AddedToken("naïve", normalized=False), AddedToken("Å"), AddedToken("<x>", lstrip=True, normalized=False)])
+    reference.add_special_tokens(
+        [
+            AddedToken("<|im_start|>"),
+            AddedToken("<mask>", lstrip=True),
+            AddedToken("<pad>", rstrip=True),
+            AddedToken("<both>", lstrip=True, rstrip=True),
+            AddedToken("<word>", single_word=True),
+            AddedToken("<|im"),
+            AddedToken("｜é｜"),
+        ]
+    )
+    reference.add_tokens(
+        [
+            AddedToken("  "),
+            AddedToken("    "),
+            AddedToken("word", single_word=True),
+            AddedToken("e\u0301t"),
+            AddedToken("naïve", normalized=False),
+            AddedToken("Å"),
+            AddedToken("<x>", lstrip=True, normalized=False),
+        ]
+    )
     path = tmp_path / "tokenizer.json"
     reference.save(str(path))
     r = random.Random(11)
-    parts = ["<|im_start|>", "<mask>", "<pad>", "<both>", "<word>", "<|im", "｜é｜", "word", "étE", "e\u0301t", "naïve", "nai\u0308ve",
-             "Å", "A\u030a", "\u212b", "<x>", " ", "  ", "\t", "\n", "\u3000", "\u00a0", "a", "é", "_", "1", ".", "<", "ⓐ", "\u200d", "中", "«"]
-    texts = ["".join(r.choices(parts, k=r.randrange(1, 12))) for _ in range(6000)]
+    parts = [
+        "<|im_start|>",
+        "<mask>",
+        "<pad>",
+        "<both>",
+        "<word>",
+        "<|im",
+        "｜é｜",
+        "word",
+        "étE",
+        "e\u0301t",
+        "naïve",
+        "nai\u0308ve",
+        "Å",
+        "A\u030a",
+        "\u212b",
+        "<x>",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\u3000",
+        "\u00a0",
+        "a",
+        "é",
+        "_",
+        "1",
+        ".",
+        "<",
+        "ⓐ",
+        "\u200d",
+        "中",
+        "«",
+    ]
+    texts = ["".join(r.choices(parts, k=r.randrange(1, 12))) for _ in range(3000)]
     same_ids(path, reference, texts, tmp_path)
     tool("save", path, tmp_path / "saved.json")
     assert json.load(open(tmp_path / "saved.json")) == json.load(open(path))
@@ -283,6 +437,18 @@ def test_merges_as_pairs_and_as_strings(tmp_path):
         same_ids(tmp_path / "t.json", reference, texts, tmp_path)
 
 
+def test_merges_listed_twice_count_where_they_stand_last(tmp_path):
+    document = json.loads(KINDS["gpt2"]().to_str())
+    document["model"]["merges"] += document["model"]["merges"][:40:3]
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    same_ids(
+        tmp_path / "t.json",
+        Tokenizer.from_file(str(tmp_path / "t.json")),
+        shared_texts() + generated_texts(300, 15),
+        tmp_path,
+    )
+
+
 def test_unknown_token_stands_for_missing_bytes(tmp_path):
     for fuse in (False, True):
         document = json.loads(KINDS["gpt2"]().to_str())
@@ -291,7 +457,12 @@ def test_unknown_token_stands_for_missing_bytes(tmp_path):
         document["model"]["merges"] = [m for m in document["model"]["merges"] if not set("zqé") & set("".join(m))]
         document["model"].update(unk_token="<|endoftext|>", fuse_unk=fuse)
         (tmp_path / "t.json").write_text(json.dumps(document))
-        same_ids(tmp_path / "t.json", Tokenizer.from_file(str(tmp_path / "t.json")), ["zzqqa zoo quiz zq", "é", "zzazz"], tmp_path)
+        same_ids(
+            tmp_path / "t.json",
+            Tokenizer.from_file(str(tmp_path / "t.json")),
+            ["zzqqa zoo quiz zq", "é", "zzazz"],
+            tmp_path,
+        )
 
 
 def test_bytes(tmp_path):
@@ -323,13 +494,21 @@ def test_same_vocabulary_is_learnt_from_repetitive_text(tmp_path):
     """Few letters: merges that overlap themselves, ties, and tokens that can be made in two ways."""
     for seed in range(40):
         r = random.Random(seed)
-        texts = ["".join(r.choices("ab" if seed % 2 else "abc", k=r.randrange(1, 30))) for _ in range(r.randrange(1, 60))]
+        texts = [
+            "".join(r.choices("ab" if seed % 2 else "abc", k=r.randrange(1, 30))) for _ in range(r.randrange(1, 60))
+        ]
         reference = Tokenizer(models.BPE())
         reference.pre_tokenizer = byte_level()
         size = 257 + r.randrange(1, 30)
-        reference.train_from_iterator(texts, trainers.BpeTrainer(
-            vocab_size=size, show_progress=False, special_tokens=["<|endoftext|>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        reference.train_from_iterator(
+            texts,
+            trainers.BpeTrainer(
+                vocab_size=size,
+                show_progress=False,
+                special_tokens=["<|endoftext|>"],
+                initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            ),
+        )
         if reference.get_vocab_size() < size:
             continue
         tool("train", size, write_records(tmp_path / "records", texts), tmp_path / "ours.json")

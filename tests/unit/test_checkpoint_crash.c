@@ -91,9 +91,10 @@ static int fill_disk(void) {
   const tri_checkpoint_request request = {
       .root = root, .state = {.step = 2}, .weights = &tensor, .num_weights = 1, .model_config = "{}"};
   CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED,
-              "/model.safetensors: No space left on device; the file needs 8.00 MiB (8388");
+              " MiB; make room, lower `checkpoint.keep` or choose another `output`");
   CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED,
-              " MiB is free; make room, lower `checkpoint.keep` or choose another `output`");
+              "/model.safetensors: No space left on device; the file needs 8.00 MiB (8388");
+  CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED, " and there is room for 1.9");
   free(data);
   char path[TRI_PATH_BYTES], temporary[64], at[TRI_PATH_BYTES];
   snprintf(temporary, sizeof temporary, ".tmp-step-00000002-%ld", (long)getpid());

@@ -276,7 +276,7 @@ static void build_dropout(bench *b) {
 static void build_attention(bench *b) {
   tri_heads heads = {4, 2, 3};
   int32_t x = input(b, (4 + 2 * 2) * 3), y = -1;
-  CHECK_OK(tri_op_attention(b->list, heads, x, &y));
+  CHECK_OK(tri_op_attention(b->list, heads, SEQUENCE, x, &y));
   weigh(b, y);
 }
 

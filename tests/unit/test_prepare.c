@@ -2,11 +2,9 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "corpus_test.h"
 #include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "prepare_test.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,38 +13,6 @@
 enum { END = 256 }; /* of the bytes tokenizer */
 
 /* ---- helpers --------------------------------------------------------------------------------------------------- */
-
-typedef struct job {
-  tri_prepare_options options;
-  char out[TRI_PATH_BYTES];
-  char input[TRI_PATH_BYTES];
-  const char *inputs[1];
-} job;
-
-static job *new_job(void **state, const char *input) {
-  job *j = calloc(1, sizeof *j);
-  assert_non_null(j);
-  in_folder(state, "out", j->out);
-  in_folder(state, input, j->input);
-  j->inputs[0] = j->input;
-  j->options = (tri_prepare_options){
-      .tokenizer = "bytes",
-      .out = j->out,
-      .inputs = j->inputs,
-      .num_inputs = 1,
-      .key = "text",
-      .documents = TRI_DOCUMENT_LINE,
-      .validation = 0.1,
-      .threads = 2,
-      .train_bytes = 1 << 30,
-  };
-  return j;
-}
-
-static tri_status prepare_it(const job *j) {
-  tri_prepare_report report;
-  return tri_prepare(&j->options, &report);
-}
 
 /* The rule by which a document is chosen. */
 static bool validates(const job *j, uint64_t document) {
@@ -81,14 +47,13 @@ static void expect_text(const job *j, const char *name, const char *wanted) {
   free(ids);
 }
 
-static void expect_only(void **state, const job *j, const char *const *names, int count) {
+static void expect_only(const job *j, const char *const *names, int count) {
   char path[TRI_PATH_BYTES];
   for (int i = 0; i < count; i++) {
     assert_ok(tri_path_join(path, j->out, names[i]));
     if (unlink(path) != 0) fail_msg("%s is missing", names[i]);
   }
   if (rmdir(j->out) != 0) fail_msg("more than %d files in %s", count, j->out);
-  (void)state;
 }
 
 /* Lines "0", "1", ... */
@@ -109,7 +74,7 @@ static void ends_each_document(void **state) {
   j->options.validation = 0;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one|two|three|");
-  expect_only(state, j, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  expect_only(j, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
   j->options.documents = TRI_DOCUMENT_FILE;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one\n\ntwo\nthree\n|");
@@ -248,139 +213,6 @@ static void does_not_depend_on_threads(void **state) {
   free(one);
 }
 
-/* Prepares `text` as one document and compares with the ids of the whole. */
-static void expect_ids_of_the_whole(job *j, const char *text, size_t bytes) {
-  char path[TRI_PATH_BYTES];
-  tri_tokenizer *tokenizer = NULL;
-  tri_encoder *encoder = NULL;
-  tri_token_list whole = {0};
-  tri_corpus *corpus = NULL;
-  assert_ok(prepare_it(j));
-  assert_ok(tri_path_join(path, j->out, "tokenizer.json"));
-  assert_ok(tri_tokenizer_create(path, &tokenizer));
-  assert_ok(tri_encoder_create(tokenizer, &encoder));
-  assert_ok(tri_encoder_encode(encoder, text, bytes, 0, &whole));
-  assert_ok(tri_path_join(path, j->out, "train"));
-  assert_ok(tri_corpus_open(path, &corpus));
-  assert_int_equal(tri_corpus_num_tokens(corpus), whole.count + 1);
-  int32_t *ids = malloc((size_t)(whole.count + 1) * sizeof *ids);
-  assert_non_null(ids);
-  assert_ok(tri_corpus_read(corpus, 0, whole.count + 1, tri_tokenizer_vocab_size(tokenizer), ids));
-  assert_memory_equal(ids, whole.ids, (size_t)whole.count * sizeof *ids);
-  assert_int_equal(ids[whole.count], tri_tokenizer_end_of_text(tokenizer));
-  free(ids);
-  tri_corpus_close(corpus);
-  tri_free(whole.ids);
-  tri_encoder_destroy(encoder);
-  tri_tokenizer_destroy(tokenizer);
-}
-
-/* Gives a tokenizer.json another pre-tokenizer pattern, as Hugging Face's files of Llama 3 and Qwen 2 have it. */
-static void change_pattern(const char *from, const char *to, const char *pattern) {
-  json_t *root = json_load_file(from, 0, NULL);
-  assert_non_null(root);
-  json_t *parts = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}", "type", "Sequence",
-                            "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated",
-                            "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 0);
-  assert_non_null(parts);
-  assert_int_equal(json_object_set_new(root, "pre_tokenizer", parts), 0);
-  assert_int_equal(json_dump_file(root, to, 0), 0);
-  json_decref(root);
-}
-
-/* `count` parts of text, full of the white space that makes cutting hard. */
-static size_t make_hard_text(uint64_t stream, uint64_t count, char *out) {
-  static const char *const parts[] = {"the",
-                                      "a",
-                                      "\xC3\xA9t\xC3\xA9",
-                                      "123",
-                                      "'s",
-                                      ".",
-                                      "!?",
-                                      " ",
-                                      "\n",
-                                      "  ",
-                                      "\n",
-                                      "\n\n\t",
-                                      "\r\n",
-                                      "\xC2\xA0",
-                                      "\xE3\x80\x80",
-                                      "\xE6\xBC\xA2",
-                                      "\xF0\x9F\x98\x80",
-                                      "\xFF",
-                                      " \n"};
-  enum { PARTS = sizeof parts / sizeof parts[0] };
-  tri_random_key key = tri_random_stream(5, TRI_RANDOM_TEST, stream);
-  size_t held = 0;
-  for (uint64_t i = 0; i < count; i++) {
-    const char *part = parts[tri_random_u32(key, i) % PARTS];
-    memcpy(out + held, part, strlen(part));
-    held += strlen(part);
-  }
-  return held;
-}
-
-static const char *const patterns[] = {
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
-
-/* Cuts many short texts where tri_text_find_cut says, and compares the ids of the parts with those of the whole. */
-static void expect_safe_cuts(const char *tokenizer_path) {
-  enum { TEXTS = 20000 };
-  tri_tokenizer *tokenizer = NULL;
-  tri_encoder *encoder = NULL;
-  tri_token_list whole = {0}, halves = {0};
-  int cuts = 0;
-  assert_ok(tri_tokenizer_create(tokenizer_path, &tokenizer));
-  assert_ok(tri_encoder_create(tokenizer, &encoder));
-  for (uint64_t i = 0; i < TEXTS; i++) {
-    char text[256];
-    size_t bytes = make_hard_text(100 + i, 12, text), cut = tri_text_find_cut(text, bytes);
-    if (cut == 0) continue;
-    assert_true(cut < bytes);
-    cuts++;
-    whole.count = halves.count = 0;
-    assert_ok(tri_encoder_encode(encoder, text, bytes, 0, &whole));
-    assert_ok(tri_encoder_encode(encoder, text, cut, 0, &halves));
-    assert_ok(tri_encoder_encode(encoder, text + cut, bytes - cut, 0, &halves));
-    assert_int_equal(whole.count, halves.count);
-    assert_memory_equal(whole.ids, halves.ids, (size_t)whole.count * sizeof *whole.ids);
-  }
-  assert_true(cuts > TEXTS / 4);
-  tri_free(whole.ids);
-  tri_free(halves.ids);
-  tri_encoder_destroy(encoder);
-  tri_tokenizer_destroy(tokenizer);
-}
-
-/* A document that is cut into pieces for the encoders gives the ids of the whole, under each of the patterns. */
-static void cuts_do_not_change_ids(void **state) {
-  enum { PARTS = 1200000 };
-  char *text = malloc((size_t)PARTS * 8);
-  assert_non_null(text);
-  size_t held = make_hard_text(1, PARTS, text);
-  write_file(state, "a.txt", text, held);
-  job *j = new_job(state, "a.txt");
-  j->options.tokenizer = "train:400";
-  j->options.documents = TRI_DOCUMENT_FILE;
-  j->options.validation = 0;
-  expect_ids_of_the_whole(j, text, held);
-  char learned[TRI_PATH_BYTES], changed[TRI_PATH_BYTES];
-  assert_ok(tri_path_join(learned, j->out, "tokenizer.json"));
-  expect_safe_cuts(learned);
-  j->options.tokenizer = in_folder(state, "changed.json", changed);
-  j->options.force = true;
-  for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
-    change_pattern(learned, changed, patterns[i]);
-    expect_safe_cuts(changed);
-    expect_ids_of_the_whole(j, text, held);
-  }
-  free(text);
-  free(j);
-}
-
 /* ---- an older corpus ------------------------------------------------------------------------------------------- */
 
 static void keeps_an_older_corpus(void **state) {
@@ -400,7 +232,7 @@ static void keeps_an_older_corpus(void **state) {
   new->options.validation = 0;
   assert_ok(prepare_it(new));
   expect_text(new, "train", "n|e|w|");
-  expect_only(state, new, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  expect_only(new, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
   free(old);
   free(new);
   free(bad);
@@ -441,7 +273,7 @@ static void survives_a_full_disk(void **state) {
     assert_int_equal(symlink("/dev/full", path), 0);
     assert_failure(prepare_it(j), TRI_IO_FAILED, "No space left on device");
     assert_non_null(strstr(tri_status_message(), files[i]));
-    expect_only(state, j, NULL, 0);
+    expect_only(j, NULL, 0);
     free(j);
   }
 }
@@ -546,7 +378,6 @@ int main(void) {
       TEST(divides_one_document_at_its_end),
       TEST(divides_what_all_fell_to_validation),
       TEST(does_not_depend_on_threads),
-      TEST(cuts_do_not_change_ids),
       TEST(keeps_an_older_corpus),
       TEST(can_be_interrupted),
       TEST(survives_a_full_disk),

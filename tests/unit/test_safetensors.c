@@ -18,7 +18,7 @@ enum { IMAGE_BYTES = 1 << 16 };
 static size_t make_image(const char *header, size_t data_bytes, char image[IMAGE_BYTES]) {
   uint64_t length = strlen(header);
   memcpy(image, &length, 8);
-  memcpy(image + 8, header, length);
+  memcpy(image + 8, header, length + 1);
   for (size_t i = 0; i < data_bytes; i++) image[8 + length + i] = (char)i;
   return 8 + length + data_bytes;
 }
@@ -131,8 +131,8 @@ static void test_deep_header(void **state) {
   uint64_t length = depth + 1;
   memcpy(image, &length, 8);
   image[8] = '{';
-  memset(image + 9, '[', depth);
-  memcpy(image + 9, "\"a\":", 4);
+  memcpy(image + 9, "\"a\":", 5);
+  memset(image + 13, '[', depth - 4);
   tri_safetensors_header header;
   CHECK_FAILS(tri_safetensors_parse("F", image, depth + 9, depth + 9, &header), TRI_BAD_FILE, "depth");
   free(image);

@@ -303,12 +303,12 @@ static void cuts_roughly_if_it_must(void **state) {
 }
 
 static void reads_lines_longer_than_a_block(void **state) {
-  enum { BYTES = 5000000 };
-  char *line = malloc(BYTES + 64);
-  assert_non_null(line);
-  size_t held = (size_t)sprintf(line, "{\"text\": \"a\"}\n{\"text\": \"");
-  memset(line + held, 'b', BYTES);
-  sprintf(line + held + BYTES, "\"}\n{\"text\": \"c\"}\n");
+  static const char before[] = "{\"text\": \"a\"}\n{\"text\": \"", after[] = "\"}\n{\"text\": \"c\"}\n";
+  enum { BYTES = 5000000, BEFORE = sizeof before - 1 };
+  static char line[BEFORE + BYTES + sizeof after];
+  memcpy(line, before, BEFORE);
+  memset(line + BEFORE, 'b', BYTES);
+  memcpy(line + BEFORE + BYTES, after, sizeof after);
   write_text(state, "a.jsonl", line);
   documents *got = new_documents();
   assert_ok(collect_one(state, "a.jsonl", TRI_DOCUMENT_FILE, got));
@@ -316,7 +316,6 @@ static void reads_lines_longer_than_a_block(void **state) {
   assert_int_equal(got->bytes, BYTES + 2);
   assert_int_equal(got->ends[1], BYTES + 1);
   free_documents(got);
-  free(line);
 }
 
 static void knows_json_by_its_name(void **state) {

@@ -11,8 +11,8 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 
-#include "attention_pack.h"
-#include "attention_product.h"
+#include "device/cpu/kernels/attention_pack.h"
+#include "device/cpu/kernels/attention_product.h"
 
 /* A tile of queries: rows of q and of the gradient of out. */
 typedef struct query_tile {
@@ -205,6 +205,8 @@ static void compute_weights(const tri_attention *call, const query_tile *q, cons
   scores.c = pair->gradients;
   multiply(&scores);
   weigh(call, q, k, pair);
+  /* A query that sees one key gives it weight 1 whatever the score, so the score's gradient is 0 and not rounding. */
+  if (shift_of(call, q, k) == 0 && k->first == 0) pair->gradients[0] = 0.0f;
 #if TRI_PAIRS
   narrow(q, pair);
 #endif

@@ -1,8 +1,8 @@
 /* Attention in products of floats, for this vector unit: of fp32 tensors, and of bf16 ones widened as they are packed.
  */
 #define TRI_PAIRS 0
-#include "attention_backward.h"
-#include "attention_forward.h"
-#include "attention_table.h"
+#include "device/cpu/kernels/attention_backward.h"
+#include "device/cpu/kernels/attention_forward.h"
+#include "device/cpu/kernels/attention_table.h"
 
 const tri_attention_kernels TRI_ATTENTION_NAME(floats, TRI_ISA) = TRI_ATTENTION_TABLE;

@@ -9,8 +9,8 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 
-#include "attention_pack.h"
-#include "attention_product.h"
+#include "device/cpu/kernels/attention_pack.h"
+#include "device/cpu/kernels/attention_product.h"
 
 typedef struct forward_scratch {
   cell *keys;    /* per tile: columns */

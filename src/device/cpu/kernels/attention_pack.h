@@ -11,7 +11,7 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
 
-#include "attention_cells.h"
+#include "device/cpu/kernels/attention_cells.h"
 
 /* Some rows of one head. */
 typedef struct head_rows {

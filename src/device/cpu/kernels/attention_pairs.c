@@ -2,9 +2,9 @@
  * rounded to bf16 between products; all sums and statistics are floats. */
 #ifdef __AVX512BF16__
 #define TRI_PAIRS 1
-#include "attention_backward.h"
-#include "attention_forward.h"
-#include "attention_table.h"
+#include "device/cpu/kernels/attention_backward.h"
+#include "device/cpu/kernels/attention_forward.h"
+#include "device/cpu/kernels/attention_table.h"
 
 const tri_attention_kernels TRI_ATTENTION_NAME(pairs, TRI_ISA) = TRI_ATTENTION_TABLE;
 #endif

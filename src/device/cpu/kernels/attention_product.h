@@ -9,7 +9,7 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 
-#include "attention_cells.h"
+#include "device/cpu/kernels/attention_cells.h"
 
 /* 24 or 12 sums and the operands beside them, for 32 or 16 registers. */
 #if TRI_VECTOR_BYTES == 64 || defined(__aarch64__)

@@ -1,0 +1,250 @@
+/* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/huggingface.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
+#include "cli/options.h"
+#include "data/bigram.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+#include "model/family.h"
+#include "train/evaluate.h"
+#include "train/run_config.h"
+#include "train/weights.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct eval_arguments {
+  const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
+  int64_t sequence, batch;                /* 0: as the model was trained */
+  bool json;
+  tri_model_options model;
+} eval_arguments;
+
+enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_BIGRAM, OPTION_JSON };
+
+static tri_status take_option(int result, char **arguments, eval_arguments *out) {
+  bool taken = false;
+  switch (result) {
+    case OPTION_SEQUENCE: return tri_option_int("--sequence", optarg, 1, 1 << 30, &out->sequence);
+    case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 20, &out->batch);
+    case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
+    case OPTION_JSON: out->json = true; return TRI_OK;
+    default: break;
+  }
+  TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
+  return taken ? TRI_OK : tri_option_fault("eval", result, arguments);
+}
+
+static tri_status parse(int count, char **arguments, eval_arguments *out) {
+  static const struct option options[] = {
+      {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+      {"batch", required_argument, NULL, OPTION_BATCH},
+      {"bigram", required_argument, NULL, OPTION_BIGRAM},
+      {"json", no_argument, NULL, OPTION_JSON},
+      TRI_MODEL_OPTION_ROWS,
+      {NULL, 0, NULL, 0},
+  };
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+    TRI_TRY(take_option(result, arguments, out));
+  }
+  if (optind + 2 != count) {
+    return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
+  }
+  out->checkpoint = arguments[optind];
+  out->data = arguments[optind + 1];
+  return TRI_OK;
+}
+
+typedef struct session {
+  const eval_arguments *arguments;
+  char folder[TRI_PATH_BYTES];
+  int64_t sequence, batch;
+  tri_model model;
+  tri_checkpoint *checkpoint;
+  tri_corpus *corpus;
+  tri_device *device;
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_executor *executor;
+  tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be told */
+  int32_t *tokens, *labels; /* [batch, sequence] and one more */
+  tri_bigram *bigram;       /* NULL: not asked for */
+  double bigram_sum;
+  tri_evaluation total;
+  int64_t bytes; /* of the text of all labels */
+} session;
+
+/* As in training, where the checkpoint says how that was. */
+static tri_status choose_shape(session *s) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(s->checkpoint);
+  s->sequence = s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
+  s->batch = 4;
+  if (state != NULL && state->run_config != NULL) {
+    tri_run_config *config = NULL;
+    TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
+    tri_status status =
+        tri_run_config_parse("state.json", state->run_config, strlen(state->run_config), NULL, 0, config);
+    if (status == TRI_OK) {
+      s->sequence = config->data.sequence;
+      s->batch = config->layout.micro_batch;
+    }
+    tri_free(config);
+  }
+  if (s->arguments->sequence > 0) s->sequence = s->arguments->sequence;
+  if (s->arguments->batch > 0) s->batch = s->arguments->batch;
+  if (s->sequence > s->model.max_sequence) {
+    return tri_fail(TRI_BAD_USAGE, "--sequence %" PRId64 " is beyond the model's max_sequence of %" PRId64, s->sequence,
+                    s->model.max_sequence);
+  }
+  return TRI_OK;
+}
+
+static tri_status create_executor(session *s) {
+  tri_dtype precision = s->arguments->model.precision;
+  TRI_TRY(tri_device_create(s->arguments->model.device, (int)s->arguments->model.threads, &s->device));
+  TRI_TRY(tri_device_supports(s->device, precision));
+  TRI_TRY(tri_parameter_table_create(&s->model, &s->table));
+  TRI_TRY(tri_model_operations(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, s->sequence, precision, &s->list));
+  tri_memory_request request = {
+      .list = s->list, .num_values = s->table->num_elements, .num_frames = 1, .device = s->device};
+  TRI_TRY(tri_executor_create(s->table, &request, &s->executor));
+  TRI_TRY(tri_weights_load(s->checkpoint, s->table, s->executor));
+  return tri_executor_prepare(s->executor);
+}
+
+static tri_status set_up(session *s) {
+  char tokenizer[TRI_PATH_BYTES];
+  TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
+  TRI_TRY(tri_weights_find(s->arguments->checkpoint, s->folder));
+  TRI_TRY(tri_huggingface_load(s->folder, &s->model));
+  TRI_TRY(tri_checkpoint_open(s->folder, &s->checkpoint));
+  TRI_TRY(choose_shape(s));
+  if (tri_corpus_num_tokens(s->corpus) < 2) {
+    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,
+                    tri_corpus_num_tokens(s->corpus));
+  }
+  if (tri_weights_tokenizer(s->folder, s->arguments->model.tokenizer, tokenizer) == TRI_OK) {
+    TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
+  }
+  if (s->arguments->bigram != NULL) {
+    tri_corpus *train = NULL;
+    TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
+    tri_status status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
+    tri_corpus_close(train);
+    TRI_TRY(status);
+  }
+  size_t room = (size_t)(s->batch * s->sequence + 1);
+  TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
+  TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
+  return create_executor(s);
+}
+
+static void count_bytes(session *s, int64_t count) {
+  for (int64_t i = 0; s->tokenizer != NULL && i < count; i++) {
+    size_t bytes = 0;
+    tri_tokenizer_token(s->tokenizer, s->labels[i], &bytes);
+    /* The token between documents is no text. */
+    if (s->labels[i] != tri_tokenizer_end_of_text(s->tokenizer)) s->bytes += (int64_t)bytes;
+  }
+}
+
+/* Batches of windows, one behind the other; the last is filled up with labels that do not count. */
+static tri_status evaluate(session *s) {
+  int64_t labels = tri_corpus_num_tokens(s->corpus) - 1;
+  int64_t room = s->batch * s->sequence;
+  for (int64_t first = 0; first < labels; first += room) {
+    int64_t count = labels - first < room ? labels - first : room;
+    TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
+    memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
+    count_bytes(s, count);
+    for (int64_t i = 0; s->bigram != NULL && i < count; i++) {
+      s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
+    }
+    for (int64_t i = count; i < room; i++) {
+      s->tokens[i] = 0;
+      s->labels[i] = -1;
+    }
+    TRI_TRY(tri_evaluate_batch(s->executor, s->tokens, s->labels, &s->total));
+    tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)(first + count) / (double)labels,
+                     s->total.loss_sum / (double)s->total.counted);
+  }
+  tri_log_progress_end();
+  return TRI_OK;
+}
+
+static tri_status report(const session *s) {
+  double loss = s->total.loss_sum / (double)s->total.counted;
+  double bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes;
+  double bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / (double)s->total.counted;
+  if (!s->arguments->json) {
+    printf("loss            %.6f\nperplexity      %.4f\n", loss, exp(loss));
+    if (s->bytes > 0) printf("bits per byte   %.4f\n", bits_per_byte);
+    if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", bigram_loss, exp(bigram_loss));
+    printf("tokens          %" PRId64 "\n", s->total.counted);
+    return TRI_OK;
+  }
+  json_t *document =
+      json_pack("{s:f, s:o, s:o, s:I, s:I, s:I}", "loss", loss, "perplexity",
+                isfinite(exp(loss)) ? json_real(exp(loss)) : json_null(), "bits_per_byte",
+                isfinite(bits_per_byte) ? json_real(bits_per_byte) : json_null(), "tokens",
+                (json_int_t)s->total.counted, "bytes", (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence);
+  if (document == NULL) return tri_fail(TRI_DIVERGED, "the loss is %g, which JSON cannot say", loss);
+  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", json_real(bigram_loss));
+  json_dumpf(document, stdout, JSON_INDENT(2));
+  json_decref(document);
+  putchar('\n');
+  return TRI_OK;
+}
+
+static void release(session *s) {
+  tri_bigram_destroy(s->bigram);
+  tri_free(s->labels);
+  tri_free(s->tokens);
+  tri_tokenizer_destroy(s->tokenizer);
+  tri_executor_destroy(s->executor);
+  tri_op_list_destroy(s->list);
+  tri_parameter_table_destroy(s->table);
+  tri_device_destroy(s->device);
+  tri_corpus_close(s->corpus);
+  tri_checkpoint_close(s->checkpoint);
+  tri_free(s);
+}
+
+static tri_status run(int count, char **arguments) {
+  eval_arguments parsed = {.model = tri_model_options_default()};
+  TRI_TRY(parse(count, arguments, &parsed));
+  session *s = NULL;
+  TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
+  s->arguments = &parsed;
+  tri_status status = set_up(s);
+  if (status == TRI_OK) status = evaluate(s);
+  if (status == TRI_OK) status = report(s);
+  release(s);
+  return status;
+}
+
+const tri_command tri_command_eval = {
+    .name = "eval",
+    .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus",
+    .help =
+        "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--bigram TRAIN] [--json] [options]\n"
+        "\n"
+        "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens.\n"
+        "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder.\n"
+        "\n"
+        "  --sequence T        tokens of context at most; as in training unless given\n"
+        "  --batch B           windows at a time\n"
+        "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
+        "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
+        "\n"
+        "example: trireme eval runs/gpt2-demo corpus/validation\n",
+    .run = run,
+};

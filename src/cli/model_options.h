@@ -1,0 +1,35 @@
+/* The options that commands on a trained model share: where it runs and how. */
+#ifndef TRI_CLI_MODEL_OPTIONS_H
+#define TRI_CLI_MODEL_OPTIONS_H
+
+#include "base/status.h"
+#include "device/device.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+
+typedef struct tri_model_options {
+  const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
+  tri_dtype precision;
+  int64_t threads;
+} tri_model_options;
+
+/* The rows for getopt_long, and what it returns for them. */
+enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OPTION_TOKENIZER };
+#define TRI_MODEL_OPTION_ROWS                                                                                          \
+  {"device", required_argument, NULL, TRI_OPTION_DEVICE}, {"threads", required_argument, NULL, TRI_OPTION_THREADS},    \
+      {"precision", required_argument, NULL, TRI_OPTION_PRECISION}, {                                                  \
+    "tokenizer", required_argument, NULL, TRI_OPTION_TOKENIZER                                                         \
+  }
+#define TRI_MODEL_OPTION_HELP                                                                                          \
+  "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
+  "  --precision P       fp32 (the default), bf16, or fp64 with --device reference\n"                                  \
+  "  --device D          auto (the default), cpu or reference\n"                                                       \
+  "  --threads N         cores to use; all unless given\n"
+
+tri_model_options tri_model_options_default(void);
+
+/* Takes one of the rows above; false if `result` is none of them. */
+tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
+
+#endif

@@ -1,0 +1,25 @@
+/* A bigram model counted on a corpus: the baseline that a trained model must leave far behind.
+ *
+ * Witten-Bell smoothing (Witten and Bell 1991), one level on the other: with c the counts, T(h) how many different
+ * tokens follow h, T how many there are at all and V the size of the vocabulary,
+ *
+ *   p(w | h) = (c(h w) + T(h) p(w)) / (c(h) + T(h))        p(w) = (c(w) + T / V) / (N + T) */
+#ifndef TRI_DATA_BIGRAM_H
+#define TRI_DATA_BIGRAM_H
+
+#include "base/status.h"
+#include "data/corpus.h"
+
+#include <stdint.h>
+
+typedef struct tri_bigram tri_bigram;
+
+/* Counts all pairs of neighbours in the corpus's stream, held in memory at 8 bytes a token. Ids must be below
+ * vocab_size. Release with tri_bigram_destroy. */
+tri_status tri_bigram_create(const tri_corpus *corpus, int64_t vocab_size, tri_bigram **out);
+void tri_bigram_destroy(tri_bigram *bigram);
+
+/* p(next | previous), above 0 for any ids below vocab_size. */
+double tri_bigram_probability(const tri_bigram *bigram, int32_t previous, int32_t next);
+
+#endif

@@ -1,0 +1,47 @@
+/* A tokenizer.json of any content: it is refused with a message, or it encodes any text. */
+#include "base/memory.h"
+#include "data/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Encodes some text, the input itself among it, and looks at every id. */
+static void use(const tri_tokenizer *tokenizer, const char *text, size_t bytes) {
+  static const char words[] =
+      " Hello,  w\xc3\xb6rld's 1234\r\n\n e\xcc\x81 \xff\xfe<|endoftext|>\xe4\xb8\xad\xe6\x96\x87 "
+      "aaaaaaaaaaaaaaaaaaaaaaaa"
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+  tri_encoder *encoder = NULL;
+  tri_token_list list = {0};
+  if (tri_encoder_create(tokenizer, &encoder) != TRI_OK) abort();
+  for (int specials = 0; specials < 2; specials++) {
+    if (tri_encoder_encode(encoder, words, sizeof words - 1, specials, &list) != TRI_OK) break;
+    if (tri_encoder_encode(encoder, text, bytes < 4096 ? bytes : 4096, specials, &list) != TRI_OK) break;
+  }
+  for (int64_t i = 0; i < list.count; i++) {
+    size_t length = 0;
+    if (list.ids[i] < 0 || list.ids[i] >= tri_tokenizer_vocab_size(tokenizer)) abort();
+    if (tri_tokenizer_token(tokenizer, list.ids[i], &length) == NULL || length == 0) abort();
+  }
+  tri_free(list.ids);
+  tri_encoder_destroy(encoder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  /* A copy of the exact size, so that a read behind the end is seen. */
+  char *text = malloc(size > 0 ? size : 1);
+  if (text == NULL) return 0;
+  memcpy(text, data, size);
+  tri_tokenizer *tokenizer = NULL;
+  tri_status status = tri_tokenizer_parse_json("fuzz.json", text, size, &tokenizer);
+  if (status == TRI_OK) {
+    use(tokenizer, text, size);
+  } else if (tokenizer != NULL || strstr(tri_status_message(), "fuzz.json") == NULL) {
+    abort();
+  }
+  tri_tokenizer_destroy(tokenizer);
+  free(text);
+  return 0;
+}

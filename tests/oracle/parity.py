@@ -1,0 +1,94 @@
+"""What the parity tests share: running the tool and the program, weights as flat arrays, files in both directions."""
+import json
+import os
+import struct
+import subprocess
+
+import numpy
+import torch
+
+TOOLS = os.environ["TRIREME_TOOLS"]
+TRIREME = os.environ["TRIREME"]
+
+
+def yaml_of(value):
+    """JSON is YAML."""
+    return json.dumps(value)
+
+
+def tool(*arguments):
+    done = subprocess.run([os.path.join(TOOLS, "parity_tool"), *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def trireme(*arguments, status=0, **options):
+    done = subprocess.run([TRIREME, *map(str, arguments)], capture_output=True, text=True, **options)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+class Weights:
+    """Random weights of a model, once as a flat float64 array in the tool's order and once as tensors by name."""
+
+    def __init__(self, folder, model, seed=0):
+        self.folder, self.model = str(folder), model
+        self.model_file = os.path.join(self.folder, "model.yaml")
+        with open(self.model_file, "w") as f:
+            f.write(yaml_of(model))
+        self.table = tool("table", self.model_file)
+        generator = numpy.random.default_rng(seed)
+        self.flat = numpy.zeros(self.table["num_elements"])
+        for p in self.table["parameters"]:
+            values = generator.normal(0, 0.08, p["shape"])
+            if p["name"].endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight", "norm.weight")):
+                values += 1
+            self.put(self.flat, p, values.astype(numpy.float32).astype(numpy.float64))
+        self.file = os.path.join(self.folder, "weights.bin")
+        self.flat.tofile(self.file)
+
+    @staticmethod
+    def put(flat, p, values):
+        flat[p["offset"] : p["offset"] + values.size] = values.reshape(-1)
+
+    @staticmethod
+    def get(flat, p):
+        size = int(numpy.prod(p["shape"]))
+        return flat[p["offset"] : p["offset"] + size].reshape(p["shape"])
+
+    def tensors(self, dtype=torch.float64):
+        return {
+            p["name"]: torch.tensor(self.get(self.flat, p), dtype=dtype, requires_grad=True)
+            for p in self.table["parameters"]
+        }
+
+    def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b"):
+        """Loss, norm and gradients by name, as the engine finds them."""
+        tokens, out = os.path.join(self.folder, "tokens.bin"), os.path.join(self.folder, "gradients.bin")
+        numpy.concatenate([ids.reshape(-1), labels.reshape(-1)]).astype(numpy.int32).tofile(tokens)
+        result = tool("gradients", self.model_file, device, precision, schedule, ids.shape[0],
+                      micro_batch or ids.shape[0], ids.shape[1], self.file, tokens, out)
+        flat = numpy.fromfile(out)
+        return result, {p["name"]: self.get(flat, p) for p in self.table["parameters"]}
+
+    def save_hugging_face(self, folder, config):
+        """A folder as transformers would save it: config.json and model.safetensors."""
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        header, data, at = {}, [], 0
+        for p in self.table["parameters"]:
+            raw = self.get(self.flat, p).astype(numpy.float32).tobytes()
+            header[p["name"]] = {"dtype": "F32", "shape": p["shape"], "data_offsets": [at, at + len(raw)]}
+            data.append(raw)
+            at += len(raw)
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def relative(got, expected):
+    """Distance by norm, relative to what is expected."""
+    got, expected = numpy.asarray(got), numpy.asarray(expected)
+    return float(numpy.linalg.norm(got - expected) / max(numpy.linalg.norm(expected), 1e-30))

@@ -1,0 +1,184 @@
+/* Loss, gradients and logits of a model with given weights, for the Python tests beside it.
+ *
+ *   parity_tool table MODEL.yaml
+ *       the parameter table as JSON: name, shape and first element in the flat array of all weights
+ *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT
+ *       TOKENS: int32 ids then labels. OUT: the gradients, flat. Prints {"loss", "grad_norm"}.
+ *   parity_tool logits MODEL.yaml DEVICE PRECISION PIECE COUNT WEIGHTS TOKENS OUT
+ *       reads TOKENS in pieces through the cache; OUT: the logits behind each piece
+ *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT
+ *       the sampler's first COUNT samples: int32 inputs then labels of each
+ *
+ * Flat arrays are float64 in files whatever the precision. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "model/model_config.h"
+#include "train/engine.h"
+#include "train/generator.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tri_status read_array(const char *path, size_t bytes, void *out_pointer) {
+  char *data = NULL;
+  size_t got = 0;
+  TRI_TRY(tri_file_read(path, (size_t)1 << 34, &data, &got));
+  if (got != bytes) {
+    tri_free(data);
+    return tri_fail(TRI_BAD_FILE, "%s has %zu bytes, not %zu", path, got, bytes);
+  }
+  memcpy(out_pointer, &data, sizeof data);
+  return TRI_OK;
+}
+
+static tri_dtype precision_of(const char *name) {
+  return strcmp(name, "fp64") == 0 ? TRI_FP64 : strcmp(name, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
+}
+
+static void to_double(tri_dtype wide, const void *in, int64_t count, double *out) {
+  for (int64_t i = 0; i < count; i++)
+    out[i] = wide == TRI_FP64 ? ((const double *)in)[i] : (double)((const float *)in)[i];
+}
+
+static tri_status set_weights(const tri_parameter_table *table, tri_dtype wide, const char *path, void *values) {
+  double *weights = NULL;
+  TRI_TRY(read_array(path, (size_t)table->num_elements * sizeof(double), &weights));
+  for (int64_t i = 0; i < table->num_elements; i++) {
+    if (wide == TRI_FP64) {
+      ((double *)values)[i] = weights[i];
+    } else {
+      ((float *)values)[i] = (float)weights[i];
+    }
+  }
+  tri_free(weights);
+  return TRI_OK;
+}
+
+static tri_status table_command(char **a) {
+  tri_model model;
+  tri_parameter_table *table = NULL;
+  TRI_TRY(tri_model_load(a[0], &model));
+  TRI_TRY(tri_parameter_table_create(&model, &table));
+  printf("{\"num_elements\": %" PRId64 ", \"parameters\": [", table->num_elements);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *p = &table->entries[i];
+    printf("%s\n{\"name\": \"%s\", \"offset\": %" PRId64 ", \"decay\": %s, \"shape\": [%" PRId64, i == 0 ? "" : ",",
+           p->name, p->offset, p->decay ? "true" : "false", p->shape[0]);
+    if (p->num_dims > 1) printf(", %" PRId64, p->shape[1]);
+    printf("]}");
+  }
+  printf("]}\n");
+  tri_parameter_table_destroy(table);
+  return TRI_OK;
+}
+
+static tri_status gradients_command(char **a) {
+  tri_model model;
+  TRI_TRY(tri_model_load(a[0], &model));
+  tri_layout layout = {.tensor = 1, .pipeline = 1, .context = 1, .data = 1, .expert = 1, .virtual_stages = 1};
+  layout.schedule = strcmp(a[3], "gpipe") == 0         ? TRI_SCHEDULE_GPIPE
+                    : strcmp(a[3], "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE
+                                                       : TRI_SCHEDULE_1F1B;
+  layout.micro_batch = atoll(a[5]);
+  tri_engine_options options = {
+      .model = &model,
+      .layout = &layout,
+      .global_batch = atoll(a[4]),
+      .sequence = atoll(a[6]),
+      .precision = precision_of(a[2]),
+      .seed = 1,
+      .ignore_token = -1,
+  };
+  tri_device *device = NULL;
+  tri_engine *engine = NULL;
+  int32_t *tokens = NULL;
+  double *out = NULL;
+  tri_step step;
+  size_t count = (size_t)(options.global_batch * options.sequence);
+  TRI_TRY(tri_device_create(a[1], 0, &device));
+  TRI_TRY(tri_engine_create(&options, device, &engine));
+  tri_executor *executor = tri_engine_executor(engine);
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  tri_dtype wide = tri_dtype_wide(options.precision);
+  TRI_TRY(set_weights(table, wide, a[7], tri_executor_values(executor)));
+  TRI_TRY(read_array(a[8], 2 * count * sizeof *tokens, &tokens));
+  TRI_TRY(tri_engine_gradients(engine, tokens, tokens + count, 0, &step));
+  TRI_TRY(tri_alloc("gradients", (size_t)table->num_elements, sizeof *out, &out));
+  to_double(wide, tri_executor_gradients(executor), table->num_elements, out);
+  TRI_TRY(tri_file_replace(a[9], out, (size_t)table->num_elements * sizeof *out));
+  printf("{\"loss\": %.17g, \"grad_norm\": %.17g}\n", step.loss, step.grad_norm);
+  tri_free(out);
+  tri_free(tokens);
+  tri_engine_destroy(engine);
+  tri_device_destroy(device);
+  return TRI_OK;
+}
+
+static tri_status logits_command(char **a) {
+  tri_model model;
+  TRI_TRY(tri_model_load(a[0], &model));
+  tri_device *device = NULL;
+  tri_generator *generator = NULL;
+  int32_t *tokens = NULL;
+  double *out = NULL;
+  tri_dtype precision = precision_of(a[2]);
+  int64_t piece = atoll(a[3]), count = atoll(a[4]), made = 0;
+  TRI_TRY(tri_device_create(a[1], 0, &device));
+  TRI_TRY(tri_generator_create(&model, precision, count, device, &generator));
+  TRI_TRY(set_weights(tri_generator_parameters(generator), tri_dtype_wide(precision), a[5],
+                      tri_executor_values(tri_generator_executor(generator))));
+  TRI_TRY(read_array(a[6], (size_t)count * sizeof *tokens, &tokens));
+  TRI_TRY(tri_alloc("logits", (size_t)(count * model.vocab_size), sizeof *out, &out));
+  for (int64_t first = 0; first < count; first += piece) {
+    const double *logits = NULL;
+    int64_t size = count - first < piece ? count - first : piece;
+    TRI_TRY(tri_generator_append(generator, tokens + first, size, &logits));
+    memcpy(out + made++ * model.vocab_size, logits, (size_t)model.vocab_size * sizeof *out);
+  }
+  TRI_TRY(tri_file_replace(a[7], out, (size_t)(made * model.vocab_size) * sizeof *out));
+  tri_free(out);
+  tri_free(tokens);
+  tri_generator_destroy(generator);
+  tri_device_destroy(device);
+  return TRI_OK;
+}
+
+static tri_status samples_command(char **a) {
+  tri_corpus *corpus = NULL;
+  tri_sampler sampler;
+  int32_t *out = NULL;
+  int64_t sequence = atoll(a[1]), count = atoll(a[4]);
+  TRI_TRY(tri_corpus_open(a[0], &corpus));
+  TRI_TRY(tri_sampler_create(corpus, sequence, atoll(a[2]), (uint64_t)atoll(a[3]), &sampler));
+  TRI_TRY(tri_alloc("samples", (size_t)(2 * sequence * count), sizeof *out, &out));
+  for (int64_t i = 0; i < count; i++) {
+    TRI_TRY(tri_sampler_read(&sampler, i, out + 2 * i * sequence, out + (2 * i + 1) * sequence));
+  }
+  TRI_TRY(tri_file_replace(a[5], out, (size_t)(2 * sequence * count) * sizeof *out));
+  tri_free(out);
+  tri_corpus_close(corpus);
+  return TRI_OK;
+}
+
+int main(int count, char **arguments) {
+  static const struct {
+    const char *name;
+    int arguments;
+    tri_status (*run)(char **a);
+  } commands[] = {
+      {"table", 1, table_command},
+      {"gradients", 10, gradients_command},
+      {"logits", 8, logits_command},
+      {"samples", 6, samples_command},
+  };
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    if (count < 2 || strcmp(arguments[1], commands[i].name) != 0 || count != 2 + commands[i].arguments) continue;
+    tri_status status = commands[i].run(arguments + 2);
+    if (status != TRI_OK) fprintf(stderr, "parity_tool: %s\n", tri_status_message());
+    return tri_status_exit(status);
+  }
+  fprintf(stderr, "parity_tool: see the comment in its source\n");
+  return 2;
+}

@@ -1,0 +1,171 @@
+"""What a user can get wrong, through the program itself: one message that says what, where and what to do, the exit status
+of its kind, and nothing left half done. (Hostile files, byte by byte, are the unit tests' and the fuzzers'.)"""
+import json
+import os
+import resource
+import struct
+import subprocess
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+
+MODEL = dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A corpus and a finished run."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "text.txt").write_text("pull the oars in time\n" * 500)
+    trireme("prepare", "--tokenizer", "bytes", "--out", folder / "corpus", folder / "text.txt")
+    write_run(folder, folder)
+    trireme("train", folder / "run.yaml")
+    return folder
+
+
+def write_run(folder, made, **changes):
+    run = dict(model=MODEL, data=dict(train=str(made / "corpus/train"), sequence=16), layout=dict(micro_batch=2),
+               optimizer=dict(global_batch=2, steps=4, lr=1e-3), checkpoint=dict(every=2), output=str(folder / "run"))
+    run.update(changes)
+    (folder / "run.yaml").write_text(yaml_of(run))
+    return folder / "run.yaml"
+
+
+def check(done, *texts):
+    lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
+    assert len(lines) == 1, done.stderr
+    for text in texts:
+        assert text in done.stderr, done.stderr
+
+
+def test_command_line():
+    check(trireme("trian", status=2), "`trian` is not a command; did you mean `train`?")
+    check(trireme("train", status=2), "which run file?")
+    check(trireme("train", "a.yaml", "b.yaml", status=2), "one run file at a time, not `b.yaml` too")
+    check(trireme("train", "a.yaml", "--restart", status=2), "--restart is not an option")
+    check(trireme("train", "a.yaml", "--set", status=2), "--set wants a value")
+    check(trireme("train", "a.yaml", "-n", "4", status=7), "this version runs on one rank")
+    check(trireme("generate", "x", "--tokens", "many", status=2), "--tokens takes a whole number, not `many`")
+    check(trireme("generate", "x", "--top-p", "7", status=2), "--top-p must be from")
+    check(trireme("eval", "x", status=2), "name a checkpoint and a corpus")
+    check(trireme("inspect", "gpt2-124", status=3), "gpt2-124m")
+
+
+def test_run_file(tmp_path, made):
+    check(trireme("train", tmp_path / "none.yaml", status=4), "none.yaml", "No such file")
+    path = tmp_path / "unknown.yaml"
+    path.write_text("model:\n  family: gpt2\n  layers: 4\n")
+    check(trireme("train", path, status=3), "`layers` is not a key of `model:` at line 3 of", "did you mean `num_layers`?")
+    path = write_run(tmp_path, made)
+    check(trireme("train", path, "--set", "optimizer.lr=fast", status=3), "--set optimizer.lr=fast", "must be a number, not")
+    check(trireme("train", path, "--set", "optimizer.ster=1", status=3), "`ster`", "did you mean")
+    check(trireme("train", path, "--set", "model.num_heads=3", status=3), "num_heads", "16")
+    check(trireme("train", path, "--set", "data.sequence=64", status=3), "64", "32")
+    check(trireme("train", path, "--set", "optimizer.global_batch=3", status=3), "global_batch", "3", "micro_batch")
+    check(trireme("train", path, "--set", "device=gpu", status=3), "`gpu` is not a device; there are auto, cpu")
+    check(trireme("train", path, "--set", "precision=fp64", status=3), "fp64", "reference")
+    check(trireme("train", path, "--set", "layout.tensor=2", status=7), "layout.tensor is 2", "one rank")
+    check(trireme("train", path, "--set", "layout.recompute=full", status=7), "layout.recompute", "none")
+    assert not (tmp_path / "run").exists()
+
+
+def test_corpus(tmp_path, made):
+    path = write_run(tmp_path, made)
+    check(trireme("train", path, "--set", "data.train=nowhere/train", status=4), "nowhere/train")
+    check(trireme("train", path, "--set", "model.vocab_size=200", status=3), "257 tokens", "200", "set model.vocab_size")
+    (tmp_path / "empty.txt").write_text("")
+    check(trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "e", tmp_path / "empty.txt", status=4), "hold no text")
+    (tmp_path / "short.txt").write_text("hello")
+    trireme("prepare", "--tokenizer", "bytes", "--validation", "0", "--out", tmp_path / "short", tmp_path / "short.txt")
+    check(trireme("train", path, "--set", f"data.train={tmp_path}/short/train", status=3), "6", "17")
+    # The index says more than there is.
+    corpus = tmp_path / "cut"
+    corpus.mkdir()
+    for name in ("train.bin", "train.idx"):
+        (corpus / name).write_bytes((made / "corpus" / name).read_bytes())
+    raw = (corpus / "train.bin").read_bytes()
+    (corpus / "train.bin").write_bytes(raw[: len(raw) // 2])
+    check(trireme("train", path, "--set", f"data.train={corpus}/train", status=4), "train.idx")
+    # Ids beyond the model's vocabulary.
+    spoiled = bytearray(raw)
+    spoiled[200:202] = struct.pack("<H", 60000)
+    (corpus / "train.bin").write_bytes(spoiled)
+    check(trireme("train", path, "--set", f"data.train={corpus}/train", "--set", "optimizer.steps=1000", status=4), "60000")
+
+
+def test_out_of_memory_is_said_before_the_run(tmp_path, made):
+    path = write_run(tmp_path, made)
+    done = trireme("train", path, "--set", "model=frontier-22b", status=6)
+    check(done, "this run needs", "bytes", "and the machine has", "turn down")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    done = trireme("train", path, "--set", "layout.micro_batch=2000", "--set", "optimizer.global_batch=2000", "--set",
+                   "model.hidden_size=512", "--set", "model.num_layers=12", status=6, preexec_fn=limit)
+    check(done, "this run needs", "layout.micro_batch")
+
+
+def test_checkpoint(tmp_path, made):
+    check(trireme("generate", tmp_path / "none", "--prompt", "a", status=4), "none")
+    (tmp_path / "hollow").mkdir()
+    check(trireme("generate", tmp_path / "hollow", "--prompt", "a", status=4), "neither a model (config.json) nor a checkpoint")
+    newest = sorted((made / "run/checkpoints").glob("step-*"))[-1]
+
+    def copy_of(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in newest.iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        for file in ("state.json", "COMPLETE"):
+            (folder / file).unlink()  # a plain Hugging Face folder
+        return folder
+
+    cut = copy_of("cut")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:-10])
+    check(trireme("generate", cut, "--prompt", "a", status=4), "model.safetensors")
+    other = copy_of("other")
+    config = json.loads((other / "config.json").read_text())
+    config["n_embd"] = 32
+    (other / "config.json").write_text(json.dumps(config))
+    check(trireme("generate", other, "--prompt", "a", status=4), "wte.weight", "[257, 16]", "[257, 32]")
+    spoiled = copy_of("spoiled")
+    (spoiled / "tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": {')
+    check(trireme("generate", spoiled, "--prompt", "a", status=4), "tokenizer.json")
+    check(trireme("generate", newest, "--prompt", "a" * 40, "--tokens", "5", status=2), "beyond the 32 positions")
+    # Resuming with another model.
+    path = write_run(tmp_path, made, output=str(tmp_path / "again"))
+    check(trireme("train", path, "--resume", newest, "--set", "model.hidden_size=32", status=4), "wte.weight", "[257, 32]")
+
+
+def test_disk_full_in_a_save_keeps_the_old_checkpoint(tmp_path, made):
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: needs to be root to mount a small file system")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", folder]).returncode != 0:
+        pytest.skip("SKIPPED: mounting is not allowed here")
+    try:
+        # One checkpoint of this model fits and two do not.
+        path = write_run(tmp_path, made, output=str(folder / "run"), model={**MODEL, "hidden_size": 48})
+        done = trireme("train", path, status=5)
+        check(done, "No space left on device")
+        (good,) = (folder / "run/checkpoints").glob("step-*")
+        assert good.name == "step-00000002"
+        trireme("inspect", good, "--verify")
+    finally:
+        subprocess.run(["umount", folder])
+
+
+def test_json_stays_json(made):
+    done = trireme("eval", made / "run", made / "corpus/validation", "--json")
+    assert json.loads(done.stdout)["tokens"] > 0
+    done = trireme("inspect", "gpt2-124m", "--json")
+    assert json.loads(done.stdout)["parameters"] == 124439808
+    done = subprocess.run([TRIREME, "eval", made / "run", made / "corpus/validation"], stdout=open("/dev/full", "w"),
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 5 and "standard output" in done.stderr
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))

@@ -1,0 +1,571 @@
+/* Every kernel of the CPU device, of every vector unit that this CPU has, in fp32 and bf16, against the reference
+ * device on the same inputs. Attention and matrix products have tests of their own.
+ *
+ * Every buffer has guard bytes around it, and what a kernel only writes is poisoned with NaN before. Each case runs on
+ * one, two and three threads, which must give the same bits. */
+#include "base/random.h"
+#include "check.h"
+#include "device/device.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { GUARD = 64, BUFFERS = 8 };
+
+static const int64_t sizes[] = {1, 2, 3, 5, 15, 16, 17, 31, 63, 65, 127, 129, 768, 1000};
+enum { NUM_SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* One argument of a kernel: made once as doubles, laid out for each device. */
+typedef struct buffer {
+  tri_dtype type;
+  int64_t count;
+  double *values;
+  unsigned char *memory; /* GUARD bytes, the elements, GUARD bytes */
+  bool output;
+} buffer;
+
+typedef struct bench {
+  tri_dtype type, wide;
+  buffer buffers[BUFFERS];
+  int count;
+  int64_t rows, width;
+  uint64_t stream;
+  bool flag;
+} bench;
+
+static size_t bytes_of(const buffer *b) { return (size_t)b->count * tri_dtype_bytes(b->type); }
+static void *data_of(bench *b, int i) { return b->buffers[i].memory + GUARD; }
+
+static double load(tri_dtype type, const void *data, int64_t i) {
+  if (type == TRI_FP32) return (double)((const float *)data)[i];
+  if (type == TRI_FP64) return ((const double *)data)[i];
+  uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return (double)value;
+}
+
+static void store(tri_dtype type, void *data, int64_t i, double value) {
+  float narrow = (float)value;
+  if (type == TRI_FP32) {
+    ((float *)data)[i] = narrow;
+  } else {
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  }
+}
+
+/* Adds an argument: normal values of this scale and centre, or NaN where it is only written. */
+static int add(bench *b, tri_dtype type, int64_t count, double centre, double scale) {
+  buffer *new = &b->buffers[b->count];
+  *new = (buffer){.type = type, .count = count, .values = malloc((size_t)count * sizeof(double) + 1)};
+  tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, ++b->stream);
+  for (int64_t i = 0; i < count; i++) {
+    new->values[i] = isnan(centre) ? NAN : centre + scale *tri_random_normal(key, (uint64_t)i);
+  }
+  return b->count++;
+}
+
+static int input(bench *b, tri_dtype type, int64_t count) { return add(b, type, count, 0.0, 1.0); }
+
+static int output(bench *b, tri_dtype type, int64_t count, bool accumulate) {
+  int index = add(b, type, count, accumulate ? 0.5 : NAN, 1.0);
+  b->buffers[index].output = true;
+  return index;
+}
+
+static void lay_out(bench *b) {
+  for (int i = 0; i < b->count; i++) {
+    buffer *at = &b->buffers[i];
+    free(at->memory);
+    at->memory = malloc(bytes_of(at) + 2 * GUARD);
+    memset(at->memory, 0xA5, bytes_of(at) + 2 * GUARD);
+    for (int64_t e = 0; e < at->count; e++) store(at->type, at->memory + GUARD, e, at->values[e]);
+  }
+}
+
+static void check_guards(const bench *b, const char *name) {
+  for (int i = 0; i < b->count; i++) {
+    const unsigned char *memory = b->buffers[i].memory;
+    size_t end = GUARD + bytes_of(&b->buffers[i]);
+    for (int g = 0; g < GUARD; g++) {
+      if (memory[g] != 0xA5 || memory[end + (size_t)g] != 0xA5) fail_msg("%s wrote outside argument %d", name, i);
+    }
+  }
+}
+
+static void release(bench *b) {
+  for (int i = 0; i < b->count; i++) {
+    free(b->buffers[i].values);
+    free(b->buffers[i].memory);
+  }
+}
+
+/* ---- the cases --------------------------------------------------------------------------------------------------- */
+
+/* Adds the arguments of a kernel, and calls it. */
+typedef struct kernel_case {
+  const char *name;
+  void (*arguments)(bench *b);
+  tri_status (*call)(tri_device *device, bench *b);
+  double tolerance; /* of fp32, relative to the largest element of an output */
+} kernel_case;
+
+#define KERNEL(name, ...) device->kernels->name(device, __VA_ARGS__)
+
+static void add_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+}
+static tri_status add_call(tri_device *device, bench *b) {
+  return KERNEL(add, b->type, b->rows * b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2));
+}
+
+static void add_in_place_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, true);
+}
+static tri_status add_in_place_call(tri_device *device, bench *b) {
+  return KERNEL(add, b->type, b->rows * b->width, data_of(b, 1), data_of(b, 0), data_of(b, 1));
+}
+
+static void column_sum_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->wide, b->width, b->flag);
+}
+static tri_status column_sum_call(tri_device *device, bench *b) {
+  return KERNEL(column_sum, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), b->flag);
+}
+
+static void convert_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->flag ? TRI_BF16 : TRI_FP32, b->rows * b->width, false);
+}
+static tri_status convert_call(tri_device *device, bench *b) {
+  return KERNEL(convert, b->rows * b->width, b->type, data_of(b, 0), b->buffers[1].type, data_of(b, 1));
+}
+
+static const int32_t *ids_of(const bench *b) {
+  static int32_t ids[4096];
+  for (int64_t r = 0; r < b->rows; r++) ids[r] = (int32_t)((r * 7 + r * r) % 13) - 1; /* -1 and 11 are another's */
+  return ids;
+}
+
+static void embedding_arguments(bench *b) {
+  input(b, b->wide, 10 * b->width);
+  input(b, b->wide, 3 * b->width);
+  output(b, b->type, b->rows * b->width, false);
+}
+static tri_status embedding_call(tri_device *device, bench *b) {
+  return KERNEL(embedding_forward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0), 2, 3,
+                b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
+}
+
+static void embedding_backward_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->wide, 10 * b->width, true);
+  output(b, b->wide, 3 * b->width, b->flag);
+}
+static tri_status embedding_backward_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(embedding_backward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0), data_of(b, 1)));
+  return KERNEL(position_backward, b->type, b->rows, b->width, 2, 3, data_of(b, 0), data_of(b, 2), b->flag);
+}
+
+static void layer_norm_arguments(bench *b) {
+  add(b, b->type, b->rows * b->width, 3.0, 1.5);
+  input(b, b->wide, b->width);
+  input(b, b->wide, b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+}
+static tri_status layer_norm_call(tri_device *device, bench *b) {
+  return KERNEL(layer_norm_forward, b->type, b->rows, b->width, 1e-5, data_of(b, 0), data_of(b, 1),
+                b->flag ? data_of(b, 2) : NULL, data_of(b, 3), data_of(b, 4), data_of(b, 5));
+}
+
+static void norm_backward_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);         /* dy     */
+  add(b, b->type, b->rows * b->width, 0.3, 1.0); /* x      */
+  input(b, b->wide, b->width);                   /* weight */
+  add(b, b->wide, b->rows, 0.3, 0.1);            /* mean   */
+  add(b, b->wide, b->rows, 1.0, 0.1);            /* rstd   */
+  output(b, b->type, b->rows * b->width, b->flag);
+  output(b, b->wide, b->width, b->flag);
+  output(b, b->wide, b->width, b->flag);
+}
+static tri_status layer_norm_backward_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(layer_norm_backward_input, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2),
+                 data_of(b, 3), data_of(b, 4), data_of(b, 5), b->flag));
+  return KERNEL(layer_norm_backward_weight, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3),
+                data_of(b, 4), data_of(b, 6), data_of(b, 7), b->flag);
+}
+static tri_status rms_norm_backward_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(rms_norm_backward_input, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2),
+                 data_of(b, 4), data_of(b, 5), b->flag));
+  TRI_TRY(KERNEL(rms_norm_backward_weight, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 4),
+                 data_of(b, 6), b->flag));
+  return KERNEL(column_sum, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 7), b->flag);
+}
+
+static void rms_norm_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  input(b, b->wide, b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->wide, b->rows, false);
+}
+static tri_status rms_norm_call(tri_device *device, bench *b) {
+  return KERNEL(rms_norm_forward, b->type, b->rows, b->width, 1e-6, data_of(b, 0), data_of(b, 1), data_of(b, 2),
+                data_of(b, 3));
+}
+
+static void gelu_arguments(bench *b) {
+  add(b, b->type, b->rows * b->width, 0.0, 4.0);
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->type, b->rows * b->width, false);
+}
+static tri_status gelu_call(tri_device *device, bench *b) {
+  tri_gelu variant = b->flag ? TRI_GELU_ERF : TRI_GELU_TANH;
+  int64_t count = b->rows * b->width;
+  TRI_TRY(KERNEL(gelu_forward, b->type, variant, count, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(gelu_backward, b->type, variant, count, data_of(b, 0), data_of(b, 1), data_of(b, 3));
+}
+
+static void gelu_in_place_arguments(bench *b) {
+  add(b, b->type, b->rows * b->width, 0.0, 30.0); /* far out too: no NaN, no overflow */
+  output(b, b->type, b->rows * b->width, true);
+}
+static tri_status gelu_in_place_call(tri_device *device, bench *b) {
+  return KERNEL(gelu_backward, b->type, b->flag ? TRI_GELU_ERF : TRI_GELU_TANH, b->rows * b->width, data_of(b, 0),
+                data_of(b, 1), data_of(b, 1));
+}
+
+static void swiglu_arguments(bench *b) {
+  add(b, b->type, 2 * b->rows * b->width, 0.0, b->flag ? 60.0 : 2.0);
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->type, 2 * b->rows * b->width, false);
+}
+static tri_status swiglu_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(swiglu_forward, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(swiglu_backward, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3));
+}
+
+static void dropout_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->type, b->rows * b->width, true);
+}
+static tri_status dropout_call(tri_device *device, bench *b) {
+  tri_random_key key = tri_random_stream(9, TRI_RANDOM_DROPOUT, 77);
+  uint64_t first = b->flag ? 1000000007ull : 0;
+  TRI_TRY(KERNEL(dropout, b->type, b->rows * b->width, 0.3, key, first, data_of(b, 0), data_of(b, 1)));
+  return KERNEL(dropout, b->type, b->rows * b->width, 0.3, key, first, data_of(b, 2), data_of(b, 2));
+}
+
+static void rope_arguments(bench *b) {
+  add(b, b->wide, 9 * b->width, 0.0, 0.5);
+  add(b, b->wide, 9 * b->width, 0.0, 0.5);
+  output(b, b->type, b->rows * (5 * 2 * b->width), true);
+}
+static tri_status rope_call(tri_device *device, bench *b) {
+  return KERNEL(rope, b->type, b->rows, 10 * b->width, 3, 2 * b->width, 2, 7, data_of(b, 0), data_of(b, 1), b->flag,
+                data_of(b, 2));
+}
+
+static const int32_t *labels_of(const bench *b) {
+  static int32_t labels[4096];
+  for (int64_t r = 0; r < b->rows; r++) labels[r] = r % 5 == 3 ? -1 : (int32_t)((r * 31) % (b->width + 6)) + 3;
+  return labels;
+}
+
+/* Rows of logits are longer than the vocabulary; the largest reach beyond what exp can hold. */
+static void softmax_arguments(bench *b) {
+  add(b, b->wide, b->rows * (b->width + 3), b->flag ? 500.0 : 0.0, b->flag ? 4000.0 : 3.0);
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->type, b->rows * (b->width + 1), true); /* one element a row is not written */
+}
+static tri_status softmax_call(tri_device *device, bench *b) {
+  const int32_t *labels = labels_of(b);
+  TRI_TRY(KERNEL(softmax_statistics, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, data_of(b, 1),
+                 data_of(b, 2), data_of(b, 3)));
+  TRI_TRY(
+      KERNEL(softmax_loss, b->type, b->rows, labels, -1, data_of(b, 1), data_of(b, 2), data_of(b, 3), data_of(b, 4)));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, -1, 0.125,
+                data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
+}
+
+static void adamw_arguments(bench *b) {
+  input(b, b->wide, b->rows * b->width);
+  output(b, b->wide, b->rows * b->width, true);
+  output(b, b->wide, b->rows * b->width, true);
+  add(b, b->wide, b->rows * b->width, 4.0, 0.5); /* second moments are positive */
+  b->buffers[3].output = true;
+}
+static tri_status adamw_call(tri_device *device, bench *b) {
+  tri_adamw options = {.lr = 1e-2,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 0.1,
+                       .gradient_scale = 0.7,
+                       .step = b->flag ? 1000 : 1};
+  return KERNEL(adamw, b->type, b->rows * b->width, &options, data_of(b, 1), data_of(b, 0), data_of(b, 2),
+                data_of(b, 3));
+}
+
+static void sum_arguments(bench *b) {
+  input(b, b->wide, b->rows * b->width);
+  output(b, TRI_FP32, 2, false);
+}
+static tri_status sum_call(tri_device *device, bench *b) {
+  double sum = 0, squares = 0;
+  TRI_TRY(KERNEL(sum, b->type, b->rows * b->width, data_of(b, 0), &sum));
+  TRI_TRY(KERNEL(sum_of_squares, b->type, b->rows * b->width, data_of(b, 0), &squares));
+  ((float *)data_of(b, 1))[0] = (float)sum;
+  ((float *)data_of(b, 1))[1] = (float)squares;
+  return TRI_OK;
+}
+
+static void zero_arguments(bench *b) { output(b, b->type, b->rows * b->width, true); }
+static tri_status zero_call(tri_device *device, bench *b) {
+  return KERNEL(fill_zero, (size_t)(b->rows * b->width) * tri_dtype_bytes(b->type), data_of(b, 0));
+}
+
+static const kernel_case cases[] = {
+    {"add", add_arguments, add_call, 2e-7},
+    {"add in place", add_in_place_arguments, add_in_place_call, 2e-7},
+    {"column_sum", column_sum_arguments, column_sum_call, 2e-6},
+    {"convert", convert_arguments, convert_call, 0},
+    {"embedding_forward", embedding_arguments, embedding_call, 2e-7},
+    {"embedding and position backward", embedding_backward_arguments, embedding_backward_call, 2e-6},
+    {"layer_norm_forward", layer_norm_arguments, layer_norm_call, 2e-5}, /* a row of 3 may be nearly constant */
+    {"layer_norm_backward", norm_backward_arguments, layer_norm_backward_call, 3e-6},
+    {"rms_norm_forward", rms_norm_arguments, rms_norm_call, 2e-6},
+    {"rms_norm_backward", norm_backward_arguments, rms_norm_backward_call, 3e-6},
+    {"gelu", gelu_arguments, gelu_call, 3e-6},
+    {"gelu_backward in place", gelu_in_place_arguments, gelu_in_place_call, 3e-6},
+    {"swiglu", swiglu_arguments, swiglu_call, 3e-6},
+    {"dropout", dropout_arguments, dropout_call, 2e-7},
+    {"rope", rope_arguments, rope_call, 1e-6},
+    {"softmax", softmax_arguments, softmax_call, 2e-6},
+    {"adamw", adamw_arguments, adamw_call, 2e-6},
+    {"sums", sum_arguments, sum_call, 2e-6},
+    {"fill_zero", zero_arguments, zero_call, 0},
+};
+
+/* ---- running them ------------------------------------------------------------------------------------------------ */
+
+/* What the reference says of each output, as doubles, in b->buffers[i].values. */
+static void find_expected(tri_device *reference, const kernel_case *test, bench *b, double *expected[BUFFERS]) {
+  lay_out(b);
+  CHECK_OK(test->call(reference, b));
+  check_guards(b, test->name);
+  for (int i = 0; i < b->count; i++) {
+    const buffer *at = &b->buffers[i];
+    if (!at->output) continue;
+    expected[i] = malloc((size_t)at->count * sizeof(double) + 1);
+    for (int64_t e = 0; e < at->count; e++) expected[i][e] = load(at->type, at->memory + GUARD, e);
+  }
+}
+
+static void compare(const tri_device *device, const kernel_case *test, bench *b, double *expected[BUFFERS]) {
+  for (int i = 0; i < b->count; i++) {
+    const buffer *at = &b->buffers[i];
+    if (!at->output) continue;
+    double largest = 0;
+    for (int64_t e = 0; e < at->count; e++) largest = fmax(largest, fabs(expected[i][e]));
+    /* One step of bf16 where both round, and they may round apart. */
+    double limit = test->tolerance * largest + 1e-30;
+    for (int64_t e = 0; e < at->count; e++) {
+      double got = load(at->type, at->memory + GUARD, e);
+      double room = limit + (at->type == TRI_BF16 && test->tolerance > 0 ? fabs(expected[i][e]) * 0x1p-7 : 0.0);
+      if (!(fabs(got - expected[i][e]) <= room)) {
+        fail_msg("%s on %s, %s, %d x %d, flag %d: argument %d element %d is %.9g, reference %.9g", test->name,
+                 device->name, tri_dtype_name(b->type), (int)b->rows, (int)b->width, b->flag, i, (int)e, got,
+                 expected[i][e]);
+      }
+    }
+  }
+}
+
+static void run_case(tri_device *device, tri_device *reference, const kernel_case *test, tri_dtype type, int64_t rows,
+                     int64_t width, bool flag) {
+  bench b = {.type = type, .wide = TRI_FP32, .rows = rows, .width = width, .flag = flag};
+  double *expected[BUFFERS] = {0};
+  unsigned char *first[BUFFERS] = {0};
+  test->arguments(&b);
+  find_expected(reference, test, &b, expected);
+  for (int threads = 1; threads <= 3; threads++) {
+    device->threads = threads;
+    lay_out(&b);
+    CHECK_OK(test->call(device, &b));
+    check_guards(&b, test->name);
+    compare(device, test, &b, expected);
+    for (int i = 0; i < b.count; i++) {
+      size_t bytes = bytes_of(&b.buffers[i]);
+      if (threads == 1) {
+        first[i] = malloc(bytes + 1);
+        memcpy(first[i], data_of(&b, i), bytes);
+      } else if (memcmp(first[i], data_of(&b, i), bytes) != 0) {
+        fail_msg("%s on %s gives other bits on %d threads", test->name, device->name, threads);
+      }
+    }
+  }
+  for (int i = 0; i < BUFFERS; i++) {
+    free(expected[i]);
+    free(first[i]);
+  }
+  release(&b);
+}
+
+static void run_all(const char *name) {
+  tri_device *device = NULL, *reference = NULL;
+  if (tri_device_create(name, 1, &device) != TRI_OK) {
+    print_message("SKIPPED: %s\n", tri_status_message());
+    skip();
+  }
+  CHECK_OK(tri_device_create("reference", 1, &reference));
+  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+    for (int variant = 0; variant < 4; variant++) {
+      tri_dtype type = variant % 2 == 0 ? TRI_FP32 : TRI_BF16;
+      for (int s = 0; s < NUM_SIZES; s++) {
+        int64_t rows = s % 3 == 0 ? 7 : s % 3 == 1 ? 1 : 40;
+        run_case(device, reference, &cases[c], type, rows, sizes[s], variant >= 2);
+      }
+      run_case(device, reference, &cases[c], type, 150, 129, variant >= 2); /* beyond the size that stays on a thread */
+    }
+  }
+  const kernel_case *softmax = NULL;
+  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+    if (strcmp(cases[c].name, "softmax") == 0) softmax = &cases[c];
+  }
+  run_case(device, reference, softmax, TRI_FP32, 3, 50257, false);
+  run_case(device, reference, softmax, TRI_BF16, 3, 50257, false);
+  tri_device_destroy(reference);
+  tri_device_destroy(device);
+}
+
+static void test_baseline(void **state) {
+  (void)state;
+  run_all("cpu:baseline");
+}
+static void test_avx2(void **state) {
+  (void)state;
+  run_all("cpu:avx2");
+}
+static void test_avx512(void **state) {
+  (void)state;
+  run_all("cpu:avx512");
+}
+static void test_avx512bf16(void **state) {
+  (void)state;
+  run_all("cpu:avx512bf16");
+}
+
+/* ---- by other means ---------------------------------------------------------------------------------------------- */
+
+/* A bf16 gradient may lie at the start of the fp32 row that it is made from. */
+static void test_softmax_gradient_over_its_logits(void **state) {
+  (void)state;
+  enum { ROWS = 5, WIDTH = 1003, LD = 1008 };
+  tri_device *device = NULL;
+  CHECK_OK(tri_device_create("cpu", 2, &device));
+  static float logits[ROWS * LD], maximum[ROWS], sum[ROWS], label_logit[ROWS];
+  static uint16_t apart[ROWS * 2 * LD];
+  int32_t labels[ROWS] = {0, WIDTH - 1, 17, -1, 500};
+  tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, 99);
+  for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
+  CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
+  CHECK_OK(
+      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, 1.0, maximum, sum, 2 * LD, apart));
+  CHECK_OK(
+      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, 1.0, maximum, sum, 2 * LD, logits));
+  for (int r = 0; r < ROWS; r++) {
+    assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,
+                        WIDTH * sizeof(uint16_t));
+  }
+  tri_device_destroy(device);
+}
+
+static void test_sums_notice_what_is_not_finite(void **state) {
+  (void)state;
+  static float values[100000];
+  const char *const devices[] = {"cpu", "reference"};
+  const float bad[] = {NAN, INFINITY, -INFINITY};
+  for (int d = 0; d < 2; d++) {
+    tri_device *device = NULL;
+    CHECK_OK(tri_device_create(devices[d], 2, &device));
+    for (int i = 0; i < 9; i++) {
+      int at = (i * 49999 + 7) % 100000;
+      values[at] = bad[i % 3];
+      double squares = 0;
+      CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, 100000, values, &squares));
+      assert_false(isfinite(squares));
+      values[at] = 0;
+    }
+    tri_device_destroy(device);
+  }
+}
+
+/* From the known answers published with the generator (Random123, Salmon et al. 2011). */
+static void test_philox_known_answers(void **state) {
+  (void)state;
+  uint32_t words[4];
+  tri_random_block((tri_random_key){0}, 0, words);
+  assert_int_equal(words[0], 0x6627e8d5u);
+  assert_int_equal(words[1], 0xe169c58du);
+  assert_int_equal(words[2], 0xbc57ac4cu);
+  assert_int_equal(words[3], 0x9b00dbd8u);
+  tri_random_block((tri_random_key){0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}, 0xffffffffffffffffull, words);
+  assert_int_equal(words[0], 0x408f276du);
+  assert_int_equal(words[1], 0x41c83b0eu);
+  assert_int_equal(words[2], 0xa20bc7c6u);
+  assert_int_equal(words[3], 0x6d5451fdu);
+}
+
+/* One step by hand: m = 0.1 g, v = 0.05 g^2; both corrected are g and g^2, so the step is lr sign(g). */
+static void test_adamw_first_step(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  CHECK_OK(tri_device_create("reference", 1, &device));
+  double p[2] = {1.0, -2.0}, g[2] = {0.5, -3.0}, m[2] = {0}, v[2] = {0};
+  tri_adamw options = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .gradient_scale = 1, .step = 1};
+  CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, p, g, m, v));
+  assert_true(fabs(p[0] - (1.0 * 0.999 - 0.01)) < 1e-15);
+  assert_true(fabs(p[1] - (-2.0 * 0.999 + 0.01)) < 1e-15);
+  assert_true(fabs(m[1] + 0.3) < 1e-15 && fabs(v[1] - 0.45) < 1e-15);
+  tri_device_destroy(device);
+}
+
+static void test_device_names(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  CHECK_FAILS(tri_device_create("gpu", 1, &device), TRI_BAD_CONFIG, "`gpu` is not a device; there are auto, cpu");
+  CHECK_FAILS(tri_device_create("cpu:avx1024", 1, &device), TRI_UNSUPPORTED, "no kernels for `avx1024`; it runs");
+  CHECK_OK(tri_device_create("cpu", 3, &device));
+  assert_int_equal(device->threads, 3);
+  CHECK_FAILS(tri_device_supports(device, TRI_FP64), TRI_UNSUPPORTED, "does not run precision fp64; it runs fp32");
+  tri_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_philox_known_answers),
+      cmocka_unit_test(test_adamw_first_step),
+      cmocka_unit_test(test_device_names),
+      cmocka_unit_test(test_sums_notice_what_is_not_finite),
+      cmocka_unit_test(test_softmax_gradient_over_its_logits),
+      cmocka_unit_test(test_baseline),
+      cmocka_unit_test(test_avx2),
+      cmocka_unit_test(test_avx512),
+      cmocka_unit_test(test_avx512bf16),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

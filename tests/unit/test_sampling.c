@@ -1,0 +1,73 @@
+/* Drawing tokens: against probabilities worked out by hand, and frequencies over many positions. */
+#include "check.h"
+#include "train/generator.h"
+
+#include <math.h>
+
+enum { VOCAB = 5, DRAWS = 40000 };
+
+/* Shares of each token over many positions. */
+static void draw(const tri_sampling *sampling, double share[VOCAB]) {
+  const double logits[VOCAB] = {log(0.4), log(0.1), log(0.3), log(0.05), log(0.15)};
+  tri_candidate scratch[VOCAB];
+  for (int i = 0; i < VOCAB; i++) share[i] = 0;
+  for (int64_t position = 0; position < DRAWS; position++) {
+    share[tri_sample_token(logits, VOCAB, sampling, position, scratch)] += 1.0 / DRAWS;
+  }
+}
+
+static void check(tri_sampling sampling, const double expected[VOCAB]) {
+  double share[VOCAB];
+  draw(&sampling, share);
+  for (int i = 0; i < VOCAB; i++) {
+    if (expected[i] == 0) assert_true(share[i] == 0);
+    assert_true(fabs(share[i] - expected[i]) < 0.015); /* five standard deviations */
+  }
+}
+
+static void test_frequencies(void **state) {
+  (void)state;
+  check((tri_sampling){.temperature = 1, .top_p = 1, .seed = 1}, (double[]){0.4, 0.1, 0.3, 0.05, 0.15});
+  check((tri_sampling){.temperature = 0, .top_p = 1}, (double[]){1, 0, 0, 0, 0});
+  check((tri_sampling){.temperature = 1, .top_k = 1, .top_p = 1}, (double[]){1, 0, 0, 0, 0});
+  check((tri_sampling){.temperature = 1, .top_k = 2, .top_p = 1, .seed = 2}, (double[]){4 / 7.0, 0, 3 / 7.0, 0, 0});
+  /* 0.4 + 0.3 do not reach 0.75, so 0.15 is taken too. */
+  check((tri_sampling){.temperature = 1, .top_p = 0.75, .seed = 3},
+        (double[]){0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85});
+  check((tri_sampling){.temperature = 1, .top_p = 0.01, .seed = 3}, (double[]){1, 0, 0, 0, 0});
+  double squares = 0.16 + 0.01 + 0.09 + 0.0025 + 0.0225;
+  check((tri_sampling){.temperature = 0.5, .top_p = 1, .seed = 4},
+        (double[]){0.16 / squares, 0.01 / squares, 0.09 / squares, 0.0025 / squares, 0.0225 / squares});
+}
+
+static void test_the_seed_decides(void **state) {
+  (void)state;
+  const double logits[VOCAB] = {0, 0, 0, 0, 0};
+  tri_candidate scratch[VOCAB];
+  tri_sampling one = {.temperature = 1, .top_p = 1, .seed = 1}, two = one;
+  int differ = 0;
+  two.seed = 2;
+  for (int64_t position = 0; position < 100; position++) {
+    int32_t first = tri_sample_token(logits, VOCAB, &one, position, scratch);
+    assert_int_equal(first, tri_sample_token(logits, VOCAB, &one, position, scratch));
+    differ += first != tri_sample_token(logits, VOCAB, &two, position, scratch);
+  }
+  assert_true(differ > 50);
+}
+
+static void test_far_logits(void **state) {
+  (void)state;
+  const double logits[3] = {-1e6, 1e6, -INFINITY};
+  tri_candidate scratch[3];
+  tri_sampling sampling = {.temperature = 1e-3, .top_p = 0.9, .seed = 1};
+  assert_int_equal(tri_sample_token(logits, 3, &sampling, 0, scratch), 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_frequencies),
+      cmocka_unit_test(test_the_seed_decides),
+      cmocka_unit_test(test_far_logits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
