@@ -500,6 +500,9 @@ static void test_refused(void **unused) {
   CHECK_FAILS(tri_cpu_matmul_pack(device, &p, TRI_FP32, x, x), TRI_INTERNAL, "matmul_packed");
   p.b_packed = true;
   CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "4 x 3 x 2");
+  p.b_packed = false;
+  p.a_type = p.b_type = p.c_type = TRI_BF16;
+  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "bytes of workspace");
   tri_device_destroy(device);
 }
 

@@ -321,6 +321,11 @@ tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const v
   };
   TRI_TRY(tri_matmul_plan_find(at.state, product, &plan));
   at.plan = plan;
+  if (workspace == NULL && plan->workspace_bytes > 0) {
+    return tri_fail(TRI_INTERNAL,
+                    "a matrix product of %lld x %lld x %lld needs %zu bytes of workspace and was given none",
+                    (long long)product->m, (long long)product->n, (long long)product->k, plan->workspace_bytes);
+  }
   if (plan->path == TRI_PATH_ZERO) {
     run_zero(&at);
     return TRI_OK;
