@@ -183,10 +183,10 @@ static wide widen(const call *at, bool stage, size_t offset, const char *matrix,
       .from_ld = ld,
       .to = at->workspace + offset,
       .to_type = TRI_FP32,
-      .to_ld = columns,
+      .to_ld = columns + TRI_STAGE_GAP,
   };
   at->state->options.copy_rows(at->state->options.threads, &job);
-  return (wide){job.to, columns};
+  return (wide){job.to, job.to_ld};
 }
 
 static wide wide_b(const call *at, int64_t depth_first, int64_t depth) {
@@ -321,6 +321,11 @@ tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const v
   };
   TRI_TRY(tri_matmul_plan_find(at.state, product, &plan));
   at.plan = plan;
+  if (workspace == NULL && plan->workspace_bytes > 0) {
+    return tri_fail(TRI_INTERNAL,
+                    "a matrix product of %lld x %lld x %lld needs %zu bytes of workspace and was given none",
+                    (long long)product->m, (long long)product->n, (long long)product->k, plan->workspace_bytes);
+  }
   if (plan->path == TRI_PATH_ZERO) {
     run_zero(&at);
     return TRI_OK;

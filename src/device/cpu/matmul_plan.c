@@ -2,46 +2,46 @@
  *
  * There are two engines, both of oneDNN. `sgemm` multiplies plain fp32 matrices of any leading dimensions and
  * transposition and copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" where the
- * CPU has AVX-512) also knows bf16 and can take b in a blocked layout, made once and used often; but it wants all three
- * dense and a not transposed, or it takes its own gemm where b is plain and a reference loop, a thousand times slower,
- * where b is blocked. So the choice is this:
+ * CPU has AVX-512) also knows bf16 and can take b in a blocked layout, made once and used often; but it wants all
+ * three dense and a not transposed, or it takes its own gemm where b is plain and a reference loop, a thousand times
+ * slower, where b is blocked. So the choice is this. (Figures are GFLOP/s of one core of an AVX-512 Xeon, peak 217,
+ * over the products of GPT-2 124M at 1024 tokens; the clock of that machine wavers by a fifth.)
  *
- *   fp32, b plain             sgemm. GFLOP/s of one core of an AVX-512 Xeon (peak 217), sgemm : primitive on plain b :
- *                             primitive on blocked b, over the products of GPT-2 124M at 1024 tokens: 176-205 :
- *                             154-183 : 167-191, and the primitive on plain b falls to 80-92 where b has rows of 3072
- *                             floats, as they all start in the same sets of the cache. Gradients of weights (a
- *                             transposed, c accumulated): 169-206 : 158-182 : 158-195; inner_product's backward of
- *                             weights 108-150 (55 for rows of 3072).
- *   fp32, 2 to 31 rows        the primitive, 1.2 to 1.5 times as fast as sgemm there (text generation in a batch).
- *   fp32, b packed            the primitive on blocked b; off by default (pack_fp32), since sgemm is as fast and
- * packing both directions costs 3 % of a step of 1024 tokens and a second and third copy of the weights. bf16, native
- * the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps between its rows
- * is first copied into the workspace, under 1 ns an element. bf16, widened             sgemm on fp32 copies of a (and
- * of b where it is bf16) made chunk by chunk, the result rounded once. The weights are best passed as they are, in
- * fp32.
+ * - fp32, b plain: sgemm, 176-205. The primitive reaches 154-183 on a plain b, but 80-92 where b has rows of 3072
+ *   floats, as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a
+ *   transposed, c accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward
+ *   of weights 108-150, or 55 for rows of 3072.
+ * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
+ * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
+ *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
+ * - bf16, native: the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps
+ *   between its rows is first copied into the workspace, under 1 ns an element.
+ * - bf16, widened: sgemm on fp32 copies of a (and of b where it is bf16) made chunk by chunk, the result rounded once.
+ *   The weights are best passed as they are, in fp32.
  *
  * Native or widened is measured, because CPUs differ that much. Zen 4 runs its bf16 dot product at twice the FLOP/s of
- * fp32; a Xeon whose matrix unit is hidden (most virtual machines) runs it at half: 109 GFLOP/s a core, against 217 in
- * fp32, of which the widened way reaches 190-200. Without AVX-512 oneDNN 2.6 has no bf16 product at all. The two ways
- * differ in the order of summation, so the measurement must not waver: see matmul_state.c.
+ * fp32. A Xeon whose matrix unit is hidden, as in many virtual machines, runs it at half: peak 109 against 217, over a
+ * whole step 100 natively and 188 widened (fp32: 181). Without AVX-512 oneDNN 2.6 has no bf16 product at all. The two
+ * ways differ in the order of summation, so the measurement must not waver: see matmul_state.c.
  *
  * What must always hold: the result does not depend on the number of threads. The primitive on a dense, not transposed
  * a never splits k; with a transposed one it does, which is the other reason for the copy. sgemm splits k and changes
  * its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its shape alone and the
- * threads take tiles. With two threads that is as fast (0.96 to 1.06) as two threads inside sgemm. */
+ * threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads inside sgemm. */
 #include "device/cpu/matmul_plan.h"
 
 #include <omp.h>
 #include <string.h>
 
 enum {
-  ROWS_TARGET = 1024,       /* of a chunk: two tiles                                                  */
-  DEPTH_TARGET = 4096,      /* of a chunk: 16 MiB of fp32 at most                                     */
-  STAGE_ELEMENTS = 8 << 20, /* of a or c in a chunk of the primitive                                 */
-  STAGE_MIN_ROWS = 64,
-  FEW_ROWS = 32,       /* below, the primitive beats sgemm                                           */
-  STAGGER_BYTES = 320, /* between staged operands: a power of two would alias in the cache           */
-  CANONICAL_ROWS = 1024
+  ROWS_TARGET = 1024,       /* of a chunk: two tiles                                            */
+  DEPTH_TARGET = 4096,      /* of a chunk: 16 MiB of fp32 at most                               */
+  STAGE_ELEMENTS = 8 << 20, /* of a or c in a chunk of the primitive                            */
+  STAGE_MIN_ROWS = 64,      /* however long they are                                            */
+  ALIAS_PAYS = 512,         /* columns of c from which a copy of a without aliasing pays        */
+  FEW_ROWS = 32,            /* below, the primitive beats sgemm                                 */
+  STAGGER_BYTES = 320,      /* between staged operands: a power of two would alias in the cache */
+  CANONICAL_ROWS = 1024,    /* for which b's layout is asked                                    */
 };
 
 int tri_matmul_enter(int threads) {
@@ -68,6 +68,8 @@ static bool starts_with(const char *text, const char *beginning) {
 
 static int64_t b_row(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
 
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, tri_dtype type) {
   size_t offset = *end;
   if (!wanted) return offset;
@@ -76,6 +78,11 @@ static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, t
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of this length begin in few sets of the cache, and a transposed a is read down its columns. A copy with a gap
+ * between the rows costs 4 % of a large product and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s, with a gap
+ * 195). For b the two are equal. */
+static bool aliases(int64_t ld) { return ld % 1024 == 0; }
 
 /* Large tiles pack least; there should be some for every thread, however many there are. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles) {
@@ -91,16 +98,18 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 static void plan_gemm(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   plan->path = TRI_PATH_GEMM;
-  plan->stage_a = p->a_type == TRI_BF16;
+  plan->stage_a = p->a_type == TRI_BF16 || (p->a_transposed && aliases(p->lda) && p->n >= ALIAS_PAYS);
   plan->stage_b = p->b_type == TRI_BF16;
   plan->stage_c = p->c_type == TRI_BF16;
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
+  /* Not rows.size: a product of fewer rows never wants more. */
+  int64_t rows = staged ? at_most(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
-  plan->a_offset = reserve(&end, plan->stage_a, plan->rows.size, plan->depth.size, TRI_FP32);
-  plan->b_offset = reserve(&end, plan->stage_b, plan->depth.size, p->n, TRI_FP32);
-  plan->c_offset = reserve(&end, plan->stage_c, plan->depth.count > 1 ? p->m : plan->rows.size, p->n, TRI_FP32);
+  plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);
+  plan->b_offset = reserve(&end, plan->stage_b, plan->depth.size + TRI_STAGE_GAP, p->n + TRI_STAGE_GAP, TRI_FP32);
+  plan->c_offset = reserve(&end, plan->stage_c, plan->depth.count > 1 ? p->m : rows, p->n, TRI_FP32);
   plan->workspace_bytes = end;
 }
 
@@ -177,11 +186,12 @@ static int64_t rows_target(const tri_matmul_plan *plan) {
 
 static void lay_out_primitive(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
+  int64_t rows = at_most(p->m, rows_target(plan));
   size_t end = 0, scratch = plan->multiply[0].scratch_bytes;
   if (plan->multiply[1].scratch_bytes > scratch) scratch = plan->multiply[1].scratch_bytes;
-  plan->a_offset = reserve(&end, plan->stage_a, plan->rows.size, p->k, p->a_type);
+  plan->a_offset = reserve(&end, plan->stage_a, rows, p->k, p->a_type);
   plan->b_offset = reserve(&end, plan->stage_b, p->k, p->n, p->a_type);
-  plan->c_offset = reserve(&end, plan->stage_c, plan->rows.size, p->n, p->c_type);
+  plan->c_offset = reserve(&end, plan->stage_c, rows, p->n, p->c_type);
   plan->scratch_offset = end;
   plan->workspace_bytes = end + scratch;
 }

@@ -14,6 +14,9 @@ static inline int64_t tri_chunk_size(const tri_chunks *chunks, int64_t i) {
   return i + 1 < chunks->count ? chunks->size : chunks->last;
 }
 
+/* Elements between the rows of a staged fp32 operand, against aliasing. */
+enum { TRI_STAGE_GAP = 32 };
+
 typedef enum tri_matmul_path {
   TRI_PATH_ZERO,      /* k is 0: nothing is summed                              */
   TRI_PATH_GEMM,      /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
