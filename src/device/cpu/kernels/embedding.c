@@ -14,31 +14,38 @@ INLINE void share_of(int64_t width, int64_t part, int64_t parts, int64_t *first,
   if (*end > width) *end = width;
 }
 
-INLINE void forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const int32_t *ids,
-                       int64_t first_id, int64_t table_rows, const float *table, int64_t first_position, int64_t period,
-                       const float *positions, void *out) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t id = ids[r] - first_id;
-    const float *token = id >= 0 && id < table_rows ? table + id * width : NULL;
-    const float *position = positions == NULL ? NULL : positions + (first_position + r) % period * width;
-    FOR_VECTORS(c, count, 0, width, {
-      vf x = token == NULL ? (vf){0} : vf_get(TRI_FP32, token, c, count);
-      if (position != NULL) x += vf_get(TRI_FP32, position, c, count);
-      vf_put(type, out, r * width + c, count, x);
-    });
-  }
+INLINE void forward_row(tri_dtype type, int64_t width, const float *token, const float *position, void *out,
+                        int64_t at) {
+  FOR_VECTORS(c, count, 0, width, {
+    vf x = token == NULL ? (vf){0} : vf_get(TRI_FP32, token, c, count);
+    if (position != NULL) x += vf_get(TRI_FP32, position, c, count);
+    vf_put(type, out, at + c, count, x);
+  });
 }
 
 static tri_status embedding_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
                                     int64_t first_id, int64_t table_rows, const void *table, int64_t first_position,
                                     int64_t period, const void *positions, void *out) {
-  BY_TYPE(forward_of, device, rows, width, ids, first_id, table_rows, table, first_position, period, positions, out);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t id = ids[r] - first_id;
+    const float *token = id >= 0 && id < table_rows ? (const float *)table + id * width : NULL;
+    const float *position = NULL;
+    if (positions != NULL) position = (const float *)positions + (first_position + r) % period * width;
+    BY_TYPE(forward_row, width, token, position, out, r * width);
+  }
   return TRI_OK;
 }
 
-INLINE void backward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const int32_t *ids,
-                        int64_t first_id, int64_t table_rows, const void *gradient, float *gradient_table) {
+INLINE void add_to_row(tri_dtype type, int64_t first, int64_t end, const void *gradient, int64_t at, float *sum) {
+  FOR_VECTORS(c, count, first, end, {
+    vf_put(TRI_FP32, sum, c, count, vf_get(TRI_FP32, sum, c, count) + vf_get(type, gradient, at + c, count));
+  });
+}
+
+static tri_status embedding_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+                                     const int32_t *ids, int64_t first_id, int64_t table_rows, const void *gradient,
+                                     void *gradient_table) {
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
   for (int part = 0; part < device->threads; part++) {
     int64_t first = 0, end = 0;
@@ -46,40 +53,30 @@ INLINE void backward_of(tri_dtype type, tri_device *device, int64_t rows, int64_
     for (int64_t r = 0; r < rows; r++) {
       int64_t id = ids[r] - first_id;
       if (id < 0 || id >= table_rows) continue;
-      float *sum = gradient_table + id * width;
-      FOR_VECTORS(c, count, first, end, {
-        vf_put(TRI_FP32, sum, c, count, vf_get(TRI_FP32, sum, c, count) + vf_get(type, gradient, r * width + c, count));
-      });
+      BY_TYPE(add_to_row, first, end, gradient, r * width, (float *)gradient_table + id * width);
     }
   }
-}
-
-static tri_status embedding_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
-                                     const int32_t *ids, int64_t first_id, int64_t table_rows, const void *gradient,
-                                     void *gradient_table) {
-  BY_TYPE(backward_of, device, rows, width, ids, first_id, table_rows, gradient, gradient_table);
   return TRI_OK;
 }
 
-INLINE void position_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, int64_t first_position,
-                        int64_t period, const void *gradient, float *gradient_positions, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
-  for (int64_t p = 0; p < period; p++) {
-    float *sum = gradient_positions + p * width;
-    /* The first row at this position. */
-    int64_t begin = (p - first_position % period + period) % period;
-    FOR_VECTORS(c, count, 0, width, {
-      vf total = accumulate ? vf_get(TRI_FP32, sum, c, count) : (vf){0};
-      for (int64_t r = begin; r < rows; r += period) total += vf_get(type, gradient, r * width + c, count);
-      vf_put(TRI_FP32, sum, c, count, total);
-    });
-  }
+/* The sum of rows begin, begin + period, ... of the gradient. */
+INLINE void position_row(tri_dtype type, int64_t begin, int64_t period, int64_t rows, int64_t width,
+                         const void *gradient, float *sum, bool accumulate) {
+  FOR_VECTORS(c, count, 0, width, {
+    vf total = accumulate ? vf_get(TRI_FP32, sum, c, count) : (vf){0};
+    for (int64_t r = begin; r < rows; r += period) total += vf_get(type, gradient, r * width + c, count);
+    vf_put(TRI_FP32, sum, c, count, total);
+  });
 }
 
 static tri_status position_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
                                     int64_t first_position, int64_t period, const void *gradient,
                                     void *gradient_positions, bool accumulate) {
-  BY_TYPE(position_of, device, rows, width, first_position, period, gradient, gradient_positions, accumulate);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t p = 0; p < period; p++) {
+    int64_t begin = (p - first_position % period + period) % period; /* the first row at this position */
+    BY_TYPE(position_row, begin, period, rows, width, gradient, (float *)gradient_positions + p * width, accumulate);
+  }
   return TRI_OK;
 }
 

@@ -8,12 +8,20 @@
 
 enum { STRETCH = 4096 };
 
+enum { CHAINS = 4 };
+
 INLINE float row_maximum(const float *row, int64_t vocabulary) {
-  vf most = vf_splat(-INFINITY);
+  vf most[CHAINS];
+  for (int chain = 0; chain < CHAINS; chain++) most[chain] = vf_splat(-INFINITY);
   int64_t v = 0;
-  for (; v + LANES <= vocabulary; v += LANES) most = vf_max(vf_load(TRI_FP32, row, v), most);
-  if (v < vocabulary) most = vf_max(vf_load_some(TRI_FP32, row, v, vocabulary - v, -INFINITY), most);
-  return vf_highest(most);
+  for (; v + CHAINS * LANES <= vocabulary; v += CHAINS * LANES) {
+    for (int chain = 0; chain < CHAINS; chain++) {
+      most[chain] = vf_max(vf_load(TRI_FP32, row, v + chain * LANES), most[chain]);
+    }
+  }
+  float highest = vf_highest(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3])));
+  for (; v < vocabulary; v++) highest = row[v] > highest ? row[v] : highest;
+  return highest;
 }
 
 INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
@@ -60,8 +68,8 @@ static tri_status softmax_loss(tri_device *device, tri_dtype type, int64_t rows,
 
 /* A bf16 gradient at the start of the row's own memory: element v is written after elements 2v and later were read,
  * because the vectors go upward and are loaded before they are stored. */
-INLINE void gradient_row(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
-                         void *gradient, int64_t at) {
+INLINE void probabilities(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
+                          void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {
     vf probability = vf_exp(vf_get(TRI_FP32, row, v, count) - maximum);
     vf_put(type, gradient, at + v, count, probability * factor);
@@ -72,35 +80,40 @@ INLINE void zero_row(tri_dtype type, int64_t vocabulary, void *gradient, int64_t
   memset((char *)gradient + (size_t)at * tri_dtype_bytes(type), 0, (size_t)vocabulary * tri_dtype_bytes(type));
 }
 
+typedef struct gradient_job {
+  int64_t vocabulary, ld, gradient_ld, first_id;
+  const float *logits, *maximum, *sum;
+  const int32_t *labels;
+  double scale;
+  void *gradient;
+} gradient_job;
+
 /* The label's element is made from its logit, which the row may overwrite: it is read first. */
-INLINE void softmax_gradient_of(tri_dtype type, tri_device *device, int64_t rows, int64_t vocabulary, int64_t ld,
-                                const float *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
-                                double scale, const float *maximum, const float *sum, int64_t gradient_ld,
-                                void *gradient) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    const float *row = logits + r * ld;
-    int64_t at = r * gradient_ld;
-    if (labels[r] == ignore_index) {
-      zero_row(type, vocabulary, gradient, at);
-      continue;
-    }
-    int64_t label = labels[r] - first_id;
-    bool inside = label >= 0 && label < vocabulary;
-    double label_logit = inside ? (double)row[label] : 0.0;
-    gradient_row(type, row, vocabulary, maximum[r], (float)(scale / (double)sum[r]), gradient, at);
-    if (!inside) continue;
-    double probability = exp(label_logit - (double)maximum[r]) / (double)sum[r];
-    vf_put(type, gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0))));
-  }
+INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
+  const float *row = job->logits + r * job->ld;
+  int64_t at = r * job->gradient_ld, label = job->labels[r] - job->first_id;
+  bool inside = label >= 0 && label < job->vocabulary;
+  double label_logit = inside ? (double)row[label] : 0.0;
+  double maximum = (double)job->maximum[r], sum = (double)job->sum[r];
+  probabilities(type, row, job->vocabulary, job->maximum[r], (float)(job->scale / sum), job->gradient, at);
+  if (!inside) return;
+  double probability = exp(label_logit - maximum) / sum;
+  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(job->scale * (probability - 1.0))));
 }
 
 static tri_status softmax_gradient(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
                                    double scale, const void *maximum, const void *sum, int64_t gradient_ld,
                                    void *gradient) {
-  BY_TYPE(softmax_gradient_of, device, rows, vocabulary, ld, logits, labels, first_id, ignore_index, scale, maximum,
-          sum, gradient_ld, gradient);
+  const gradient_job job = {vocabulary, ld, gradient_ld, first_id, logits, maximum, sum, labels, scale, gradient};
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    if (labels[r] == ignore_index) {
+      BY_TYPE(zero_row, vocabulary, gradient, r * gradient_ld);
+    } else {
+      BY_TYPE(gradient_row, &job, r);
+    }
+  }
   return TRI_OK;
 }
 

@@ -43,41 +43,36 @@ INLINE void norm_row(tri_dtype type, int64_t width, int64_t at, const void *x, c
   });
 }
 
-INLINE void layer_norm_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, double eps,
-                                  const void *x, const float *weight, const float *bias, void *y, float *mean,
-                                  float *rstd) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    float m = row_sum(type, x, r * width, width) / (float)width;
-    float variance = row_squares(type, x, r * width, width, m) / (float)width;
-    float s = (float)(1.0 / sqrt((double)variance + eps));
-    norm_row(type, width, r * width, x, weight, bias, m, s, y);
-    mean[r] = m;
-    rstd[r] = s;
-  }
+INLINE void layer_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, const void *x, const float *weight,
+                           const float *bias, void *y, float *mean, float *rstd) {
+  float m = row_sum(type, x, r * width, width) / (float)width;
+  float variance = row_squares(type, x, r * width, width, m) / (float)width;
+  float s = (float)(1.0 / sqrt((double)variance + eps));
+  norm_row(type, width, r * width, x, weight, bias, m, s, y);
+  mean[r] = m;
+  rstd[r] = s;
 }
 
 static tri_status layer_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
                                      const void *x, const void *weight, const void *bias, void *y, void *mean,
                                      void *rstd) {
-  BY_TYPE(layer_norm_forward_of, device, rows, width, eps, x, weight, bias, y, mean, rstd);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) BY_TYPE(layer_norm_row, r, width, eps, x, weight, bias, y, mean, rstd);
   return TRI_OK;
 }
 
-INLINE void rms_norm_forward_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, double eps,
-                                const void *x, const float *weight, void *y, float *rstd) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    float square = row_squares(type, x, r * width, width, 0.0f) / (float)width;
-    float s = (float)(1.0 / sqrt((double)square + eps));
-    norm_row(type, width, r * width, x, weight, NULL, 0.0f, s, y);
-    rstd[r] = s;
-  }
+INLINE void rms_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, const void *x, const float *weight,
+                         void *y, float *rstd) {
+  float square = row_squares(type, x, r * width, width, 0.0f) / (float)width;
+  float s = (float)(1.0 / sqrt((double)square + eps));
+  norm_row(type, width, r * width, x, weight, NULL, 0.0f, s, y);
+  rstd[r] = s;
 }
 
 static tri_status rms_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
                                    const void *x, const void *weight, void *y, void *rstd) {
-  BY_TYPE(rms_norm_forward_of, device, rows, width, eps, x, weight, y, rstd);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) BY_TYPE(rms_norm_row, r, width, eps, x, weight, y, rstd);
   return TRI_OK;
 }
 
@@ -101,32 +96,29 @@ INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *
   });
 }
 
-INLINE void backward_input_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *gradient_y,
-                              const void *x, const float *weight, const float *mean, const float *rstd,
-                              void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    if (accumulate) {
-      backward_row(type, width, r * width, gradient_y, x, weight, mean != NULL, mean == NULL ? 0.0f : mean[r], rstd[r],
-                   gradient_x, true);
-    } else {
-      backward_row(type, width, r * width, gradient_y, x, weight, mean != NULL, mean == NULL ? 0.0f : mean[r], rstd[r],
-                   gradient_x, false);
-    }
-  }
-}
-
 static tri_status layer_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
                                             const void *gradient_y, const void *x, const void *weight, const void *mean,
                                             const void *rstd, void *gradient_x, bool accumulate) {
-  BY_TYPE(backward_input_of, device, rows, width, gradient_y, x, weight, mean, rstd, gradient_x, accumulate);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    float m = ((const float *)mean)[r], s = ((const float *)rstd)[r];
+    if (accumulate) {
+      BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, true, m, s, gradient_x, true);
+    } else {
+      BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, true, m, s, gradient_x, false);
+    }
+  }
   return TRI_OK;
 }
 
 static tri_status rms_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
                                           const void *gradient_y, const void *x, const void *weight, const void *rstd,
                                           void *gradient_x, bool accumulate) {
-  BY_TYPE(backward_input_of, device, rows, width, gradient_y, x, weight, NULL, rstd, gradient_x, accumulate);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    float s = ((const float *)rstd)[r];
+    BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
+  }
   return TRI_OK;
 }
 
@@ -178,43 +170,62 @@ INLINE void put_strip(float *out, int64_t column, int64_t columns, const vf tota
   }
 }
 
-INLINE void columns_of(tri_dtype type, tri_device *device, int64_t rows, int64_t width, const void *gradient_y,
-                       const void *x, const float *mean, const float *rstd, float *gradient_weight,
-                       float *gradient_bias, bool accumulate) {
-  int64_t strips = num_strips(width);
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+typedef struct columns_job {
+  int64_t rows, width;
+  const void *gradient_y, *x;             /* x is NULL where only gradient_bias is wanted */
+  const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
+  float *gradient_weight, *gradient_bias; /* or NULL                                      */
+  bool accumulate;
+} columns_job;
+
+/* Inlined once for each of the three users, so that what is NULL is known inside the loops. */
+INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x, const float *mean, int64_t column) {
+  int64_t columns = strip_columns(job->width, column);
+  vf total_b[STRIP], total_w[STRIP];
+  if (columns == STRIP * LANES) {
+    sum_strip(type, job->rows, job->width, column, STRIP * LANES, job->gradient_y, x, mean, job->rstd, total_b,
+              total_w);
+  } else {
+    sum_strip(type, job->rows, job->width, column, columns, job->gradient_y, x, mean, job->rstd, total_b, total_w);
+  }
+  if (job->gradient_weight != NULL) put_strip(job->gradient_weight, column, columns, total_w, job->accumulate);
+  if (job->gradient_bias != NULL) put_strip(job->gradient_bias, column, columns, total_b, job->accumulate);
+}
+
+static tri_status sum_columns(const tri_device *device, tri_dtype type, const columns_job *job) {
+  int64_t strips = num_strips(job->width);
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (job->rows * job->width > TRI_ALONE)
   for (int64_t i = 0; i < strips; i++) {
     int64_t column = i * STRIP * LANES;
-    int64_t columns = strip_columns(width, column);
-    vf total_b[STRIP], total_w[STRIP];
-    if (columns == STRIP * LANES) {
-      sum_strip(type, rows, width, column, STRIP * LANES, gradient_y, x, mean, rstd, total_b, total_w);
+    if (job->x == NULL) {
+      BY_TYPE(columns_strip, job, NULL, NULL, column);
+    } else if (job->mean == NULL) {
+      BY_TYPE(columns_strip, job, job->x, NULL, column);
     } else {
-      sum_strip(type, rows, width, column, columns, gradient_y, x, mean, rstd, total_b, total_w);
+      BY_TYPE(columns_strip, job, job->x, job->mean, column);
     }
-    if (gradient_weight != NULL) put_strip(gradient_weight, column, columns, total_w, accumulate);
-    if (gradient_bias != NULL) put_strip(gradient_bias, column, columns, total_b, accumulate);
   }
+  return TRI_OK;
 }
 
 static tri_status layer_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
                                              const void *gradient_y, const void *x, const void *mean, const void *rstd,
                                              void *gradient_weight, void *gradient_bias, bool accumulate) {
-  BY_TYPE(columns_of, device, rows, width, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate);
-  return TRI_OK;
+  columns_job job = {rows, width, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate};
+  return sum_columns(device, type, &job);
 }
 
 static tri_status rms_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
                                            const void *gradient_y, const void *x, const void *rstd,
                                            void *gradient_weight, bool accumulate) {
-  BY_TYPE(columns_of, device, rows, width, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate);
-  return TRI_OK;
+  columns_job job = {rows, width, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate};
+  return sum_columns(device, type, &job);
 }
 
 static tri_status column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
                              bool accumulate) {
-  BY_TYPE(columns_of, device, rows, width, in, NULL, NULL, NULL, NULL, out, accumulate);
-  return TRI_OK;
+  columns_job job = {rows, width, in, NULL, NULL, NULL, NULL, out, accumulate};
+  return sum_columns(device, type, &job);
 }
 
 void TRI_KERNEL(table_norm)(tri_device_kernels *table) {

@@ -57,21 +57,26 @@ static tri_status adamw(tri_device *device, tri_dtype type, int64_t count, const
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* An array is cut into PARTS by its length alone; each is added up on its own, in double every STRETCH elements, and
- * the parts are added in order. So the result does not depend on who adds which part. */
-enum { PARTS = 256, STRETCH = 1024 };
+/* An array is cut into PARTS by its length alone; each is added up on its own, in double (a square of an fp32 number
+ * may be beyond fp32), and the parts are added in order. So the result does not depend on who adds which part. */
+enum { PARTS = 256, CHAINS = 4, DOUBLES = TRI_VECTOR_BYTES / 8 };
+
+typedef double vd __attribute__((vector_size(TRI_VECTOR_BYTES)));
+typedef float half_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), aligned(4), may_alias));
 
 INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares) {
-  double total = 0;
-  for (int64_t begin = first; begin < end; begin += STRETCH) {
-    int64_t stop = begin + STRETCH < end ? begin + STRETCH : end;
-    vf sum = (vf){0};
-    FOR_VECTORS(i, count, begin, stop, {
-      vf x = vf_get(TRI_FP32, in, i, count);
-      sum += squares ? x * x : x;
-    });
-    total += vf_sum_double(sum);
+  vd sums[CHAINS] = {{0}};
+  int64_t i = first;
+  for (; i + CHAINS * DOUBLES <= end; i += CHAINS * DOUBLES) {
+    for (int chain = 0; chain < CHAINS; chain++) {
+      vd x = __builtin_convertvector(*(const half_memory *)(in + i + chain * DOUBLES), vd);
+      sums[chain] += squares ? x * x : x;
+    }
   }
+  double total = 0;
+  for (; i < end; i++) total += squares ? (double)in[i] * (double)in[i] : (double)in[i];
+  vd sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int l = 0; l < DOUBLES; l++) total += sum[l];
   return total;
 }
 

@@ -1,8 +1,8 @@
 /* What the CPU kernels are written with: the compiler's vector types, one register wide.
  *
  * The files of this folder are compiled once for each vector unit (cmake/cpu_kernels.cmake), with TRI_VECTOR_BYTES the
- * width of its registers and TRI_ISA its name. Nothing here names an instruction: the same lines become SSE2, AVX2,
- * AVX-512 or NEON. */
+ * width of its registers and TRI_ISA its name. The same lines become SSE2, AVX2, AVX-512 or NEON. Only where GCC misses
+ * an instruction that does the whole of a helper's work is it named, beside the plain form of the same meaning. */
 #ifndef TRI_DEVICE_CPU_KERNELS_VECTOR_H
 #define TRI_DEVICE_CPU_KERNELS_VECTOR_H
 
@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -27,15 +31,34 @@ typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), ali
 
 INLINE vf vf_splat(float x) { return x - (vf){0}; }
 
-INLINE vf vf_from_bf16(vh x) { return (vf)(__builtin_convertvector(x, vu) << 16); }
+INLINE vf vf_from_bf16(vh x) {
+#if defined(__AVX512F__)
+  vu bits = (vu)_mm512_cvtepu16_epi32((__m256i)x);
+#elif defined(__AVX2__)
+  vu bits = (vu)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+  vu bits = __builtin_convertvector(x, vu);
+#endif
+  return (vf)(bits << 16);
+}
 
-/* To nearest even; a NaN stays one. */
+/* To nearest even; a NaN stays one. AVX512-BF16 makes 0 of what is below 2^-126, as its products do of their factors.
+ */
 INLINE vh vf_to_bf16(vf x) {
+#if defined(__AVX512BF16__)
+  return (vh)_mm512_cvtneps_pbh((__m512)x);
+#else
   vu bits = (vu)x;
-  vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  vu nan = (bits >> 16) | 0x40u;
-  vu is_nan = (vu)(x != x);
-  return __builtin_convertvector((nan & is_nan) | (rounded & ~is_nan), vh);
+  vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+#if defined(__AVX512F__)
+  __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+  rounded = (vu)_mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)bits, _mm512_set1_epi32(0x400000));
+  return (vh)_mm512_cvtepi32_epi16((__m512i)(rounded >> 16));
+#else
+  vu nan = (vu)(x != x);
+  return __builtin_convertvector((((bits | 0x400000u) & nan) | (rounded & ~nan)) >> 16, vh);
+#endif
+#endif
 }
 
 INLINE vf vf_load(tri_dtype type, const void *array, int64_t i) {
@@ -53,6 +76,7 @@ INLINE void vf_store(tri_dtype type, void *array, int64_t i, vf x) {
 
 /* The first `count` < LANES elements; the lanes beyond them are `fill`. */
 INLINE vf vf_load_some(tri_dtype type, const void *array, int64_t i, int64_t count, float fill) {
+  if (count >= LANES) __builtin_unreachable(); /* or GCC warns of copies that are never made */
   float lanes[LANES];
   for (int64_t l = 0; l < LANES; l++) lanes[l] = fill;
   if (type == TRI_BF16) {
@@ -69,6 +93,7 @@ INLINE vf vf_load_some(tri_dtype type, const void *array, int64_t i, int64_t cou
 }
 
 INLINE void vf_store_some(tri_dtype type, void *array, int64_t i, int64_t count, vf x) {
+  if (count >= LANES) __builtin_unreachable();
   if (type == TRI_BF16) {
     vh narrow = vf_to_bf16(x);
     memcpy((uint16_t *)array + i, &narrow, (size_t)count * sizeof(uint16_t));
@@ -107,8 +132,31 @@ INLINE void vf_put(tri_dtype type, void *array, int64_t i, int64_t count, vf x) 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 INLINE vf vf_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
-INLINE vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
-INLINE vf vf_min(vf a, vf b) { return vf_select(a < b, a, b); }
+
+/* Where either is a NaN, b. */
+INLINE vf vf_max(vf a, vf b) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+  return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE__)
+  return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+  return vf_select(a > b, a, b);
+#endif
+}
+
+INLINE vf vf_min(vf a, vf b) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+  return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE__)
+  return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+  return vf_select(a < b, a, b);
+#endif
+}
 
 INLINE float vf_sum(vf x) {
   float lanes[LANES];
@@ -139,11 +187,11 @@ INLINE float vf_highest(vf x) {
 /* exp(x) within 2e-7 relative (the polynomial of Cephes' expf on |r| <= ln 2 / 2). Below -87.3 it is 0, above 88.3 it
  * stays at exp(88.3); NaN stays NaN. */
 INLINE vf vf_exp(vf x) {
-  const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-  vf bounded = vf_select(x > 88.3f, vf_splat(88.3f), x);
-  vi tiny = bounded < -87.3f;
-  bounded = vf_select(tiny, vf_splat(-87.3f), bounded);
+  /* Adding 1.5 * 2^23 rounds to a whole number; 127 more, and its lowest bits are the exponent field of 2^n. */
+  const float magic = 12582912.0f + 127.0f;
+  vf bounded = vf_min(vf_splat(88.3f), vf_max(vf_splat(-87.3f), x));
   vf shifted = bounded * 1.44269504088896341f + magic;
+  vf power = (vf)((vi)shifted << 23);
   vf n = shifted - magic;
   vf r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
   vf p = 1.9875691500e-4f + (vf){0};
@@ -152,13 +200,13 @@ INLINE vf vf_exp(vf x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  vf result = (vf)((vi)p + (((vi)shifted) << 23));
-  return (vf)(~tiny & (vi)result);
+  p = p * (r * r) + r + 1.0f;
+  return (vf)(~(x < -87.3f) & (vi)(p * power));
 }
 
-/* 1 / (1 + exp(-x)) */
-INLINE vf vf_sigmoid(vf x) { return 1.0f / (1.0f + vf_exp(-x)); }
+/* 1 / (1 + exp(-x)), of x or of -x. */
+INLINE vf vf_sigmoid_of_minus(vf minus_x) { return 1.0f / (1.0f + vf_exp(minus_x)); }
+INLINE vf vf_sigmoid(vf x) { return vf_sigmoid_of_minus(-x); }
 
 /* The normal distribution function, erfc(-x / sqrt 2) / 2, within a few 1e-7 of its own size on both sides (the
  * rational Chebyshev fit of erfc in Numerical Recipes, section 6.2). */
