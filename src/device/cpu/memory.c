@@ -6,33 +6,45 @@
 
 enum { PIECE_BYTES = 1 << 21 };
 
+/* What a block of `bytes` occupies: whole pages, and one without access on either side, so that a kernel that runs over
+ * an end of its memory is stopped there and spoils nobody else's. */
+enum { PAGE_BYTES = 1 << 16 }; /* at least the system's */
+
+static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
+
+/* The block ends where the upper guard begins, up to alignment. */
+static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - PAGE_BYTES - (bytes + 63) / 64 * 64; }
+
 /* Every page is touched here, by the threads that will use it and before the first step, so that no step pays for page
  * faults. Huge pages make the arena cost few entries of the TLB. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
-  size_t mapped = bytes == 0 ? PIECE_BYTES : bytes;
-  char *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
+  size_t mapped = mapped_bytes(bytes);
+  char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *inside = mapping + PAGE_BYTES;
+  size_t inside_bytes = mapped - 2 * (size_t)PAGE_BYTES;
+  if (mapping == MAP_FAILED || mprotect(inside, inside_bytes, PROT_READ | PROT_WRITE) != 0) {
     char text[32];
+    if (mapping != MAP_FAILED) munmap(mapping, mapped);
     return tri_fail(TRI_OUT_OF_MEMORY, "the system does not give %zu bytes (%s) of memory", bytes,
                     tri_format_bytes((double)bytes, text, sizeof text));
   }
 #ifdef MADV_HUGEPAGE
-  madvise(memory, mapped, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
+  madvise(inside, inside_bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
 #endif
-  int64_t pieces = (int64_t)((mapped + PIECE_BYTES - 1) / PIECE_BYTES);
+  int64_t pieces = (int64_t)((inside_bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
   for (int64_t i = 0; i < pieces; i++) {
     size_t first = (size_t)i * PIECE_BYTES;
-    size_t size = mapped - first < PIECE_BYTES ? mapped - first : PIECE_BYTES;
-    memset(memory + first, 0, size);
+    size_t size = inside_bytes - first < PIECE_BYTES ? inside_bytes - first : PIECE_BYTES;
+    memset(inside + first, 0, size);
   }
-  *out = memory;
+  *out = mapping + lead_bytes(bytes);
   return TRI_OK;
 }
 
 void tri_cpu_memory_destroy(tri_device *device, void *memory, size_t bytes) {
   (void)device;
-  if (memory != NULL) munmap(memory, bytes == 0 ? PIECE_BYTES : bytes);
+  if (memory != NULL) munmap((char *)memory - lead_bytes(bytes), mapped_bytes(bytes));
 }
 
 tri_status tri_cpu_copy(tri_device *device, void *to, const void *from, size_t bytes) {
