@@ -203,7 +203,7 @@ static wide wide_a(const call *at, int64_t first, int64_t rows, int64_t depth_fi
                t ? first : depth_first, t ? depth : rows, t ? rows : depth);
 }
 
-/* Where the rows of c are summed up. */
+/* Where the rows of c from `first` on are summed up. */
 static wide wide_c(const call *at, int64_t first) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_c) return (wide){(float *)(void *)at->c + first * p->ldc, p->ldc};
@@ -211,72 +211,100 @@ static wide wide_c(const call *at, int64_t first) {
   return (wide){(float *)(void *)(at->workspace + at->plan->c_offset) + row * p->n, p->n};
 }
 
-/* Puts what the sum begins with, the bias or c itself, where it is summed up. Returns whether there is any. */
-static bool begin_c(const call *at, int64_t first, int64_t rows, wide sum) {
+/* A part of c that one thread makes: its place in c, and the fp32 values that are summed up. */
+typedef struct tile {
+  int64_t row, column, rows, columns;
+  float *sum;
+  int64_t ld;
+} tile;
+
+static char *tile_in_c(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
-  tri_rows job = {.rows = rows, .columns = p->n, .to = sum.values, .to_type = TRI_FP32, .to_ld = sum.ld};
+  return at->c + (size_t)(t->row * p->ldc + t->column) * tri_dtype_bytes(p->c_type);
+}
+
+/* Puts what the sum begins with, the bias or c itself, where it is summed up. Returns whether there is any. */
+static bool begin_tile(const call *at, const tile *t) {
+  const tri_matmul *p = at->product;
+  tri_rows job = {.rows = t->rows, .columns = t->columns, .to = t->sum, .to_type = TRI_FP32, .to_ld = t->ld};
   if (p->bias) {
-    job.from = at->bias;
+    job.from = (const float *)at->bias + t->column;
     job.from_type = TRI_FP32;
   } else if (p->accumulate && at->plan->stage_c) {
-    job.from = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
+    job.from = tile_in_c(at, t);
     job.from_type = p->c_type;
     job.from_ld = p->ldc;
   } else {
     return p->accumulate;
   }
-  at->state->options.copy_rows(at->state->options.threads, &job);
+  at->state->options.copy_rows(1, &job);
   return true;
 }
 
-static void end_c(const call *at, int64_t first, int64_t rows, wide sum) {
+static void end_tile(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_c) return;
   tri_rows job = {
-      .rows = rows,
-      .columns = p->n,
-      .from = sum.values,
+      .rows = t->rows,
+      .columns = t->columns,
+      .from = t->sum,
       .from_type = TRI_FP32,
-      .from_ld = sum.ld,
-      .to = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type),
+      .from_ld = t->ld,
+      .to = tile_in_c(at, t),
       .to_type = p->c_type,
       .to_ld = p->ldc,
   };
-  at->state->options.copy_rows(at->state->options.threads, &job);
+  at->state->options.copy_rows(1, &job);
 }
 
-/* c (+)= a b on all threads, each tile of c on one. */
-static tri_status multiply_tiles(const call *at, int64_t rows, int64_t depth, wide a, wide b, wide c, bool add) {
+/* A chunk of rows and of depth: c (+)= a b, on a and b from the chunk's first row and depth on. */
+typedef struct chunk {
+  int64_t first, rows, depth;
+  bool is_first_depth, is_last_depth;
+  wide a, b, c;
+} chunk;
+
+/* A tile of it, from row and column of the chunk on. What comes before and after the product finds c in the cache. */
+static dnnl_status_t multiply_tile(const call *at, const chunk *in, int64_t row, int64_t column, int64_t rows,
+                                   int64_t columns) {
   const tri_matmul *p = at->product;
+  tile t = {in->first + row, column, rows, columns, in->c.values + row * in->c.ld + column, in->c.ld};
+  bool add = in->is_first_depth ? begin_tile(at, &t) : true;
+  dnnl_status_t status = dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', rows, columns, in->depth,
+                                    1.0f, in->a.values + (p->a_transposed ? row : row * in->a.ld), in->a.ld,
+                                    in->b.values + (p->b_transposed ? column * in->b.ld : column), in->b.ld,
+                                    add ? 1.0f : 0.0f, t.sum, t.ld);
+  if (in->is_last_depth) end_tile(at, &t);
+  return status;
+}
+
+/* On all threads, each tile on one. */
+static tri_status multiply_chunk(const call *at, const chunk *in) {
   tri_chunks across, down;
   int worst = 0;
-  tri_matmul_tiles(rows, p->n, &down, &across);
+  tri_matmul_tiles(in->rows, at->product->n, &down, &across);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(at->state->options.threads) reduction(max : worst)
-  for (int64_t tile = 0; tile < down.count * across.count; tile++) {
-    int64_t i = tile / across.count, j = tile % across.count;
-    int64_t row = i * down.size, column = j * across.size;
-    int status =
-        (int)dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', tri_chunk_size(&down, i),
-                        tri_chunk_size(&across, j), depth, 1.0f, a.values + (p->a_transposed ? row : row * a.ld), a.ld,
-                        b.values + (p->b_transposed ? column * b.ld : column), b.ld, add ? 1.0f : 0.0f,
-                        c.values + row * c.ld + column, c.ld);
+  for (int64_t i = 0; i < down.count * across.count; i++) {
+    int64_t y = i / across.count, x = i % across.count;
+    int status = (int)multiply_tile(at, in, y * down.size, x * across.size, tri_chunk_size(&down, y),
+                                    tri_chunk_size(&across, x));
     if (status > worst) worst = status;
   }
   return tri_onednn_check((dnnl_status_t)worst, "an fp32 matrix product");
 }
 
 static tri_status run_gemm(const call *at) {
-  const tri_matmul_plan *plan = at->plan;
-  for (int64_t d = 0; d < plan->depth.count; d++) {
-    int64_t depth_first = d * plan->depth.size, depth = tri_chunk_size(&plan->depth, d);
-    wide b = wide_b(at, depth_first, depth);
-    for (int64_t i = 0; i < plan->rows.count; i++) {
-      int64_t first = i * plan->rows.size, rows = tri_chunk_size(&plan->rows, i);
-      wide c = wide_c(at, first);
-      bool add = d > 0 || begin_c(at, first, rows, c);
-      wide a = wide_a(at, first, rows, depth_first, depth);
-      TRI_TRY(multiply_tiles(at, rows, depth, a, b, c, add));
-      if (d + 1 == plan->depth.count) end_c(at, first, rows, c);
+  const tri_chunks *rows = &at->plan->rows, *depth = &at->plan->depth;
+  for (int64_t d = 0; d < depth->count; d++) {
+    int64_t depth_first = d * depth->size;
+    chunk in = {.depth = tri_chunk_size(depth, d), .is_first_depth = d == 0, .is_last_depth = d + 1 == depth->count};
+    in.b = wide_b(at, depth_first, in.depth);
+    for (int64_t i = 0; i < rows->count; i++) {
+      in.first = i * rows->size;
+      in.rows = tri_chunk_size(rows, i);
+      in.c = wide_c(at, in.first);
+      in.a = wide_a(at, in.first, in.rows, depth_first, in.depth);
+      TRI_TRY(multiply_chunk(at, &in));
     }
   }
   return TRI_OK;

@@ -38,7 +38,7 @@ enum {
   DEPTH_TARGET = 4096,      /* of a chunk: 16 MiB of fp32 at most                               */
   STAGE_ELEMENTS = 8 << 20, /* of a or c in a chunk of the primitive                            */
   STAGE_MIN_ROWS = 64,      /* however long they are                                            */
-  ALIAS_PAYS = 512,         /* columns of c from which a copy of a without aliasing pays        */
+  ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing pays        */
   FEW_ROWS = 32,            /* below, the primitive beats sgemm                                 */
   STAGGER_BYTES = 320,      /* between staged operands: a power of two would alias in the cache */
   CANONICAL_ROWS = 1024,    /* for which b's layout is asked                                    */
@@ -82,7 +82,7 @@ static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, t
 /* Rows of this length begin in few sets of the cache, and a transposed a is read down its columns. A copy with a gap
  * between the rows costs 4 % of a large product and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s, with a gap
  * 195). For b the two are equal. */
-static bool aliases(int64_t ld) { return ld % 1024 == 0; }
+static bool aliases(int64_t ld) { return ld % 512 == 0; }
 
 /* Large tiles pack least; there should be some for every thread, however many there are. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles) {
