@@ -2,6 +2,7 @@
 
 #include "device/reference/reference.h"
 
+#include <math.h>
 #include <string.h>
 
 double tri_reference_load(tri_dtype type, const void *array, int64_t i) {
@@ -19,10 +20,19 @@ double tri_reference_load(tri_dtype type, const void *array, int64_t i) {
   return 0;
 }
 
-static uint16_t round_to_bf16(float value) {
+/* The fp32 neighbour of a double that has an odd last bit, unless the double is an fp32 number itself. Rounding that to
+ * a shorter format gives what rounding the double would have given; rounding the nearest fp32 number may not. */
+static uint32_t round_to_odd(double value) {
+  float nearest = (float)value;
   uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u); /* NaN stays NaN */
+  memcpy(&bits, &nearest, sizeof bits);
+  if ((double)nearest == value || bits % 2 == 1) return bits;
+  return fabs(value) > fabs((double)nearest) ? bits + 1 : bits - 1;
+}
+
+static uint16_t round_to_bf16(double value) {
+  if (isnan(value)) return 0x7fc0;
+  uint32_t bits = round_to_odd(value);
   return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -30,7 +40,7 @@ void tri_reference_store(tri_dtype type, void *array, int64_t i, double value) {
   switch (type) {
     case TRI_FP64: ((double *)array)[i] = value; break;
     case TRI_FP32: ((float *)array)[i] = (float)value; break;
-    case TRI_BF16: ((uint16_t *)array)[i] = round_to_bf16((float)value); break;
+    case TRI_BF16: ((uint16_t *)array)[i] = round_to_bf16(value); break;
     case TRI_INT32: ((int32_t *)array)[i] = (int32_t)value; break;
   }
 }

@@ -1,0 +1,372 @@
+/* The CPU kernels at the edges of the number formats and of their arguments, on every vector unit that this CPU has,
+ * against libm in double, against counting on one's fingers, or against the definition of the format. */
+#include "base/random.h"
+#include "check.h"
+#include "device/device.h"
+
+#include <float.h>
+#include <math.h>
+
+#define KERNEL(name, ...) device->kernels->name(device, __VA_ARGS__)
+
+static float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/* Calls a test with a device for each vector unit. */
+static void on_every_unit(void (*test)(tri_device *device)) {
+  static const char *const names[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:avx512bf16", "reference"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    tri_device *device = NULL;
+    if (tri_device_create(names[i], 2, &device) != TRI_OK) {
+      print_message("SKIPPED: %s\n", tri_status_message());
+      continue;
+    }
+    test(device);
+    tri_device_destroy(device);
+  }
+}
+
+/* ---- bf16 -------------------------------------------------------------------------------------------------------- */
+
+enum { HALVES = 65536, NUM_LOW = 7 };
+
+static const uint32_t low[NUM_LOW] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff};
+
+/* The nearest of the two bf16 numbers around a finite fp32 number, found by comparing distances; the even one halfway.
+ */
+static uint16_t nearest_bf16(uint32_t bits) {
+  uint16_t down = (uint16_t)(bits >> 16), up = (uint16_t)(down + 1);
+  double value = (double)float_of(bits), below = (double)float_of((uint32_t)down << 16);
+  /* Beyond the largest number the next would be 2^128: infinity stands for it. */
+  double above = (up & 0x7fff) == 0x7f80 ? copysign(0x1p128, below) : (double)float_of((uint32_t)up << 16);
+  double to_below = fabs(value - below), to_above = fabs(above - value);
+  if (to_below != to_above) return to_below < to_above ? down : up;
+  return down % 2 == 0 ? down : up;
+}
+
+static void check_bf16(tri_device *device) {
+  static float wide[HALVES * NUM_LOW], back[HALVES];
+  static uint16_t narrow[HALVES * NUM_LOW], all[HALVES];
+  bool flushes = strstr(device->name, "avx512bf16") != NULL; /* subnormal numbers to 0 */
+  for (uint32_t i = 0; i < HALVES * NUM_LOW; i++) wide[i] = float_of((i / NUM_LOW) << 16 | low[i % NUM_LOW]);
+  CHECK_OK(KERNEL(convert, HALVES * NUM_LOW, TRI_FP32, wide, TRI_BF16, narrow));
+  for (uint32_t i = 0; i < HALVES * NUM_LOW; i++) {
+    uint32_t bits = bits_of(wide[i]);
+    if (isnan(wide[i])) {
+      if ((narrow[i] & 0x7f80) != 0x7f80 || (narrow[i] & 0x7f) == 0) {
+        fail_msg("%s: NaN %08x became %04x", device->name, bits, narrow[i]);
+      }
+      continue;
+    }
+    uint16_t expected = isinf(wide[i]) ? (uint16_t)(bits >> 16) : nearest_bf16(bits);
+    if (flushes && fabsf(wide[i]) < FLT_MIN && narrow[i] == (expected & 0x8000)) continue;
+    if (narrow[i] != expected) fail_msg("%s: %08x became %04x, not %04x", device->name, bits, narrow[i], expected);
+  }
+  for (uint32_t i = 0; i < HALVES; i++) all[i] = (uint16_t)i;
+  CHECK_OK(KERNEL(convert, HALVES, TRI_BF16, all, TRI_FP32, back));
+  for (uint32_t i = 0; i < HALVES; i++) {
+    bool same = bits_of(back[i]) == i << 16;
+    /* The reference goes by way of double, which quiets NaNs. */
+    if (!same && !(isnan(back[i]) && isnan(float_of(i << 16)))) {
+      fail_msg("%s: bf16 %04x became %08x", device->name, i, bits_of(back[i]));
+    }
+  }
+}
+
+static void test_bf16(void **state) {
+  (void)state;
+  on_every_unit(check_bf16);
+}
+
+/* The reference computes in double: rounding that to fp32 and then to bf16 would be rounding twice. */
+static void test_bf16_from_double(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  CHECK_OK(tri_device_create("reference", 1, &device));
+  const double values[] = {1 + 0x1p-8 + 0x1p-40,      1 + 0x1p-8, 1 + 0x1p-8 - 0x1p-40,
+                           -1 - 3 * 0x1p-8 + 0x1p-50, 1e300,      -1e-300};
+  const uint16_t expected[] = {0x3f81, 0x3f80, 0x3f80, 0xbf81, 0x7f80, 0x8000};
+  uint16_t out[6];
+  CHECK_OK(KERNEL(convert, 6, TRI_FP64, values, TRI_BF16, out));
+  for (int i = 0; i < 6; i++) assert_int_equal(out[i], expected[i]);
+  tri_device_destroy(device);
+}
+
+/* ---- functions --------------------------------------------------------------------------------------------------- */
+
+enum { GRID = 200003 };
+
+static float grid_x[GRID], grid_y[GRID], grid_one[GRID];
+
+static void make_grid(float from, float to) {
+  for (int i = 0; i < GRID; i++) {
+    grid_x[i] = from + (to - from) * (float)i / (float)(GRID - 1);
+    grid_one[i] = 1.0f;
+  }
+}
+
+/* The gradient of a row whose maximum is 0 and sum is 1 is exp of the logits, where the label is elsewhere. */
+static void check_exp(tri_device *device) {
+  int32_t label = -5;
+  float zero = 0, one = 1;
+  make_grid(-120.0f, 88.0f);
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, grid_x, &label, 0, -100, 1.0, &zero, &one, GRID, grid_y));
+  for (int i = 0; i < GRID; i++) {
+    double expected = exp((double)grid_x[i]), error = fabs((double)grid_y[i] - expected);
+    double room = expected < 1.22e-38 ? 1.22e-38 : 2.5e-7 * expected;
+    if (!(error <= room)) fail_msg("%s: exp(%.9g) is %.9g, not %.9g", device->name, grid_x[i], grid_y[i], expected);
+  }
+}
+
+static void test_exp(void **state) {
+  (void)state;
+  on_every_unit(check_exp);
+}
+
+typedef double plain_function(double x);
+
+static double gelu_tanh(double x) { return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
+static double gelu_erf(double x) { return 0.5 * x * erfc(-x / sqrt(2.0)); }
+static double silu(double x) { return x / (1.0 + exp(-x)); }
+
+/* Relative to the result itself, on both sides of zero: a factor of the far left is small, not wrong. */
+static void check_grid(const tri_device *device, const char *name, plain_function *function, double tolerance) {
+  /* The reference's own formula cancels on the left: there it is good to the last bit of 1 only. */
+  double floor = strcmp(device->name, "reference") == 0 ? 1e-14 : 1e-36;
+  for (int i = 0; i < GRID; i++) {
+    double expected = function((double)grid_x[i]);
+    if (!(fabs((double)grid_y[i] - expected) <= tolerance * fabs(expected) + floor)) {
+      fail_msg("%s: %s(%.9g) is %.9g, not %.9g", device->name, name, grid_x[i], grid_y[i], expected);
+    }
+  }
+}
+
+static void check_activations(tri_device *device) {
+  static float gate_and_up[2 * GRID];
+  make_grid(-9.0f, 9.0f);
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, GRID, grid_x, grid_y));
+  check_grid(device, "gelu tanh", gelu_tanh, 3e-5);
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, GRID, grid_x, grid_y));
+  check_grid(device, "gelu erf", gelu_erf, 3e-5);
+  for (int i = 0; i < GRID; i++) {
+    gate_and_up[2 * i] = grid_x[i];
+    gate_and_up[2 * i + 1] = 1.0f;
+  }
+  CHECK_OK(KERNEL(swiglu_forward, TRI_FP32, GRID, 1, gate_and_up, grid_y));
+  check_grid(device, "silu", silu, 1e-6);
+  make_grid(-2.0f, 2.0f);
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, GRID, grid_x, grid_y));
+  check_grid(device, "gelu tanh near 0", gelu_tanh, 1e-6);
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, GRID, grid_x, grid_y));
+  check_grid(device, "gelu erf near 0", gelu_erf, 1e-6);
+}
+
+static void test_activations(void **state) {
+  (void)state;
+  on_every_unit(check_activations);
+}
+
+/* A NaN of any payload and sign must come out as one: a bad step is found by its NaN. */
+static void check_nan(tri_device *device) {
+  enum { COUNT = 19 };
+  static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0x7fffffffu, 0xffc12345u, 0x7fc000ffu};
+  for (size_t n = 0; n < sizeof nans / sizeof nans[0]; n++) {
+    for (int at = 0; at < COUNT; at++) {
+      float x[COUNT] = {0}, one[COUNT], y[COUNT], mean = 0, rstd = 0, most = 0, sum = 0, at_label = 0;
+      int32_t label = 0;
+      for (int i = 0; i < COUNT; i++) one[i] = 1.0f;
+      x[at] = float_of(nans[n]);
+      CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, COUNT, x, y));
+      assert_true(isnan(y[at]));
+      CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, COUNT, x, one, y));
+      assert_true(isnan(y[at]));
+      CHECK_OK(KERNEL(layer_norm_forward, TRI_FP32, 1, COUNT, 1e-5, x, one, NULL, y, &mean, &rstd));
+      assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
+      CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));
+      assert_true(isnan(sum));
+      double squares = 0;
+      CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, x, &squares));
+      assert_true(isnan(squares));
+    }
+  }
+}
+
+static void test_nan(void **state) {
+  (void)state;
+  on_every_unit(check_nan);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* Squares beyond fp32, and cancellation, which the order of adding would show. */
+static void check_sums(tri_device *device) {
+  static float values[123457];
+  enum { COUNT = sizeof values / sizeof values[0] };
+  double sum = 0, squares = 0;
+  for (int i = 0; i < COUNT; i++) values[i] = i % 2 == 0 ? 1e20f : -1e20f;
+  CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, values, &squares));
+  double expected = (double)COUNT * (double)1e20f * (double)1e20f;
+  if (!(fabs(squares - expected) <= 1e-11 * expected))
+    fail_msg("%s: %.17g, not %.17g", device->name, squares, expected);
+  CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum));
+  assert_true(sum == (double)1e20f);
+  for (int i = 0; i < COUNT; i++) values[i] = 1e-30f;
+  CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, values, &squares));
+  assert_true(squares > 1.23e-55 && squares < 1.24e-55);
+}
+
+static void test_sums(void **state) {
+  (void)state;
+  on_every_unit(check_sums);
+}
+
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
+
+/* Each element by the generator's own function, at beginnings of every remainder, also beyond 2^32 and at the end. */
+static void check_dropout(tri_device *device) {
+  enum { COUNT = 5003 };
+  static float x[COUNT], y[COUNT];
+  static const uint64_t first[] = {0, 1, 2, 3, 4, 517, 0xffffffffull - 40, 0x123456789abcull, UINT64_MAX - COUNT};
+  static const double probability[] = {0.0, 0.1, 0.5, 1.0 - 0x1p-33};
+  tri_random_key key = tri_random_stream(77, TRI_RANDOM_DROPOUT, 3);
+  for (int i = 0; i < COUNT; i++) x[i] = i % 7 == 0 ? INFINITY : (float)(i + 1);
+  for (size_t f = 0; f < sizeof first / sizeof first[0]; f++) {
+    for (int p = 0; p < 4; p++) {
+      int kept = 0;
+      CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, probability[p], key, first[f], x, y));
+      for (int i = 0; i < COUNT; i++) {
+        bool keeps = (double)tri_random_u32(key, first[f] + (uint64_t)i) >= probability[p] * 0x1p32;
+        float expected = keeps ? (float)((double)x[i] / (1.0 - probability[p])) : 0.0f;
+        kept += keeps;
+        if (!keeps ? bits_of(y[i]) != 0 : !(y[i] == expected || fabsf(y[i] - expected) <= 1.2e-7f * expected)) {
+          fail_msg("%s: element %d from %llu is %g, not %g", device->name, i, (unsigned long long)first[f], y[i],
+                   expected);
+        }
+      }
+      assert_true(fabs(kept - COUNT * (1.0 - probability[p])) <= 5.0 * sqrt(COUNT * 0.25));
+    }
+  }
+}
+
+static void test_dropout(void **state) {
+  (void)state;
+  on_every_unit(check_dropout);
+}
+
+/* ---- what can be counted on one's fingers ------------------------------------------------------------------------ */
+
+/* Ids at both ends of int32 belong to other slices, whatever the first id; the same row may be met many times. */
+static void check_embedding(tri_device *device) {
+  enum { ROWS = 6, WIDTH = 3 };
+  const int32_t ids[ROWS] = {INT32_MIN, 11, INT32_MAX, 10, 11, 12};
+  const float table[2 * WIDTH] = {1, 2, 3, 4, 5, 6};
+  const float expected[ROWS * WIDTH] = {0, 0, 0, 4, 5, 6, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0};
+  float out[ROWS * WIDTH], gradient[2 * WIDTH] = {100, 100, 100, 100, 100, 100};
+  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, table, 0, 1, NULL, out));
+  assert_memory_equal(out, expected, sizeof out);
+  CHECK_OK(KERNEL(embedding_backward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, expected, gradient));
+  const float sums[2 * WIDTH] = {101, 102, 103, 108, 110, 112};
+  assert_memory_equal(gradient, sums, sizeof sums);
+}
+
+static void test_embedding(void **state) {
+  (void)state;
+  on_every_unit(check_embedding);
+}
+
+/* Positions 1, 2, 0, 1, 2 of three: two rows each at 1 and 2. */
+static void check_positions(tri_device *device) {
+  const float gradient[5] = {1, 2, 4, 8, 16};
+  float sums[3] = {NAN, NAN, NAN};
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 5, 1, 4, 3, gradient, sums, false));
+  assert_true(sums[0] == 4 && sums[1] == 9 && sums[2] == 18);
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 2, 1, 5, 3, gradient, sums, true));
+  assert_true(sums[0] == 6 && sums[1] == 9 && sums[2] == 19);
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 0, 1, 0, 3, gradient, sums, false));
+  assert_true(sums[0] == 0 && sums[1] == 0 && sums[2] == 0);
+}
+
+static void test_positions(void **state) {
+  (void)state;
+  on_every_unit(check_positions);
+}
+
+/* (1, 2, 3, 4): mean 2.5, variance 1.25. A quarter turn takes (a, b) to (-b, a). softmax(0, ln 3) is (1/4, 3/4). */
+static void check_by_hand(tri_device *device) {
+  const float x[4] = {1, 2, 3, 4}, weight[4] = {1, 1, 2, 2}, bias[4] = {0, 0, 0, 10};
+  float y[4], mean = 0, rstd = 0;
+  CHECK_OK(KERNEL(layer_norm_forward, TRI_FP32, 1, 4, 0.0, x, weight, bias, y, &mean, &rstd));
+  double s = 1.0 / sqrt(1.25);
+  assert_true(mean == 2.5f && fabs((double)rstd - s) < 1e-7);
+  assert_true(fabs((double)y[0] + 1.5 * s) < 3e-7 && fabs((double)y[3] - (3.0 * s + 10.0)) < 2e-6);
+  CHECK_OK(KERNEL(rms_norm_forward, TRI_FP32, 1, 4, 0.0, x, weight, y, &rstd));
+  assert_true(fabs((double)rstd - 1.0 / sqrt(7.5)) < 1e-7 && fabs((double)y[3] - 8.0 / sqrt(7.5)) < 1e-6);
+
+  float turned[4] = {1, 2, 3, 4};
+  const float cosine[2] = {0, 1}, sine[2] = {1, 0};
+  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 0, 1, cosine, sine, false, turned));
+  assert_true(turned[0] == -3 && turned[1] == 2 && turned[2] == 1 && turned[3] == 4);
+  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 0, 1, cosine, sine, true, turned));
+  assert_memory_equal(turned, x, sizeof x);
+
+  const float logits[2] = {0, logf(3)};
+  const int32_t label = 0;
+  float maximum = 0, sum = 0, at_label = 9, loss = 0, gradient[2];
+  CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, 2, 2, logits, &label, 0, &maximum, &sum, &at_label));
+  CHECK_OK(KERNEL(softmax_loss, TRI_FP32, 1, &label, -1, &maximum, &sum, &at_label, &loss));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, logits, &label, 0, -1, 2.0, &maximum, &sum, 2, gradient));
+  assert_true(fabs((double)loss - log(4.0)) < 3e-7);
+  assert_true(fabs((double)gradient[0] + 1.5) < 5e-7 && fabs((double)gradient[1] - 1.5) < 5e-7);
+}
+
+static void test_by_hand(void **state) {
+  (void)state;
+  on_every_unit(check_by_hand);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static void check_memory(tri_device *device) {
+  static const size_t sizes[] = {0, 1, 4095, 4096, (1 << 21) + 1, 5 << 20};
+  for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    unsigned char *memory = NULL;
+    CHECK_OK(tri_device_memory_create(device, sizes[s], (void **)&memory));
+    assert_non_null(memory);
+    assert_true((uintptr_t)memory % 64 == 0);
+    for (size_t i = 0; i < sizes[s]; i++) {
+      if (memory[i] != 0) fail_msg("%s: byte %zu is not 0", device->name, i);
+    }
+    assert_true(device->memory_bytes == sizes[s]);
+    tri_device_memory_destroy(device, memory, sizes[s]);
+  }
+  void *untouched = &device;
+  CHECK_FAILS(tri_device_memory_create(device, (size_t)1 << 60, &untouched), TRI_OUT_OF_MEMORY, "EiB");
+  assert_true(untouched == &device);
+  assert_true(device->memory_bytes == 0);
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  on_every_unit(check_memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bf16),      cmocka_unit_test(test_bf16_from_double),
+      cmocka_unit_test(test_exp),       cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_nan),       cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_positions), cmocka_unit_test(test_by_hand),
+      cmocka_unit_test(test_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
