@@ -5,7 +5,6 @@
 #include "ops/ops.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* The parameters of a block in the order of the table. */
 enum {
@@ -30,105 +29,48 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
   int64_t attention = model->num_heads * model->head_dim;
   /* Residual branches begin smaller, by the root of their number (Radford et al. 2019, section 2.3). */
   double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers);
-  const tri_part at = TRI_PART_ATTENTION, mlp = TRI_PART_MLP, norm = TRI_PART_NORM;
+  double std = model->init_std;
+  const tri_part at = TRI_PART_ATTENTION, mlp = TRI_PART_MLP;
+#define NAME(suffix) "transformer.h.%ld." suffix
   const struct {
     const char *name;
     tri_parameter facts;
   } rows[BLOCK_PARAMETERS] = {
-      [NORM1_WEIGHT] = {"ln_1.weight",
-                        {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm, .init = TRI_INIT_ONE}},
-      [NORM1_BIAS] = {"ln_1.bias", {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm}},
-      [QKV_WEIGHT] = {"attn.c_attn.weight",
-                      {.num_dims = 2,
-                       .shape = {width, 3 * attention},
-                       .split_dim = 1,
-                       .part = at,
-                       .init = TRI_INIT_NORMAL,
-                       .std = model->init_std}},
-      [QKV_BIAS] = {"attn.c_attn.bias", {.num_dims = 1, .shape = {3 * attention}, .split_dim = 0, .part = at}},
-      [PROJECTION_WEIGHT] = {"attn.c_proj.weight",
-                             {.num_dims = 2,
-                              .shape = {attention, width},
-                              .split_dim = 0,
-                              .part = at,
-                              .init = TRI_INIT_NORMAL,
-                              .std = branch_std}},
-      [PROJECTION_BIAS] = {"attn.c_proj.bias", {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = at}},
-      [NORM2_WEIGHT] = {"ln_2.weight",
-                        {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm, .init = TRI_INIT_ONE}},
-      [NORM2_BIAS] = {"ln_2.bias", {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm}},
-      [UP_WEIGHT] = {"mlp.c_fc.weight",
-                     {.num_dims = 2,
-                      .shape = {width, ffn},
-                      .split_dim = 1,
-                      .part = mlp,
-                      .init = TRI_INIT_NORMAL,
-                      .std = model->init_std}},
-      [UP_BIAS] = {"mlp.c_fc.bias", {.num_dims = 1, .shape = {ffn}, .split_dim = 0, .part = mlp}},
-      [DOWN_WEIGHT] = {"mlp.c_proj.weight",
-                       {.num_dims = 2,
-                        .shape = {ffn, width},
-                        .split_dim = 0,
-                        .part = mlp,
-                        .init = TRI_INIT_NORMAL,
-                        .std = branch_std}},
-      [DOWN_BIAS] = {"mlp.c_proj.bias", {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = mlp}},
+      [NORM1_WEIGHT] = {NAME("ln_1.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
+      [NORM1_BIAS] = {NAME("ln_1.bias"), tri_parameter_norm(width, TRI_INIT_ZERO)},
+      [QKV_WEIGHT] = {NAME("attn.c_attn.weight"), tri_parameter_matrix(at, width, 3 * attention, 1, std)},
+      [QKV_BIAS] = {NAME("attn.c_attn.bias"), tri_parameter_bias(at, 3 * attention, 0)},
+      [PROJECTION_WEIGHT] = {NAME("attn.c_proj.weight"), tri_parameter_matrix(at, attention, width, 0, branch_std)},
+      [PROJECTION_BIAS] = {NAME("attn.c_proj.bias"), tri_parameter_bias(at, width, -1)},
+      [NORM2_WEIGHT] = {NAME("ln_2.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
+      [NORM2_BIAS] = {NAME("ln_2.bias"), tri_parameter_norm(width, TRI_INIT_ZERO)},
+      [UP_WEIGHT] = {NAME("mlp.c_fc.weight"), tri_parameter_matrix(mlp, width, ffn, 1, std)},
+      [UP_BIAS] = {NAME("mlp.c_fc.bias"), tri_parameter_bias(mlp, ffn, 0)},
+      [DOWN_WEIGHT] = {NAME("mlp.c_proj.weight"), tri_parameter_matrix(mlp, ffn, width, 0, branch_std)},
+      [DOWN_BIAS] = {NAME("mlp.c_proj.bias"), tri_parameter_bias(mlp, width, -1)},
   };
+#undef NAME
   for (int i = 0; i < BLOCK_PARAMETERS; i++) {
-    tri_parameter parameter = rows[i].facts;
-    parameter.layer = layer;
-    snprintf(parameter.name, sizeof parameter.name, "transformer.h.%ld.%s", (long)layer, rows[i].name);
-    int32_t index = -1;
-    TRI_TRY(tri_parameter_table_add(table, &parameter, &index));
+    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, rows[i].facts, NULL));
   }
   return TRI_OK;
 }
 
 static tri_status parameters(const tri_model *model, tri_parameter_table *table) {
-  int64_t width = model->hidden_size;
-  int32_t index = -1;
-  tri_parameter token = {.name = "transformer.wte.weight",
-                         .num_dims = 2,
-                         .shape = {model->vocab_size, width},
-                         .layer = -1,
-                         .part = TRI_PART_EMBEDDING,
-                         .init = TRI_INIT_NORMAL,
-                         .std = model->init_std};
-  TRI_TRY(tri_parameter_table_add(table, &token, &index));
-  tri_parameter position = {.name = "transformer.wpe.weight",
-                            .num_dims = 2,
-                            .shape = {model->max_sequence, width},
-                            .split_dim = -1,
-                            .layer = -1,
-                            .part = TRI_PART_EMBEDDING,
-                            .init = TRI_INIT_NORMAL,
-                            .std = model->init_std};
-  TRI_TRY(tri_parameter_table_add(table, &position, &index));
-  for (int64_t layer = 0; layer < model->num_layers; layer++) TRI_TRY(add_block(model, layer, table));
-  tri_parameter norm_weight = {.name = "transformer.ln_f.weight",
-                               .num_dims = 1,
-                               .shape = {width},
-                               .split_dim = -1,
-                               .layer = model->num_layers,
-                               .part = TRI_PART_NORM,
-                               .init = TRI_INIT_ONE};
-  TRI_TRY(tri_parameter_table_add(table, &norm_weight, &index));
-  tri_parameter norm_bias = {.name = "transformer.ln_f.bias",
-                             .num_dims = 1,
-                             .shape = {width},
-                             .split_dim = -1,
-                             .layer = model->num_layers,
-                             .part = TRI_PART_NORM};
-  TRI_TRY(tri_parameter_table_add(table, &norm_bias, &index));
+  const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
+  const double std = model->init_std;
+  TRI_TRY(tri_parameter_table_add(table, "transformer.wte.weight", -1,
+                                  tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, 0, std), NULL));
+  TRI_TRY(tri_parameter_table_add(table, "transformer.wpe.weight", -1,
+                                  tri_parameter_matrix(TRI_PART_EMBEDDING, model->max_sequence, width, -1, std), NULL));
+  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(add_block(model, layer, table));
+  TRI_TRY(
+      tri_parameter_table_add(table, "transformer.ln_f.weight", last, tri_parameter_norm(width, TRI_INIT_ONE), NULL));
+  TRI_TRY(
+      tri_parameter_table_add(table, "transformer.ln_f.bias", last, tri_parameter_norm(width, TRI_INIT_ZERO), NULL));
   if (model->tied) return TRI_OK;
-  tri_parameter head = {.name = "lm_head.weight",
-                        .num_dims = 2,
-                        .shape = {model->vocab_size, width},
-                        .layer = model->num_layers,
-                        .part = TRI_PART_HEAD,
-                        .init = TRI_INIT_NORMAL,
-                        .std = model->init_std};
-  return tri_parameter_table_add(table, &head, &index);
+  return tri_parameter_table_add(table, "lm_head.weight", last,
+                                 tri_parameter_matrix(TRI_PART_HEAD, vocabulary, width, 0, std), NULL);
 }
 
 /* The dropouts of a model, told apart: 0 behind the embedding, then two a block. */

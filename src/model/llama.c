@@ -7,7 +7,6 @@
 #include "ops/ops.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* The parameters of a block in the order of the table; the three biases only with attention_bias. */
 enum {
@@ -41,86 +40,43 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
   int64_t q = model->num_heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
   double std = model->init_std;
   double branch_std = std / sqrt(2.0 * (double)model->num_layers); /* as GPT-2 and Megatron-LM */
-  const tri_part at = TRI_PART_ATTENTION, mlp = TRI_PART_MLP, norm = TRI_PART_NORM;
+  const tri_part at = TRI_PART_ATTENTION, mlp = TRI_PART_MLP;
+#define NAME(suffix) "model.layers.%ld." suffix
   const struct {
     const char *name;
     tri_parameter facts;
   } rows[BLOCK_PARAMETERS] = {
-      [NORM1_WEIGHT] = {"input_layernorm.weight",
-                        {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm, .init = TRI_INIT_ONE}},
-      [Q_WEIGHT] = {"self_attn.q_proj.weight",
-                    {.num_dims = 2, .shape = {q, width}, .part = at, .init = TRI_INIT_NORMAL, .std = std}},
-      [K_WEIGHT] =
-          {"self_attn.k_proj.weight",
-           {.num_dims = 2, .shape = {kv, width}, .part = at, .init = TRI_INIT_NORMAL, .std = std, .joined = true}},
-      [V_WEIGHT] =
-          {"self_attn.v_proj.weight",
-           {.num_dims = 2, .shape = {kv, width}, .part = at, .init = TRI_INIT_NORMAL, .std = std, .joined = true}},
-      [Q_BIAS] = {"self_attn.q_proj.bias", {.num_dims = 1, .shape = {q}, .part = at}},
-      [K_BIAS] = {"self_attn.k_proj.bias", {.num_dims = 1, .shape = {kv}, .part = at, .joined = true}},
-      [V_BIAS] = {"self_attn.v_proj.bias", {.num_dims = 1, .shape = {kv}, .part = at, .joined = true}},
-      [OUT_WEIGHT] = {"self_attn.o_proj.weight",
-                      {.num_dims = 2,
-                       .shape = {width, q},
-                       .split_dim = 1,
-                       .part = at,
-                       .init = TRI_INIT_NORMAL,
-                       .std = branch_std}},
-      [NORM2_WEIGHT] = {"post_attention_layernorm.weight",
-                        {.num_dims = 1, .shape = {width}, .split_dim = -1, .part = norm, .init = TRI_INIT_ONE}},
-      [GATE_WEIGHT] = {"mlp.gate_proj.weight",
-                       {.num_dims = 2, .shape = {ffn, width}, .part = mlp, .init = TRI_INIT_NORMAL, .std = std}},
-      [UP_WEIGHT] =
-          {"mlp.up_proj.weight",
-           {.num_dims = 2, .shape = {ffn, width}, .part = mlp, .init = TRI_INIT_NORMAL, .std = std, .joined = true}},
-      [DOWN_WEIGHT] = {"mlp.down_proj.weight",
-                       {.num_dims = 2,
-                        .shape = {width, ffn},
-                        .split_dim = 1,
-                        .part = mlp,
-                        .init = TRI_INIT_NORMAL,
-                        .std = branch_std}},
+      [NORM1_WEIGHT] = {NAME("input_layernorm.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
+      [Q_WEIGHT] = {NAME("self_attn.q_proj.weight"), tri_parameter_matrix(at, q, width, 0, std)},
+      [K_WEIGHT] = {NAME("self_attn.k_proj.weight"), tri_parameter_joined(tri_parameter_matrix(at, kv, width, 0, std))},
+      [V_WEIGHT] = {NAME("self_attn.v_proj.weight"), tri_parameter_joined(tri_parameter_matrix(at, kv, width, 0, std))},
+      [Q_BIAS] = {NAME("self_attn.q_proj.bias"), tri_parameter_bias(at, q, 0)},
+      [K_BIAS] = {NAME("self_attn.k_proj.bias"), tri_parameter_joined(tri_parameter_bias(at, kv, 0))},
+      [V_BIAS] = {NAME("self_attn.v_proj.bias"), tri_parameter_joined(tri_parameter_bias(at, kv, 0))},
+      [OUT_WEIGHT] = {NAME("self_attn.o_proj.weight"), tri_parameter_matrix(at, width, q, 1, branch_std)},
+      [NORM2_WEIGHT] = {NAME("post_attention_layernorm.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
+      [GATE_WEIGHT] = {NAME("mlp.gate_proj.weight"), tri_parameter_matrix(mlp, ffn, width, 0, std)},
+      [UP_WEIGHT] = {NAME("mlp.up_proj.weight"), tri_parameter_joined(tri_parameter_matrix(mlp, ffn, width, 0, std))},
+      [DOWN_WEIGHT] = {NAME("mlp.down_proj.weight"), tri_parameter_matrix(mlp, width, ffn, 1, branch_std)},
   };
+#undef NAME
   for (int i = 0; i < BLOCK_PARAMETERS; i++) {
     if (is_bias(i) && !model->attention_bias) continue;
-    tri_parameter parameter = rows[i].facts;
-    parameter.layer = layer;
-    snprintf(parameter.name, sizeof parameter.name, "model.layers.%ld.%s", (long)layer, rows[i].name);
-    int32_t index = -1;
-    TRI_TRY(tri_parameter_table_add(table, &parameter, &index));
+    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, rows[i].facts, NULL));
   }
   return TRI_OK;
 }
 
 static tri_status parameters(const tri_model *model, tri_parameter_table *table) {
-  int64_t width = model->hidden_size;
-  int32_t index = -1;
-  tri_parameter token = {.name = "model.embed_tokens.weight",
-                         .num_dims = 2,
-                         .shape = {model->vocab_size, width},
-                         .layer = -1,
-                         .part = TRI_PART_EMBEDDING,
-                         .init = TRI_INIT_NORMAL,
-                         .std = model->init_std};
-  TRI_TRY(tri_parameter_table_add(table, &token, &index));
-  for (int64_t layer = 0; layer < model->num_layers; layer++) TRI_TRY(add_block(model, layer, table));
-  tri_parameter norm = {.name = "model.norm.weight",
-                        .num_dims = 1,
-                        .shape = {width},
-                        .split_dim = -1,
-                        .layer = model->num_layers,
-                        .part = TRI_PART_NORM,
-                        .init = TRI_INIT_ONE};
-  TRI_TRY(tri_parameter_table_add(table, &norm, &index));
+  const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
+  const double std = model->init_std;
+  TRI_TRY(tri_parameter_table_add(table, "model.embed_tokens.weight", -1,
+                                  tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, 0, std), NULL));
+  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(add_block(model, layer, table));
+  TRI_TRY(tri_parameter_table_add(table, "model.norm.weight", last, tri_parameter_norm(width, TRI_INIT_ONE), NULL));
   if (model->tied) return TRI_OK;
-  tri_parameter head = {.name = "lm_head.weight",
-                        .num_dims = 2,
-                        .shape = {model->vocab_size, width},
-                        .layer = model->num_layers,
-                        .part = TRI_PART_HEAD,
-                        .init = TRI_INIT_NORMAL,
-                        .std = model->init_std};
-  return tri_parameter_table_add(table, &head, &index);
+  return tri_parameter_table_add(table, "lm_head.weight", last,
+                                 tri_parameter_matrix(TRI_PART_HEAD, vocabulary, width, 0, std), NULL);
 }
 
 static tri_status append_block(const tri_model *model, const tri_rope_table *rope, int32_t rope_constant, int64_t layer,

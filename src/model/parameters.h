@@ -45,7 +45,15 @@ const char *tri_part_name(tri_part part);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
-/* Appends one entry: fills count, offset and decay, and gives back its index. */
-tri_status tri_parameter_table_add(tri_parameter_table *table, const tri_parameter *parameter, int32_t *out);
+/* A vector of a norm; a bias; a matrix with normal initial values; the same lying directly behind the one before. */
+tri_parameter tri_parameter_norm(int64_t width, tri_init init);
+tri_parameter tri_parameter_bias(tri_part part, int64_t width, int split_dim);
+tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, int split_dim, double std);
+tri_parameter tri_parameter_joined(tri_parameter parameter);
+
+/* Appends one entry: fills name, layer, count, offset and decay, and gives back its index (out may be NULL). A `name`
+ * with %ld in it gets the layer's number. */
+tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer, tri_parameter parameter,
+                                   int32_t *out);
 
 #endif

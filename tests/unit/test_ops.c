@@ -99,7 +99,7 @@ static void begin(bench *b) {
 static int32_t parameter(bench *b, int64_t rows, int64_t width, bool joined) {
   tri_parameter entry = {.num_dims = width > 0 ? 2 : 1, .shape = {rows, width}, .joined = joined};
   int32_t index = -1;
-  CHECK_OK(tri_parameter_table_add(&b->table, &entry, &index));
+  CHECK_OK(tri_parameter_table_add(&b->table, "test", 0, entry, &index));
   return index;
 }
 
