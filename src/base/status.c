@@ -6,6 +6,7 @@
 /* Like errno: the one place a failure leaves its message until the entry point prints it. */
 static _Thread_local char message[2048];
 
+#undef tri_fail
 tri_status tri_fail(tri_status code, const char *format, ...) {
   char text[sizeof message]; /* the arguments may point into the old message */
   va_list arguments;
