@@ -48,8 +48,8 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const last_logits *at = call->attributes;
   *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
-  double rows = (double)(call->rows / call->sequence);
-  out->flops = 2.0 * rows * (double)at->weight.in * (double)at->weight.out;
+  int64_t sequences = call->rows / call->sequence;
+  out->flops = 2.0 * (double)sequences * (double)at->weight.in * (double)at->weight.out;
   out->bytes = (double)at->weight.in * (double)at->weight.out * (double)tri_dtype_bytes(call->type);
 }
 

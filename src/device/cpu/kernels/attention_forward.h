@@ -155,7 +155,7 @@ static void forward_tile(const tri_attention_forward *job, const forward_scratch
     row_write(element_to_write(job->out, call->type, row), call->type, s->out + i * pitch, 1.0f / sum, width);
     if (job->log_sum_exp)
       job->log_sum_exp[(batch * call->heads + head) * call->queries + first + i] =
-          (float)((double)s->maximum[i] * call->scale + log(sum));
+          (float)((double)s->maximum[i] * call->scale + log((double)sum));
   }
 }
 
