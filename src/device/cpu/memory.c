@@ -1,6 +1,7 @@
 #include "base/format.h"
 #include "device/cpu/cpu.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -15,18 +16,23 @@ static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)PAGE_BYTE
 /* The block ends where the upper guard begins, up to alignment. */
 static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - PAGE_BYTES - (bytes + 63) / 64 * 64; }
 
+static tri_status not_given(size_t bytes) {
+  char text[32];
+  return tri_fail(TRI_OUT_OF_MEMORY, "the system does not give %zu bytes (%s) of memory", bytes,
+                  tri_format_bytes((double)bytes, text, sizeof text));
+}
+
 /* Every page is touched here, by the threads that will use it and before the first step, so that no step pays for page
  * faults. Huge pages make the arena cost few entries of the TLB. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
-  size_t mapped = mapped_bytes(bytes);
-  char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  char *inside = mapping + PAGE_BYTES;
+  size_t mapped = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : mapped_bytes(bytes); /* more than any system gives */
   size_t inside_bytes = mapped - 2 * (size_t)PAGE_BYTES;
-  if (mapping == MAP_FAILED || mprotect(inside, inside_bytes, PROT_READ | PROT_WRITE) != 0) {
-    char text[32];
-    if (mapping != MAP_FAILED) munmap(mapping, mapped);
-    return tri_fail(TRI_OUT_OF_MEMORY, "the system does not give %zu bytes (%s) of memory", bytes,
-                    tri_format_bytes((double)bytes, text, sizeof text));
+  char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return not_given(bytes);
+  char *inside = mapping + PAGE_BYTES;
+  if (mprotect(inside, inside_bytes, PROT_READ | PROT_WRITE) != 0) {
+    munmap(mapping, mapped);
+    return not_given(bytes);
   }
 #ifdef MADV_HUGEPAGE
   madvise(inside, inside_bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
