@@ -9,9 +9,9 @@
 # missing neither apt nor the network is touched.
 set -euo pipefail
 
-# need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, file, or python (a module
-# of the system's Python). Optional needs are of kinds ending in `?`: where they cannot be had, the tests that want
-# them say SKIPPED.
+# need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, library, file, python (a
+# module of the system's Python) or include (one of that Python's headers). Optional needs are of kinds ending in `?`:
+# where they cannot be had, what wants them says SKIPPED.
 needs=()
 need() { needs+=("$1|$2|$3|$4"); }
 
@@ -52,9 +52,12 @@ for flag in "" "$@"; do
       need command llvm-symbolizer   llvm            "LLVM's symbolizer"
       ;;
     --bench)
-      need command python3           python3         "Python 3"
-      need python? ensurepip         python3-venv    "Python's venv"
-      need library tcmalloc_minimal  libgoogle-perftools-dev "tcmalloc"
+      need command  python3          python3         "Python 3"
+      need python?  ensurepip        python3-venv    "Python's venv"
+      need include? Python.h         python3-dev     "Python's headers (torch.compile)"
+      need command? g++              g++             "a C++ compiler (torch.compile)"
+      need library? tcmalloc_minimal libgoogle-perftools-dev "tcmalloc (PyTorch, tuned)"
+      need file?    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files (real text)"
       ;;
     *)
       echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz and --bench" >&2
@@ -69,12 +72,13 @@ python=/usr/bin/python3
 
 met() {
   case "$1" in
-    command) command -v "$2" >/dev/null ;;
+    command*) command -v "$2" >/dev/null ;;
     # PCRE2's header refuses to be read before its width is chosen.
     header) echo "#include <$2>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1 ;;
-    library) cc -shared -o /dev/null "-l$2" >/dev/null 2>&1 ;;
+    library*) cc -shared -o /dev/null "-l$2" >/dev/null 2>&1 ;;
     omp) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
-    file) [ -e "$2" ] ;;
+    file*) [ -e "$2" ] ;;
+    include*) [ -e "$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/$2" ] ;; # of Python
     python*) "$python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" >/dev/null 2>&1 ;;
   esac
 }
@@ -113,5 +117,5 @@ fi
 # One at a time: an Ubuntu without python3-torch still gets pytest.
 for package in "${optional[@]}"; do
   apt_get install -y --no-install-recommends "$package" >&2 ||
-    echo "install-deps: SKIPPED: $package cannot be had; tests that need it will say SKIPPED" >&2
+    echo "install-deps: SKIPPED: $package cannot be had; what needs it will say SKIPPED" >&2
 done
