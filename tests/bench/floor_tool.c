@@ -3,7 +3,8 @@
  *   floor_tool LAYERS WIDTH FFN VOCAB BATCH SEQUENCE fp32|bf16 SECONDS
  *
  * Each product is timed on dense operands with b plain, with b in the layout that oneDNN likes best (packing not
- * counted) and, in fp32, by dnnl_sgemm; the fastest counts. Transpositions are not counted either. Attention's
+ * counted) and, in fp32, by dnnl_sgemm; of each the median of its repetitions, and of these the least counts: a step is
+ * measured by the median too, on the same wavering machine. Transpositions are not counted either. Attention's
  * products, over the causal half, are taken to run at the rate of all others together. Prints one JSON object. */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -21,7 +22,27 @@ typedef struct floor_bench {
   float *a, *b, *c, *packed, *scratch;
 } floor_bench;
 
-enum { SCRATCH_BYTES = 256 << 20 };
+enum { SCRATCH_BYTES = 256 << 20, MOST_REPEATS = 4096 };
+
+/* The times of one way of one product. */
+typedef struct times {
+  double begin_s, seconds[MOST_REPEATS];
+  int count; /* the first is not kept: it meets a cold cache */
+} times;
+
+static bool wants_more(const times *t, double least_s) {
+  return t->count < 3 || (t->count < MOST_REPEATS && tri_clock_s() - t->begin_s < least_s);
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static double median_s(times *t) {
+  qsort(t->seconds, (size_t)t->count, sizeof *t->seconds, by_value);
+  return t->seconds[t->count / 2];
+}
 
 /* Seconds of one product with b in this layout, or a very long time where oneDNN has no such product. */
 static tri_status time_primitive(floor_bench *f, int64_t m, int64_t n, int64_t k, tri_dtype c_type, bool packed,
@@ -35,13 +56,14 @@ static tri_status time_primitive(floor_bench *f, int64_t m, int64_t n, int64_t k
   tri_status status = tri_onednn_product_create(f->engine, &product, &primitive, packed ? &chosen : NULL);
   bool usable =
       status == TRI_OK && strncmp(primitive.implementation, "ref", 3) != 0 && primitive.scratch_bytes <= SCRATCH_BYTES;
-  double begin_s = tri_clock_s();
-  for (int i = 0; usable && (i < 3 || tri_clock_s() - begin_s < f->seconds); i++) {
+  times t = {.begin_s = tri_clock_s(), .count = -1};
+  while (usable && wants_more(&t, f->seconds)) {
     double start_s = tri_clock_s();
     TRI_TRY(tri_onednn_product_run(f->stream, &primitive, f->a, f->b, NULL, f->c, f->scratch));
-    double took_s = tri_clock_s() - start_s;
-    if (i > 0 && took_s < *best_s) *best_s = took_s;
+    if (t.count >= 0) t.seconds[t.count] = tri_clock_s() - start_s;
+    t.count++;
   }
+  if (usable && median_s(&t) < *best_s) *best_s = median_s(&t);
   tri_onednn_primitive_destroy(&primitive);
   tri_onednn_layout_destroy(&chosen);
   tri_onednn_layout_destroy(&c);
@@ -54,13 +76,14 @@ static tri_status time_product(floor_bench *f, int64_t m, int64_t n, int64_t k, 
   double best_s = 1e9;
   TRI_TRY(time_primitive(f, m, n, k, c_type, false, &best_s));
   TRI_TRY(time_primitive(f, m, n, k, c_type, true, &best_s));
-  double begin_s = tri_clock_s();
-  for (int i = 0; f->type == TRI_FP32 && (i < 3 || tri_clock_s() - begin_s < f->seconds); i++) {
+  times t = {.begin_s = tri_clock_s(), .count = -1};
+  while (f->type == TRI_FP32 && wants_more(&t, f->seconds)) {
     double start_s = tri_clock_s();
     TRI_TRY(tri_onednn_check(dnnl_sgemm('N', 'N', m, n, k, 1.0f, f->a, k, f->b, n, 0.0f, f->c, n), "sgemm"));
-    double took_s = tri_clock_s() - start_s;
-    if (i > 0 && took_s < best_s) best_s = took_s;
+    if (t.count >= 0) t.seconds[t.count] = tri_clock_s() - start_s;
+    t.count++;
   }
+  if (f->type == TRI_FP32 && median_s(&t) < best_s) best_s = median_s(&t);
   *out = best_s;
   return TRI_OK;
 }
