@@ -1,0 +1,115 @@
+/* Ranks that work together, and what passes between them.
+ *
+ * A run is one process (a "rank") or many that a launcher started; tri_comm_open finds out which and joins. The ranks
+ * form a mesh (mesh.h), whose rows along each dimension are groups. Everything that passes between ranks passes through
+ * a group. Nothing above this floor calls MPI.
+ *
+ * Promises of every collective:
+ *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once.
+ *  - Sums are made in the order of the ranks, ((x0 + x1) + x2) + ..., for every element, whatever the size of the
+ *    message and whichever of the functions it is: all_reduce and reduce_scatter then all_gather give equal bits, on
+ *    every rank and in every run. A group that spans nodes adds the sums of its nodes in the order of the nodes.
+ *  - bf16 sums are made in fp32 and rounded once.
+ *  - If a rank of the group is gone, or an MPI call fails, the status is TRI_COMM and names the group's dimension. */
+#ifndef TRI_COMM_COMM_H
+#define TRI_COMM_COMM_H
+
+#include "base/status.h"
+#include "device/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- the job ----------------------------------------------------------------------------------------------------- */
+
+/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS),
+ * or stays alone without touching MPI where none did. Once in a process, before any thread is started. */
+tri_status tri_comm_open(void);
+/* COLLECTIVE. Ends a job whose ranks all came through. */
+void tri_comm_close(void);
+/* Ends the whole job from one rank that failed: every other rank is killed. Does nothing when alone. */
+void tri_comm_abort(int exit_status);
+
+int tri_comm_rank(void); /* 0 when alone */
+int tri_comm_size(void); /* 1 when alone */
+/* Ranks on this rank's node, and its place among them. */
+int tri_comm_local_rank(void);
+int tri_comm_local_size(void);
+/* "Open MPI 4.1.4", "MPICH 4.0.2"; what the binary was built with. */
+const char *tri_comm_library(void);
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+typedef struct tri_group_impl tri_group_impl;
+
+/* Some ranks of the job, in order. Copied freely; tri_group_destroy once. */
+typedef struct tri_group {
+  const char *name;     /* of its dimension: "tensor", "data", ...: for messages and timelines */
+  int rank, size;       /* this rank's place in it */
+  tri_group_impl *impl; /* NULL where size is 1 */
+} tri_group;
+
+/* A group of this rank alone. */
+tri_group tri_group_alone(const char *name);
+/* All ranks of the job. */
+tri_group tri_group_world(void);
+
+/* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Staging memory for collectives is
+ * made here, so that none is made later; `staging_bytes` is how much of it this rank holds (shared with its node). */
+tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
+void tri_group_destroy(tri_group *group);
+size_t tri_group_staging_bytes(const tri_group *group);
+
+/* Part i of `count` elements over `size` ranks: [tri_part_begin(count, size, i), tri_part_begin(count, size, i + 1)).
+ * Parts differ by at most one; the first are the larger. */
+static inline int64_t tri_part_begin(int64_t count, int64_t size, int64_t i) {
+  int64_t share = count / size, rest = count % size;
+  return i * share + (i < rest ? i : rest);
+}
+
+/* ---- collectives -------------------------------------------------------------------------------------------------
+ *
+ * `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer, in elements, is
+ * [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, of any alignment of the type. */
+
+/* values[count] becomes the sum over the ranks. */
+tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values);
+/* Part `rank` of values becomes the sum over the ranks of that part; the other parts are left undefined. */
+tri_status tri_reduce_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
+/* Every part r of values becomes that of rank r. */
+tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
+/* values[count] becomes the largest of the ranks', element by element. */
+tri_status tri_all_maximum(const tri_group *group, tri_dtype type, int64_t count, void *values);
+/* Exact sums of whole numbers. */
+tri_status tri_all_sum_int64(const tri_group *group, int64_t count, int64_t *values);
+tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *data);
+/* all[size * bytes] gets every rank's `bytes` bytes, in order. */
+tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
+tri_status tri_barrier(const tri_group *group);
+
+/* ---- in the background --------------------------------------------------------------------------------------------
+ *
+ * A request goes on whenever somebody calls tri_comm_progress (the kernels' callers do, between instructions, and
+ * whoever waits does) or by a progress thread where the library has a good one. The buffer belongs to the request until
+ * tri_request_wait returns. Requests of one group are finished in the order in which they were started, on all ranks.
+ */
+
+typedef struct tri_request tri_request; /* freed by tri_request_wait */
+
+tri_status tri_reduce_scatter_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
+                                    tri_request **out);
+tri_status tri_all_reduce_start(const tri_group *group, tri_dtype type, int64_t count, void *values, tri_request **out);
+tri_status tri_all_gather_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
+                                tri_request **out);
+
+/* Messages between two ranks of a group: matched by sender, receiver and tag, in order. */
+tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);
+tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out);
+
+/* NULL is a request that is done. *request becomes NULL. */
+tri_status tri_request_wait(tri_request **request);
+tri_status tri_request_test(tri_request *request, bool *done);
+tri_status tri_comm_progress(void);
+
+#endif
