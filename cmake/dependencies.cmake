@@ -9,6 +9,8 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 
+include(cmake/mpi.cmake)
+
 # oneDNN ships a CMake package on some systems and a bare header and library on others.
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
 find_library(DNNL_LIBRARY NAMES dnnl REQUIRED)
@@ -17,4 +19,4 @@ add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dependencies INTERFACE
   PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::ZSTD PkgConfig::XXHASH
-  OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} m)
+  OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} trireme_mpi m)
