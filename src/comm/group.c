@@ -86,6 +86,8 @@ static tri_status allocate_tables(tri_group_impl *group) {
   size_t locals = (size_t)group->num_local;
   size_t nodes = (size_t)group->num_nodes;
   TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->local_ranks));
+  TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->machine_ranks));
+  TRI_TRY(tri_alloc("a group's buffers", locals, sizeof(char *), &group->theirs));
   TRI_TRY(tri_alloc("a group's owners", locals + 1, sizeof(int), &group->owned_begin));
   TRI_TRY(tri_alloc("a group's owners", (size_t)group->size, sizeof(int), &group->owned_parts));
   TRI_TRY(tri_alloc("a group's nodes", nodes, sizeof(int), &group->peers));
@@ -126,15 +128,15 @@ static tri_status find_places(tri_group_impl *group) {
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static void destroy(tri_group_impl *group) {
-  tri_staging_destroy(group);
+  tri_window_destroy(group);
   for (int i = 0; i < 2; i++) {
     tri_free(group->send[i]);
     tri_free(group->values_moving[i].requests);
   }
   tri_free(group->receive);
   tri_free(group->sums_moving.requests);
-  void *tables[] = {group->local_ranks, group->owned_begin, group->owned_parts, group->peers,
-                    group->staging,     group->walks,       group->terms,       group->begins};
+  void *tables[] = {group->local_ranks, group->owned_begin, group->owned_parts, group->peers,         group->staging,
+                    group->walks,       group->terms,       group->begins,      group->machine_ranks, group->theirs};
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
   MPI_Comm *communicators[] = {&group->messages, &group->exchange, &group->node_comm};
   for (int i = 0; i < 3; i++) {
@@ -155,7 +157,9 @@ static tri_status agree(const tri_group_impl *group, tri_status status) {
 static tri_status connect(tri_group_impl *group) {
   if (group->num_nodes > 1) TRI_MPI(group->name, MPI_Comm_dup(group->messages, &group->exchange));
   TRI_MPI(group->name, MPI_Comm_split(group->messages, group->node, group->rank, &group->node_comm));
-  return tri_staging_create(group);
+  const tri_job *job = tri_comm_job();
+  TRI_MPI(group->name, MPI_Allgather(&job->local_rank, 1, MPI_INT, group->machine_ranks, 1, MPI_INT, group->node_comm));
+  return tri_window_create(group);
 }
 
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
@@ -200,10 +204,13 @@ void tri_group_destroy(tri_group *group) {
   *group = tri_group_alone(group->name);
 }
 
+/* One flag's size is for aligning the other. */
+size_t tri_group_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
+
 size_t tri_group_staging_bytes(const tri_group *group) {
   const tri_group_impl *impl = group->impl;
   if (impl == NULL) return 0;
-  size_t shared = impl->num_local > 1 ? 2 * sizeof(tri_staging_flag) + 2 * impl->buffer_bytes : 0;
+  size_t shared = impl->num_local > 1 ? tri_group_window_bytes(impl) : 0;
   if (impl->num_nodes == 1) return shared;
   size_t owned = (size_t)(impl->owned_begin[impl->local + 1] - impl->owned_begin[impl->local]);
   return shared + (2 * owned + (size_t)impl->num_nodes) * impl->round_bytes;
