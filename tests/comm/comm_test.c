@@ -3,6 +3,7 @@
  *   comm_test               everything below
  *   comm_test huge          buffers beyond 2 GiB (two ranks, 5 GB)
  *   comm_test short         a message shorter than its receiver expects: TRI_COMM
+ *   comm_test mismatch      ranks that call different collectives: TRI_COMM on all
  *   comm_test abort         rank 1 gives up while the others wait: the job ends with a status that is not 0
  *   comm_test other-mpi     started by another MPI's mpiexec: TRI_COMM that says so */
 #include "base/clock.h"
@@ -421,6 +422,16 @@ static void check_short(void) {
   }
 }
 
+static void check_mismatch(void) {
+  tri_group world = tri_group_world();
+  static float values[5000];
+  tri_status status = world.rank == 0 ? tri_all_reduce(&world, TRI_FP32, 5000, values) : tri_barrier(&world);
+  CHECK(status == TRI_COMM, "%d", (int)status);
+  const char *text = world.rank == 0 ? "is in collective 1, barrier of 8 bytes, but rank 0 in collective 1, all_reduce"
+                                     : "rank 0 is in collective 1, all_reduce of 20000 bytes, but rank 1 in";
+  CHECK(strstr(tri_status_message(), text) != NULL, "%s", tri_status_message());
+}
+
 static int other_mpi(void) {
   tri_status status = tri_comm_open();
   bool told = status == TRI_COMM && strstr(tri_status_message(), "TRIREME_MPI") != NULL;
@@ -437,6 +448,8 @@ int main(int argc, char **argv) {
     check_huge();
   } else if (strcmp(mode, "short") == 0) {
     check_short();
+  } else if (strcmp(mode, "mismatch") == 0) {
+    check_mismatch();
   } else if (strcmp(mode, "abort") == 0) {
     tri_group world = tri_group_world();
     if (world.rank == 1) tri_comm_abort(7);
