@@ -59,6 +59,7 @@ tri_group tri_group_world(void);
 /* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Staging memory for collectives is
  * made here, so that none is made later; `staging_bytes` is how much of it this rank holds (shared with its node). */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
+/* Waits for nobody. On all ranks of the group in the same order, where it is done with. */
 void tri_group_destroy(tri_group *group);
 size_t tri_group_staging_bytes(const tri_group *group);
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-  BUFFER_BYTES = 512 * 1024,         /* of shared staging, twice in each rank */
+  BUFFER_BYTES = 256 * 1024,         /* of shared staging, twice in each rank; and at least */
+  SLOT_BYTES = 8 * 1024,             /* this for each rank of the node */
   ROUND_BUDGET = 8 * 1024 * 1024,    /* of partial sums that this rank sends in a round */
   LARGEST_MESSAGE = 4 * 1024 * 1024, /* the fastest size of messages on shared memory and on networks is 4 to 16 MB */
   SMALLEST_MESSAGE = 16 * 1024,
@@ -102,7 +103,8 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   group->node = where->nodes[group->rank];
   group->num_local = where->sizes[group->node];
   group->local = where->locals[group->rank];
-  group->buffer_bytes = group->num_local > 1 ? BUFFER_BYTES : 0;
+  size_t slots = (size_t)group->num_local * SLOT_BYTES;
+  group->buffer_bytes = group->num_local == 1 ? 0 : slots > BUFFER_BYTES ? slots : BUFFER_BYTES;
   TRI_TRY(allocate_tables(group));
   fill_owners(group, where);
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
@@ -127,22 +129,44 @@ static tri_status find_places(tri_group_impl *group) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-static void destroy(tri_group_impl *group) {
-  tri_window_destroy(group);
+static void free_tables(tri_group_impl *group) {
   for (int i = 0; i < 2; i++) {
     tri_free(group->send[i]);
     tri_free(group->values_moving[i].requests);
   }
   tri_free(group->receive);
   tri_free(group->sums_moving.requests);
-  void *tables[] = {group->local_ranks, group->owned_begin, group->owned_parts, group->peers,         group->staging,
-                    group->walks,       group->terms,       group->begins,      group->machine_ranks, group->theirs};
+  void *tables[] = {group->local_ranks, group->machine_ranks, group->owned_begin, group->owned_parts, group->peers,
+                    group->staging,     group->walks,         group->terms,       group->theirs,      group->begins};
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
+}
+
+/* COLLECTIVE over the group. */
+static void free_handles(tri_group_impl *group) {
+  tri_window_destroy(group);
   MPI_Comm *communicators[] = {&group->messages, &group->exchange, &group->node_comm};
   for (int i = 0; i < 3; i++) {
     if (*communicators[i] != MPI_COMM_NULL) MPI_Comm_free(communicators[i]);
   }
   tri_free(group);
+}
+
+void tri_group_free_retired(void) {
+  tri_job *job = tri_comm_job();
+  while (job->retired != NULL) {
+    tri_group_impl *group = job->retired;
+    job->retired = group->next_busy;
+    free_handles(group);
+  }
+}
+
+/* A rank that fails destroys its groups while the others work on: giving MPI's part back now would wait for them. It is
+ * given back at the end of a job whose ranks all came through. */
+static void retire(tri_group_impl *group) {
+  tri_job *job = tri_comm_job();
+  free_tables(group);
+  group->next_busy = job->retired;
+  job->retired = group;
 }
 
 /* The same status on all ranks of the group, so that none goes on alone. */
@@ -170,12 +194,12 @@ tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
       .name = name, .messages = comm, .exchange = MPI_COMM_NULL, .node_comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
   MPI_Comm_rank(comm, &group->rank);
   MPI_Comm_size(comm, &group->size);
-  TRI_TRY_GOTO(agree(group, find_places(group)), destroy_group);
-  TRI_TRY_GOTO(agree(group, connect(group)), destroy_group);
+  TRI_TRY_GOTO(agree(group, find_places(group)), retire_group);
+  TRI_TRY_GOTO(agree(group, connect(group)), retire_group);
   *out = (tri_group){name, group->rank, group->size, group};
   return TRI_OK;
-destroy_group:
-  destroy(group);
+retire_group:
+  retire(group);
   return status;
 }
 
@@ -200,7 +224,7 @@ tri_status tri_group_split(const tri_group *parent, const char *name, int color,
 }
 
 void tri_group_destroy(tri_group *group) {
-  if (group->impl != NULL && !group->impl->of_job) destroy(group->impl);
+  if (group->impl != NULL && !group->impl->of_job) retire(group->impl);
   *group = tri_group_alone(group->name);
 }
 

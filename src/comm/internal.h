@@ -231,6 +231,7 @@ typedef struct tri_job {
   tri_segment *shared;               /* share.c */
   uint32_t num_shared, last_segment; /* those that all ranks of the machine see; the number of the newest */
   size_t looked_bytes;               /* of others' memory, since it was let go last */
+  tri_group_impl *retired;           /* groups that were destroyed */
   tri_group_impl *busy;              /* groups with collectives under way */
   tri_request *messages;             /* under way */
   bool failed;
@@ -254,6 +255,8 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what);
 
 /* COLLECTIVE over `comm`, which belongs to the group from here on, also on failure. */
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out);
+/* COLLECTIVE over the job: MPI's part of the groups that were destroyed. */
+void tri_group_free_retired(void);
 
 /* ---- waiting (progress.c) ---------------------------------------------------------------------------------------- */
 

@@ -140,16 +140,24 @@ static tri_status find_nodes(void) {
   return TRI_OK;
 }
 
+static const char *own_launcher(void) {
+#if defined(OPEN_MPI)
+  return "Open MPI's mpiexec (on Debian mpiexec.openmpi)";
+#else
+  return "the mpiexec of that MPI (on Debian mpiexec.mpich)";
+#endif
+}
+
 /* Each process of a job whose launcher speaks another MPI's language believes to be alone. The launcher's own rank goes
  * into job.rank, so that one of them tells. */
 static tri_status other_launcher(const launch *by, long size, long rank) {
   job.rank = (int)rank;
-  return tri_fail(TRI_COMM,
-                  "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
-                  "started by something that speaks another MPI's language. Start it with the mpiexec of %s (on Debian "
-                  "mpiexec.openmpi or mpiexec.mpich; under Slurm try srun --mpi=pmix or --mpi=pmi2), or build it with "
-                  "the other MPI (cmake -DTRIREME_MPI=openmpi or mpich)",
-                  by->launcher, size, by->size_name, tri_comm_library(), tri_comm_library());
+  return tri_fail(
+      TRI_COMM,
+      "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
+      "started by something that speaks another MPI's language. Start it with %s; under Slurm try srun --mpi=pmix "
+      "or --mpi=pmi2; or build it with the other MPI (cmake -DTRIREME_MPI=openmpi or mpich)",
+      by->launcher, size, by->size_name, tri_comm_library(), own_launcher());
 }
 
 static tri_status join(const launch *by, long size, long rank) {
@@ -187,6 +195,7 @@ void tri_comm_close(void) {
     job.world.impl->of_job = false;
     tri_group_destroy(&job.world);
   }
+  tri_group_free_retired();
   tri_share_close();
   tri_free(job.node_of);
   MPI_Finalize();

@@ -12,12 +12,23 @@ static void find_staging(tri_group_impl *group, int local, char *base) {
   group->staging[local].buffers[1] = group->staging[local].buffers[0] + group->buffer_bytes;
 }
 
+static tri_status not_given(const tri_group_impl *group, size_t bytes, int code) {
+  char reason[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, reason, &length);
+  return tri_comm_lost(
+      "%s: no %zu KiB of memory that the %d ranks on this node share (%s); enlarge /dev/shm (for a "
+      "container --shm-size=1g), or set TRIREME_RANKS_PER_NODE=1 to do without, more slowly",
+      group->name, bytes / 1024, group->num_local, reason);
+}
+
 static tri_status allocate(tri_group_impl *group, size_t bytes, void *base) {
   MPI_Info info;
   TRI_MPI(group->name, MPI_Info_create(&info));
   TRI_MPI(group->name, MPI_Info_set(info, "alloc_shared_noncontig", "true")); /* each rank's part on pages of its own */
-  TRI_MPI(group->name, MPI_Win_allocate_shared((MPI_Aint)bytes, 1, info, group->node_comm, base, &group->window));
+  int code = MPI_Win_allocate_shared((MPI_Aint)bytes, 1, info, group->node_comm, base, &group->window);
   MPI_Info_free(&info);
+  if (code != MPI_SUCCESS) return not_given(group, bytes, code);
   TRI_MPI(group->name, MPI_Win_set_errhandler(group->window, MPI_ERRORS_RETURN));
   TRI_MPI(group->name, MPI_Win_lock_all(MPI_MODE_NOCHECK, group->window));
   return TRI_OK;
