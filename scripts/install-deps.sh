@@ -23,6 +23,8 @@ for flag in "" "$@"; do
       need command ninja             ninja-build    "Ninja"
       need command pkg-config        pkg-config     "pkg-config"
       need header  dnnl.h            libdnnl-dev    "oneDNN, with headers"
+      need command mpicc             libopenmpi-dev "MPI (Open MPI or MPICH), with headers"
+      need command mpiexec           openmpi-bin    "MPI's launcher"
       need header  yaml.h            libyaml-dev    "libyaml, with headers"
       need header  jansson.h         libjansson-dev "jansson, with headers"
       need header  zstd.h            libzstd-dev    "zstd, with headers"

@@ -11,8 +11,12 @@
 /* State of the terminal, which is one to a process. */
 static bool progress_open;
 static double progress_last_s = -1e9;
+static bool quiet;
+
+void tri_log_be_quiet(void) { quiet = true; }
 
 static void print_line(const char *prefix, const char *format, va_list arguments) {
+  if (quiet) return;
   tri_log_progress_end();
   char text[4096];
   vsnprintf(text, sizeof text, format, arguments);
@@ -34,6 +38,7 @@ void tri_warn(const char *format, ...) {
 }
 
 void tri_log_progress(const char *format, ...) {
+  if (quiet) return;
   bool terminal = isatty(STDERR_FILENO) == 1;
   double now_s = tri_clock_s();
   if (!terminal && now_s - progress_last_s < 10.0) return;

@@ -4,6 +4,11 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
+/* From here on nothing is logged: this rank leaves it to the first one. Failures are no log lines; they are printed. */
+void tri_log_be_quiet(void);
+
 /* One line with a newline added. */
 void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 

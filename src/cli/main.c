@@ -73,7 +73,8 @@ int main(int count, char **arguments) {
     }
     status = command->run(count - 1, arguments + 1);
   }
-  if (status != TRI_OK) fprintf(stderr, "trireme: %s\n", tri_status_message());
+  /* An empty message: another rank of the job has said it. */
+  if (status != TRI_OK && tri_status_message()[0] != '\0') fprintf(stderr, "trireme: %s\n", tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
     fprintf(stderr, "trireme: cannot write to standard output\n");
     status = TRI_IO_FAILED;

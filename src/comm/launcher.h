@@ -15,4 +15,8 @@ typedef struct tri_launcher {
  * it who it is. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, tri_launcher *out);
 
+/* LOCAL. Starts this program's command line again, less its -n, on `ranks` ranks through the launcher in $PATH; comes
+ * back only if that failed. `arguments` begins with the subcommand and ends with NULL. */
+tri_status tri_launch(int64_t ranks, char **arguments);
+
 #endif

@@ -10,9 +10,12 @@ typedef struct owner {
   int64_t index; /* slot, buffer, or call * 3 + pass */
 } owner;
 
+/* Of one chunk. */
 typedef struct planning {
   const tri_memory_request *request;
-  tri_memory_plan *plan;
+  const tri_op_list *list;
+  tri_memory_plan *whole;
+  tri_chunk_plan *plan;
   tri_interval *intervals;
   owner *owners;
   int64_t num_intervals, capacity;
@@ -52,7 +55,7 @@ static size_t take(size_t *end, size_t bytes) {
 /* Slots that share memory are one tensor that lives as long as any of them; slot numbers grow with time, so the one
  * whose memory it is comes first. */
 static tri_status plan_slots(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   for (int64_t root = 0; root < list->num_slots; root++) {
     const tri_slot *slot = &list->slots[root];
     if (slot->memory_of != root) continue;
@@ -74,7 +77,7 @@ static tri_status plan_slots(planning *p) {
 
 /* How long each gradient buffer lives, and whether it must outlast its instruction. */
 static void find_buffer_lives(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
   for (int64_t s = 0; s < list->num_slots; s++) {
     int32_t buffer = p->buffer_of[s];
@@ -93,7 +96,7 @@ static void find_buffer_lives(planning *p) {
 }
 
 static tri_status plan_gradients(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   size_t count = (size_t)list->num_slots + 1;
   int64_t num_buffers = 0;
   TRI_TRY(tri_alloc("the memory plan", count, sizeof *p->buffer_of, &p->buffer_of));
@@ -111,13 +114,24 @@ static tri_status plan_gradients(planning *p) {
   return TRI_OK;
 }
 
+static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t bytes) {
+  for (int pass = 0; pass < (p->request->training ? 3 : 1); pass++) {
+    int64_t time = time_of(p->list, call->index, (tri_pass)pass, true);
+    if (pass == TRI_PASS_BACKWARD_WEIGHT && !p->request->split_backward) {
+      time = time_of(p->list, call->index, TRI_PASS_BACKWARD_INPUT, true);
+    }
+    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, call->index * 3 + pass}));
+  }
+  return TRI_OK;
+}
+
 /* Scratch memory, packed weights and constants. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
-  const tri_op_list *list = p->request->list;
-  tri_memory_plan *plan = p->plan;
+  const tri_op_list *list = p->list;
+  tri_chunk_plan *plan = p->plan;
   size_t begin = *arena_end;
   for (int64_t i = 0; i < list->num_constants; i++) plan->constants[i] = take(arena_end, list->constants[i].bytes);
-  plan->constant_bytes = *arena_end - begin;
+  p->whole->constant_bytes += *arena_end - begin;
   begin = *arena_end;
   for (int64_t c = 0; c < list->num_calls && p->request->device != NULL; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -129,23 +143,17 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
         plan->buffers[c * TRI_OP_BUFFERS + i] = take(arena_end, memory.buffer_bytes[i]);
       }
     }
-    if (memory.workspace_bytes == 0) continue;
-    for (int pass = 0; pass < (p->request->training ? 3 : 1); pass++) {
-      int64_t time = time_of(list, c, (tri_pass)pass, true);
-      if (pass == TRI_PASS_BACKWARD_WEIGHT && !p->request->split_backward) {
-        time = time_of(list, c, TRI_PASS_BACKWARD_INPUT, true);
-      }
-      TRI_TRY(add_interval(p, (tri_interval){time, time, memory.workspace_bytes, 0},
-                           (owner){OWNER_WORKSPACE, c * 3 + pass}));
-    }
+    if (memory.workspace_bytes > 0) TRI_TRY(plan_workspaces(p, call, memory.workspace_bytes));
   }
-  plan->buffer_bytes = *arena_end - begin;
+  p->whole->buffer_bytes += *arena_end - begin;
   return TRI_OK;
 }
 
 static tri_status place_transients(planning *p) {
-  tri_memory_plan *plan = p->plan;
-  TRI_TRY(tri_intervals_place(p->intervals, p->num_intervals, &plan->transient_bytes));
+  tri_chunk_plan *plan = p->plan;
+  size_t bytes = 0;
+  TRI_TRY(tri_intervals_place(p->intervals, p->num_intervals, &bytes));
+  if (bytes > p->whole->transient_bytes) p->whole->transient_bytes = bytes;
   for (int64_t i = 0; i < p->num_intervals; i++) {
     size_t offset = p->intervals[i].offset;
     int64_t index = p->owners[i].index;
@@ -155,7 +163,7 @@ static tri_status place_transients(planning *p) {
       case OWNER_WORKSPACE: plan->workspaces[index] = offset; break;
     }
   }
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   for (int64_t s = 0; s < list->num_slots; s++) {
     plan->slots[s] = plan->slots[list->slots[s].memory_of];
     int32_t buffer = p->buffer_of == NULL ? -1 : p->buffer_of[s];
@@ -166,53 +174,35 @@ static tri_status place_transients(planning *p) {
   return TRI_OK;
 }
 
-static tri_status fill_plan(planning *p) {
-  const tri_memory_request *request = p->request;
-  tri_memory_plan *plan = p->plan;
-  size_t value_bytes = (size_t)request->num_values * tri_dtype_bytes(tri_dtype_wide(request->list->type));
-  size_t end = 0;
-  plan->parameters = take(&end, value_bytes);
-  plan->parameter_bytes = end;
-  if (request->training) {
-    plan->gradient_values = take(&end, value_bytes);
-    plan->gradient_bytes = end - plan->gradient_values;
-    plan->moment1 = take(&end, value_bytes);
-    plan->moment2 = take(&end, value_bytes);
-    plan->optimizer_bytes = end - plan->moment1;
-  }
-  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
-  plan->token_bytes = end - plan->tokens;
+static tri_status chunk_create(const tri_op_list *list, tri_chunk_plan *plan) {
+  plan->num_slots = list->num_slots;
+  plan->num_calls = list->num_calls;
+  plan->num_constants = list->num_constants;
+  size_t slots = (size_t)list->num_slots, calls = (size_t)list->num_calls, constants = (size_t)list->num_constants;
+  TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->slots, &plan->slots));
+  TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->gradients, &plan->gradients));
+  TRI_TRY(tri_alloc("the memory plan", calls * 3, sizeof *plan->workspaces, &plan->workspaces));
+  TRI_TRY(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *plan->buffers, &plan->buffers));
+  return tri_alloc("the memory plan", constants, sizeof *plan->constants, &plan->constants);
+}
+
+static tri_status fill_chunk(planning *p, int64_t chunk, size_t *end) {
+  tri_chunk_plan *plan = p->plan;
+  TRI_TRY(chunk_create(p->list, plan));
   TRI_TRY(plan_slots(p));
-  if (request->training) TRI_TRY(plan_gradients(p));
-  TRI_TRY(plan_calls(p, &end));
+  if (p->request->training) TRI_TRY(plan_gradients(p));
+  TRI_TRY(plan_calls(p, end));
   TRI_TRY(place_transients(p));
-  plan->num_frames = request->num_frames;
-  plan->frames = end;
-  end += plan->frame_bytes * (size_t)request->num_frames;
-  plan->transient = end;
-  plan->total_bytes = end + plan->transient_bytes;
+  plan->num_frames = p->request->num_frames[chunk];
+  plan->frames = *end;
+  *end += plan->frame_bytes * (size_t)plan->num_frames;
+  p->whole->activation_bytes += plan->frame_bytes * (size_t)plan->num_frames;
   return TRI_OK;
 }
 
-tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {
-  const tri_op_list *list = request->list;
-  tri_status status = TRI_OK;
-  planning p = {.request = request};
-  TRI_TRY(tri_alloc("the memory plan", 1, sizeof *p.plan, &p.plan));
-  p.plan->num_slots = list->num_slots;
-  p.plan->num_calls = list->num_calls;
-  p.plan->num_constants = list->num_constants;
-  size_t slots = (size_t)list->num_slots, calls = (size_t)list->num_calls, constants = (size_t)list->num_constants;
-  TRI_TRY_GOTO(tri_alloc("the memory plan", slots, sizeof *p.plan->slots, &p.plan->slots), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", slots, sizeof *p.plan->gradients, &p.plan->gradients), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", calls * 3, sizeof *p.plan->workspaces, &p.plan->workspaces), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *p.plan->buffers, &p.plan->buffers), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", constants, sizeof *p.plan->constants, &p.plan->constants), failed);
-  TRI_TRY_GOTO(fill_plan(&p), failed);
-  *out = p.plan;
-  p.plan = NULL;
-failed:
-  tri_memory_plan_destroy(p.plan);
+static tri_status plan_chunk(const tri_memory_request *request, int64_t chunk, tri_memory_plan *whole, size_t *end) {
+  planning p = {.request = request, .list = request->lists[chunk], .whole = whole, .plan = &whole->chunks[chunk]};
+  tri_status status = fill_chunk(&p, chunk, end);
   tri_free(p.buffer_in_frame);
   tri_free(p.buffer_lives);
   tri_free(p.buffer_of);
@@ -221,12 +211,70 @@ failed:
   return status;
 }
 
+/* What passes between stages: this rank's rows of a micro-batch. */
+static size_t message_bytes(const tri_op_list *list) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (call->op->passes_messages && call->outputs[0] >= 0)
+      return tri_shape_bytes(&list->slots[call->outputs[0]].shape);
+    if (call->op->passes_messages) return tri_shape_bytes(&list->slots[call->inputs[0]].shape);
+  }
+  return 0;
+}
+
+static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
+  size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
+  size_t end = 0;
+  plan->parameters = take(&end, (size_t)request->num_values * element);
+  plan->parameter_bytes = end;
+  if (request->training) {
+    plan->gradient_values = take(&end, (size_t)request->num_gradients * element);
+    plan->gradient_bytes = end - plan->gradient_values;
+    plan->moment1 = take(&end, (size_t)request->num_moments * element);
+    plan->moment2 = take(&end, (size_t)request->num_moments * element);
+    plan->optimizer_bytes = end - plan->moment1;
+  }
+  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
+  plan->token_bytes = end - plan->tokens;
+  size_t begin = end;
+  plan->row_bytes = message_bytes(request->lists[0]);
+  plan->box_bytes = tri_padded_bytes(plan->row_bytes);
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    plan->boxes[kind] = end;
+    end += plan->box_bytes * (size_t)request->boxes[kind];
+  }
+  plan->partial = take(&end, (size_t)request->num_partial * element);
+  plan->message_bytes = end - begin;
+  for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
+  plan->transient = end;
+  plan->total_bytes = end + plan->transient_bytes;
+  return TRI_OK;
+}
+
+tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {
+  tri_memory_plan *plan = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc("the memory plan", 1, sizeof *plan, &plan));
+  plan->num_chunks = request->num_chunks;
+  TRI_TRY_GOTO(tri_alloc("the memory plan", (size_t)request->num_chunks, sizeof *plan->chunks, &plan->chunks), failed);
+  TRI_TRY_GOTO(fill_plan(request, plan), failed);
+  *out = plan;
+  return TRI_OK;
+failed:
+  tri_memory_plan_destroy(plan);
+  return status;
+}
+
 void tri_memory_plan_destroy(tri_memory_plan *plan) {
   if (plan == NULL) return;
-  tri_free(plan->constants);
-  tri_free(plan->buffers);
-  tri_free(plan->workspaces);
-  tri_free(plan->gradients);
-  tri_free(plan->slots);
+  for (int64_t c = 0; plan->chunks != NULL && c < plan->num_chunks; c++) {
+    tri_chunk_plan *chunk = &plan->chunks[c];
+    tri_free(chunk->constants);
+    tri_free(chunk->buffers);
+    tri_free(chunk->workspaces);
+    tri_free(chunk->gradients);
+    tri_free(chunk->slots);
+  }
+  tri_free(plan->chunks);
   tri_free(plan);
 }

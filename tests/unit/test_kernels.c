@@ -342,7 +342,7 @@ static void sum_arguments(bench *b) {
 static tri_status sum_call(tri_device *device, bench *b) {
   double sum = 0, squares = 0;
   TRI_TRY(KERNEL(sum, b->type, b->rows * b->width, data_of(b, 0), &sum));
-  TRI_TRY(KERNEL(sum_of_squares, b->type, b->rows * b->width, data_of(b, 0), &squares));
+  TRI_TRY(KERNEL(block_squares, b->type, b->rows * b->width, b->rows * b->width, data_of(b, 0), &squares));
   ((float *)data_of(b, 1))[0] = (float)sum;
   ((float *)data_of(b, 1))[1] = (float)squares;
   return TRI_OK;
@@ -522,7 +522,7 @@ static void test_sums_notice_what_is_not_finite(void **state) {
       int at = (i * 49999 + 7) % 100000;
       values[at] = bad[i % 3];
       double squares = 0;
-      CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, 100000, values, &squares));
+      CHECK_OK(KERNEL(block_squares, TRI_FP32, 100000, 100000, values, &squares));
       assert_false(isfinite(squares));
       values[at] = 0;
     }

@@ -1,0 +1,91 @@
+#include "schedule/buckets.h"
+
+#include "base/memory.h"
+#include "base/parts.h"
+
+static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
+  for (int64_t c = 0; c < share->num_chunks; c++) {
+    if (layer >= share->chunks[c].first && layer < share->chunks[c].end) return (int32_t)c;
+  }
+  return -1;
+}
+
+static bool is_tied(const tri_parameter_table *table, int64_t entry) {
+  if (table->entries[entry].tied_to >= 0) return true;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (table->entries[i].tied_to == entry) return true;
+  }
+  return false;
+}
+
+/* Whether an entry opens a new bucket behind `bucket`: another chunk, a new layer where the bucket is full, or one of a
+ * tied pair, which has a bucket of its own since it is complete later than its neighbours. */
+static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, int64_t enough) {
+  if (bucket->chunk != chunk || bucket->tied != tied) return true;
+  return entry->layer >= bucket->layers.end && entry->offset - bucket->first >= enough;
+}
+
+static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
+                          int64_t element_bytes, tri_buckets *out) {
+  int64_t enough = layout->bucket_bytes / element_bytes;
+  TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->count == 0 || entry->alias) continue;
+    int32_t chunk = chunk_of(share, entry->layer);
+    bool tied = is_tied(table, i);
+    tri_bucket *bucket = out->count == 0 ? NULL : &out->entries[out->count - 1];
+    if (bucket == NULL || opens(bucket, entry, chunk, tied, enough)) {
+      if (bucket != NULL) bucket->end = entry->offset;
+      bucket = &out->entries[out->count++];
+      *bucket = (tri_bucket){.first = entry->offset, .first_entry = i, .chunk = chunk, .tied = tied};
+      bucket->layers.first = entry->layer;
+    }
+    bucket->layers.end = entry->layer + 1;
+    bucket->end_entry = i + 1;
+    bucket->end = table->num_elements;
+    bucket->partial = bucket->partial || entry->partial_gradient;
+  }
+  return TRI_OK;
+}
+
+/* Whole blocks, as evenly as they go. */
+static tri_status cut(const tri_layout *layout, tri_buckets *buckets) {
+  for (int64_t b = 0; b < buckets->count; b++) {
+    tri_bucket *bucket = &buckets->entries[b];
+    int64_t blocks = (bucket->end - bucket->first) / TRI_BLOCK_ELEMENTS;
+    TRI_TRY(tri_alloc("buckets", (size_t)buckets->data + 1, sizeof *bucket->begins, &bucket->begins));
+    for (int64_t r = 0; r <= buckets->data; r++) {
+      bucket->begins[r] = tri_part_begin(blocks, buckets->data, r) * TRI_BLOCK_ELEMENTS;
+    }
+    bool sharded = layout->zero > 0;
+    bucket->own_first = sharded ? bucket->first + bucket->begins[buckets->data_rank] : bucket->first;
+    bucket->own_end = sharded ? bucket->first + bucket->begins[buckets->data_rank + 1] : bucket->end;
+    bucket->state = buckets->state_elements;
+    buckets->state_elements += bucket->own_end - bucket->own_first;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_buckets_create(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
+                              int64_t data_rank, int64_t element_bytes, tri_buckets **out) {
+  tri_buckets *buckets = NULL;
+  TRI_TRY(tri_alloc("buckets", 1, sizeof *buckets, &buckets));
+  buckets->data = layout->data;
+  buckets->data_rank = data_rank;
+  tri_status status = collect(layout, share, table, element_bytes, buckets);
+  if (status == TRI_OK) status = cut(layout, buckets);
+  if (status != TRI_OK) {
+    tri_buckets_destroy(buckets);
+    return status;
+  }
+  *out = buckets;
+  return TRI_OK;
+}
+
+void tri_buckets_destroy(tri_buckets *buckets) {
+  if (buckets == NULL) return;
+  for (int64_t b = 0; b < buckets->count; b++) tri_free(buckets->entries[b].begins);
+  tri_free(buckets->entries);
+  tri_free(buckets);
+}
