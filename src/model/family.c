@@ -1,6 +1,7 @@
 #include "model/family.h"
 
 #include "ops/ops.h"
+#include "ops/recompute.h"
 
 const tri_family_table *tri_family_of(const tri_model *model) {
   return model->family == TRI_FAMILY_LLAMA ? &tri_family_llama : &tri_family_gpt2;
@@ -42,14 +43,18 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
     TRI_TRY(tri_op_stage_input(list, model->hidden_size, &x));
   }
   for (int64_t layer = first ? 0 : layers->first; layer < layers->end && layer < model->num_layers; layer++) {
+    list->recomputable = true;
     TRI_TRY(family->block(model, request->positions, layer, list, &x));
   }
+  list->recomputable = false;
   if (last) {
     TRI_TRY(append_head(model, request->purpose, x, list));
   } else {
     TRI_TRY(tri_op_stage_output(list, x));
   }
-  return tri_op_list_finish(list);
+  TRI_TRY(tri_op_list_finish(list));
+  tri_op_list_recompute(list, request->recompute, request->recompute_every);
+  return TRI_OK;
 }
 
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out) {

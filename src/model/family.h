@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "model/parameters.h"
 #include "ops/list.h"
+#include "ops/recompute.h"
 
 /* What a list is for. */
 typedef enum tri_list_purpose {
@@ -37,8 +38,10 @@ typedef struct tri_list_request {
   int64_t batch, sequence; /* of a micro-batch */
   int64_t positions;       /* >= sequence: how far generation may go */
   tri_dtype type;
-  tri_layer_range layers; /* of this stage; {-1, num_layers + 1} is the whole model */
-  tri_op_shard shard;     /* of the layers: tensor parallelism */
+  tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
+  tri_op_shard shard;      /* of the layers: tensor parallelism */
+  tri_recompute recompute; /* what a training list makes again in the backward, */
+  int64_t recompute_every; /* and of how many layers one (full) */
 } tri_list_request;
 
 /* The whole model on one rank. */

@@ -120,8 +120,11 @@ static int64_t aligned(int64_t elements) {
   return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
 }
 
-static void lay_out(tri_parameter_table *table, const tri_model_share *share) {
+void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share whole = {.tensor = 1, .chunks = &all, .num_chunks = 1};
   int64_t end = 0;
+  if (share == NULL) share = &whole;
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
     take_slice(entry, share);
@@ -165,15 +168,13 @@ int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i) {
 
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
   tri_parameter_table *table = NULL;
-  const tri_layer_range all = {-1, model->num_layers + 1};
-  const tri_model_share whole = {.tensor = 1, .chunks = &all, .num_chunks = 1};
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
   tri_status status = tri_family_of(model)->parameters(model, table);
   if (status != TRI_OK) {
     tri_parameter_table_destroy(table);
     return status;
   }
-  lay_out(table, share == NULL ? &whole : share);
+  tri_parameter_table_lay_out(table, share);
   *out = table;
   return TRI_OK;
 }

@@ -113,6 +113,9 @@ tri_parameter tri_parameter_joined(tri_parameter parameter);
  * number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
+/* Gives every entry its local part and its place; share NULL is all of the model. The last thing after adding. */
+void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
+
 /* Appends the output projection of a tied model: parameter 0 once more. */
 tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *name, int64_t layer);
 

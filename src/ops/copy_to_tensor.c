@@ -43,6 +43,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_copy_to_tensor = {
     .name = "copy_to_tensor",
+    .cheap = true,
     .in_place = true,
     .backward_in_place = true,
     .shape = shape,

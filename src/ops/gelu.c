@@ -38,6 +38,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_gelu = {
     .name = "gelu",
+    .cheap = true,
     .keeps_inputs = 1u << 0,
     .backward_in_place = true,
     .shape = shape,

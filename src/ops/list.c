@@ -90,6 +90,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.layer = list->layer;
   call.rows = list->batch * list->sequence;
   call.sliced = list->sliced;
+  call.recomputable = list->recomputable;
   if (call.sliced) tri_op_list_slice(list, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.type = list->type;

@@ -14,6 +14,7 @@ typedef struct tri_slot {
   int32_t last_consumer; /* call that reads it last going forward; the producer if nobody does */
   bool kept;             /* a backward pass reads it */
   bool has_gradient;     /* something behind it leads to the loss */
+  bool recomputed;       /* on the slot whose memory it is: not kept, but made again before its layer's backward */
   int32_t memory_of;     /* slot whose memory it uses (in place), or itself */
 } tri_slot;
 
@@ -42,6 +43,7 @@ typedef struct tri_op_list {
   int32_t layer;           /* given to the calls that follow */
   tri_op_shard shard;      /* {1, 0, false} from tri_op_list_create */
   bool sliced;             /* the calls that follow work on a slice of the rows */
+  bool recomputable;       /* the calls that follow may be run again before their backward */
   tri_dtype type;
   bool training;
   void **blocks; /* attributes */

@@ -25,6 +25,7 @@ typedef enum tri_pass {
   TRI_PASS_BACKWARD_INPUT,
   TRI_PASS_BACKWARD_WEIGHT,
 } tri_pass;
+enum { TRI_NUM_PASSES = 3 };
 
 typedef struct tri_op tri_op;
 typedef struct tri_op_call tri_op_call;
@@ -68,6 +69,7 @@ struct tri_op {
   bool passes_gradient;   /* each input's gradient is that of output 0: no work where they share memory     */
   bool passes_messages;   /* its rows come from another stage, or go to one                                 */
   bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
+  bool cheap;             /* its output takes more memory than time: worth making again                     */
 
   /* Local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -96,6 +98,8 @@ struct tri_op_call {
   int64_t first_row;              /* from this one on */
   tri_dtype type;                 /* of activations */
   bool training;                  /* a backward pass follows */
+  bool recomputable;              /* in a layer that may be run again before its backward */
+  bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
 };
 

@@ -51,6 +51,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_rms_norm = {
     .name = "rms_norm",
+    .cheap = true,
     .keeps_inputs = 1u << 0,
     .keeps_outputs = 1u << 1,
     .adds_gradient = true,

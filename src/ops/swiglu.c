@@ -37,6 +37,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_swiglu = {
     .name = "swiglu",
+    .cheap = true,
     .keeps_inputs = 1u << 0,
     .shape = shape,
     .forward = forward,

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "comm/mesh.h"
 #include "model/parameters.h"
+#include "ops/recompute.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,8 +16,6 @@ typedef enum tri_schedule_kind {
   TRI_SCHEDULE_INTERLEAVED,
   TRI_SCHEDULE_ZERO_BUBBLE,
 } tri_schedule_kind;
-
-typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL } tri_recompute;
 
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data, expert; /* data 0 is "auto" until resolved */

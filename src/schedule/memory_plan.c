@@ -7,7 +7,7 @@ typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_ki
 
 typedef struct owner {
   owner_kind kind;
-  int64_t index; /* slot, buffer, or call * 3 + pass */
+  int64_t index; /* pass * num_slots + slot, buffer, or call * TRI_NUM_WORKSPACES + which */
 } owner;
 
 /* Of one chunk. */
@@ -24,12 +24,19 @@ typedef struct planning {
   bool *buffer_in_frame;      /* [buffer] */
 } planning;
 
-/* The time at which a pass of a call runs. */
+/* The time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for all of a
+ * layer's forwards that run again; then the same for the weights' backwards where they are apart. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
-  int64_t n = list->num_calls;
+  int64_t n = list->num_calls, room = n + 1;
   if (pass == TRI_PASS_FORWARD) return call;
-  if (pass == TRI_PASS_BACKWARD_INPUT || !split) return n + (n - 1 - call);
-  return 2 * n + (n - 1 - call);
+  int64_t backward = n + (n - call) * room;
+  return pass == TRI_PASS_BACKWARD_INPUT || !split ? backward : backward + n * room;
+}
+
+/* A forward that runs again does so after the backward of the layer behind and before that of its own layer. */
+static int64_t time_again(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
+  tri_call_range layer = tri_op_list_layer(list, call);
+  return time_of(list, layer.end - 1, pass, split) - (layer.end - call);
 }
 
 static tri_status add_interval(planning *p, tri_interval interval, owner who) {
@@ -52,6 +59,46 @@ static size_t take(size_t *end, size_t bytes) {
   return offset;
 }
 
+/* When a slot that was made again before a backward pass is read for the last time in it. */
+static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
+  const tri_op_list *list = p->list;
+  bool split = p->request->split_backward;
+  const tri_op_call *producer = &list->calls[list->slots[slot].producer];
+  int64_t last = time_again(list, producer->index, pass, split);
+  for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
+    bool reads = producer->outputs[i] == slot && (producer->op->keeps_outputs >> i & 1u) != 0;
+    if (reads) last = time_of(list, producer->index, pass, split);
+  }
+  for (int64_t c = list->slots[slot].producer; c <= list->slots[slot].last_consumer; c++) {
+    const tri_op_call *call = &list->calls[c];
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (call->inputs[i] != slot) continue;
+      int64_t again = call->again ? time_again(list, c, pass, split) : 0;
+      int64_t backward = (call->op->keeps_inputs >> i & 1u) != 0 ? time_of(list, c, pass, split) : 0;
+      if (again > last) last = again;
+      if (backward > last) last = backward;
+    }
+  }
+  return last;
+}
+
+/* A tensor that is made again lives once more in each backward pass, from the forward that runs again on. */
+static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
+  const tri_op_list *list = p->list;
+  bool split = p->request->split_backward;
+  for (int pass = TRI_PASS_BACKWARD_INPUT; pass <= (split ? TRI_PASS_BACKWARD_WEIGHT : TRI_PASS_BACKWARD_INPUT);
+       pass++) {
+    tri_interval life = {.first = time_again(list, list->slots[root].producer, (tri_pass)pass, split), .bytes = bytes};
+    for (int64_t s = root; s < list->num_slots; s++) {
+      if (list->slots[s].memory_of != root) continue;
+      int64_t last = last_read(p, s, (tri_pass)pass);
+      if (last > life.last) life.last = last;
+    }
+    TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, pass * list->num_slots + root}));
+  }
+  return TRI_OK;
+}
+
 /* Slots that share memory are one tensor that lives as long as any of them; slot numbers grow with time, so the one
  * whose memory it is comes first. */
 static tri_status plan_slots(planning *p) {
@@ -66,11 +113,13 @@ static tri_status plan_slots(planning *p) {
       kept = kept || list->slots[s].kept;
       if (list->slots[s].last_consumer > life.last) life.last = list->slots[s].last_consumer;
     }
-    if (kept) {
-      p->plan->slots[root] = (tri_place){TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};
-    } else {
-      TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, root}));
+    if (kept && !slot->recomputed) {
+      tri_place place = {TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};
+      for (int pass = 0; pass < TRI_NUM_PASSES; pass++) p->plan->slots[pass * list->num_slots + root] = place;
+      continue;
     }
+    TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, root}));
+    if (slot->recomputed) TRI_TRY(plan_again(p, root, life.bytes));
   }
   return TRI_OK;
 }
@@ -115,12 +164,15 @@ static tri_status plan_gradients(planning *p) {
 }
 
 static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t bytes) {
-  for (int pass = 0; pass < (p->request->training ? 3 : 1); pass++) {
-    int64_t time = time_of(p->list, call->index, (tri_pass)pass, true);
-    if (pass == TRI_PASS_BACKWARD_WEIGHT && !p->request->split_backward) {
-      time = time_of(p->list, call->index, TRI_PASS_BACKWARD_INPUT, true);
-    }
-    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, call->index * 3 + pass}));
+  bool split = p->request->split_backward;
+  int64_t first = call->index * TRI_NUM_WORKSPACES;
+  for (int pass = 0; pass < (p->request->training ? TRI_NUM_PASSES : 1); pass++) {
+    int64_t time = time_of(p->list, call->index, (tri_pass)pass, split);
+    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
+    if (pass == TRI_PASS_FORWARD || !call->again) continue;
+    time = time_again(p->list, call->index, (tri_pass)pass, split);
+    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0},
+                         (owner){OWNER_WORKSPACE, first + TRI_WORKSPACE_AGAIN + pass}));
   }
   return TRI_OK;
 }
@@ -164,8 +216,13 @@ static tri_status place_transients(planning *p) {
     }
   }
   const tri_op_list *list = p->list;
-  for (int64_t s = 0; s < list->num_slots; s++) {
-    plan->slots[s] = plan->slots[list->slots[s].memory_of];
+  int64_t n = list->num_slots;
+  for (int64_t s = 0; s < n; s++) {
+    bool split = p->request->split_backward;
+    if (!split) plan->slots[TRI_PASS_BACKWARD_WEIGHT * n + s] = plan->slots[TRI_PASS_BACKWARD_INPUT * n + s];
+    for (int pass = 0; pass < TRI_NUM_PASSES; pass++) {
+      plan->slots[pass * n + s] = plan->slots[pass * n + list->slots[s].memory_of];
+    }
     int32_t buffer = p->buffer_of == NULL ? -1 : p->buffer_of[s];
     if (buffer < 0) continue;
     tri_region region = p->buffer_in_frame[buffer] ? TRI_REGION_FRAME : TRI_REGION_TRANSIENT;
@@ -179,9 +236,9 @@ static tri_status chunk_create(const tri_op_list *list, tri_chunk_plan *plan) {
   plan->num_calls = list->num_calls;
   plan->num_constants = list->num_constants;
   size_t slots = (size_t)list->num_slots, calls = (size_t)list->num_calls, constants = (size_t)list->num_constants;
-  TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->slots, &plan->slots));
+  TRI_TRY(tri_alloc("the memory plan", TRI_NUM_PASSES * slots, sizeof *plan->slots, &plan->slots));
   TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->gradients, &plan->gradients));
-  TRI_TRY(tri_alloc("the memory plan", calls * 3, sizeof *plan->workspaces, &plan->workspaces));
+  TRI_TRY(tri_alloc("the memory plan", calls * TRI_NUM_WORKSPACES, sizeof *plan->workspaces, &plan->workspaces));
   TRI_TRY(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *plan->buffers, &plan->buffers));
   return tri_alloc("the memory plan", constants, sizeof *plan->constants, &plan->constants);
 }

@@ -7,7 +7,8 @@
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
  * region is shared by everything that lives within one instruction: activations that no backward reads, gradients of
  * activations, scratch memory of operations. Two of them may overlap if they are never alive at the same time, in a
- * time that counts the forward of each operation, then the backward of each in reverse. */
+ * time that counts the forward of each operation, then the backward of each in reverse, each layer's after
+ * those of its forwards that run again. */
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 
@@ -27,11 +28,15 @@ typedef struct tri_place {
   size_t offset;
 } tri_place;
 
+/* Scratch memory of a call: of each of its passes (tri_pass), and of a forward that runs again before the backward of
+ * the inputs, or of the weights. */
+enum { TRI_WORKSPACE_AGAIN = TRI_NUM_PASSES - 1, TRI_NUM_WORKSPACES = 2 * TRI_NUM_PASSES - 1 };
+
 typedef struct tri_chunk_plan {
   int64_t num_slots, num_calls, num_constants;
-  tri_place *slots;     /* [num_slots] */
+  tri_place *slots; /* [TRI_NUM_PASSES * num_slots]: where a pass finds a slot; they differ where it is made again */
   tri_place *gradients; /* [num_slots] */
-  size_t *workspaces;   /* [num_calls * 3]: in the transient region, by tri_pass */
+  size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
   size_t *constants;    /* [num_constants]: in the arena */
   int64_t num_frames;

@@ -23,7 +23,11 @@ static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *t
   column += fprintf(to, ")");
   if (call->outputs[0] >= 0) {
     const tri_slot *slot = &list->slots[call->outputs[0]];
-    const char *kept = slot->kept ? "  kept" : slot->memory_of != call->outputs[0] ? "  in place" : "";
+    bool again = list->slots[slot->memory_of].recomputed;
+    const char *kept = again                                 ? "  recomputed"
+                       : slot->kept                          ? "  kept"
+                       : slot->memory_of != call->outputs[0] ? "  in place"
+                                                             : "";
     fprintf(to, "%*s[%ld, %ld] %s%s", column < 40 ? 40 - column : 1, "", (long)slot->shape.rows,
             (long)slot->shape.width, tri_dtype_name(slot->shape.type), kept);
   }

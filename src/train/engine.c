@@ -11,6 +11,8 @@ static tri_list_request list_request(const tri_engine_options *options, const tr
   tri_list_request request = tri_list_request_whole(options->model, TRI_LIST_TRAIN, options->layout->micro_batch,
                                                     options->sequence, options->precision);
   request.layers = share->chunks[chunk];
+  request.recompute = options->layout->recompute;
+  request.recompute_every = options->layout->recompute_every;
   request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
   return request;
 }

@@ -32,8 +32,10 @@ static void *resolve(const tri_executor *executor, const tri_chunk_plan *chunk, 
 
 static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *plan, tri_executor_chunk *chunk) {
   for (int64_t f = 0; f < plan->num_frames; f++) {
+    for (int64_t s = 0; s < TRI_NUM_PASSES * plan->num_slots; s++) {
+      chunk->slots[f * TRI_NUM_PASSES * plan->num_slots + s] = resolve(executor, plan, plan->slots[s], f);
+    }
     for (int64_t s = 0; s < plan->num_slots; s++) {
-      chunk->slots[f * plan->num_slots + s] = resolve(executor, plan, plan->slots[s], f);
       chunk->gradients[f * plan->num_slots + s] = resolve(executor, plan, plan->gradients[s], f);
     }
   }
@@ -73,7 +75,7 @@ static tri_status fill_constants(tri_executor *executor, const tri_executor_chun
 static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *list, tri_executor_chunk *out) {
   size_t pointers = (size_t)(plan->num_frames * plan->num_slots);
   out->list = list;
-  TRI_TRY(tri_alloc("slots", pointers, sizeof *out->slots, &out->slots));
+  TRI_TRY(tri_alloc("slots", TRI_NUM_PASSES * pointers, sizeof *out->slots, &out->slots));
   TRI_TRY(tri_alloc("slots", pointers, sizeof *out->gradients, &out->gradients));
   TRI_TRY(tri_alloc("buffers", (size_t)plan->num_calls * TRI_OP_BUFFERS, sizeof *out->buffers, &out->buffers));
   return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
@@ -139,7 +141,7 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   return (tri_run){
       .device = executor->device,
       .mesh = executor->mesh,
-      .slots = at->slots + frame * executor->plan->chunks[chunk].num_slots,
+      .slots = at->slots + frame * TRI_NUM_PASSES * executor->plan->chunks[chunk].num_slots,
       .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,
       .buffers = at->buffers,
       .constants = at->constants,
@@ -159,9 +161,10 @@ tri_status tri_executor_prepare(tri_executor *executor) {
   return TRI_OK;
 }
 
-static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, tri_pass pass) {
+/* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */
+static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
   const tri_memory_plan *plan = executor->plan;
-  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * 3 + (int64_t)pass];
+  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
 }
 
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run) {
@@ -175,10 +178,30 @@ tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *
   return TRI_OK;
 }
 
-tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run) {
+/* Before the backward of a layer's last call: what of the layer's forward was not kept. */
+static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
+  const tri_op_list *list = executor->chunks[chunk].list;
+  for (int64_t c = layer.first; c < layer.end; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (!call->again) continue;
+    run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
+    TRI_TRY(call->op->forward(run, call));
+    TRI_TRY(tri_comm_progress());
+  }
+  return TRI_OK;
+}
+
+tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *given) {
+  tri_run here = *given; /* a pass has slots of its own where they are made again */
+  tri_run *run = &here;
   const tri_op_list *list = executor->chunks[backward->chunk].list;
+  tri_pass pass = backward->inputs ? TRI_PASS_BACKWARD_INPUT : TRI_PASS_BACKWARD_WEIGHT;
+  run->slots += (int64_t)pass * executor->plan->chunks[backward->chunk].num_slots;
   for (int64_t c = backward->end_call - 1; c >= backward->first_call; c--) {
     const tri_op_call *call = &list->calls[c];
+    if (call->recomputable && (c == list->num_calls - 1 || list->calls[c + 1].layer != call->layer)) {
+      TRI_TRY(run_again(executor, backward->chunk, tri_op_list_layer(list, c), pass, run));
+    }
     if (backward->inputs && call->op->backward_input != NULL) {
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_INPUT);
       TRI_TRY(call->op->backward_input(run, call));

@@ -10,10 +10,11 @@
 
 /* A chunk: the list of one virtual pipeline stage. */
 typedef struct tri_executor_chunk {
-  const tri_op_list *list;   /* not owned */
-  void **slots, **gradients; /* [num_frames * num_slots] */
-  void **buffers;            /* [num_calls * TRI_OP_BUFFERS] */
-  void **constants;          /* [num_constants] */
+  const tri_op_list *list; /* not owned */
+  void **slots;            /* [num_frames * TRI_NUM_PASSES * num_slots] */
+  void **gradients;        /* [num_frames * num_slots] */
+  void **buffers;          /* [num_calls * TRI_OP_BUFFERS] */
+  void **constants;        /* [num_constants] */
 } tri_executor_chunk;
 
 typedef struct tri_executor {

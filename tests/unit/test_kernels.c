@@ -342,7 +342,7 @@ static void sum_arguments(bench *b) {
 static tri_status sum_call(tri_device *device, bench *b) {
   double sum = 0, squares = 0;
   TRI_TRY(KERNEL(sum, b->type, b->rows * b->width, data_of(b, 0), &sum));
-  TRI_TRY(KERNEL(block_squares, b->type, b->rows * b->width, b->rows * b->width, data_of(b, 0), &squares));
+  TRI_TRY(KERNEL(block_squares, b->type, b->rows * b->width, b->rows * b->width + 1, data_of(b, 0), &squares));
   ((float *)data_of(b, 1))[0] = (float)sum;
   ((float *)data_of(b, 1))[1] = (float)squares;
   return TRI_OK;
