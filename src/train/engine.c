@@ -192,8 +192,7 @@ static int64_t global_row(const tri_engine *engine, int64_t row) {
   return (row / size * data + rank) * size + row % size;
 }
 
-tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
-                                tri_step *out) {
+static void take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
   int64_t sequence = engine->options.sequence;
   for (int64_t row = 0; row < engine->micro_batches * engine->options.layout->micro_batch; row++) {
     int64_t from = global_row(engine, row) * sequence;
@@ -202,6 +201,20 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
       engine->labels[row * sequence + i] = labels[from + i];
     }
   }
+}
+
+tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                              int64_t updates, double lr, tri_step *out) {
+  take_batch(engine, ids, labels);
+  tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
+  *out = state.result;
+  return TRI_OK;
+}
+
+tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                                tri_step *out) {
+  take_batch(engine, ids, labels);
   tri_step_state state = {.step = step};
   TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;

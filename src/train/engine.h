@@ -60,6 +60,10 @@ void tri_engine_destroy(tri_engine *engine);
 tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
+/* COLLECTIVE. The same on a given global batch ids[global_batch, sequence] and labels. */
+tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                              int64_t updates, double lr, tri_step *out);
+
 /* COLLECTIVE. Forward and backward of the global batch ids[global_batch, sequence] without the update: gradients stay
  * in the executor until the next step. For tests and for whoever wants to look at gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
