@@ -9,19 +9,14 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 
-# Open MPI or MPICH: `auto` is what mpicc is; Debian has mpicc.openmpi and mpicc.mpich beside it.
-set(TRIREME_MPI auto CACHE STRING "auto, openmpi or mpich")
-if(NOT TRIREME_MPI STREQUAL auto)
-  find_program(MPI_C_COMPILER NAMES mpicc.${TRIREME_MPI} REQUIRED)
-endif()
-find_package(MPI REQUIRED COMPONENTS C)
+include(cmake/mpi.cmake)
 
 # oneDNN ships a CMake package on some systems and a bare header and library on others.
 find_path(DNNL_INCLUDE_DIR dnnl.h REQUIRED)
 find_library(DNNL_LIBRARY NAMES dnnl REQUIRED)
 
 add_library(trireme_dependencies INTERFACE)
-target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR} ${MPI_C_INCLUDE_DIRS})
+target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dependencies INTERFACE
   PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::ZSTD PkgConfig::XXHASH
-  OpenMP::OpenMP_C Threads::Threads ${MPI_C_LIBRARIES} ${DNNL_LIBRARY} m)
+  OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} trireme_mpi m)

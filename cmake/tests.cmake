@@ -13,6 +13,8 @@ if(CMOCKA_FOUND)
   endforeach()
 endif()
 
+include(cmake/comm_tests.cmake)
+
 # tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.
 file(GLOB TRIREME_BENCHES CONFIGURE_DEPENDS tests/bench/bench_*.c)
 foreach(source ${TRIREME_BENCHES})

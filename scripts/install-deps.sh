@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what building Trireme needs and this machine lacks.
 #
-#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench]
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--both-mpis]
 #
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
-# `make format`, `make fuzz`, `make bench`. On Debian and Ubuntu the missing packages come from apt; elsewhere they are
-# listed and the script stops with status 1. A need counts as met when it is there, whoever installed it; with nothing
-# missing neither apt nor the network is touched.
+# `make format`, `make fuzz`, `make bench`; --both-mpis those of testing with Open MPI and with MPICH. On Debian and
+# Ubuntu the missing packages come from apt; elsewhere they are listed and the script stops with status 1. A need counts
+# as met when it is there, whoever installed it; with nothing missing neither apt nor the network is touched.
 set -euo pipefail
 
 # need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, library, file, python (a
@@ -23,14 +23,21 @@ for flag in "" "$@"; do
       need command ninja             ninja-build    "Ninja"
       need command pkg-config        pkg-config     "pkg-config"
       need header  dnnl.h            libdnnl-dev    "oneDNN, with headers"
-      need command mpicc             libopenmpi-dev "MPI (Open MPI or MPICH), with headers"
-      need command mpiexec           openmpi-bin    "MPI's launcher"
       need header  yaml.h            libyaml-dev    "libyaml, with headers"
       need header  jansson.h         libjansson-dev "jansson, with headers"
       need header  zstd.h            libzstd-dev    "zstd, with headers"
       need header  xxhash.h          libxxhash-dev  "xxHash, with headers"
       need header  utf8proc.h        libutf8proc-dev "utf8proc, with headers"
       need header  pcre2.h           libpcre2-dev   "PCRE2 (8 bit), with headers"
+      # Any MPI will do; where there is none, Open MPI.
+      need command mpicc             libopenmpi-dev "an MPI, with headers"
+      need command mpiexec           openmpi-bin    "MPI's launcher"
+      ;;
+    --both-mpis)
+      need command mpicc.openmpi     libopenmpi-dev "Open MPI, with headers"
+      need command mpiexec.openmpi   openmpi-bin    "Open MPI's launcher"
+      need command mpicc.mpich       libmpich-dev   "MPICH, with headers"
+      need command mpiexec.mpich     mpich          "MPICH's launcher"
       ;;
     --demo)
       need file    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files"
@@ -62,7 +69,7 @@ for flag in "" "$@"; do
       need file?    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files (real text)"
       ;;
     *)
-      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz and --bench" >&2
+      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench and --both-mpis" >&2
       exit 2
       ;;
   esac

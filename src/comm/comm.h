@@ -8,7 +8,8 @@
  *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once.
  *  - Sums are made in the order of the ranks, ((x0 + x1) + x2) + ..., for every element, whatever the size of the
  *    message and whichever of the functions it is: all_reduce and reduce_scatter then all_gather give equal bits, on
- *    every rank and in every run. A group that spans nodes adds the sums of its nodes in the order of the nodes.
+ *    every rank and in every run. A group that spans nodes adds the ranks of each node so, and then the sums of the
+ *    nodes in the order of their first ranks.
  *  - bf16 sums are made in fp32 and rounded once.
  *  - If a rank of the group is gone, or an MPI call fails, the status is TRI_COMM and names the group's dimension. */
 #ifndef TRI_COMM_COMM_H
@@ -46,7 +47,7 @@ typedef struct tri_group_impl tri_group_impl;
 
 /* Some ranks of the job, in order. Copied freely; tri_group_destroy once. */
 typedef struct tri_group {
-  const char *name;     /* of its dimension: "tensor", "data", ...: for messages and timelines */
+  const char *name;     /* of its dimension: "tensor", "data", ...: for messages and timelines; outlives it */
   int rank, size;       /* this rank's place in it */
   tri_group_impl *impl; /* NULL where size is 1 */
 } tri_group;
@@ -73,7 +74,7 @@ tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count,
 tri_status tri_reduce_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
 /* Every part r of values becomes that of rank r. */
 tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
-/* values[count] becomes the largest of the ranks', element by element. */
+/* values[count] becomes the largest of the ranks', element by element; NaN where any of them is NaN. */
 tri_status tri_all_maximum(const tri_group *group, tri_dtype type, int64_t count, void *values);
 /* Exact sums of whole numbers. */
 tri_status tri_all_sum_int64(const tri_group *group, int64_t count, int64_t *values);
@@ -105,5 +106,20 @@ tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t b
 tri_status tri_request_wait(tri_request **request);
 tri_status tri_request_test(tri_request *request, bool *done);
 tri_status tri_comm_progress(void);
+
+/* ---- for a watchdog ---------------------------------------------------------------------------------------------- */
+
+/* What this rank waits for. */
+typedef struct tri_comm_wait {
+  const char *operation; /* "all_reduce", "receive", ...; NULL: it does not wait, and the rest means nothing */
+  const char *group;
+  uint64_t number; /* of the collective in its group, from 1; 0 for a message */
+  size_t bytes;
+  int behind;     /* the rank of the group that has not come, where that is known, or -1 */
+  double since_s; /* on tri_clock_s */
+} tri_comm_wait;
+
+/* May be asked from any thread. */
+tri_comm_wait tri_comm_state(void);
 
 #endif

@@ -1,88 +1,113 @@
 #include "comm/mesh.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *tri_axis_name(tri_axis axis) {
-  static const char *const names[] = {"tensor", "context", "data", "pipeline"};
+  static const char *const names[TRI_NUM_AXES] = {"tensor", "context", "data", "pipeline"};
   return names[axis];
 }
 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape) {
-  int product = 1;
-  for (int a = 0; a < TRI_NUM_AXES; a++) product *= shape->size[a];
-  return product;
+  int ranks = 1;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) ranks *= shape->size[axis];
+  return ranks;
 }
 
 tri_mesh_place tri_mesh_place_of(const tri_mesh_shape *shape, int rank) {
   tri_mesh_place place;
-  for (int a = 0; a < TRI_NUM_AXES; a++) {
-    place.at[a] = rank % shape->size[a];
-    rank /= shape->size[a];
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    place.at[axis] = rank % shape->size[axis];
+    rank /= shape->size[axis];
   }
   return place;
 }
 
 int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_place *place) {
   int rank = 0;
-  for (int a = TRI_NUM_AXES - 1; a >= 0; a--) rank = rank * shape->size[a] + place->at[a];
+  for (int axis = TRI_NUM_AXES; axis-- > 0;) rank = rank * shape->size[axis] + place->at[axis];
   return rank;
 }
 
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size) {
   tri_mesh_place place = tri_mesh_place_of(shape, rank);
-  size_t used = 0;
-  text[0] = '\0';
-  for (int a = 0; a < TRI_NUM_AXES; a++) {
-    if (shape->size[a] == 1 || used >= size) continue;
-    used += (size_t)snprintf(text + used, size - used, "%s%s %d", used == 0 ? "" : ", ", tri_axis_name((tri_axis)a),
-                             place.at[a]);
+  snprintf(text, size, "%s", tri_mesh_num_ranks(shape) == 1 ? "the only rank" : "");
+  size_t held = 0;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    if (shape->size[axis] == 1 || held >= size) continue;
+    int wrote = snprintf(text + held, size - held, "%s%s %d", held > 0 ? ", " : "", tri_axis_name((tri_axis)axis),
+                         place.at[axis]);
+    held += wrote > 0 ? (size_t)wrote : 0;
   }
-  if (used == 0) snprintf(text, size, "the only rank");
   return text;
 }
 
-/* Ranks that differ along one axis only have equal numbers once that coordinate is 0. */
-static tri_status split_axis(tri_mesh *mesh, tri_axis axis) {
+tri_mesh tri_mesh_alone(void) {
+  tri_mesh mesh = {.world = tri_group_alone("world"), .tied = tri_group_alone("tied")};
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    mesh.shape.size[axis] = 1;
+    mesh.groups[axis] = tri_group_alone(tri_axis_name((tri_axis)axis));
+  }
+  return mesh;
+}
+
+/* A product that does not fit, or overflows, in words: "tensor 2 x context 1 x data 3 x pipeline 2". */
+static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
+  const int *n = shape->size;
+  int64_t places = 1;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    if (n[axis] < 1) {
+      return tri_fail(TRI_BAD_LAYOUT, "layout.%s is %d; it is at least 1", tri_axis_name((tri_axis)axis), n[axis]);
+    }
+    if (places <= INT32_MAX) places *= n[axis];
+  }
+  if (places == ranks) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "tensor %d x context %d x data %d x pipeline %d are %s%lld ranks, but the job has %d; change one of "
+                  "layout.tensor, layout.context, layout.data and layout.pipeline, or the number of ranks",
+                  n[TRI_AXIS_TENSOR], n[TRI_AXIS_CONTEXT], n[TRI_AXIS_DATA], n[TRI_AXIS_PIPELINE],
+                  places > INT32_MAX ? "over " : "", (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
+}
+
+/* Ranks that differ along one axis only have one number when their place along it is set to 0: their color. */
+static int color_along(const tri_mesh *mesh, tri_axis axis) {
   tri_mesh_place origin = mesh->place;
   origin.at[axis] = 0;
-  return tri_group_split(&mesh->world, tri_axis_name(axis), tri_mesh_rank_of(&mesh->shape, &origin),
-                         mesh->place.at[axis], &mesh->groups[axis]);
+  return tri_mesh_rank_of(&mesh->shape, &origin);
 }
 
 static tri_status split_tied(tri_mesh *mesh) {
-  int stages = mesh->shape.size[TRI_AXIS_PIPELINE], stage = mesh->place.at[TRI_AXIS_PIPELINE];
-  bool member = stage == 0 || stage == stages - 1;
-  tri_mesh_place origin = mesh->place;
-  origin.at[TRI_AXIS_PIPELINE] = 0;
-  int color = member ? tri_mesh_rank_of(&mesh->shape, &origin) : mesh->world.size + mesh->world.rank;
-  return tri_group_split(&mesh->world, "tied", color, stage, &mesh->tied);
+  int stages = mesh->shape.size[TRI_AXIS_PIPELINE];
+  int stage = mesh->place.at[TRI_AXIS_PIPELINE];
+  bool end = stage == 0 || stage == stages - 1;
+  /* Those between are alone, each in a color of its own beyond those of the others. */
+  int color = end ? 0 : 1 + stage;
+  return tri_group_split(&mesh->groups[TRI_AXIS_PIPELINE], "tied", color, stage, &mesh->tied);
 }
 
 tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out) {
+  tri_status status;
+  TRI_TRY(check_shape(shape, tri_comm_size()));
   tri_mesh mesh = tri_mesh_alone();
   mesh.shape = *shape;
+  mesh.place = tri_mesh_place_of(shape, tri_comm_rank());
   mesh.world = tri_group_world();
-  if (tri_mesh_num_ranks(shape) != mesh.world.size) {
-    return tri_fail(TRI_BAD_LAYOUT,
-                    "a mesh of tensor %d x context %d x data %d x pipeline %d needs %d ranks, and the job "
-                    "has %d",
-                    shape->size[0], shape->size[1], shape->size[2], shape->size[3], tri_mesh_num_ranks(shape),
-                    mesh.world.size);
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    if (shape->size[axis] == 1) continue;
+    TRI_TRY_GOTO(tri_group_split(&mesh.world, tri_axis_name((tri_axis)axis), color_along(&mesh, (tri_axis)axis),
+                                 mesh.place.at[axis], &mesh.groups[axis]),
+                 destroy_mesh);
   }
-  mesh.place = tri_mesh_place_of(shape, mesh.world.rank);
-  for (int a = 0; a < TRI_NUM_AXES; a++) TRI_TRY(split_axis(&mesh, (tri_axis)a));
-  TRI_TRY(split_tied(&mesh));
+  TRI_TRY_GOTO(split_tied(&mesh), destroy_mesh);
   *out = mesh;
   return TRI_OK;
-}
-
-tri_mesh tri_mesh_alone(void) {
-  tri_mesh mesh = {.shape = {{1, 1, 1, 1}}, .world = tri_group_alone("world"), .tied = tri_group_alone("tied")};
-  for (int a = 0; a < TRI_NUM_AXES; a++) mesh.groups[a] = tri_group_alone(tri_axis_name((tri_axis)a));
-  return mesh;
+destroy_mesh:
+  tri_mesh_destroy(&mesh);
+  return status;
 }
 
 void tri_mesh_destroy(tri_mesh *mesh) {
   tri_group_destroy(&mesh->tied);
-  for (int a = 0; a < TRI_NUM_AXES; a++) tri_group_destroy(&mesh->groups[a]);
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) tri_group_destroy(&mesh->groups[axis]);
+  tri_group_destroy(&mesh->world);
 }

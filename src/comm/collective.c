@@ -1,0 +1,317 @@
+/* Sums and gathers over a group, on one node or many.
+ *
+ * A buffer has one part for each rank of the group, and rank r ends up with the sum of part r (reduce) or hands part r
+ * to everybody (gather); an all-reduce is both. Inside a node that is one pass through the shared staging (staging.c).
+ *
+ * Where a group spans nodes, part r is summed on each node by one rank, its owner there: on rank r's own node that is
+ * rank r, and on the others the rank with the same place among its node's ranks, modulo their number (group.c). So the
+ * nodes need not hold equally many ranks. Then:
+ *
+ *   reduce     inside each node, every owner sums its parts over the node's ranks: partial sums,
+ *   exchange   the owners send them to rank r, which adds the partial sums in the order of the nodes,
+ *   arrive     rank r sends its part to the owners of part r on the other nodes,
+ *   gather     inside each node, every owner hands its parts to all.
+ *
+ * It is done in rounds, each for round_elements of every part, so that buffers stay small, and the stages of three
+ * rounds overlap: while the partial sums of one round travel, the next is reduced, and the values of the one before
+ * come back and are handed out.
+ *
+ * The order of every sum is therefore: ranks of a node in the order of the group, then nodes in the order of their
+ * first ranks in the group. It depends on where the ranks run and on nothing else. With one rank a node, or one node,
+ * it is the order of the ranks.
+ *
+ * Requests of one group are worked on one after the other, in the order in which they were started; a blocking
+ * operation is a request that is waited for at once. Requests of different groups go on side by side. */
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <string.h>
+
+/* Up to here one step in which everybody adds everything is faster than two that share the work. */
+enum { DIRECT_BYTES = 4096 };
+
+/* ---- the stages -------------------------------------------------------------------------------------------------- */
+
+/* Whether a round's stage has anything to do: the rounds enter the stages one after the other. */
+static bool is_round(const tri_request *request, int64_t round) { return round >= 0 && round < request->num_rounds; }
+
+/* In turn t, round t is reduced, round t - 1 exchanged and sent back, round t - 2 gathered; where nothing is reduced,
+ * all of it happens one turn earlier. */
+static int64_t exchange_round(const tri_request *request) { return request->turn - (request->reduce ? 1 : 0); }
+static int64_t gather_round(const tri_request *request) { return exchange_round(request) - 1; }
+
+static void begin_reduce(tri_request *request) {
+  request->stage = TRI_STAGE_REDUCE;
+  if (!request->reduce || !is_round(request, request->turn)) return;
+  tri_pass_begin(request, &(tri_pass){.reduce = true,
+                                      .combine = request->sum->to_partial,
+                                      .partials = request->group->send[request->turn % 2],
+                                      .round = request->turn});
+}
+
+static void begin_gather(tri_request *request) {
+  request->stage = TRI_STAGE_GATHER;
+  if (!request->gather || !is_round(request, gather_round(request))) return;
+  tri_pass_begin(request, &(tri_pass){.gather = true, .round = gather_round(request)});
+}
+
+/* Adds the partial sums that have come, sends what is whole and the next partial sums. */
+static tri_status exchange(tri_request *request, bool *through) {
+  int64_t round = exchange_round(request);
+  *through = true;
+  if (request->reduce && is_round(request, round)) {
+    TRI_TRY(tri_exchange_arrived(request->group, &request->group->sums_moving, through));
+    if (!*through) return TRI_OK;
+    tri_exchange_add(request, round);
+  }
+  if (request->gather && is_round(request, round)) TRI_TRY(tri_exchange_values(request, round));
+  if (request->reduce && is_round(request, request->turn)) TRI_TRY(tri_exchange_sums(request, request->turn));
+  return TRI_OK;
+}
+
+/* Does the stage that a request across nodes is in; *through if it may go on to the next. */
+static tri_status across_nodes(tri_request *request, bool *through, bool *moved) {
+  tri_group_impl *group = request->group;
+  *through = true;
+  switch (request->stage) {
+    case TRI_STAGE_REDUCE:
+      if (request->reduce && is_round(request, request->turn)) *through = tri_pass_advance(request, moved);
+      if (*through) request->stage = TRI_STAGE_EXCHANGE;
+      return TRI_OK;
+    case TRI_STAGE_EXCHANGE:
+      TRI_TRY(exchange(request, through));
+      if (*through) request->stage = TRI_STAGE_ARRIVE;
+      return TRI_OK;
+    case TRI_STAGE_ARRIVE:
+      if (request->gather && is_round(request, gather_round(request))) {
+        TRI_TRY(tri_exchange_arrived(group, &group->values_moving[gather_round(request) % 2], through));
+      }
+      if (*through) begin_gather(request);
+      return TRI_OK;
+    default:
+      if (request->gather && is_round(request, gather_round(request))) *through = tri_pass_advance(request, moved);
+      if (!*through) return TRI_OK;
+      request->turn++;
+      request->done = request->turn == request->num_rounds + (request->reduce ? 1 : 0) + (request->gather ? 1 : 0);
+      begin_reduce(request);
+      return TRI_OK;
+  }
+}
+
+static tri_status advance(tri_request *request, bool *moved) {
+  if (request->stage == TRI_STAGE_DIRECT) {
+    request->done = tri_pass_direct(request, moved);
+  } else if (request->stage == TRI_STAGE_NODE) {
+    request->done = tri_pass_advance(request, moved);
+  } else {
+    for (bool through = true; through && !request->done;) {
+      TRI_TRY(across_nodes(request, &through, moved));
+      *moved = *moved || through;
+    }
+  }
+  return TRI_OK;
+}
+
+static void begin(tri_request *request) {
+  tri_group_impl *group = request->group;
+  request->begun = true;
+  size_t bytes = (size_t)request->count * request->sum->bytes;
+  if (group->num_nodes == 1) {
+    bool direct = request->reduce && request->gather && bytes <= DIRECT_BYTES;
+    request->stage = direct ? TRI_STAGE_DIRECT : TRI_STAGE_NODE;
+    request->round_elements = INT64_MAX;
+    request->pass.iteration = 0;
+    if (direct) return;
+    tri_pass_begin(request,
+                   &(tri_pass){.reduce = request->reduce, .gather = request->gather, .combine = request->sum->values});
+    return;
+  }
+  request->round_elements = (int64_t)(group->round_bytes / request->sum->partial_bytes);
+  int64_t ignored;
+  int64_t rounds = 0;
+  for (int part = 0; part < group->size; part++) {
+    while (tri_request_round(request, part, rounds, &ignored) > 0) rounds++;
+  }
+  request->num_rounds = rounds;
+  request->done = rounds == 0;
+  begin_reduce(request);
+}
+
+/* ---- the queue of a group ---------------------------------------------------------------------------------------- */
+
+tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
+  while (group->first != NULL) {
+    tri_request *request = group->first;
+    if (!request->begun) begin(request);
+    if (!request->done) TRI_TRY(advance(request, moved));
+    if (!request->done) return TRI_OK;
+    *moved = true;
+    group->first = request->next;
+  }
+  tri_job *job = tri_comm_job();
+  for (tri_group_impl **link = &job->busy; *link != NULL; link = &(*link)->next_busy) {
+    if (*link != group) continue;
+    *link = group->next_busy;
+    break;
+  }
+  group->busy = false;
+  return TRI_OK;
+}
+
+static void enqueue(tri_request *request) {
+  tri_group_impl *group = request->group;
+  request->number = ++group->num_started;
+  if (group->first == NULL) {
+    group->first = request;
+  } else {
+    group->last->next = request;
+  }
+  group->last = request;
+  if (group->busy) return;
+  tri_job *job = tri_comm_job();
+  group->busy = true;
+  group->next_busy = job->busy;
+  job->busy = group;
+}
+
+static tri_request describe(const tri_group *group, const char *operation, const tri_sum *sum, int64_t count,
+                            const int64_t *begins, void *values) {
+  return (tri_request){.group = group->impl,
+                       .operation = operation,
+                       .bytes = (size_t)count * sum->bytes,
+                       .sum = sum,
+                       .values = values,
+                       .count = count,
+                       .begins = begins,
+                       .reduce = sum->values != NULL,
+                       .gather = true};
+}
+
+static tri_status run(tri_request *request) {
+  TRI_TRY(tri_comm_check());
+  enqueue(request);
+  return tri_comm_finish(request);
+}
+
+static tri_status start(const tri_request *description, tri_request **out) {
+  TRI_TRY(tri_comm_check());
+  tri_request *request = NULL;
+  bool moved = false;
+  size_t entries = description->begins != NULL ? (size_t)description->group->size + 1 : 0;
+  TRI_TRY(tri_alloc("a collective in the background", 1, sizeof *request + entries * sizeof(int64_t), &request));
+  *request = *description;
+  if (entries > 0) {
+    int64_t *begins = (int64_t *)(request + 1); /* the caller's need not stay */
+    memcpy(begins, description->begins, entries * sizeof *begins);
+    request->begins = begins;
+  }
+  request->background = true;
+  enqueue(request);
+  TRI_TRY(tri_collective_advance(request->group, &moved)); /* on failure the job is lost, and the request with it */
+  *out = request;
+  return TRI_OK;
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static tri_status check_type(const tri_group *group, const char *operation, const tri_sum *sum, tri_dtype type) {
+  if (sum != NULL) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "%s over %s: values of type %s cannot be added", operation, group->name,
+                  tri_dtype_name(type));
+}
+
+tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values) {
+  TRI_TRY(check_type(group, "all_reduce", tri_sum_of(type), type));
+  if (group->impl == NULL || count == 0) return TRI_OK;
+  tri_request request = describe(group, "all_reduce", tri_sum_of(type), count, NULL, values);
+  return run(&request);
+}
+
+tri_status tri_all_maximum(const tri_group *group, tri_dtype type, int64_t count, void *values) {
+  TRI_TRY(check_type(group, "all_maximum", tri_maximum_of(type), type));
+  if (group->impl == NULL || count == 0) return TRI_OK;
+  tri_request request = describe(group, "all_maximum", tri_maximum_of(type), count, NULL, values);
+  return run(&request);
+}
+
+tri_status tri_all_sum_int64(const tri_group *group, int64_t count, int64_t *values) {
+  if (group->impl == NULL || count == 0) return TRI_OK;
+  tri_request request = describe(group, "all_sum_int64", tri_sum_int64(), count, NULL, values);
+  return run(&request);
+}
+
+static tri_request describe_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
+  int64_t count = begins[group->size];
+  tri_request request = describe(group, "reduce_scatter", tri_sum_of(type), count, begins, values);
+  request.gather = false;
+  return request;
+}
+
+tri_status tri_reduce_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
+  TRI_TRY(check_type(group, "reduce_scatter", tri_sum_of(type), type));
+  if (group->impl == NULL) return TRI_OK;
+  tri_request request = describe_scatter(group, type, begins, values);
+  return run(&request);
+}
+
+static tri_request describe_gather(const tri_group *group, const char *operation, size_t element_bytes,
+                                   const int64_t *begins, void *values) {
+  return describe(group, operation, tri_sum_none(element_bytes), begins[group->size], begins, values);
+}
+
+tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
+  if (group->impl == NULL) return TRI_OK;
+  tri_request request = describe_gather(group, "all_gather", tri_dtype_bytes(type), begins, values);
+  return run(&request);
+}
+
+/* A gather in which only one part has anything in it. */
+tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *data) {
+  if (group->impl == NULL || bytes == 0) return TRI_OK;
+  int64_t *begins = group->impl->begins;
+  for (int r = 0; r <= group->size; r++) begins[r] = r <= root ? 0 : (int64_t)bytes;
+  tri_request request = describe_gather(group, "broadcast", 1, begins, data);
+  return run(&request);
+}
+
+tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all) {
+  if (bytes == 0) return TRI_OK;
+  memmove((char *)all + (size_t)group->rank * bytes, mine, bytes);
+  if (group->impl == NULL) return TRI_OK;
+  tri_request request = describe(group, "gather_bytes", tri_sum_none(1), (int64_t)bytes * group->size, NULL, all);
+  return run(&request);
+}
+
+/* Nobody has the sum before everybody has come. */
+tri_status tri_barrier(const tri_group *group) {
+  if (group->impl == NULL) return TRI_OK;
+  int64_t nothing = 0;
+  tri_request request = describe(group, "barrier", tri_sum_int64(), 1, NULL, &nothing);
+  return run(&request);
+}
+
+tri_status tri_all_reduce_start(const tri_group *group, tri_dtype type, int64_t count, void *values,
+                                tri_request **out) {
+  TRI_TRY(check_type(group, "all_reduce", tri_sum_of(type), type));
+  *out = NULL;
+  if (group->impl == NULL || count == 0) return TRI_OK;
+  tri_request request = describe(group, "all_reduce", tri_sum_of(type), count, NULL, values);
+  return start(&request, out);
+}
+
+tri_status tri_reduce_scatter_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
+                                    tri_request **out) {
+  TRI_TRY(check_type(group, "reduce_scatter", tri_sum_of(type), type));
+  *out = NULL;
+  if (group->impl == NULL) return TRI_OK;
+  tri_request request = describe_scatter(group, type, begins, values);
+  return start(&request, out);
+}
+
+tri_status tri_all_gather_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
+                                tri_request **out) {
+  *out = NULL;
+  if (group->impl == NULL) return TRI_OK;
+  tri_request request = describe_gather(group, "all_gather", tri_dtype_bytes(type), begins, values);
+  return start(&request, out);
+}

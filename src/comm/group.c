@@ -1,0 +1,210 @@
+/* Making groups: which rank is on which node, who owns which part there, and the memory that collectives need. */
+#include "comm/comm.h"
+
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <string.h>
+
+enum {
+  BUFFER_BYTES = 512 * 1024,         /* of shared staging, twice in each rank */
+  ROUND_BUDGET = 8 * 1024 * 1024,    /* of partial sums that this rank sends in a round */
+  LARGEST_MESSAGE = 4 * 1024 * 1024, /* the fastest size of messages on shared memory and on networks is 4 to 16 MB */
+  SMALLEST_MESSAGE = 16 * 1024,
+};
+
+/* ---- nodes and owners -------------------------------------------------------------------------------------------- */
+
+/* Where the ranks of a group are; arrays by rank, but sizes by node. */
+typedef struct placement {
+  int *nodes, *locals, *sizes;
+  int num_nodes;
+} placement;
+
+/* Numbers the nodes in the order of their first ranks; `ids` are any numbers that tell nodes apart. */
+static void place(const int *ids, int size, placement *out) {
+  out->num_nodes = 0;
+  for (int r = 0; r < size; r++) {
+    int first = 0;
+    while (ids[first] != ids[r]) first++;
+    if (first == r) out->sizes[out->num_nodes] = 0;
+    out->nodes[r] = first == r ? out->num_nodes++ : out->nodes[first];
+    out->locals[r] = out->sizes[out->nodes[r]]++;
+  }
+}
+
+/* The place among its node's ranks of the rank that owns part r on a node. */
+static int owner(const placement *where, int node, int r) {
+  return where->nodes[r] == node ? where->locals[r] : where->locals[r] % where->sizes[node];
+}
+
+/* The most parts that any rank of the group owns. */
+static int most_owned(const placement *where, int size, int *counts) {
+  int most = 0;
+  for (int node = 0; node < where->num_nodes; node++) {
+    memset(counts, 0, (size_t)size * sizeof *counts);
+    for (int r = 0; r < size; r++) {
+      int now = ++counts[owner(where, node, r)];
+      if (now > most) most = now;
+    }
+  }
+  return most;
+}
+
+static void fill_owners(tri_group_impl *group, const placement *where) {
+  int filled = 0;
+  for (int l = 0; l < group->num_local; l++) {
+    group->owned_begin[l] = filled;
+    for (int r = 0; r < group->size; r++) {
+      if (owner(where, group->node, r) == l) group->owned_parts[filled++] = r;
+    }
+  }
+  group->owned_begin[group->num_local] = filled;
+  for (int r = 0, l = 0; r < group->size; r++) {
+    if (where->nodes[r] == group->node) group->local_ranks[l++] = r;
+    if (where->locals[r] == owner(where, where->nodes[r], group->rank)) group->peers[where->nodes[r]] = r;
+  }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static tri_status allocate_exchange(tri_group_impl *group, int most) {
+  size_t bytes = ROUND_BUDGET / (size_t)(most > group->num_nodes ? most : group->num_nodes);
+  bytes = bytes > LARGEST_MESSAGE ? LARGEST_MESSAGE : bytes < SMALLEST_MESSAGE ? SMALLEST_MESSAGE : bytes;
+  group->round_bytes = bytes / TRI_CACHE_LINE * TRI_CACHE_LINE;
+  size_t owned = (size_t)(group->owned_begin[group->local + 1] - group->owned_begin[group->local]);
+  size_t messages = owned + (size_t)group->num_nodes;
+  for (int i = 0; i < 2; i++) {
+    TRI_TRY(tri_alloc("partial sums for other nodes", owned, group->round_bytes, &group->send[i]));
+    TRI_TRY(tri_alloc("messages", messages, sizeof(MPI_Request), &group->values_moving[i].requests));
+  }
+  TRI_TRY(tri_alloc("partial sums of other nodes", (size_t)group->num_nodes, group->round_bytes, &group->receive));
+  return tri_alloc("messages", messages, sizeof(MPI_Request), &group->sums_moving.requests);
+}
+
+static tri_status allocate_tables(tri_group_impl *group) {
+  size_t locals = (size_t)group->num_local;
+  size_t nodes = (size_t)group->num_nodes;
+  TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->local_ranks));
+  TRI_TRY(tri_alloc("a group's owners", locals + 1, sizeof(int), &group->owned_begin));
+  TRI_TRY(tri_alloc("a group's owners", (size_t)group->size, sizeof(int), &group->owned_parts));
+  TRI_TRY(tri_alloc("a group's nodes", nodes, sizeof(int), &group->peers));
+  TRI_TRY(tri_alloc("a group's staging", locals, sizeof(tri_staging), &group->staging));
+  TRI_TRY(tri_alloc("a group's walks", 2 * locals + 1, sizeof(tri_walk), &group->walks));
+  TRI_TRY(tri_alloc("a group's terms", locals > nodes ? locals : nodes, sizeof(void *), &group->terms));
+  return tri_alloc("a group's parts", (size_t)group->size + 1, sizeof(int64_t), &group->begins);
+}
+
+static tri_status lay_out(tri_group_impl *group, const placement *where, int *counts) {
+  group->num_nodes = where->num_nodes;
+  group->node = where->nodes[group->rank];
+  group->num_local = where->sizes[group->node];
+  group->local = where->locals[group->rank];
+  group->buffer_bytes = group->num_local > 1 ? BUFFER_BYTES : 0;
+  TRI_TRY(allocate_tables(group));
+  fill_owners(group, where);
+  return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
+}
+
+/* Asks every rank of the group where it is. */
+static tri_status find_places(tri_group_impl *group) {
+  int *numbers = NULL;
+  size_t size = (size_t)group->size;
+  const tri_job *job = tri_comm_job();
+  TRI_TRY(tri_alloc("where ranks are", 5 * size, sizeof *numbers, &numbers));
+  placement where = {numbers + size, numbers + 2 * size, numbers + 3 * size, 0};
+  int code = MPI_Allgather(&job->node_of[job->rank], 1, MPI_INT, numbers, 1, MPI_INT, group->messages);
+  tri_status status = code == MPI_SUCCESS ? TRI_OK : tri_comm_mpi_failed(code, "MPI_Allgather", group->name);
+  if (status == TRI_OK) {
+    place(numbers, group->size, &where);
+    status = lay_out(group, &where, numbers + 4 * size);
+  }
+  tri_free(numbers);
+  return status;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+static void destroy(tri_group_impl *group) {
+  tri_staging_destroy(group);
+  for (int i = 0; i < 2; i++) {
+    tri_free(group->send[i]);
+    tri_free(group->values_moving[i].requests);
+  }
+  tri_free(group->receive);
+  tri_free(group->sums_moving.requests);
+  void *tables[] = {group->local_ranks, group->owned_begin, group->owned_parts, group->peers,
+                    group->staging,     group->walks,       group->terms,       group->begins};
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
+  MPI_Comm *communicators[] = {&group->messages, &group->exchange, &group->node_comm};
+  for (int i = 0; i < 3; i++) {
+    if (*communicators[i] != MPI_COMM_NULL) MPI_Comm_free(communicators[i]);
+  }
+  tri_free(group);
+}
+
+/* The same status on all ranks of the group, so that none goes on alone. */
+static tri_status agree(const tri_group_impl *group, tri_status status) {
+  int mine = status == TRI_OK ? 1 : 0;
+  int all = 0;
+  TRI_MPI(group->name, MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, group->messages));
+  if (status != TRI_OK || all != 0) return status;
+  return tri_fail(TRI_COMM, "%s: another rank of the group could not make it; its own message says why", group->name);
+}
+
+static tri_status connect(tri_group_impl *group) {
+  if (group->num_nodes > 1) TRI_MPI(group->name, MPI_Comm_dup(group->messages, &group->exchange));
+  TRI_MPI(group->name, MPI_Comm_split(group->messages, group->node, group->rank, &group->node_comm));
+  return tri_staging_create(group);
+}
+
+tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
+  tri_group_impl *group = NULL;
+  tri_status status = tri_alloc("a group", 1, sizeof *group, &group);
+  if (status != TRI_OK) return status; /* some hundred bytes: the rank ends, and with it the job */
+  *group = (tri_group_impl){
+      .name = name, .messages = comm, .exchange = MPI_COMM_NULL, .node_comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
+  MPI_Comm_rank(comm, &group->rank);
+  MPI_Comm_size(comm, &group->size);
+  TRI_TRY_GOTO(agree(group, find_places(group)), destroy_group);
+  TRI_TRY_GOTO(agree(group, connect(group)), destroy_group);
+  *out = (tri_group){name, group->rank, group->size, group};
+  return TRI_OK;
+destroy_group:
+  destroy(group);
+  return status;
+}
+
+tri_group tri_group_alone(const char *name) { return (tri_group){name, 0, 1, NULL}; }
+
+tri_group tri_group_world(void) { return tri_comm_job()->world; }
+
+tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out) {
+  if (parent->impl == NULL) {
+    *out = tri_group_alone(name);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_comm_check());
+  MPI_Comm comm;
+  int size;
+  TRI_MPI(name, MPI_Comm_split(parent->impl->messages, color, key, &comm));
+  TRI_MPI(name, MPI_Comm_size(comm, &size));
+  if (size > 1) return tri_group_create(comm, name, out);
+  TRI_MPI(name, MPI_Comm_free(&comm));
+  *out = tri_group_alone(name);
+  return TRI_OK;
+}
+
+void tri_group_destroy(tri_group *group) {
+  if (group->impl != NULL && !group->impl->of_job) destroy(group->impl);
+  *group = tri_group_alone(group->name);
+}
+
+size_t tri_group_staging_bytes(const tri_group *group) {
+  const tri_group_impl *impl = group->impl;
+  if (impl == NULL) return 0;
+  size_t shared = impl->num_local > 1 ? 2 * sizeof(tri_staging_flag) + 2 * impl->buffer_bytes : 0;
+  if (impl->num_nodes == 1) return shared;
+  size_t owned = (size_t)(impl->owned_begin[impl->local + 1] - impl->owned_begin[impl->local]);
+  return shared + (2 * owned + (size_t)impl->num_nodes) * impl->round_bytes;
+}

@@ -1,0 +1,187 @@
+/* Joining the job that a launcher started, and leaving it. */
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MPI has one state for the process, initialised once: this is its companion. */
+static tri_job job = {.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
+
+tri_job *tri_comm_job(void) { return &job; }
+
+int tri_comm_rank(void) { return job.rank; }
+int tri_comm_size(void) { return job.size; }
+int tri_comm_local_rank(void) { return job.local_rank; }
+int tri_comm_local_size(void) { return job.local_size; }
+
+const char *tri_comm_library(void) {
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#if defined(OPEN_MPI)
+  return "Open MPI " TEXT(OMPI_MAJOR_VERSION) "." TEXT(OMPI_MINOR_VERSION) "." TEXT(OMPI_RELEASE_VERSION);
+#elif defined(I_MPI_VERSION)
+  return "Intel MPI " I_MPI_VERSION;
+#elif defined(MVAPICH2_VERSION)
+  return "MVAPICH2 " MVAPICH2_VERSION;
+#elif defined(CRAY_MPICH_VERSION)
+  return "Cray MPICH " TEXT(CRAY_MPICH_VERSION);
+#elif defined(MPICH_VERSION)
+  return "MPICH " MPICH_VERSION;
+#else
+  return "an MPI of standard " TEXT(MPI_VERSION) "." TEXT(MPI_SUBVERSION);
+#endif
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_comm_check(void) { return job.failed ? tri_fail(TRI_COMM, "%s", job.failure) : TRI_OK; }
+
+tri_status tri_comm_lost(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  if (!job.failed) vsnprintf(job.failure, sizeof job.failure, format, arguments);
+  va_end(arguments);
+  job.failed = true;
+  return tri_comm_check();
+}
+
+tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
+  char reason[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, reason, &length);
+  return tri_comm_lost("%s: %.*s failed: %s; another rank is probably gone, and its own message says why", what,
+                       (int)strcspn(call, "("), call, reason);
+}
+
+/* ---- who started us ---------------------------------------------------------------------------------------------- */
+
+/* What launchers tell the processes that they start: the number of ranks and which of them this is. A number alone is
+ * not enough: a batch script run by Slurm sees SLURM_NTASKS and was started once. The innermost launcher comes first:
+ * mpiexec inside a step of Slurm's. */
+typedef struct launch {
+  const char *size_name, *rank_name, *launcher;
+} launch;
+
+static const launch launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec"},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MVAPICH's mpiexec"},
+    {"PMI_SIZE", "PMI_RANK", "an mpiexec of MPICH's kind"},
+    {"PALS_SIZE", "PALS_RANKID", "PALS"},
+    {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
+    {"", "PMIX_RANK", "a launcher that speaks PMIx"},
+};
+
+/* A whole number in the environment, or -1. */
+static long number_of(const char *name) {
+  const char *text = *name != '\0' ? getenv(name) : NULL;
+  if (text == NULL || *text == '\0') return -1;
+  char *end;
+  long value = strtol(text, &end, 10);
+  return *end == '\0' ? value : -1;
+}
+
+/* The first launcher that left its mark, or NULL; *size is 0 where it does not say. */
+static const launch *find_launch(long *size, long *rank) {
+  for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+    long ranks = number_of(launchers[i].size_name);
+    *rank = number_of(launchers[i].rank_name);
+    if (*rank < 0) continue;
+    *size = ranks > 0 ? ranks : 0;
+    return &launchers[i];
+  }
+  return NULL;
+}
+
+/* ---- joining ----------------------------------------------------------------------------------------------------- */
+
+/* The ranks of a node, for tests of what happens between nodes: 0 is as many as there are. */
+static tri_status pretended_ranks_per_node(int *out) {
+  const char *text = getenv("TRIREME_RANKS_PER_NODE");
+  *out = 0;
+  if (text == NULL || *text == '\0') return TRI_OK;
+  long ranks = number_of("TRIREME_RANKS_PER_NODE");
+  if (ranks < 1 || ranks > 1000000) {
+    return tri_fail(TRI_BAD_USAGE, "TRIREME_RANKS_PER_NODE is `%s`; it is a number of ranks from 1 on", text);
+  }
+  *out = (int)ranks;
+  return TRI_OK;
+}
+
+/* A node is known by the job's rank of its first rank. */
+static tri_status find_nodes(void) {
+  int pretended;
+  MPI_Comm node;
+  TRI_TRY(pretended_ranks_per_node(&pretended));
+  TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job.rank, MPI_INFO_NULL, &node));
+  TRI_MPI("job", MPI_Comm_rank(node, &job.local_rank));
+  TRI_MPI("job", MPI_Comm_size(node, &job.local_size));
+  int *first = NULL;
+  TRI_TRY(tri_alloc("ranks of this node", (size_t)job.local_size, sizeof *first, &first));
+  TRI_MPI("job", MPI_Allgather(&job.rank, 1, MPI_INT, first, 1, MPI_INT, node));
+  int id = first[pretended > 0 ? job.local_rank / pretended * pretended : 0];
+  tri_free(first);
+  TRI_TRY(tri_alloc("nodes of the job's ranks", (size_t)job.size, sizeof(int), &job.node_of));
+  TRI_MPI("job", MPI_Allgather(&id, 1, MPI_INT, job.node_of, 1, MPI_INT, MPI_COMM_WORLD));
+  TRI_MPI("job", MPI_Comm_free(&node));
+  return TRI_OK;
+}
+
+/* Each process of a job whose launcher speaks another MPI's language believes to be alone. The launcher's own rank goes
+ * into job.rank, so that one of them tells. */
+static tri_status other_launcher(const launch *by, long size, long rank) {
+  job.rank = (int)rank;
+  return tri_fail(TRI_COMM,
+                  "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
+                  "started by something that speaks another MPI's language. Start it with the mpiexec of %s (on Debian "
+                  "mpiexec.openmpi or mpiexec.mpich; under Slurm try srun --mpi=pmix or --mpi=pmi2), or build it with "
+                  "the other MPI (cmake -DTRIREME_MPI=openmpi or mpich)",
+                  by->launcher, size, by->size_name, tri_comm_library(), tri_comm_library());
+}
+
+static tri_status join(const launch *by, long size, long rank) {
+  int thread_level;
+  TRI_MPI("job", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level));
+  job.joined = true;
+  TRI_MPI("job", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  TRI_MPI("job", MPI_Comm_rank(MPI_COMM_WORLD, &job.rank));
+  TRI_MPI("job", MPI_Comm_size(MPI_COMM_WORLD, &job.size));
+  if (job.size == 1 && size > 1) return other_launcher(by, size, rank);
+  if (thread_level < MPI_THREAD_FUNNELED) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s is built without support for threads (MPI_THREAD_FUNNELED); use one that has it",
+                    tri_comm_library());
+  }
+  if (job.size == 1) return TRI_OK;
+  TRI_TRY(find_nodes());
+  MPI_Comm world;
+  TRI_MPI("job", MPI_Comm_dup(MPI_COMM_WORLD, &world));
+  TRI_TRY(tri_group_create(world, "world", &job.world));
+  job.world.impl->of_job = true;
+  return TRI_OK;
+}
+
+tri_status tri_comm_open(void) {
+  long size, rank;
+  const launch *by = find_launch(&size, &rank);
+  if (by == NULL || size == 1) return TRI_OK;
+  return join(by, size, rank);
+}
+
+void tri_comm_close(void) {
+  if (!job.joined) return;
+  if (job.world.impl != NULL) {
+    job.world.impl->of_job = false;
+    tri_group_destroy(&job.world);
+  }
+  tri_free(job.node_of);
+  MPI_Finalize();
+  job = (tri_job){.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
+}
+
+void tri_comm_abort(int exit_status) {
+  if (job.joined && job.size > 1) MPI_Abort(MPI_COMM_WORLD, exit_status);
+}

@@ -1,0 +1,150 @@
+/* Going on with what is under way, and waiting for it.
+ *
+ * Nothing here happens by itself: MPI moves messages, and the ranks of a node add values, only while somebody calls. So
+ * whoever waits for one request goes on with all of them, of all groups: another rank may be waiting for this one
+ * there. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <sched.h>
+
+enum {
+  SPINS = 64,          /* turns of a waiting loop before the core is offered to others: some 3 us */
+  TURNS_PER_POKE = 64, /* between calls that do nothing but let MPI work */
+};
+
+/* ---- what this rank waits for, for other threads to see ---------------------------------------------------------- */
+
+/* One thread writes, others read at any time: a reader takes what it has read if `version` was even and the same before
+ * and after. It is part of the job's state and like it one for the process. */
+static struct {
+  atomic_uint version;
+  _Atomic(const char *) operation, group;
+  _Atomic(uint64_t) number;
+  _Atomic(size_t) bytes;
+  atomic_int behind;
+  _Atomic(double) since_s;
+} waiting;
+
+static void show_waiting(const char *operation, const tri_request *request) {
+  unsigned version = atomic_load_explicit(&waiting.version, memory_order_relaxed);
+  atomic_store(&waiting.version, version + 1);
+  atomic_store(&waiting.operation, operation);
+  if (request != NULL) {
+    atomic_store(&waiting.group, request->group->name);
+    atomic_store(&waiting.number, request->number);
+    atomic_store(&waiting.bytes, request->bytes);
+    atomic_store(&waiting.behind, request->is_message ? request->peer : tri_staging_behind(request->group));
+    atomic_store(&waiting.since_s, tri_clock_s());
+  }
+  atomic_store(&waiting.version, version + 2);
+}
+
+tri_comm_wait tri_comm_state(void) {
+  for (;;) {
+    unsigned version = atomic_load(&waiting.version);
+    tri_comm_wait now = {.operation = atomic_load(&waiting.operation),
+                         .group = atomic_load(&waiting.group),
+                         .number = atomic_load(&waiting.number),
+                         .bytes = atomic_load(&waiting.bytes),
+                         .behind = atomic_load(&waiting.behind),
+                         .since_s = atomic_load(&waiting.since_s)};
+    if (version % 2 == 0 && atomic_load(&waiting.version) == version) return now;
+  }
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
+
+static void unlink_message(const tri_request *request) {
+  for (tri_request **link = &tri_comm_job()->messages; *link != NULL; link = &(*link)->next) {
+    if (*link != request) continue;
+    *link = request->next;
+    return;
+  }
+}
+
+static tri_status go_on(bool *moved) {
+  tri_job *job = tri_comm_job();
+  for (tri_group_impl *group = job->busy, *next; group != NULL; group = next) {
+    next = group->next_busy;
+    TRI_TRY(tri_collective_advance(group, moved));
+  }
+  for (tri_request *request = job->messages, *next; request != NULL; request = next) {
+    next = request->next;
+    TRI_TRY(tri_message_advance(request));
+    if (!request->done) continue;
+    unlink_message(request);
+    *moved = true;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_comm_progress(void) {
+  bool moved = false;
+  if (!tri_comm_job()->joined) return TRI_OK;
+  TRI_TRY(tri_comm_check());
+  return go_on(&moved);
+}
+
+/* Messages that MPI took for sent may still lie in its queues, though no request of ours knows of them. */
+static tri_status poke(void) {
+  int there;
+  const tri_group_impl *world = tri_comm_job()->world.impl;
+  TRI_MPI(world->name, MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->messages, &there, MPI_STATUS_IGNORE));
+  return TRI_OK;
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Every loop that waits calls this; `turns` counts those in which nothing happened. */
+static tri_status tri_comm_waiting(const tri_request *request, int64_t turns, bool *shown) {
+  if (turns < SPINS) {
+    relax();
+    return TRI_OK;
+  }
+  if (!*shown) show_waiting(request->operation, request);
+  *shown = true;
+  if (turns % TURNS_PER_POKE == 0) TRI_TRY(poke());
+  sched_yield(); /* there may be more ranks than cores */
+  return TRI_OK;
+}
+
+tri_status tri_comm_finish(tri_request *request) {
+  bool shown = false;
+  for (int64_t turns = 0; !request->done; turns++) {
+    bool moved = false;
+    if (request->is_message || turns >= SPINS) {
+      TRI_TRY(go_on(&moved));
+    } else {
+      TRI_TRY(tri_collective_advance(request->group, &moved));
+    }
+    if (request->done) break;
+    if (moved) turns = -1;
+    TRI_TRY(tri_comm_waiting(request, turns, &shown));
+  }
+  if (shown) show_waiting(NULL, NULL);
+  return TRI_OK;
+}
+
+tri_status tri_request_wait(tri_request **request) {
+  tri_request *waited = *request;
+  *request = NULL;
+  if (waited == NULL) return TRI_OK;
+  TRI_TRY(tri_comm_check());
+  TRI_TRY(tri_comm_finish(waited)); /* on failure the job is lost, and what MPI may still write to stays */
+  tri_free(waited);
+  return TRI_OK;
+}
+
+tri_status tri_request_test(tri_request *request, bool *done) {
+  if (request != NULL && !request->done) TRI_TRY(tri_comm_progress());
+  *done = request == NULL || request->done;
+  return TRI_OK;
+}

@@ -1,0 +1,142 @@
+/* What the programs of tests/comm share: values that every rank can make for every other, and sums made the plain way
+ * in the order that comm.h promises. A check that fails says where and ends the whole job. */
+#ifndef TRI_TESTS_COMM_CHECK_H
+#define TRI_TESTS_COMM_CHECK_H
+
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition, ...)                                                                                          \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, tri_comm_rank(), #condition);                        \
+      fprintf(stderr, __VA_ARGS__);                                                                                    \
+      fprintf(stderr, "\n");                                                                                           \
+      tri_comm_abort(1);                                                                                               \
+      exit(1);                                                                                                         \
+    }                                                                                                                  \
+  } while (0)
+
+#define CHECK_OK(call) CHECK((call) == TRI_OK, "%s", tri_status_message())
+
+static inline void *get_memory(size_t bytes) {
+  void *memory = malloc(bytes + 1);
+  CHECK(memory != NULL, "%zu bytes", bytes);
+  return memory;
+}
+
+static inline uint64_t hash(uint64_t x) { /* splitmix64 */
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+static inline uint16_t bf16_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float of_bf16(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Rank r's value of element i: of very different sizes, so that the order of a sum shows in its bits. */
+static inline double value_of(uint64_t seed, int r, int64_t i) {
+  uint64_t bits = hash(seed * 1000003 + hash((uint64_t)i * 64 + (uint64_t)r));
+  double mantissa = (double)(int64_t)(bits >> 11) * 0x1p-52 - 1;
+  return mantissa * (double)(1 << (bits & 7));
+}
+
+static inline void store(tri_dtype type, void *array, int64_t i, double value) {
+  if (type == TRI_FP64) ((double *)array)[i] = value;
+  if (type == TRI_FP32) ((float *)array)[i] = (float)value;
+  if (type == TRI_BF16) ((uint16_t *)array)[i] = bf16_of((float)value);
+}
+
+static inline double load(tri_dtype type, const void *array, int64_t i) {
+  return type == TRI_FP64   ? ((const double *)array)[i]
+         : type == TRI_FP32 ? ((const float *)array)[i]
+                            : of_bf16(((const uint16_t *)array)[i]);
+}
+
+/* As it is after storing in `type`. */
+static inline double rounded(tri_dtype type, double value) {
+  return type == TRI_FP64 ? value : type == TRI_FP32 ? (double)(float)value : of_bf16(bf16_of((float)value));
+}
+
+/* A group with the ranks of the job that its ranks are, and a number for the node of each. */
+typedef struct members {
+  tri_group group;
+  int job_ranks[64], nodes[64];
+} members;
+
+static inline members members_of(tri_group group) {
+  members m = {.group = group};
+  int mine = tri_comm_rank();
+  const char *pretended = getenv("TRIREME_RANKS_PER_NODE");
+  int per_node = pretended != NULL ? (int)strtol(pretended, NULL, 10) : 64;
+  CHECK_OK(tri_gather_bytes(&group, sizeof mine, &mine, m.job_ranks));
+  for (int r = 0; r < group.size; r++) m.nodes[r] = m.job_ranks[r] / per_node;
+  return m;
+}
+
+static inline double stored_value(const members *m, tri_dtype type, uint64_t seed, int r, int64_t i) {
+  return rounded(type, value_of(seed, m->job_ranks[r], i));
+}
+
+/* The sum in the promised order; `wide` arithmetic is the type's, but fp32 for bf16. */
+static inline double expected_sum(const members *m, tri_dtype type, uint64_t seed, int64_t i) {
+  double total = 0;
+  bool some = false;
+  for (int first = 0; first < m->group.size; first++) {
+    bool seen = false;
+    for (int r = 0; r < first; r++) seen = seen || m->nodes[r] == m->nodes[first];
+    if (seen) continue;
+    double node = stored_value(m, type, seed, first, i);
+    for (int r = first + 1; r < m->group.size; r++) {
+      if (m->nodes[r] != m->nodes[first]) continue;
+      double next = stored_value(m, type, seed, r, i);
+      node = type == TRI_FP64 ? node + next : (double)((float)node + (float)next);
+    }
+    total = !some ? node : type == TRI_FP64 ? total + node : (double)((float)total + (float)node);
+    some = true;
+  }
+  return rounded(type, total);
+}
+
+static inline void fill(const members *m, tri_dtype type, uint64_t seed, int64_t count, void *values) {
+  int mine = m->job_ranks[m->group.rank];
+  for (int64_t i = 0; i < count; i++) store(type, values, i, value_of(seed, mine, i));
+}
+
+/* Elements [begin, end) of values hold the sums, to the bit. */
+static inline void check_sums(const members *m, tri_dtype type, uint64_t seed, int64_t begin, int64_t end,
+                              const void *values) {
+  for (int64_t i = begin; i < end; i++) {
+    double want = expected_sum(m, type, seed, i);
+    double have = load(type, values, i);
+    CHECK(have == want, "%s, %s over %d, element %lld: %.17g instead of %.17g", tri_dtype_name(type), m->group.name,
+          m->group.size, (long long)i, have, want);
+  }
+}
+
+/* Random parts, some of them empty, of `count` elements. */
+static inline void random_begins(uint64_t seed, int size, int64_t count, int64_t *begins) {
+  begins[0] = 0;
+  for (int r = 0; r < size; r++) {
+    uint64_t bits = hash(seed + (uint64_t)r * 77);
+    int64_t left = count - begins[r];
+    int64_t take = bits % 3 == 0 ? 0 : (int64_t)(bits / 3 % (uint64_t)(left + 1));
+    begins[r + 1] = r + 1 == size ? count : begins[r] + take;
+  }
+}
+
+#endif

@@ -1,0 +1,414 @@
+/* Ranks that add, gather and send, beside sums made the plain way: started by mpiexec (cmake/tests.cmake).
+ *
+ *   comm_test               everything below
+ *   comm_test huge          buffers beyond 2 GiB (two ranks, 5 GB)
+ *   comm_test short         a message shorter than its receiver expects: TRI_COMM
+ *   comm_test abort         rank 1 gives up while the others wait: the job ends with a status that is not 0
+ *   comm_test other-mpi     started by another MPI's mpiexec: TRI_COMM that says so */
+#include "base/clock.h"
+#include "comm/mesh.h"
+#include "comm_check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+static const tri_dtype TYPES[] = {TRI_FP32, TRI_BF16, TRI_FP64};
+
+/* ---- one collective ---------------------------------------------------------------------------------------------- */
+
+static void check_all_reduce(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
+  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  fill(m, type, seed, count, values);
+  CHECK_OK(tri_all_reduce(&m->group, type, count, values));
+  check_sums(m, type, seed, 0, count, values);
+  free(values);
+}
+
+/* The scattered sums, and all of them after gathering. */
+static void check_scatter_gather(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
+  int64_t begins[65];
+  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  random_begins(seed, m->group.size, count, begins);
+  fill(m, type, seed, count, values);
+  CHECK_OK(tri_reduce_scatter(&m->group, type, begins, values));
+  check_sums(m, type, seed, begins[m->group.rank], begins[m->group.rank + 1], values);
+  CHECK_OK(tri_all_gather(&m->group, type, begins, values));
+  check_sums(m, type, seed, 0, count, values);
+  free(values);
+}
+
+static void check_maximum(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
+  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  fill(m, type, seed, count, values);
+  if (count > 2 && m->group.rank == m->group.size / 2) store(type, values, 2, NAN);
+  CHECK_OK(tri_all_maximum(&m->group, type, count, values));
+  for (int64_t i = 0; i < count; i++) {
+    double want = stored_value(m, type, seed, 0, i);
+    for (int r = 1; r < m->group.size; r++) want = fmax(want, stored_value(m, type, seed, r, i));
+    double have = load(type, values, i);
+    CHECK(i == 2 ? isnan(have) : have == want, "element %lld: %g, not %g", (long long)i, have, want);
+  }
+  free(values);
+}
+
+static void check_int64(const members *m, int64_t count, uint64_t seed) {
+  int64_t *values = get_memory((size_t)count * sizeof *values);
+  for (int64_t i = 0; i < count; i++) {
+    values[i] = (int64_t)(hash(seed + (uint64_t)i * 64 + (uint64_t)m->job_ranks[m->group.rank]) >> 7);
+  }
+  CHECK_OK(tri_all_sum_int64(&m->group, count, values));
+  for (int64_t i = 0; i < count; i++) {
+    int64_t want = 0;
+    for (int r = 0; r < m->group.size; r++) {
+      want += (int64_t)(hash(seed + (uint64_t)i * 64 + (uint64_t)m->job_ranks[r]) >> 7);
+    }
+    CHECK(values[i] == want, "element %lld: %lld", (long long)i, (long long)values[i]);
+  }
+  free(values);
+}
+
+static void check_bytes(const members *m, size_t bytes, uint64_t seed) {
+  int size = m->group.size;
+  unsigned char *mine = get_memory(bytes);
+  unsigned char *all = get_memory(bytes * (size_t)size);
+  for (int root = 0; root < size; root++) {
+    for (size_t i = 0; i < bytes; i++) mine[i] = m->group.rank == root ? (unsigned char)hash(seed + i) : 0;
+    CHECK_OK(tri_broadcast(&m->group, root, bytes, mine));
+    for (size_t i = 0; i < bytes; i++) CHECK(mine[i] == (unsigned char)hash(seed + i), "broadcast, byte %zu", i);
+  }
+  for (size_t i = 0; i < bytes; i++) mine[i] = (unsigned char)hash(seed + i + ((uint64_t)m->group.rank << 40));
+  CHECK_OK(tri_gather_bytes(&m->group, bytes, mine, all));
+  for (int r = 0; r < size; r++) {
+    for (size_t i = 0; i < bytes; i++) {
+      CHECK(all[(size_t)r * bytes + i] == (unsigned char)hash(seed + i + ((uint64_t)r << 40)), "gather, byte %zu", i);
+    }
+  }
+  free(all);
+  free(mine);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+static void check_group(tri_group group, bool large) {
+  static const int64_t counts[] = {0, 1, 2, 3, 7, 31, 64, 511, 1000, 1025, 4099, 30011};
+  members m = members_of(group);
+  uint64_t seed = hash((uint64_t)group.size);
+  for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+    for (int t = 0; t < 3; t++, seed++) {
+      check_all_reduce(&m, TYPES[t], counts[c], seed);
+      check_scatter_gather(&m, TYPES[t], counts[c], seed);
+      check_maximum(&m, TYPES[t], counts[c], seed);
+    }
+    check_int64(&m, counts[c], seed);
+    check_bytes(&m, (size_t)counts[c], seed);
+    CHECK_OK(tri_barrier(&group));
+  }
+  /* Several pieces of the staging, and several rounds between nodes. */
+  static const int64_t large_counts[] = {700001, 300007, 5000003};
+  for (int c = 0; large && c < 3; c++) {
+    check_all_reduce(&m, TYPES[c], large_counts[c], seed + 1);
+    check_scatter_gather(&m, TYPES[(c + 1) % 3], large_counts[c] / 2, seed + 2);
+  }
+  if (large) check_bytes(&m, 1500001, seed);
+}
+
+/* The mesh of as many ranks as there are: 2 x 1 x 2 x 2 for eight. */
+static tri_mesh_shape shape_of(int ranks) {
+  if (ranks == 8) return (tri_mesh_shape){{2, 1, 2, 2}};
+  if (ranks == 4) return (tri_mesh_shape){{2, 1, 1, 2}};
+  return (tri_mesh_shape){{1, 1, ranks, 1}};
+}
+
+static void check_mesh(void) {
+  tri_mesh mesh;
+  tri_mesh_shape wrong = {{2, 1, tri_comm_size(), 1}};
+  CHECK(tri_mesh_create(&wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
+  CHECK(strstr(tri_status_message(), "but the job has") != NULL, "%s", tri_status_message());
+  tri_mesh_shape shape = shape_of(tri_comm_size());
+  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    members m = members_of(mesh.groups[axis]);
+    CHECK(m.group.size == shape.size[axis] && m.group.rank == mesh.place.at[axis], "%s", m.group.name);
+    for (int r = 0; r < m.group.size; r++) {
+      tri_mesh_place place = mesh.place;
+      place.at[axis] = r;
+      CHECK(m.job_ranks[r] == tri_mesh_rank_of(&shape, &place), "%s, rank %d", m.group.name, r);
+    }
+    check_group(mesh.groups[axis], false);
+  }
+  bool end = mesh.place.at[3] == 0 || mesh.place.at[3] == shape.size[3] - 1;
+  CHECK(mesh.tied.size == (end && shape.size[3] > 1 ? 2 : 1), "%d", mesh.tied.size);
+  check_group(mesh.tied, false);
+  tri_mesh_destroy(&mesh);
+}
+
+/* Ranks in the opposite order, and every second rank: nodes whose ranks are not neighbours, in groups of unequal
+ * shares of the nodes. */
+static void check_odd_groups(void) {
+  tri_group world = tri_group_world();
+  tri_group odd;
+  int rank = tri_comm_rank();
+  CHECK_OK(tri_group_split(&world, "backwards", 0, -rank, &odd));
+  CHECK(odd.rank == odd.size - 1 - rank, "%d", odd.rank);
+  check_group(odd, false);
+  tri_group_destroy(&odd);
+  CHECK_OK(tri_group_split(&world, "interleaved", 0, rank % 2 * 100 + rank, &odd));
+  check_group(odd, false);
+  tri_group_destroy(&odd);
+  CHECK_OK(tri_group_split(&world, "uneven", rank == 2 ? 1 : 0, rank, &odd));
+  check_group(odd, false);
+  tri_group_destroy(&odd);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static void check_ring(const members *m, size_t bytes) {
+  enum { IN_FLIGHT = 4 };
+  int size = m->group.size;
+  int to = (m->group.rank + 1) % size;
+  int from = (m->group.rank + size - 1) % size;
+  tri_request *requests[2 * IN_FLIGHT];
+  unsigned char *out[IN_FLIGHT], *in[IN_FLIGHT];
+  for (int k = 0; k < IN_FLIGHT; k++) { /* two of each tag: they must stay in order */
+    out[k] = get_memory(bytes);
+    in[k] = get_memory(bytes);
+    memset(out[k], m->group.rank * 16 + k + 1, bytes);
+    memset(in[k], 0, bytes);
+    CHECK_OK(tri_send_start(&m->group, to, k / 2, bytes, out[k], &requests[k]));
+  }
+  for (int k = IN_FLIGHT; k-- > 0;) { /* the tags in the other order */
+    int message = k ^ 1;
+    CHECK_OK(tri_receive_start(&m->group, from, message / 2, bytes, in[message], &requests[IN_FLIGHT + message]));
+  }
+  for (int k = 2 * IN_FLIGHT; k-- > 0;) CHECK_OK(tri_request_wait(&requests[k]));
+  for (int k = 0; k < IN_FLIGHT; k++) {
+    for (size_t i = 0; i < bytes; i++) CHECK(in[k][i] == from * 16 + k + 1, "message %d, byte %zu: %d", k, i, in[k][i]);
+    free(in[k]);
+    free(out[k]);
+  }
+}
+
+static void check_messages(void) {
+  members m = members_of(tri_group_world());
+  tri_request *request = NULL;
+  CHECK_OK(tri_request_wait(&request));
+  CHECK(tri_send_start(&m.group, m.group.size, 0, 0, &m, &request) == TRI_INTERNAL, "to a rank that there is not");
+  CHECK(strstr(tri_status_message(), "there is no rank") != NULL, "%s", tri_status_message());
+  if (m.group.size == 1) return;
+  check_ring(&m, 0);
+  check_ring(&m, 1);
+  check_ring(&m, 3000);
+  check_ring(&m, 3000001);
+}
+
+/* ---- in the background ------------------------------------------------------------------------------------------- */
+
+enum { JOBS = 6 };
+
+/* Requests on one group: what was started, and what it must become. */
+typedef struct background {
+  members m;
+  tri_request *requests[JOBS];
+  void *values[JOBS];
+  int64_t counts[JOBS], begins[JOBS][65];
+  uint64_t seed;
+} background;
+
+static tri_dtype job_type(int job) { return TYPES[job % 3]; }
+
+static void start_job(background *b, int job) {
+  const tri_group *group = &b->m.group;
+  tri_dtype type = job_type(job);
+  int64_t *begins = b->begins[job];
+  b->counts[job] = (int64_t)(hash(b->seed + (uint64_t)job) % (job % 2 == 0 ? 90000 : 900));
+  random_begins(b->seed + (uint64_t)job, group->size, b->counts[job], begins);
+  b->values[job] = get_memory((size_t)b->counts[job] * tri_dtype_bytes(type));
+  fill(&b->m, type, b->seed, b->counts[job], b->values[job]);
+  if (job / 2 == 0) CHECK_OK(tri_all_reduce_start(group, type, b->counts[job], b->values[job], &b->requests[job]));
+  if (job / 2 == 1) CHECK_OK(tri_reduce_scatter_start(group, type, begins, b->values[job], &b->requests[job]));
+  if (job / 2 == 2) {
+    CHECK_OK(tri_reduce_scatter(group, type, begins, b->values[job])); /* waits for what is under way, too */
+    CHECK_OK(tri_all_gather_start(group, type, begins, b->values[job], &b->requests[job]));
+  }
+}
+
+static void finish_job(background *b, int job, bool by_testing) {
+  bool done = !by_testing;
+  while (!done) CHECK_OK(tri_request_test(b->requests[job], &done));
+  CHECK_OK(tri_request_wait(&b->requests[job]));
+  CHECK(b->requests[job] == NULL, "a request that was waited for");
+  bool scattered = job / 2 == 1;
+  int rank = b->m.group.rank;
+  check_sums(&b->m, job_type(job), b->seed, scattered ? b->begins[job][rank] : 0,
+             scattered ? b->begins[job][rank + 1] : b->counts[job], b->values[job]);
+  free(b->values[job]);
+}
+
+/* Two groups at once, on each rank in an order of its own where that is allowed, with messages passing all the time. */
+static void check_background(const tri_mesh *mesh, int axis, int other, uint64_t seed) {
+  background a = {.m = members_of(mesh->groups[axis]), .seed = seed};
+  background b = {.m = members_of(mesh->groups[other]), .seed = seed + 100};
+  members world = members_of(mesh->world);
+  bool swapped = hash(seed + (uint64_t)tri_comm_rank()) % 2 != 0;
+  for (int job = 0; job < JOBS; job++) {
+    if (job % 2 == 0 && world.group.size > 1) check_ring(&world, 70001);
+    /* The blocking part of the last two jobs is a barrier, and barriers in two orders would wait for one another. */
+    bool swap = swapped && job < 4;
+    start_job(swap ? &b : &a, job);
+    start_job(swap ? &a : &b, job);
+    CHECK_OK(tri_comm_progress());
+  }
+  for (int i = 0; i < JOBS; i++) {
+    int job = swapped ? JOBS - 1 - i : i;
+    finish_job(swapped ? &a : &b, job, i == 1);
+    finish_job(swapped ? &b : &a, job, i == 2);
+  }
+}
+
+static void check_backgrounds(void) {
+  tri_mesh mesh;
+  tri_mesh_shape shape = shape_of(tri_comm_size());
+  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  for (uint64_t seed = 1; seed <= 6; seed++) {
+    check_background(&mesh, TRI_AXIS_DATA, TRI_AXIS_TENSOR, seed * 1000);
+    check_background(&mesh, TRI_AXIS_PIPELINE, TRI_AXIS_DATA, seed * 1001);
+  }
+  tri_mesh_destroy(&mesh);
+}
+
+/* ---- what a watchdog sees ---------------------------------------------------------------------------------------- */
+
+static atomic_bool watching = true;
+
+/* Leaves a byte in the file when its rank is seen to wait for the message. */
+static void *watch(void *path) {
+  while (atomic_load(&watching)) {
+    tri_comm_wait now = tri_comm_state();
+    if (now.operation == NULL || strcmp(now.operation, "receive") != 0) continue;
+    CHECK(strcmp(now.group, "world") == 0 && now.bytes == 4 && now.behind == 0, "%s", now.group);
+    CHECK(now.since_s <= tri_clock_s(), "waiting since %g", now.since_s);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputc('x', file) == 'x' && fclose(file) == 0, "%s", (char *)path);
+    return NULL;
+  }
+  return NULL;
+}
+
+/* Rank 0 does not send before rank 1 is known to wait. */
+static void check_watchdog(void) {
+  tri_group world = tri_group_world();
+  tri_request *request;
+  char path[] = "/tmp/trireme-comm-test-XXXXXX";
+  int data = 42;
+  if (world.size == 1) return;
+  if (world.rank == 0) CHECK(close(mkstemp(path)) == 0, "%s", path);
+  CHECK_OK(tri_broadcast(&world, 0, sizeof path, path));
+  CHECK(tri_comm_state().operation == NULL, "waits for nothing");
+  if (world.rank == 0) {
+    FILE *file;
+    do {
+      CHECK_OK(tri_comm_progress());
+      file = fopen(path, "r");
+      int first = fgetc(file);
+      fclose(file);
+      if (first == 'x') break;
+    } while (true);
+    CHECK_OK(tri_send_start(&world, 1, 5, sizeof data, &data, &request));
+    CHECK_OK(tri_request_wait(&request));
+    remove(path);
+  } else if (world.rank == 1) {
+    pthread_t thread;
+    data = 0;
+    CHECK(pthread_create(&thread, NULL, watch, path) == 0, "thread");
+    CHECK_OK(tri_receive_start(&world, 0, 5, sizeof data, &data, &request));
+    CHECK_OK(tri_request_wait(&request));
+    atomic_store(&watching, false);
+    pthread_join(thread, NULL);
+    CHECK(data == 42 && tri_comm_state().operation == NULL, "%d", data);
+  }
+  CHECK_OK(tri_barrier(&world));
+}
+
+/* ---- modes ------------------------------------------------------------------------------------------------------- */
+
+static void check_everything(void) {
+  CHECK(tri_comm_local_size() == tri_comm_size() && tri_comm_local_rank() == tri_comm_rank(), "one machine");
+  check_group(tri_group_world(), true);
+  check_group(tri_group_alone("alone"), false);
+  check_mesh();
+  check_odd_groups();
+  check_messages();
+  check_backgrounds();
+  check_watchdog();
+}
+
+static void check_huge(void) {
+  tri_group world = tri_group_world();
+  const int64_t count = ((int64_t)1 << 29) + 5; /* of floats: 2 GiB and 20 bytes */
+  float *values = get_memory((size_t)count * sizeof *values);
+  for (int64_t i = 0; i < count; i++) values[i] = (float)(i % 1021 + world.rank);
+  CHECK_OK(tri_all_reduce(&world, TRI_FP32, count, values));
+  float offset = (float)(world.size * (world.size - 1) / 2);
+  for (int64_t i = 0; i < count; i++) {
+    CHECK(values[i] == (float)(i % 1021 * world.size) + offset, "element %lld", (long long)i);
+  }
+  tri_request *request;
+  size_t bytes = (size_t)count * sizeof *values;
+  if (world.rank == 0) {
+    for (int64_t i = 0; i < count; i++) values[i] = (float)(i % 997);
+    CHECK_OK(tri_send_start(&world, 1, 0, bytes, values, &request));
+    CHECK_OK(tri_request_wait(&request));
+  } else if (world.rank == 1) {
+    CHECK_OK(tri_receive_start(&world, 0, 0, bytes, values, &request));
+    CHECK_OK(tri_request_wait(&request));
+  }
+  CHECK_OK(tri_broadcast(&world, 1, bytes, values));
+  for (int64_t i = 0; i < count; i++) CHECK(values[i] == (float)(i % 997), "element %lld", (long long)i);
+  free(values);
+}
+
+static void check_short(void) {
+  tri_group world = tri_group_world();
+  tri_request *request;
+  char data[4] = {0};
+  if (world.rank == 0) {
+    CHECK_OK(tri_send_start(&world, 1, 3, 3, data, &request));
+    CHECK_OK(tri_request_wait(&request));
+  } else if (world.rank == 1) {
+    CHECK_OK(tri_receive_start(&world, 0, 3, 4, data, &request));
+    CHECK(tri_request_wait(&request) == TRI_COMM, "a short message");
+    CHECK(strstr(tri_status_message(), "world: rank 0 sent 3 bytes with tag 3 to rank 1, which expects 4") != NULL,
+          "%s", tri_status_message());
+    CHECK(tri_barrier(&world) == TRI_COMM, "once it failed, nothing goes on");
+  }
+}
+
+static int other_mpi(void) {
+  tri_status status = tri_comm_open();
+  bool told = status == TRI_COMM && strstr(tri_status_message(), "TRIREME_MPI") != NULL;
+  if (!told) fprintf(stderr, "other-mpi: status %d: %s\n", (int)status, tri_status_message());
+  tri_comm_close();
+  return told ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+  const char *mode = argc > 1 ? argv[1] : "";
+  if (strcmp(mode, "other-mpi") == 0) return other_mpi();
+  CHECK_OK(tri_comm_open());
+  if (strcmp(mode, "huge") == 0) {
+    check_huge();
+  } else if (strcmp(mode, "short") == 0) {
+    check_short();
+  } else if (strcmp(mode, "abort") == 0) {
+    tri_group world = tri_group_world();
+    if (world.rank == 1) tri_comm_abort(7);
+    CHECK_OK(tri_barrier(&world));
+  } else {
+    check_everything();
+  }
+  if (tri_comm_rank() == 0) printf("%d ranks, %s: as they should be\n", tri_comm_size(), tri_comm_library());
+  tri_comm_close();
+  return 0;
+}
