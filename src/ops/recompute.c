@@ -1,9 +1,15 @@
 #include "ops/recompute.h"
 
+/* What stands before and behind a layer (stage_input, stage_output) may carry its number, and does not run again. */
+static bool same_layer(const tri_op_call *a, const tri_op_call *b) {
+  return a->layer == b->layer && a->recomputable == b->recomputable;
+}
+
 tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call) {
+  const tri_op_call *at = &list->calls[call];
   tri_call_range range = {(int32_t)call, (int32_t)call + 1};
-  while (range.first > 0 && list->calls[range.first - 1].layer == list->calls[call].layer) range.first--;
-  while (range.end < list->num_calls && list->calls[range.end].layer == list->calls[call].layer) range.end++;
+  while (range.first > 0 && same_layer(&list->calls[range.first - 1], at)) range.first--;
+  while (range.end < list->num_calls && same_layer(&list->calls[range.end], at)) range.end++;
   return range;
 }
 

@@ -199,9 +199,8 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
   run->slots += (int64_t)pass * executor->plan->chunks[backward->chunk].num_slots;
   for (int64_t c = backward->end_call - 1; c >= backward->first_call; c--) {
     const tri_op_call *call = &list->calls[c];
-    if (call->recomputable && (c == list->num_calls - 1 || list->calls[c + 1].layer != call->layer)) {
-      TRI_TRY(run_again(executor, backward->chunk, tri_op_list_layer(list, c), pass, run));
-    }
+    tri_call_range layer = tri_op_list_layer(list, c);
+    if (layer.end == c + 1) TRI_TRY(run_again(executor, backward->chunk, layer, pass, run));
     if (backward->inputs && call->op->backward_input != NULL) {
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_INPUT);
       TRI_TRY(call->op->backward_input(run, call));
