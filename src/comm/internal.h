@@ -151,6 +151,7 @@ void tri_staging_destroy(tri_group_impl *group);
 typedef struct tri_job {
   bool joined;
   int rank, size, local_rank, local_size;
+  bool crowded; /* this node has more ranks than cores for them */
   int *node_of; /* [size] a number for the node of each rank of the job */
   tri_group world;
   tri_group_impl *busy;  /* groups with collectives under way */

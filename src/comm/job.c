@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "comm/internal.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,16 @@ static tri_status pretended_ranks_per_node(int *out) {
   return TRI_OK;
 }
 
+/* Whether the ranks of a node have fewer cores, all together, than they are. */
+static tri_status find_crowding(MPI_Comm node) {
+  cpu_set_t mine, all;
+  CPU_ZERO(&mine);
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine); /* over 1024 cores: not known, so crowded */
+  TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, node));
+  job.crowded = CPU_COUNT(&all) < job.local_size;
+  return TRI_OK;
+}
+
 /* A node is known by the job's rank of its first rank. */
 static tri_status find_nodes(void) {
   int pretended;
@@ -119,6 +130,7 @@ static tri_status find_nodes(void) {
   TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job.rank, MPI_INFO_NULL, &node));
   TRI_MPI("job", MPI_Comm_rank(node, &job.local_rank));
   TRI_MPI("job", MPI_Comm_size(node, &job.local_size));
+  TRI_TRY(find_crowding(node));
   int *first = NULL;
   TRI_TRY(tri_alloc("ranks of this node", (size_t)job.local_size, sizeof *first, &first));
   TRI_MPI("job", MPI_Allgather(&job.rank, 1, MPI_INT, first, 1, MPI_INT, node));

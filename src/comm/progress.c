@@ -9,10 +9,12 @@
 
 #include <sched.h>
 
-enum {
-  SPINS = 64,          /* turns of a waiting loop before the core is offered to others: some 3 us */
-  TURNS_PER_POKE = 64, /* between calls that do nothing but let MPI work */
-};
+enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, some 3 us, between looks at anything but what is waited for */
+
+/* Before the core is offered to others. A rank with a core of its own gains nothing by giving it away, and where others
+ * want it all the same, would not get it back for milliseconds; where ranks share cores, the one that is waited for may
+ * need this one. */
+static const double SPIN_S = 200e-6;
 
 /* ---- what this rank waits for, for other threads to see ---------------------------------------------------------- */
 
@@ -27,16 +29,16 @@ static struct {
   _Atomic(double) since_s;
 } waiting;
 
-static void show_waiting(const char *operation, const tri_request *request) {
+static void show_waiting(const tri_request *request, double since_s) {
   unsigned version = atomic_load_explicit(&waiting.version, memory_order_relaxed);
   atomic_store(&waiting.version, version + 1);
-  atomic_store(&waiting.operation, operation);
+  atomic_store(&waiting.operation, request != NULL ? request->operation : NULL);
   if (request != NULL) {
     atomic_store(&waiting.group, request->group->name);
     atomic_store(&waiting.number, request->number);
     atomic_store(&waiting.bytes, request->bytes);
     atomic_store(&waiting.behind, request->is_message ? request->peer : tri_staging_behind(request->group));
-    atomic_store(&waiting.since_s, tri_clock_s());
+    atomic_store(&waiting.since_s, since_s);
   }
   atomic_store(&waiting.version, version + 2);
 }
@@ -103,33 +105,48 @@ static inline void relax(void) {
 #endif
 }
 
-/* Every loop that waits calls this; `turns` counts those in which nothing happened. */
-static tri_status tri_comm_waiting(const tri_request *request, int64_t turns, bool *shown) {
-  if (turns < SPINS) {
+typedef struct patience {
+  int64_t turns;          /* of the loop, since something happened last */
+  double begin_s, idle_s; /* when the waiting began, and when something happened last, by the first look at the clock */
+  bool yields;
+} patience;
+
+/* Every loop that waits calls this when nothing has happened in a turn. */
+static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
+  if (++p->turns < TURNS_OF_CHECK) {
     relax();
     return TRI_OK;
   }
-  if (!*shown) show_waiting(request->operation, request);
-  *shown = true;
-  if (turns % TURNS_PER_POKE == 0) TRI_TRY(poke());
-  sched_yield(); /* there may be more ranks than cores */
+  if (p->turns % TURNS_OF_CHECK == 0) {
+    double now_s = tri_clock_s();
+    if (p->turns == TURNS_OF_CHECK) p->idle_s = now_s;
+    if (p->begin_s == 0) p->begin_s = now_s;
+    show_waiting(request, p->begin_s);
+    TRI_TRY(poke());
+    p->yields = tri_comm_job()->crowded || now_s - p->idle_s > SPIN_S;
+  }
+  if (p->yields) {
+    sched_yield();
+  } else {
+    relax();
+  }
   return TRI_OK;
 }
 
 tri_status tri_comm_finish(tri_request *request) {
-  bool shown = false;
-  for (int64_t turns = 0; !request->done; turns++) {
+  patience p = {0};
+  while (!request->done) {
     bool moved = false;
-    if (request->is_message || turns >= SPINS) {
+    if (request->is_message || p.turns >= TURNS_OF_CHECK) {
       TRI_TRY(go_on(&moved));
     } else {
       TRI_TRY(tri_collective_advance(request->group, &moved));
     }
     if (request->done) break;
-    if (moved) turns = -1;
-    TRI_TRY(tri_comm_waiting(request, turns, &shown));
+    if (moved) p.turns = 0;
+    TRI_TRY(tri_comm_waiting(request, &p));
   }
-  if (shown) show_waiting(NULL, NULL);
+  if (p.begin_s > 0) show_waiting(NULL, 0);
   return TRI_OK;
 }
 
