@@ -85,7 +85,7 @@ static tri_status train(const arguments *a, tri_engine *engine, const int32_t *t
   TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
   for (int64_t s = 0; s < a->steps; s++) {
     const int32_t *ids = tokens + 2 * s * count;
-    TRI_TRY(tri_engine_step_on(engine, ids, ids + count, s, s, 1e-2, &step));
+    TRI_TRY(tri_engine_step_on(engine, ids, ids + count, s, s, 1e-3, &step));
     if (first) printf("%s[%.17g, %.17g]", s == 0 ? "\"steps\": [" : ", ", step.loss, step.grad_norm);
   }
   if (first) printf("], ");
