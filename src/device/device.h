@@ -38,6 +38,7 @@ typedef struct tri_matmul {
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
+  bool b_passing;  /* b is there only now and then, so nobody packs it ahead; means nothing to matmul */
   bool accumulate; /* never together with bias */
   bool bias;
 } tri_matmul;

@@ -62,6 +62,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   bool training = request->purpose == TRI_LIST_TRAIN;
   TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
   list->shard = request->shard;
+  list->weights_pass = request->weights_pass;
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = append_all(model, request, list);
   if (status != TRI_OK) {

@@ -91,6 +91,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.rows = list->batch * list->sequence;
   call.sliced = list->sliced;
   call.recomputable = list->recomputable;
+  call.weights_pass = list->weights_pass;
   if (call.sliced) tri_op_list_slice(list, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.type = list->type;

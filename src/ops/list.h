@@ -43,6 +43,7 @@ typedef struct tri_op_list {
   int32_t layer;           /* given to the calls that follow */
   tri_op_shard shard;      /* {1, 0, false} from tri_op_list_create */
   bool sliced;             /* the calls that follow work on a slice of the rows */
+  bool weights_pass;       /* parameters come and go: given to every call */
   bool recomputable;       /* the calls that follow may be run again before their backward */
   tri_dtype type;
   bool training;

@@ -98,6 +98,7 @@ struct tri_op_call {
   int64_t first_row;              /* from this one on */
   tri_dtype type;                 /* of activations */
   bool training;                  /* a backward pass follows */
+  bool weights_pass;              /* parameters come and go (ZeRO 3): they are not packed ahead */
   bool recomputable;              /* in a layer that may be run again before its backward */
   bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */

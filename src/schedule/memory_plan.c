@@ -282,10 +282,14 @@ static size_t message_bytes(const tri_op_list *list) {
 static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
+  size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
+  size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
   plan->parameters = take(&end, (size_t)request->num_values * element);
+  plan->value_slots = take(&end, TRI_BUCKET_SLOTS * value_slot * element);
   plan->parameter_bytes = end;
   if (request->training) {
     plan->gradient_values = take(&end, (size_t)request->num_gradients * element);
+    plan->gradient_slots = take(&end, TRI_BUCKET_SLOTS * gradient_slot * element);
     plan->gradient_bytes = end - plan->gradient_values;
     plan->moment1 = take(&end, (size_t)request->num_moments * element);
     plan->moment2 = take(&end, (size_t)request->num_moments * element);

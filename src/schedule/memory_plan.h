@@ -48,7 +48,8 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, gradient_values, moment1, moment2, tokens, boxes[TRI_NUM_BOX_KINDS], partial, transient;
+  size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, tokens, boxes[TRI_NUM_BOX_KINDS],
+      partial, transient;
   size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
 
   /* Their sizes in bytes. */
@@ -62,13 +63,14 @@ typedef struct tri_memory_request {
   const tri_op_list *const *lists; /* [num_chunks] */
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
-  int64_t num_values;    /* elements of the flat array of parameters */
-  int64_t num_gradients; /* of gradients */
-  int64_t num_moments;   /* of either of the optimizer's moments */
-  int64_t num_partial;   /* of the scratch for sums of partial gradients */
-  bool training;         /* gradients, moments and backward passes too */
-  bool split_backward;   /* gradients of activations wait for the backward of the weights */
-  int64_t num_tokens;    /* ids and labels of so many are held, for a step and for an evaluation */
+  const tri_buckets *buckets; /* NULL: arrays as the parameter table lays them out */
+  int64_t num_values;         /* elements of the flat array of parameters */
+  int64_t num_gradients;      /* of gradients */
+  int64_t num_moments;        /* of either of the optimizer's moments */
+  int64_t num_partial;        /* of the scratch for sums of partial gradients */
+  bool training;              /* gradients, moments and backward passes too */
+  bool split_backward;        /* gradients of activations wait for the backward of the weights */
+  int64_t num_tokens;         /* ids and labels of so many are held, for a step and for an evaluation */
   int64_t boxes[TRI_NUM_BOX_KINDS];
   tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;

@@ -53,6 +53,7 @@ typedef struct building {
   int64_t num_coming[TRI_NUM_BOX_KINDS], posted[TRI_NUM_BOX_KINDS], taken[TRI_NUM_BOX_KINDS];
   int64_t sent[TRI_NUM_BOX_KINDS];
   int64_t boxes;
+  bool *waited; /* [buckets]: whose reductions have been waited for */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -186,21 +187,92 @@ static int32_t first_call_of(const tri_op_list *list, int64_t layer) {
   return call;
 }
 
-/* The backward of a chunk's last micro-batch, in pieces: after each, a bucket is whole and its reduction starts. */
-static tri_status append_last_backward(building *b, tri_instruction whole) {
+static tri_status wait_reduced(building *b, int64_t bucket) {
+  if (b->waited[bucket]) return TRI_OK;
+  b->waited[bucket] = true;
+  return append_bucket(b, TRI_WAIT_REDUCED, bucket);
+}
+
+/* The slot that a bucket's gradients are made in must be empty: what was there has been reduced and put away. */
+static tri_status free_slot(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
-  for (int64_t k = buckets->count - 1; k >= 0; k--) {
-    if (buckets->entries[k].chunk != whole.chunk || !is_early(b, k)) continue;
-    int32_t begin = first_call_of(b->request->lists[whole.chunk], buckets->entries[k].layers.first);
-    if (begin < whole.end_call) {
-      tri_instruction piece = whole;
-      piece.first_call = begin;
-      TRI_TRY(append(b, piece));
-      whole.end_call = begin;
-    }
-    TRI_TRY(reduce_bucket(b, k));
+  if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
+  for (int64_t k = bucket + 1; k < buckets->count; k++) {
+    bool same = buckets->entries[k].gradients_sharded && buckets->entries[k].slot == buckets->entries[bucket].slot;
+    if (same) TRI_TRY(wait_reduced(b, k));
   }
-  return whole.end_call > 0 ? append(b, whole) : TRI_OK;
+  return TRI_OK;
+}
+
+/* A forward or backward in pieces, one for each bucket of its chunk in the order in which they are met. A bucket's
+ * values are gathered while the piece before runs, where they are sharded; its gradients are reduced after the last
+ * micro-batch's. */
+typedef struct pieces {
+  tri_instruction whole;
+  bool forward, gathers, reduces;
+  int64_t *buckets; /* in the order of their pieces */
+  int64_t count;
+} pieces;
+
+static bool is_gathered(const building *b, const pieces *p, int64_t i) {
+  return p->gathers && i < p->count && b->request->buckets->entries[p->buckets[i]].values_sharded;
+}
+
+static tri_status append_piece(building *b, const pieces *p, int64_t i, int32_t *next) {
+  const tri_op_list *list = b->request->lists[p->whole.chunk];
+  const tri_bucket *at = &b->request->buckets->entries[p->buckets[i]];
+  tri_instruction piece = p->whole;
+  if (p->forward) {
+    bool last = i + 1 == p->count;
+    piece.first_call = *next;
+    piece.end_call = last ? (int32_t)list->num_calls : first_call_of(list, at->layers.end);
+    *next = piece.end_call;
+  } else {
+    piece.end_call = *next;
+    piece.first_call = i + 1 == p->count ? 0 : first_call_of(list, at->layers.first);
+    if (piece.first_call > *next) piece.first_call = *next;
+    *next = piece.first_call;
+  }
+  return piece.first_call < piece.end_call ? append(b, piece) : TRI_OK;
+}
+
+static tri_status append_pieces(building *b, const pieces *p) {
+  int32_t next = p->forward ? 0 : p->whole.end_call;
+  if (is_gathered(b, p, 0)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[0]));
+  for (int64_t i = 0; i < p->count; i++) {
+    if (is_gathered(b, p, i + 1)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[i + 1]));
+    if (is_gathered(b, p, i)) TRI_TRY(append_bucket(b, TRI_WAIT_GATHERED, p->buckets[i]));
+    if (p->reduces) TRI_TRY(free_slot(b, p->buckets[i]));
+    TRI_TRY(append_piece(b, p, i, &next));
+    if (p->reduces) TRI_TRY(reduce_bucket(b, p->buckets[i]));
+  }
+  return TRI_OK;
+}
+
+/* Whether the pass reads parameters: the weights' backward alone does not, unless forwards run again before it. */
+static bool reads_values(const building *b, tri_instruction_kind kind) {
+  return kind != TRI_BACKWARD_WEIGHT || b->request->layout->recompute != TRI_RECOMPUTE_NONE;
+}
+
+/* Whole, or in pieces. */
+static tri_status append_split(building *b, tri_instruction whole) {
+  const tri_program_request *request = b->request;
+  const tri_buckets *buckets = request->buckets;
+  bool last = whole.micro_batch == request->micro_batches - 1;
+  bool weights = whole.kind == TRI_BACKWARD || whole.kind == TRI_BACKWARD_WEIGHT;
+  pieces p = {.whole = whole,
+              .forward = whole.kind == TRI_FORWARD,
+              .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
+              .reduces = weights && last};
+  if (!p.gathers && !p.reduces) return append(b, whole);
+  TRI_TRY(tri_alloc("a step program", (size_t)buckets->count + 1, sizeof *p.buckets, &p.buckets));
+  for (int64_t i = 0; i < buckets->count; i++) {
+    int64_t k = p.forward ? i : buckets->count - 1 - i;
+    if (buckets->entries[k].chunk == whole.chunk && is_early(b, k)) p.buckets[p.count++] = k;
+  }
+  tri_status status = p.count == 0 ? append(b, whole) : append_pieces(b, &p);
+  tri_free(p.buckets);
+  return status;
 }
 
 static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_box, int64_t out_box) {
@@ -212,11 +284,8 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
   instruction.out_box = (int32_t)out_box;
   instruction.first_call = 0;
   instruction.end_call = request->lists == NULL ? -1 : (int32_t)request->lists[turn->chunk]->num_calls;
-  bool last = turn->kind == TRI_TURN_BACKWARD || turn->kind == TRI_TURN_BACKWARD_WEIGHT;
-  if (last && turn->micro_batch == request->micro_batches - 1 && request->lists != NULL && request->buckets != NULL) {
-    return append_last_backward(b, instruction);
-  }
-  return append(b, instruction);
+  if (request->lists == NULL || request->buckets == NULL) return append(b, instruction);
+  return append_split(b, instruction);
 }
 
 static tri_status append_turn(building *b, const tri_turn *turn) {
@@ -268,12 +337,15 @@ static tri_status append_update(building *b) {
   for (int64_t k = 0; k < buckets->count; k++) {
     if (!is_early(b, k)) TRI_TRY(reduce_bucket(b, k));
   }
-  for (int64_t k = 0; k < buckets->count && layout->data > 1; k++) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
+  for (int64_t k = 0; k < buckets->count && layout->data > 1; k++) TRI_TRY(wait_reduced(b, k));
   TRI_TRY(append_kind(b, TRI_CLIP));
   TRI_TRY(append_kind(b, TRI_UPDATE));
-  bool gather = layout->zero > 0 && layout->data > 1;
-  for (int64_t k = 0; k < buckets->count && gather; k++) TRI_TRY(append_bucket(b, TRI_GATHER, k));
-  for (int64_t k = 0; k < buckets->count && gather; k++) TRI_TRY(append_bucket(b, TRI_WAIT_GATHERED, k));
+  for (int wait = 0; wait < 2; wait++) {
+    for (int64_t k = 0; k < buckets->count && layout->zero > 0 && layout->data > 1; k++) {
+      if (buckets->entries[k].values_sharded) continue;
+      TRI_TRY(append_bucket(b, wait == 0 ? TRI_GATHER : TRI_WAIT_GATHERED, k));
+    }
+  }
   return TRI_OK;
 }
 
@@ -289,7 +361,7 @@ static tri_status append_step(building *b) {
   }
   TRI_TRY(append_kind(b, TRI_PREPARE));
   TRI_TRY(append_turns(b));
-  return request->buckets == NULL ? TRI_OK : append_update(b);
+  return request->buckets == NULL || request->forward_only ? TRI_OK : append_update(b);
 }
 
 /* Gives each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns it.
@@ -309,7 +381,7 @@ static tri_status assign_frames(tri_program *program, bool forward_only) {
     if (at->kind != TRI_FORWARD && at->kind != TRI_BACKWARD_INPUT && !last) continue;
     bool *chunk_taken = taken + at->chunk * n;
     int32_t *frame = &frame_of[at->chunk * n + at->micro_batch];
-    if (at->kind == TRI_FORWARD) {
+    if (at->kind == TRI_FORWARD && at->first_call <= 0) {
       *frame = 0;
       while (chunk_taken[*frame]) (*frame)++;
       chunk_taken[*frame] = !forward_only;
@@ -331,7 +403,10 @@ static int64_t boxes_of(const tri_layout *layout) { return layout->virtual_stage
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
   building b = {.request = request, .program = program, .turns = turns};
   b.boxes = boxes_of(request->layout);
+  size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
+  TRI_TRY(tri_alloc("a step program", buckets + 1, sizeof *b.waited, &b.waited));
   tri_status status = append_step(&b);
+  tri_free(b.waited);
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     program->boxes[kind] = b.num_coming[kind] > 0 || b.sent[kind] > 0 ? b.boxes : 0;
     tri_free(b.coming[kind]);

@@ -25,8 +25,8 @@ typedef enum tri_instruction_kind {
   TRI_RECEIVE,         /* wait until the box is full                                                    */
   TRI_SEND,            /* start to send a box                                                           */
   TRI_WAIT_SENT,       /* wait until the box may be written again                                       */
-  TRI_FORWARD,         /* all operations of a chunk on a micro-batch                                    */
-  TRI_BACKWARD,        /* gradients of inputs and weights, operation by operation, of calls [first, end) */
+  TRI_FORWARD,         /* operations [first, end) of a chunk on a micro-batch                            */
+  TRI_BACKWARD,        /* gradients of inputs and weights of the same, operation by operation            */
   TRI_BACKWARD_INPUT,  /* gradients of inputs alone: what an earlier stage waits for                    */
   TRI_BACKWARD_WEIGHT, /* gradients of weights alone: may fill a bubble                                 */
   TRI_SUM_TIED,        /* add the gradients of a tied pair                                              */
@@ -53,7 +53,7 @@ typedef struct tri_instruction {
   tri_instruction_kind kind;
   int32_t micro_batch, chunk;
   int32_t frame;                /* the set of kept activations that the micro-batch lives in until its last backward */
-  int32_t first_call, end_call; /* backwards: of the chunk's list */
+  int32_t first_call, end_call; /* of the chunk's list; -1 where the program is only looked at */
   tri_box_kind box_kind;        /* messages */
   int32_t box;                  /* messages: which of its kind */
   int32_t in_box, out_box;      /* forwards and backwards: the boxes they read and write */

@@ -56,9 +56,11 @@ static void print_instruction(int64_t number, const tri_instruction *at, const t
   if (at->micro_batch >= 0) fprintf(to, " micro_batch %d", at->micro_batch);
   if (at->chunk >= 0 && parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
   if (at->frame >= 0) fprintf(to, " frame %d", at->frame);
-  bool part = at->kind == TRI_BACKWARD || at->kind == TRI_BACKWARD_WEIGHT;
-  if (part && (at->first_call > 0 || at->end_call < parts->lists[at->chunk]->num_calls)) {
-    fprintf(to, " calls %d..%d", at->end_call - 1, at->first_call);
+  bool part = at->end_call >= 0 && (at->first_call > 0 || at->end_call < parts->lists[at->chunk]->num_calls);
+  if (part) {
+    bool forward = at->kind == TRI_FORWARD;
+    fprintf(to, " calls %d..%d", forward ? at->first_call : at->end_call - 1,
+            forward ? at->end_call - 1 : at->first_call);
   }
   if (at->box >= 0) fprintf(to, " %s %d", tri_box_name(at->box_kind), at->box);
   if (at->peer >= 0 && (at->kind == TRI_SEND)) fprintf(to, " to stage %d", at->peer);

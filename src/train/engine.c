@@ -11,6 +11,7 @@ static tri_list_request list_request(const tri_engine_options *options, const tr
   tri_list_request request = tri_list_request_whole(options->model, TRI_LIST_TRAIN, options->layout->micro_batch,
                                                     options->sequence, options->precision);
   request.layers = share->chunks[chunk];
+  request.weights_pass = options->layout->zero > 2 && options->layout->data > 1;
   request.recompute = options->layout->recompute;
   request.recompute_every = options->layout->recompute_every;
   request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
@@ -50,12 +51,13 @@ static tri_status fill_parts(const tri_engine_options *options, const tri_mesh_p
     tri_list_request request = list_request(options, &share, c);
     TRI_TRY(tri_model_operations(options->model, &request, &parts->lists[c]));
   }
-  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA],
+  int64_t micro_batches = tri_layout_micro_batches(layout, options->global_batch);
+  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(options->precision)), &parts->buckets));
   tri_program_request request = {
       .layout = layout,
       .stage = place->at[TRI_AXIS_PIPELINE],
-      .micro_batches = tri_layout_micro_batches(layout, options->global_batch),
+      .micro_batches = micro_batches,
       .lists = (const tri_op_list *const *)parts->lists,
       .buckets = parts->buckets,
       .tied_pair = holds_tied(parts->table),
@@ -93,8 +95,9 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
       .lists = (const tri_op_list *const *)parts->lists,
       .num_frames = parts->program->num_frames,
       .num_chunks = parts->num_chunks,
-      .num_values = parts->table->num_elements,
-      .num_gradients = parts->table->num_gradient_elements,
+      .buckets = parts->buckets,
+      .num_values = parts->buckets->value_elements,
+      .num_gradients = parts->buckets->gradient_elements,
       .num_moments = parts->buckets->state_elements,
       .num_partial = parts->num_partial,
       .training = true,
@@ -124,9 +127,10 @@ static tri_status set_up(tri_engine *engine) {
                     &engine->messages));
   TRI_TRY(
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
+  TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
   TRI_TRY(tri_alloc("squares", TRI_SQUARES_AT_ONCE, sizeof *engine->squares, &engine->squares));
-  return tri_initialise(engine->device, engine->parts.table, options->seed, tri_dtype_wide(options->precision),
-                        tri_executor_values(engine->executor));
+  return tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
+                        tri_dtype_wide(options->precision), tri_executor_values(engine->executor));
 }
 
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
@@ -148,6 +152,7 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
 void tri_engine_destroy(tri_engine *engine) {
   if (engine == NULL) return;
   tri_free(engine->squares);
+  tri_free(engine->gathers);
   tri_free(engine->reductions);
   tri_free(engine->messages);
   tri_executor_destroy(engine->executor);
@@ -221,26 +226,26 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
   return TRI_OK;
 }
 
-/* Micro-batches of an evaluation go round the data ranks as those of a step do; each rank's stages pass theirs on. */
+/* Micro-batches of an evaluation go round the data ranks as those of a step do; each rank's stages pass theirs on. All
+ * data ranks take as many, since they may gather parameters together: the last may have nothing that counts. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
   const tri_layout *layout = engine->options.layout;
   const tri_mesh *mesh = engine->options.mesh;
   int64_t count = windows < sampler->per_epoch ? windows : sampler->per_epoch;
   int64_t batches = (count + layout->micro_batch - 1) / layout->micro_batch;
-  int64_t rank = mesh->place.at[TRI_AXIS_DATA];
   tri_step_state state = {.sampler = sampler, .evaluating = true, .windows = count};
   tri_program_request request = {
       .layout = layout,
       .stage = mesh->place.at[TRI_AXIS_PIPELINE],
-      .micro_batches = batches <= rank ? 0 : (batches - rank + layout->data - 1) / layout->data,
+      .micro_batches = (batches + layout->data - 1) / layout->data,
+      .lists = (const tri_op_list *const *)engine->parts.lists,
+      .buckets = engine->parts.buckets,
       .forward_only = true,
   };
-  if (request.micro_batches > 0) {
-    tri_program *program = NULL;
-    TRI_TRY(tri_program_create(&request, &program));
-    tri_status status = tri_engine_execute(engine, program, &state);
-    tri_program_destroy(program);
-    TRI_TRY(status);
-  }
+  tri_program *program = NULL;
+  TRI_TRY(tri_program_create(&request, &program));
+  tri_status status = tri_engine_execute(engine, program, &state);
+  tri_program_destroy(program);
+  TRI_TRY(status);
   return tri_evaluation_join(mesh, &state.loss, state.evaluation.counted, out);
 }

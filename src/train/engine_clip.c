@@ -8,38 +8,43 @@
 
 #include <math.h>
 
-static const char *gradient_of(const tri_engine *engine, int64_t index) {
-  return (const char *)tri_executor_gradients(engine->executor) +
-         (size_t)index * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
-}
-
-/* Elements [first, end) of the gradients, which begin in the middle of a block where parameters are joined. */
-static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, tri_exact_sum *sum) {
+/* Elements [first, end) of the flat arrays, the first of which lies at `at`; a block may begin in the middle where
+ * parameters are joined. */
+static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, const char *at, tri_exact_sum *sum) {
+  size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   while (first < end) {
     int64_t into = first % TRI_BLOCK_ELEMENTS;
     int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : (int64_t)TRI_SQUARES_AT_ONCE * TRI_BLOCK_ELEMENTS;
     int64_t count = end - first < most ? end - first : most;
-    TRI_KERNEL_CALL(engine->device, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS,
-                    gradient_of(engine, first), engine->squares);
+    TRI_KERNEL_CALL(engine->device, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
+                    engine->squares);
     for (int64_t i = 0; i * TRI_BLOCK_ELEMENTS < count; i++) tri_exact_sum_add(sum, engine->squares[i]);
     first += count;
+    at += (size_t)count * element;
+  }
+  return TRI_OK;
+}
+
+/* This data rank's part of a bucket, which with ZeRO is what it updates. */
+static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, tri_exact_sum *sum) {
+  const tri_buckets *buckets = engine->parts.buckets;
+  size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+  int64_t part_first = bucket->first + bucket->begins[buckets->data_rank];
+  int64_t part_end = bucket->first + bucket->begins[buckets->data_rank + 1];
+  const char *own = tri_executor_own_gradients(engine->executor, bucket);
+  for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+    const tri_parameter *entry = &engine->parts.table->entries[i];
+    if (!entry->counted || entry->count == 0 || entry->alias) continue;
+    int64_t first = entry->offset > part_first ? entry->offset : part_first;
+    int64_t end = entry->offset + entry->count < part_end ? entry->offset + entry->count : part_end;
+    if (first < end) TRI_TRY(add_squares(engine, first, end, own + (size_t)(first - bucket->own_first) * element, sum));
   }
   return TRI_OK;
 }
 
 static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
-  const tri_buckets *buckets = engine->parts.buckets;
-  for (int64_t b = 0; b < buckets->count; b++) {
-    const tri_bucket *bucket = &buckets->entries[b];
-    int64_t part_first = bucket->first + bucket->begins[buckets->data_rank];
-    int64_t part_end = bucket->first + bucket->begins[buckets->data_rank + 1];
-    for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
-      const tri_parameter *entry = &engine->parts.table->entries[i];
-      if (!entry->counted || entry->count == 0 || entry->alias) continue;
-      int64_t end = entry->offset + entry->count;
-      TRI_TRY(add_squares(engine, entry->offset > part_first ? entry->offset : part_first,
-                          end < part_end ? end : part_end, sum));
-    }
+  for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
+    TRI_TRY(bucket_squares(engine, &engine->parts.buckets->entries[b], sum));
   }
   return TRI_OK;
 }

@@ -18,6 +18,7 @@ struct tri_engine {
   tri_request **messages; /* [TRI_NUM_BOX_KINDS * most_boxes] */
   int64_t most_boxes;
   tri_request **reductions; /* [buckets] */
+  tri_request **gathers;    /* [buckets] */
   double *squares;          /* [TRI_SQUARES_AT_ONCE] */
 };
 

@@ -96,7 +96,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   };
   int64_t counted = 0;
   TRI_TRY(tri_window_batch_read(&batch, &counted));
-  if (at->chunk == 0) state->evaluation.counted += counted;
+  if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
   run->ids = batch.ids;
   run->labels = batch.labels;
   return TRI_OK;
@@ -107,7 +107,7 @@ static tri_status forward(tri_engine *engine, tri_step_state *state, const tri_i
   if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
   run.received = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_IN, at->in_box);
   run.to_send = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_OUT, at->out_box);
-  TRI_TRY(tri_executor_forward(engine->executor, at->chunk, &run));
+  TRI_TRY(tri_executor_forward_some(engine->executor, at->chunk, at->first_call, at->end_call, &run));
   tri_exact_sum_add(&state->loss, run.loss_sum);
   return TRI_OK;
 }
@@ -123,8 +123,9 @@ static tri_status backward(tri_engine *engine, const tri_step_state *state, cons
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-static char *element_of(const tri_engine *engine, void *array, int64_t index) {
-  return (char *)array + (size_t)index * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+/* Elements behind the first of a wide array. */
+static void *behind(const tri_engine *engine, void *array, int64_t elements) {
+  return (char *)array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
 }
 
 /* The pair's gradients are added embedding first, on one rank or on two. */
@@ -135,9 +136,8 @@ static tri_status sum_tied(tri_engine *engine) {
     const tri_parameter *head = &table->entries[i];
     if (head->tied_to < 0) continue;
     const tri_parameter *embedding = &table->entries[head->tied_to];
-    void *gradients = tri_executor_gradients(engine->executor);
-    void *of_head = element_of(engine, gradients, head->gradient_offset);
-    void *of_embedding = element_of(engine, gradients, embedding->gradient_offset);
+    void *of_head = engine->executor->parameters[i].gradient;
+    void *of_embedding = engine->executor->parameters[head->tied_to].gradient;
     if (head->alias) {
       TRI_KERNEL_CALL(engine->device, add, wide, head->count, of_embedding, of_head, of_embedding);
     } else if (head->count > 0) {
@@ -168,7 +168,7 @@ static tri_status sum_partial(tri_engine *engine, const tri_bucket *bucket) {
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
     if (!entry->partial_gradient || entry->count == 0) continue;
-    void *gradient = element_of(engine, tri_executor_gradients(engine->executor), entry->gradient_offset);
+    void *gradient = engine->executor->parameters[i].gradient;
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
@@ -182,18 +182,36 @@ static tri_status reduce(tri_engine *engine, int64_t number) {
   const tri_bucket *bucket = &engine->parts.buckets->entries[number];
   const tri_group *data = group_of(engine, TRI_AXIS_DATA);
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
-  void *gradients = element_of(engine, tri_executor_gradients(engine->executor), bucket->first);
+  void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (engine->options.layout->zero == 0) {
     return tri_all_reduce_start(data, wide, bucket->end - bucket->first, gradients, &engine->reductions[number]);
   }
   return tri_reduce_scatter_start(data, wide, bucket->begins, gradients, &engine->reductions[number]);
 }
 
+/* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
+static tri_status wait_reduced(tri_engine *engine, int64_t number) {
+  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  TRI_TRY(tri_request_wait(&engine->reductions[number]));
+  if (!bucket->gradients_sharded) return TRI_OK;
+  void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
+  TRI_KERNEL_CALL(engine->device, convert, bucket->own_end - bucket->own_first, wide,
+                  behind(engine, whole, bucket->own_first - bucket->first), wide,
+                  tri_executor_own_gradients(engine->executor, bucket));
+  return TRI_OK;
+}
+
 static tri_status gather(tri_engine *engine, int64_t number) {
   const tri_bucket *bucket = &engine->parts.buckets->entries[number];
-  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), tri_dtype_wide(engine->options.precision),
-                              bucket->begins, element_of(engine, tri_executor_values(engine->executor), bucket->first),
-                              &engine->reductions[number]);
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  void *whole = tri_executor_bucket_values(engine->executor, bucket);
+  if (bucket->values_sharded) {
+    TRI_KERNEL_CALL(engine->device, convert, bucket->own_end - bucket->own_first, wide,
+                    tri_executor_own_values(engine->executor, bucket), wide,
+                    behind(engine, whole, bucket->own_first - bucket->first));
+  }
+  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), wide, bucket->begins, whole, &engine->gathers[number]);
 }
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */
@@ -204,13 +222,13 @@ static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri
   int64_t end = entry->offset + entry->count < bucket->own_end ? entry->offset + entry->count : bucket->own_end;
   if (first >= end) return TRI_OK;
   const tri_executor *executor = engine->executor;
-  int64_t state = bucket->state + first - bucket->own_first;
+  int64_t into = first - bucket->own_first;
   adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
   TRI_KERNEL_CALL(engine->device, adamw, engine->options.precision, end - first, adamw,
-                  element_of(engine, tri_executor_values(executor), first),
-                  element_of(engine, tri_executor_gradients(executor), first),
-                  element_of(engine, tri_executor_moment1(executor), state),
-                  element_of(engine, tri_executor_moment2(executor), state));
+                  behind(engine, tri_executor_own_values(executor, bucket), into),
+                  behind(engine, tri_executor_own_gradients(executor, bucket), into),
+                  behind(engine, tri_executor_moment1(executor), bucket->state + into),
+                  behind(engine, tri_executor_moment2(executor), bucket->state + into));
   return TRI_OK;
 }
 
@@ -254,11 +272,11 @@ static tri_status execute(tri_engine *engine, tri_step_state *state, const tri_i
     case TRI_SUM_TIED: return sum_tied(engine);
     case TRI_SUM_PARTIAL: return sum_partial(engine, &engine->parts.buckets->entries[at->bucket]);
     case TRI_REDUCE: return reduce(engine, at->bucket);
-    case TRI_WAIT_REDUCED: return tri_request_wait(&engine->reductions[at->bucket]);
+    case TRI_WAIT_REDUCED: return wait_reduced(engine, at->bucket);
     case TRI_CLIP: return tri_engine_clip(engine, state);
     case TRI_UPDATE: return update(engine, state);
-    case TRI_GATHER: return state->update && !state->result.skipped ? gather(engine, at->bucket) : TRI_OK;
-    case TRI_WAIT_GATHERED: return tri_request_wait(&engine->reductions[at->bucket]);
+    case TRI_GATHER: return gather(engine, at->bucket);
+    case TRI_WAIT_GATHERED: return tri_request_wait(&engine->gathers[at->bucket]);
   }
   return tri_fail(TRI_INTERNAL, "instruction %d is not one that the engine knows", (int)at->kind);
 }

@@ -45,17 +45,54 @@ static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *pl
   for (int64_t i = 0; i < plan->num_constants; i++) chunk->constants[i] = executor->arena + plan->constants[i];
 }
 
-/* Parameters of other stages have no memory here. */
-static void resolve_parameters(tri_executor *executor) {
+static char *element_at(const tri_executor *executor, size_t region, int64_t index) {
+  return executor->arena + region + (size_t)index * tri_dtype_bytes(tri_dtype_wide(executor->type));
+}
+
+void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->value_slot_elements);
+  if (bucket->values_sharded) return element_at(executor, executor->plan->value_slots, slot);
+  return element_at(executor, executor->plan->parameters, bucket->values_at);
+}
+
+void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->gradient_slot_elements);
+  if (bucket->gradients_sharded) return element_at(executor, executor->plan->gradient_slots, slot);
+  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at);
+}
+
+void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t into = bucket->values_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(executor, executor->plan->parameters, bucket->values_at + into);
+}
+
+void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t into = bucket->gradients_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at + into);
+}
+
+/* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */
+static void resolve_parameter(tri_executor *executor, int64_t index) {
+  const tri_parameter_table *table = executor->table;
+  const tri_parameter *entry = &table->entries[index];
+  tri_run_parameter *parameter = &executor->parameters[index];
   size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
-  for (int64_t i = 0; i < executor->table->num_entries; i++) {
-    const tri_parameter *entry = &executor->table->entries[i];
-    if (entry->count == 0) continue;
-    executor->parameters[i].value = executor->arena + executor->plan->parameters + (size_t)entry->offset * element;
-    if (!executor->training) continue;
-    executor->parameters[i].gradient =
-        executor->arena + executor->plan->gradient_values + (size_t)entry->gradient_offset * element;
+  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, index);
+  if (entry->count == 0) return;
+  if (bucket != NULL) {
+    size_t into = (size_t)(entry->offset - bucket->first) * element;
+    parameter->value = (char *)tri_executor_bucket_values(executor, bucket) + into;
+    parameter->gradient = (char *)tri_executor_bucket_gradients(executor, bucket) + into;
+    return;
   }
+  int64_t value = tri_stretch_of_values(executor->buckets, table, index).at;
+  int64_t gradient = tri_stretch_of_gradients(executor->buckets, table, index).at;
+  parameter->value = element_at(executor, executor->plan->parameters, value);
+  if (executor->training) parameter->gradient = element_at(executor, executor->plan->gradient_values, gradient);
+}
+
+static void resolve_parameters(tri_executor *executor) {
+  for (int64_t i = 0; i < executor->table->num_entries; i++) resolve_parameter(executor, i);
 }
 
 static tri_status fill_constants(tri_executor *executor, const tri_executor_chunk *chunk) {
@@ -108,6 +145,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
   executor->table = table;
   executor->alone = tri_mesh_alone();
   executor->mesh = mesh == NULL ? &executor->alone : mesh;
+  executor->buckets = request->buckets;
   executor->type = request->lists[0]->type;
   executor->training = request->training;
   tri_status status = set_up(executor, request);
@@ -167,15 +205,20 @@ static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t c
   return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
 }
 
-tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run) {
+tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
+                                     tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
-  for (int64_t c = 0; c < list->num_calls; c++) {
+  for (int64_t c = first_call; c < end_call; c++) {
     const tri_op_call *call = &list->calls[c];
     run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
     TRI_TRY(call->op->forward(run, call));
     TRI_TRY(tri_comm_progress());
   }
   return TRI_OK;
+}
+
+tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run) {
+  return tri_executor_forward_some(executor, chunk, 0, executor->chunks[chunk].list->num_calls, run);
 }
 
 /* Before the backward of a layer's last call: what of the layer's forward was not kept. */

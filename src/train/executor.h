@@ -21,6 +21,7 @@ typedef struct tri_executor {
   tri_device *device;               /* not owned */
   const tri_parameter_table *table; /* not owned */
   const tri_mesh *mesh;             /* not owned */
+  const tri_buckets *buckets;       /* not owned; NULL where there are none */
   tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
   char *arena;
@@ -46,6 +47,8 @@ tri_status tri_executor_prepare(tri_executor *executor);
 /* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's
  * backward of the weights follows its backward of the inputs. */
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run);
+tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
+                                     tri_run *run);
 
 typedef struct tri_backward {
   int64_t chunk, first_call, end_call;
@@ -53,11 +56,17 @@ typedef struct tri_backward {
 } tri_backward;
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
-/* Flat arrays of the wide type, as the table lays them out. */
+/* Flat arrays of the wide type; tri_stretch_of_... say where an entry lies in them. */
 void *tri_executor_values(const tri_executor *executor);
 void *tri_executor_gradients(const tri_executor *executor);
 void *tri_executor_moment1(const tri_executor *executor);
 void *tri_executor_moment2(const tri_executor *executor);
+
+/* A bucket's values, or gradients, whole (of a sharded one: its slot, while it is filled), and this rank's part. */
+void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket);
+void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket);
+void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
+void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 
 /* Room for 2 * request->num_tokens ids and labels; a box of a kind; scratch for sums of partial gradients. */
 int32_t *tri_executor_tokens(const tri_executor *executor);

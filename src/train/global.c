@@ -19,37 +19,31 @@ static size_t element_bytes(const tri_engine *engine) {
   return tri_dtype_bytes(tri_dtype_wide(tri_engine_get_options(engine)->precision));
 }
 
-/* What of an entry this rank has in an array, and where. */
-typedef struct stretch {
-  int64_t first, count; /* elements of the entry's local part */
-  int64_t at;           /* of the array */
-} stretch;
-
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static const tri_bucket *bucket_of(const tri_engine *engine, int64_t index) {
-  const tri_buckets *buckets = tri_engine_buckets(engine);
-  for (int64_t b = 0; b < buckets->count; b++) {
-    if (index >= buckets->entries[b].first_entry && index < buckets->entries[b].end_entry) return &buckets->entries[b];
-  }
-  return NULL;
+  return tri_bucket_of(tri_engine_buckets(engine), index);
 }
 
-/* With ZeRO a data rank has the moments of its parts of the buckets, and after a step's reduction those gradients. */
-static bool is_sharded(const tri_engine *engine, tri_array array) {
-  return tri_engine_get_options(engine)->layout->zero > 0 && array != TRI_ARRAY_VALUES;
-}
-
-static stretch stretch_of(const tri_engine *engine, tri_array array, int64_t index) {
-  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+/* Whether a data rank has its part alone. With ZeRO gradients are so after a step's reduction, whole as they may lie.
+ */
+static bool is_sharded(const tri_engine *engine, tri_array array, int64_t index) {
   const tri_bucket *bucket = bucket_of(engine, index);
-  if (array == TRI_ARRAY_VALUES || bucket == NULL) return (stretch){0, entry->count, entry->offset};
-  int64_t first = at_least(entry->offset, bucket->own_first);
-  int64_t end = at_most(entry->offset + entry->count, bucket->own_end);
-  if (first >= end) return (stretch){0, 0, 0};
-  int64_t at = array == TRI_ARRAY_GRADIENTS ? first : bucket->state + first - bucket->own_first;
-  return (stretch){first - entry->offset, end - first, at};
+  if (array == TRI_ARRAY_VALUES) return bucket != NULL && bucket->values_sharded;
+  return tri_engine_get_options(engine)->layout->zero > 0;
+}
+
+static tri_stretch stretch_of(const tri_engine *engine, tri_array array, int64_t index) {
+  const tri_buckets *buckets = tri_engine_buckets(engine);
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  const tri_bucket *bucket = bucket_of(engine, index);
+  if (array == TRI_ARRAY_VALUES) return tri_stretch_of_values(buckets, table, index);
+  if (array != TRI_ARRAY_GRADIENTS) return tri_stretch_of_moments(buckets, table, index);
+  tri_stretch stretch = tri_stretch_of_gradients(buckets, table, index);
+  if (bucket == NULL || bucket->gradients_sharded) return stretch;
+  tri_stretch own = tri_stretch_of_moments(buckets, table, index);
+  return (tri_stretch){own.first, own.count, stretch.at + own.first};
 }
 
 /* The local part, whole: every data rank gives what it has. */
@@ -58,10 +52,10 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   const tri_group *data = &tri_engine_mesh(engine)->groups[TRI_AXIS_DATA];
   tri_device *device = tri_engine_executor(engine)->device;
   size_t element = element_bytes(engine);
-  stretch own = stretch_of(engine, array, index);
+  tri_stretch own = stretch_of(engine, array, index);
   const char *from = (const char *)array_of(engine, array) + (size_t)own.at * element;
   TRI_TRY(device->kernels->copy_out(device, out + (size_t)own.first * element, from, (size_t)own.count * element));
-  if (!is_sharded(engine, array) || data->size == 1) return TRI_OK;
+  if (!is_sharded(engine, array, index) || data->size == 1) return TRI_OK;
   const tri_bucket *bucket = bucket_of(engine, index);
   int64_t *begins = NULL;
   TRI_TRY(tri_alloc("parts of a parameter", (size_t)data->size + 1, sizeof *begins, &begins));
@@ -160,7 +154,7 @@ tri_status tri_global_distribute(tri_engine *engine, tri_array array, int64_t in
   if (entry->count == 0 || entry->alias) return TRI_OK;
   TRI_TRY(tri_alloc("a parameter", (size_t)entry->count, element, &local));
   exchange(entry, element, local, (char *)(uintptr_t)tensor, false);
-  stretch own = stretch_of(engine, array, index);
+  tri_stretch own = stretch_of(engine, array, index);
   char *to = (char *)array_of(engine, array) + (size_t)own.at * element;
   tri_status status =
       device->kernels->copy_in(device, to, local + (size_t)own.first * element, (size_t)own.count * element);

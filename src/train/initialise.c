@@ -30,8 +30,8 @@ static void fill_chunk(const tri_parameter *parameter, tri_random_key key, int64
   }
 }
 
-tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, uint64_t seed, tri_dtype wide,
-                          void *values) {
+tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, const tri_buckets *buckets,
+                          uint64_t seed, tri_dtype wide, void *values) {
   size_t element = tri_dtype_bytes(wide);
   char *host = NULL;
   tri_status status = TRI_OK;
@@ -41,10 +41,11 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
     if (parameter->alias) continue;
     int64_t stream = parameter->tied_to >= 0 ? parameter->tied_to : p;
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
-    for (int64_t first = 0; first < parameter->count; first += CHUNK_ELEMENTS) {
-      int64_t count = parameter->count - first < CHUNK_ELEMENTS ? parameter->count - first : CHUNK_ELEMENTS;
-      fill_chunk(parameter, key, first, count, wide, host);
-      char *to = (char *)values + (size_t)(parameter->offset + first) * element;
+    tri_stretch own = tri_stretch_of_values(buckets, table, p);
+    for (int64_t done_count = 0; done_count < own.count; done_count += CHUNK_ELEMENTS) {
+      int64_t count = own.count - done_count < CHUNK_ELEMENTS ? own.count - done_count : CHUNK_ELEMENTS;
+      fill_chunk(parameter, key, own.first + done_count, count, wide, host);
+      char *to = (char *)values + (size_t)(own.at + done_count) * element;
       TRI_TRY_GOTO(device->kernels->copy_in(device, to, host, (size_t)count * element), done);
     }
   }

@@ -36,6 +36,11 @@ LAYOUTS = [
     dict(pipeline=5), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"),
     dict(data=2), dict(data=2, zero=1), dict(data=2, zero=2), dict(data=2, zero=3), dict(data=4, zero=1, bucket=100),
     dict(data=4, zero=3, micro_batch=2), dict(data=8, zero=2), dict(data=4), dict(data=2, zero=3, recompute="full"),
+    # one micro-batch a step: gradients sharded too
+    dict(data=2, micro_batch=4), dict(data=2, zero=1, micro_batch=4), dict(data=2, zero=2, micro_batch=4, bucket=200),
+    dict(data=2, zero=3, micro_batch=4), dict(data=2, zero=3, micro_batch=4, bucket=1 << 20, recompute="full"),
+    dict(data=8, zero=3), dict(pipeline=2, data=2, zero=3, micro_batch=4), dict(pipeline=2, data=2, zero=2, micro_batch=4),
+    dict(tensor=2, data=2, zero=3, micro_batch=4, sequence_parallel=1, schedule="zero-bubble"),
     dict(tensor=2), dict(tensor=2, sequence_parallel=1), dict(tensor=2, sequence_parallel=1, recompute="full"),
     dict(tensor=2, recompute="selective"), dict(tensor=2, sequence_parallel=1, recompute="selective"),
     dict(tensor=2, data=2), dict(tensor=2, data=2, zero=1), dict(tensor=2, data=2, zero=3, sequence_parallel=1),
