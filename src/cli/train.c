@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
+#include "comm/placement.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
 
@@ -57,16 +58,19 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
 }
 
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
+  int threads = 0;
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
+  if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {
       .config = config,
       .resume = arguments->resume,
       .dry_run = arguments->dry_run,
+      .threads = threads,
       .ranks = arguments->ranks,
       .dry_run_rank = arguments->rank,
   };
   tri_status status = tri_train(&options);
-  if (status != TRI_OK && tri_comm_size() > 1) {
+  if (status != TRI_OK && status != TRI_INTERRUPTED && tri_comm_size() > 1) {
     if (tri_status_message()[0] != '\0') fprintf(stderr, "trireme: %s\n", tri_status_message());
     tri_comm_abort(tri_status_exit(status));
   }

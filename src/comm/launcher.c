@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "comm/placement.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -162,6 +163,7 @@ tri_status tri_launch(int64_t ranks, char **arguments) {
       i += skip - 1;
     }
   }
+  setenv(TRI_LAUNCHED, "1", 1);
   execv(launcher.path, line);
   tri_free(line);
   return tri_fail(TRI_UNSUPPORTED, "cannot start %s: %s", launcher.path, strerror(errno));

@@ -34,13 +34,12 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
     if (entry->count == 0 || entry->alias) continue;
     int32_t chunk = chunk_of(share, entry->layer);
     bool tied = is_tied(table, i);
-    tri_bucket *bucket = out->count == 0 ? NULL : &out->entries[out->count - 1];
-    if (bucket == NULL || opens(bucket, entry, chunk, tied, enough)) {
-      if (bucket != NULL) bucket->end = entry->offset;
-      bucket = &out->entries[out->count++];
-      *bucket = (tri_bucket){.first = entry->offset, .first_entry = i, .chunk = chunk, .tied = tied};
-      bucket->layers.first = entry->layer;
+    if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, enough)) {
+      if (out->count > 0) out->entries[out->count - 1].end = entry->offset;
+      out->entries[out->count++] = (tri_bucket){
+          .first = entry->offset, .first_entry = i, .chunk = chunk, .tied = tied, .layers.first = entry->layer};
     }
+    tri_bucket *bucket = &out->entries[out->count - 1];
     bucket->layers.end = entry->layer + 1;
     bucket->end_entry = i + 1;
     bucket->end = table->num_elements;

@@ -19,8 +19,9 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
 
 /* Whether the instruction can be done now; does it. A message that is waited for carries no tag: the box knows it. */
 static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
-  int64_t *pending = at->box >= 0 ? pending_of(w, stage, at) : NULL;
-  int64_t *tag = pending == NULL ? NULL : &tag_of_box[pending - w->pending];
+  if (at->box < 0) return true; /* no message */
+  int64_t *pending = pending_of(w, stage, at);
+  int64_t *tag = &tag_of_box[pending - w->pending];
   switch (at->kind) {
     case TRI_POST_RECEIVE:
       *tag = at->tag;

@@ -18,7 +18,6 @@
 #include "train/summary.h"
 
 #include <math.h>
-#include <omp.h>
 #include <signal.h>
 #include <string.h>
 
@@ -302,13 +301,29 @@ static tri_status write_summary(trainer *t) {
   return status;
 }
 
+/* What a rank of many fails with, says which rank it was and where. The first rank's name is in the message too: ranks
+ * that only waited for it have nothing to add. */
+static tri_status name_rank(const trainer *t, tri_status status) {
+  char message[2048], where[128];
+  if (status == TRI_OK || t->mesh.world.size == 1 || tri_status_message()[0] == '\0') return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  return tri_fail(status, "rank %d (%s), at step %ld: %s", t->mesh.world.rank,
+                  tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, where, sizeof where),
+                  (long)t->progress.step + 1, message);
+}
+
 static tri_status run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
   announce(t);
   listen_for_signals();
   tri_status status = loop(t);
   tri_log_progress_end();
-  if ((status != TRI_OK && status != TRI_INTERRUPTED) || !is_first(t)) return status;
+  if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
+    if (!is_first(t)) return tri_fail(status, "%s", "");
+  } else if (status != TRI_OK) {
+    return name_rank(t, status);
+  }
+  if (!is_first(t) || status == TRI_DIVERGED) return status;
   char message[512];
   snprintf(message, sizeof message, "%s", tri_status_message());
   TRI_TRY(write_summary(t));
@@ -343,19 +358,13 @@ static void release(trainer *t) {
   tri_mesh_destroy(&t->mesh);
 }
 
-/* Threads of one rank: what the user says, or this rank's share of the node's cores. */
-static int threads_of(const tri_run_config *config) {
-  int cores = omp_get_num_procs(), ranks = tri_comm_local_size();
-  if (config->threads > 0 || ranks == 1) return (int)config->threads;
-  return cores > ranks ? cores / ranks : 1;
-}
-
 /* A dry run is of any layout on one process; a run is of the job's ranks. */
 static tri_status set_up(trainer *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
+  int threads = config->threads > 0 ? (int)config->threads : options->threads;
   int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
   TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->optimizer.global_batch, ranks));
-  return tri_device_create(config->device, threads_of(config), &t->device);
+  return tri_device_create(config->device, threads, &t->device);
 }
 
 static tri_status start(trainer *t, const tri_train_options *options) {

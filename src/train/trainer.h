@@ -11,6 +11,7 @@ typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
   bool dry_run;       /* print the step program and the memory plan, touch nothing, */
+  int threads;        /* of this rank where the configuration says auto; 0: all cores */
   int64_t ranks;      /* as if this many ranks had been started (0: one), */
   int64_t dry_run_rank; /* of this one of them */
 } tri_train_options;

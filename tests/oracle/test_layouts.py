@@ -129,6 +129,10 @@ def compare(answers, layouts, tolerance, loss_tolerance, exact):
             assert (other[3] == steps).all(), (name, other[0], "losses or norms differ in bits")
 
 
+# With more ranks than cores some MPIs take milliseconds a message: a second MPI is held to a part of the matrix.
+if os.environ.get("TRIREME_LAYOUTS") == "few":
+    LAYOUTS, ONLY_GPT2, ONLY_LLAMA = LAYOUTS[7:52:7], ONLY_GPT2[:1], ONLY_LLAMA[:1]
+
 needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
 
 

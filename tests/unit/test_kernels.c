@@ -386,6 +386,7 @@ static void find_expected(tri_device *reference, const kernel_case *test, bench 
     const buffer *at = &b->buffers[i];
     if (!at->output) continue;
     expected[i] = malloc((size_t)at->count * sizeof(double) + 1);
+    if (expected[i] == NULL) abort();
     for (int64_t e = 0; e < at->count; e++) expected[i][e] = load(at->type, at->data, e);
   }
 }
@@ -393,7 +394,7 @@ static void find_expected(tri_device *reference, const kernel_case *test, bench 
 static void compare(const tri_device *device, const kernel_case *test, bench *b, double *expected[BUFFERS]) {
   for (int i = 0; i < b->count; i++) {
     const buffer *at = &b->buffers[i];
-    if (!at->output) continue;
+    if (!at->output || expected[i] == NULL) continue;
     double largest = 0;
     for (int64_t e = 0; e < at->count; e++) largest = fmax(largest, fabs(expected[i][e]));
     /* One step of bf16 where both round, and they may round apart. */
