@@ -1,4 +1,6 @@
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "comm/comm.h"
@@ -59,6 +61,7 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
 
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
   int threads = 0;
+  TRI_TRY(tri_stop_listen());
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
   if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {
@@ -71,7 +74,8 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   };
   tri_status status = tri_train(&options);
   if (status != TRI_OK && status != TRI_INTERRUPTED && tri_comm_size() > 1) {
-    if (tri_status_message()[0] != '\0') fprintf(stderr, "trireme: %s\n", tri_status_message());
+    if (tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
+    fflush(stderr);
     tri_comm_abort(tri_status_exit(status));
   }
   tri_comm_close();

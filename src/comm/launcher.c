@@ -1,8 +1,6 @@
 #include "comm/launcher.h"
 
 #include "base/clock.h"
-#include "base/memory.h"
-#include "comm/placement.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +10,6 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,49 +119,4 @@ tri_status tri_launcher_find(const char *search_path, tri_launcher *out) {
   identify(text, &launcher);
   *out = launcher;
   return TRI_OK;
-}
-
-/* ---- starting ranks ---------------------------------------------------------------------------------------------- */
-
-/* -n 8, -n8, --ranks 8 or --ranks=8: how many arguments it takes, or 0. */
-static int is_ranks_option(const char *argument) {
-  if (strcmp(argument, "-n") == 0 || strcmp(argument, "--ranks") == 0) return 2;
-  return strncmp(argument, "-n", 2) == 0 || strncmp(argument, "--ranks=", 8) == 0 ? 1 : 0;
-}
-
-tri_status tri_launch(int64_t ranks, char **arguments) {
-  tri_launcher launcher;
-  char number[32], program[TRI_PATH_BYTES];
-  const char *search = getenv("PATH");
-  TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, &launcher));
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
-  program[length] = '\0';
-  snprintf(number, sizeof number, "%lld", (long long)ranks);
-  int count = 0, used = 0;
-  while (arguments[count] != NULL) count++;
-  char **line = NULL;
-  TRI_TRY(tri_alloc("a command line", (size_t)count + 16, sizeof *line, &line));
-  line[used++] = launcher.path;
-  if (strcmp(launcher.implementation, "Open MPI") == 0) {
-    if (geteuid() == 0) line[used++] = "--allow-run-as-root";
-    line[used++] = "--oversubscribe";
-    line[used++] = "--bind-to";
-    line[used++] = "none";
-  }
-  line[used++] = "-n";
-  line[used++] = number;
-  line[used++] = program;
-  for (int i = 0; i < count; i++) {
-    int skip = is_ranks_option(arguments[i]);
-    if (skip == 0) {
-      line[used++] = arguments[i];
-    } else {
-      i += skip - 1;
-    }
-  }
-  setenv(TRI_LAUNCHED, "1", 1);
-  execv(launcher.path, line);
-  tri_free(line);
-  return tri_fail(TRI_UNSUPPORTED, "cannot start %s: %s", launcher.path, strerror(errno));
 }

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "comm/agreement.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
@@ -18,7 +19,6 @@
 #include "train/summary.h"
 
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 
 typedef struct trainer {
@@ -37,20 +37,6 @@ typedef struct trainer {
   double started_s; /* clock at which this process began to train */
   bool stopping;    /* some rank was asked to */
 } trainer;
-
-/* A signal can reach only what is global; it asks the loop to end after the step at hand. */
-static volatile sig_atomic_t stop_asked;
-
-static void ask_to_stop(int number) {
-  (void)number;
-  stop_asked = 1;
-}
-
-static void listen_for_signals(void) {
-  struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}; /* a second one kills */
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
 
 static bool is_first(const trainer *t) { return t->mesh.world.rank == 0; }
 
@@ -234,7 +220,7 @@ static tri_status record(trainer *t, const tri_step *step, double lr, double ste
 
 /* A signal may have reached some ranks only, or one of them a step earlier: any one's wish is everybody's. */
 static tri_status agree_to_stop(trainer *t) {
-  int64_t asked = stop_asked != 0;
+  int64_t asked = tri_stop_asked();
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));
   t->stopping = asked > 0;
   return TRI_OK;
@@ -315,7 +301,7 @@ static tri_status name_rank(const trainer *t, tri_status status) {
 static tri_status run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
   announce(t);
-  listen_for_signals();
+  tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
   if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
