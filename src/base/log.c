@@ -11,12 +11,31 @@
 /* State of the terminal, which is one to a process. */
 static bool progress_open;
 static double progress_last_s = -1e9;
+static bool quiet, marked, parent_has_terminal;
+
+void tri_log_mark_lines(bool terminal) {
+  marked = true;
+  parent_has_terminal = terminal;
+}
+
+static const char *mark(void) {
+  static const char text[] = {TRI_LOG_MARK, '\0'};
+  return marked ? text : "";
+}
+
+void tri_log_failure(const char *message) {
+  tri_log_progress_end();
+  fprintf(stderr, "%strireme: %s\n", mark(), message);
+}
+
+void tri_log_be_quiet(void) { quiet = true; }
 
 static void print_line(const char *prefix, const char *format, va_list arguments) {
+  if (quiet) return;
   tri_log_progress_end();
   char text[4096];
   vsnprintf(text, sizeof text, format, arguments);
-  fprintf(stderr, "%s%s\n", prefix, text);
+  fprintf(stderr, "%s%s%s\n", mark(), prefix, text);
 }
 
 void tri_log(const char *format, ...) {
@@ -34,7 +53,8 @@ void tri_warn(const char *format, ...) {
 }
 
 void tri_log_progress(const char *format, ...) {
-  bool terminal = isatty(STDERR_FILENO) == 1;
+  if (quiet) return;
+  bool terminal = marked ? parent_has_terminal : isatty(STDERR_FILENO) == 1;
   double now_s = tri_clock_s();
   if (!terminal && now_s - progress_last_s < 10.0) return;
   progress_last_s = now_s;
@@ -43,7 +63,9 @@ void tri_log_progress(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (terminal) {
+  if (marked) {
+    fprintf(stderr, "%c%s\n", TRI_LOG_PROGRESS_MARK, text);
+  } else if (terminal) {
     fprintf(stderr, "\r\033[K%s", text);
     progress_open = true;
   } else {

@@ -4,6 +4,21 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
+/* Ranks that a parent started (comm/launch.c) mark their lines, so that it can tell them from the launcher's. */
+#define TRI_LOG_MARK '\x1e'
+#define TRI_LOG_PROGRESS_MARK '\x1f'
+
+/* Marks every line from here on; `terminal`: the parent's standard error is one. */
+void tri_log_mark_lines(bool terminal);
+
+/* A failure's message, for people: "trireme: ..." and a newline. */
+void tri_log_failure(const char *message);
+
+/* From here on nothing is logged: this rank leaves it to the first one. Failures are no log lines; they are printed. */
+void tri_log_be_quiet(void);
+
 /* One line with a newline added. */
 void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 

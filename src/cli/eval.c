@@ -111,11 +111,18 @@ static tri_status create_executor(session *s) {
   tri_dtype precision = s->arguments->model.precision;
   TRI_TRY(tri_device_create(s->arguments->model.device, (int)s->arguments->model.threads, &s->device));
   TRI_TRY(tri_device_supports(s->device, precision));
-  TRI_TRY(tri_parameter_table_create(&s->model, &s->table));
-  TRI_TRY(tri_model_operations(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, s->sequence, precision, &s->list));
+  TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
+  tri_list_request list = tri_list_request_whole(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, precision);
+  TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
+  const int64_t one_frame = 1;
   tri_memory_request request = {
-      .list = s->list, .num_values = s->table->num_elements, .num_frames = 1, .device = s->device};
-  TRI_TRY(tri_executor_create(s->table, &request, &s->executor));
+      .lists = (const tri_op_list *const *)&s->list,
+      .num_frames = &one_frame,
+      .num_chunks = 1,
+      .num_values = s->table->num_elements,
+      .device = s->device,
+  };
+  TRI_TRY(tri_executor_create(s->table, &request, NULL, &s->executor));
   TRI_TRY(tri_weights_load(s->checkpoint, s->table, s->executor));
   return tri_executor_prepare(s->executor);
 }

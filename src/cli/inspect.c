@@ -21,7 +21,9 @@ typedef struct part_counts {
 
 static part_counts count_parts(const tri_parameter_table *table) {
   part_counts counts = {.total = table->num_values};
-  for (int64_t i = 0; i < table->num_entries; i++) counts.values[table->entries[i].part] += table->entries[i].count;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (!table->entries[i].alias) counts.values[table->entries[i].part] += table->entries[i].count;
+  }
   return counts;
 }
 
@@ -47,6 +49,7 @@ static void print_model(const tri_model *model, const tri_parameter_table *table
   for (int64_t i = 0; all && i < table->num_entries; i++) {
     const tri_parameter *p = &table->entries[i];
     char shape[TRI_SAFETENSORS_SHAPE_BYTES];
+    if (p->alias) continue;
     printf("%sp%-5" PRId64 " %-60s %s\n", i == 0 ? "\n" : "", i, p->name,
            tri_safetensors_shape_text(p->num_dims, p->shape, shape));
   }
@@ -72,7 +75,7 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
   tri_model model;
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_model_load(name, &model));
-  TRI_TRY(tri_parameter_table_create(&model, &table));
+  TRI_TRY(tri_parameter_table_create(&model, NULL, &table));
   tri_status status = TRI_OK;
   if (json) {
     status = print_model_json(&model, table);

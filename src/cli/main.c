@@ -1,6 +1,8 @@
 #include "base/format.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "comm/placement.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,8 @@ static void limit_spinning(char **arguments) {
 
 int main(int count, char **arguments) {
   limit_spinning(arguments);
+  const char *launched = getenv(TRI_LAUNCHED);
+  if (launched != NULL) tri_log_mark_lines(strcmp(launched, "terminal") == 0);
   if (count < 2) {
     print_usage(stderr);
     return tri_status_exit(TRI_BAD_USAGE);
@@ -73,7 +77,8 @@ int main(int count, char **arguments) {
     }
     status = command->run(count - 1, arguments + 1);
   }
-  if (status != TRI_OK) fprintf(stderr, "trireme: %s\n", tri_status_message());
+  /* An empty message: another rank of the job has said it. */
+  if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
     fprintf(stderr, "trireme: cannot write to standard output\n");
     status = TRI_IO_FAILED;

@@ -1,6 +1,11 @@
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "comm/comm.h"
+#include "comm/launcher.h"
+#include "comm/placement.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
 
@@ -12,18 +17,23 @@ typedef struct train_arguments {
   const char **sets;
   int64_t num_sets;
   const char *resume;
-  int64_t ranks;
+  int64_t ranks, rank;
+  char **given; /* the command line as it was */
   bool dry_run, keys;
 } train_arguments;
 
 /* getopt_long's first return value for an option without a letter. */
-enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS };
+enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK };
 
 static tri_status parse(int count, char **arguments, train_arguments *out) {
   static const struct option options[] = {
-      {"set", required_argument, NULL, OPTION_SET},   {"resume", required_argument, NULL, OPTION_RESUME},
-      {"dry-run", no_argument, NULL, OPTION_DRY_RUN}, {"keys", no_argument, NULL, OPTION_KEYS},
-      {"ranks", required_argument, NULL, 'n'},        {NULL, 0, NULL, 0},
+      {"set", required_argument, NULL, OPTION_SET},
+      {"resume", required_argument, NULL, OPTION_RESUME},
+      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+      {"keys", no_argument, NULL, OPTION_KEYS},
+      {"ranks", required_argument, NULL, 'n'},
+      {"rank", required_argument, NULL, OPTION_RANK},
+      {NULL, 0, NULL, 0},
   };
   optind = 1;
   opterr = 0;
@@ -36,6 +46,7 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
       case OPTION_DRY_RUN: out->dry_run = true; break;
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
+      case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
       default: return tri_option_fault("train", result, arguments);
     }
   }
@@ -48,28 +59,48 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
   return TRI_OK;
 }
 
+static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
+  int threads = 0;
+  TRI_TRY(tri_stop_listen());
+  if (!arguments->dry_run) TRI_TRY(tri_comm_open());
+  if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
+  tri_train_options options = {
+      .config = config,
+      .resume = arguments->resume,
+      .dry_run = arguments->dry_run,
+      .threads = threads,
+      .ranks = arguments->ranks,
+      .dry_run_rank = arguments->rank,
+  };
+  tri_status status = tri_train(&options);
+  if (status != TRI_OK && status != TRI_INTERRUPTED && tri_comm_size() > 1) {
+    if (tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
+    fflush(stderr);
+    tri_comm_abort(tri_status_exit(status));
+  }
+  tri_comm_close();
+  return status;
+}
+
 static tri_status train(const train_arguments *arguments) {
   if (arguments->keys) {
     tri_run_config_help(stdout);
     return TRI_OK;
   }
-  if (arguments->ranks > 1) {
-    return tri_fail(TRI_UNSUPPORTED, "train: -n %ld: this version runs on one rank; leave -n out",
-                    (long)arguments->ranks);
-  }
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
   tri_status status = tri_run_config_load(arguments->file, arguments->sets, arguments->num_sets, config);
-  if (status == TRI_OK) {
-    tri_train_options options = {.config = config, .resume = arguments->resume, .dry_run = arguments->dry_run};
-    status = tri_train(&options);
+  if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
+    status = tri_launch(arguments->ranks, arguments->given);
+  } else if (status == TRI_OK) {
+    status = join_and_train(arguments, config);
   }
   tri_free(config);
   return status;
 }
 
 static tri_status run(int count, char **arguments) {
-  train_arguments parsed = {.resume = "auto", .ranks = 1};
+  train_arguments parsed = {.resume = "auto", .given = arguments};
   TRI_TRY(tri_alloc("options", (size_t)count, sizeof *parsed.sets, &parsed.sets));
   tri_status status = parse(count, arguments, &parsed);
   if (status == TRI_OK) status = train(&parsed);
@@ -81,7 +112,7 @@ const tri_command tri_command_train = {
     .name = "train",
     .summary = "train a model as a run file says",
     .help =
-        "usage: trireme train RUN.yaml [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
+        "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
@@ -90,9 +121,11 @@ const tri_command tri_command_train = {
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
-        "  --dry-run         print the operations, the step program and the memory plan; train nothing\n"
+        "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
+        "  --rank RANK       the rank whose program a dry run prints (0)\n"
         "  --keys            print every key of a run file with its default\n"
-        "  -n RANKS          ranks to start (one, in this version)\n"
+        "  -n RANKS          start so many ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+        "it out\n"
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .run = run,

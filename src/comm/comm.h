@@ -15,6 +15,7 @@
 #ifndef TRI_COMM_COMM_H
 #define TRI_COMM_COMM_H
 
+#include "base/parts.h"
 #include "base/status.h"
 #include "device/dtype.h"
 
@@ -62,13 +63,6 @@ tri_status tri_group_split(const tri_group *parent, const char *name, int color,
 /* Waits for nobody. On all ranks of the group in the same order, where it is done with. */
 void tri_group_destroy(tri_group *group);
 size_t tri_group_staging_bytes(const tri_group *group);
-
-/* Part i of `count` elements over `size` ranks: [tri_part_begin(count, size, i), tri_part_begin(count, size, i + 1)).
- * Parts differ by at most one; the first are the larger. */
-static inline int64_t tri_part_begin(int64_t count, int64_t size, int64_t i) {
-  int64_t share = count / size, rest = count % size;
-  return i * share + (i < rest ? i : rest);
-}
 
 /* ---- collectives -------------------------------------------------------------------------------------------------
  *

@@ -15,4 +15,10 @@ typedef struct tri_launcher {
  * it who it is. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, tri_launcher *out);
 
+/* LOCAL. Starts this program's command line again, less its -n, on `ranks` ranks through the launcher in $PATH, and
+ * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
+ * where no rank has said anything. SIGINT and SIGTERM are passed on as a wish to stop. The status is that of the job,
+ * with an empty message where a rank has printed one. `arguments` begins with the subcommand and ends with NULL. */
+tri_status tri_launch(int64_t ranks, char **arguments);
+
 #endif

@@ -38,6 +38,7 @@ typedef struct tri_matmul {
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
+  bool b_passing;  /* b is there only now and then, so nobody packs it ahead; means nothing to matmul */
   bool accumulate; /* never together with bias */
   bool bias;
 } tri_matmul;
@@ -174,6 +175,9 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_statistics)(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                    void *sum, void *label_logit);
+  /* sum[r] *= exp(from[r] - to[r]): sums of exponentials less one maximum as sums less another. */
+  tri_status (*softmax_rescale)(tri_device *device, tri_dtype type, int64_t rows, const void *from, const void *to,
+                                void *sum);
   /* losses[r] = log(sum) + maximum - label_logit, or 0 where labels[r] == ignore_index. */
   tri_status (*softmax_loss)(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
                              int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
@@ -191,10 +195,11 @@ typedef struct tri_device_kernels {
   /* Decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW. All arrays are wide(type)[count]. */
   tri_status (*adamw)(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
                       const void *gradient, void *moment1, void *moment2);
-  /* *out (host) = sum of squares in double; not finite if any element is not. Added in an order that depends on count
-   * alone. */
-  tri_status (*sum_of_squares)(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
-  /* *out (host) = sum in double of wide values, in the same fixed order. */
+  /* out[i] (host) = sum of squares, in double, of elements [i * block, (i + 1) * block) of in, for all ceil(count /
+   * block); not finite if any element is not. */
+  tri_status (*block_squares)(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+                              double *out);
+  /* *out (host) = sum in double of wide values, in an order that depends on count alone. */
   tri_status (*sum)(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
 
   /* ---- itself ------------------------------------------------------------------------------------------------ */

@@ -1,30 +1,70 @@
 #include "model/family.h"
 
 #include "ops/ops.h"
+#include "ops/recompute.h"
 
 const tri_family_table *tri_family_of(const tri_model *model) {
   return model->family == TRI_FAMILY_LLAMA ? &tri_family_llama : &tri_family_gpt2;
 }
 
-static tri_status append_all(const tri_model *model, tri_list_purpose purpose, int64_t positions, tri_op_list *list) {
-  int32_t hidden = -1;
-  int32_t head_weight = -1;
-  TRI_TRY(tri_family_of(model)->operations(model, positions, list, &hidden, &head_weight));
-  list->layer = (int32_t)model->num_layers;
-  if (purpose == TRI_LIST_GENERATE) {
-    int32_t logits = -1;
-    TRI_TRY(tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits));
-  } else {
-    TRI_TRY(tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, hidden, head_weight));
-  }
-  return tri_op_list_finish(list);
+tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose purpose, int64_t batch,
+                                        int64_t sequence, tri_dtype type) {
+  return (tri_list_request){
+      .purpose = purpose,
+      .batch = batch,
+      .sequence = sequence,
+      .positions = sequence,
+      .type = type,
+      .layers = {-1, model->num_layers + 1},
+      .shard = {.tensor = 1},
+  };
 }
 
-tri_status tri_model_operations(const tri_model *model, tri_list_purpose purpose, int64_t batch, int64_t sequence,
-                                int64_t positions, tri_dtype type, tri_op_list **out) {
+static tri_status append_head(const tri_model *model, tri_list_purpose purpose, int32_t x, tri_op_list *list) {
+  int32_t hidden = -1, head_weight = -1, logits = -1;
+  list->layer = (int32_t)model->num_layers;
+  TRI_TRY(tri_family_of(model)->end(model, list, x, &hidden, &head_weight));
+  if (purpose == TRI_LIST_GENERATE) {
+    return tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits);
+  }
+  TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
+  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, hidden, head_weight);
+}
+
+static tri_status append_all(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
+  const tri_family_table *family = tri_family_of(model);
+  const tri_layer_range *layers = &request->layers;
+  bool first = layers->first<0, last = layers->end> model->num_layers;
+  int32_t x = -1;
+  list->layer = first ? -1 : (int32_t)layers->first;
+  if (first) {
+    TRI_TRY(family->begin(model, request->positions, list, &x));
+  } else {
+    TRI_TRY(tri_op_stage_input(list, model->hidden_size, &x));
+  }
+  for (int64_t layer = first ? 0 : layers->first; layer < layers->end && layer < model->num_layers; layer++) {
+    list->recomputable = true;
+    TRI_TRY(family->block(model, request->positions, layer, list, &x));
+  }
+  list->recomputable = false;
+  if (last) {
+    TRI_TRY(append_head(model, request->purpose, x, list));
+  } else {
+    TRI_TRY(tri_op_stage_output(list, x));
+  }
+  TRI_TRY(tri_op_list_finish(list));
+  tri_op_list_recompute(list, request->recompute, request->recompute_every);
+  return TRI_OK;
+}
+
+tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out) {
   tri_op_list *list = NULL;
-  TRI_TRY(tri_op_list_create(batch, sequence, type, purpose == TRI_LIST_TRAIN, &list));
-  tri_status status = append_all(model, purpose, positions, list);
+  bool training = request->purpose == TRI_LIST_TRAIN;
+  TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
+  list->shard = request->shard;
+  list->weights_pass = request->weights_pass;
+  list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
+  tri_status status = append_all(model, request, list);
   if (status != TRI_OK) {
     tri_op_list_destroy(list);
     return status;

@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "model/parameters.h"
 #include "ops/list.h"
+#include "ops/recompute.h"
 
 /* What a list is for. */
 typedef enum tri_list_purpose {
@@ -18,10 +19,12 @@ typedef struct tri_family_table {
   const char *name;
   /* Appends the family's entries. */
   tri_status (*parameters)(const tri_model *model, tri_parameter_table *table);
-  /* Appends all calls up to and with the last norm; *hidden is what the head takes. `positions` is the most that a
-   * sequence can reach. Parameters are found by the order in which `parameters` made them. */
-  tri_status (*operations)(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *hidden,
-                           int32_t *head_weight);
+  /* Append calls: what makes the first layer's input out of tokens; layer `layer`, from x to x; what comes behind the
+   * last one, up to what the output projection takes and the projection's parameter. `positions` is the most that a
+   * sequence can reach. */
+  tri_status (*begin)(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
+  tri_status (*block)(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
+  tri_status (*end)(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight);
 } tri_family_table;
 
 extern const tri_family_table tri_family_gpt2;
@@ -29,10 +32,26 @@ extern const tri_family_table tri_family_llama;
 
 const tri_family_table *tri_family_of(const tri_model *model);
 
-/* The whole list of a complete model for micro-batches of batch x sequence tokens. positions >= sequence is how far
- * generation may go. Release with tri_op_list_destroy. */
-tri_status tri_model_operations(const tri_model *model, tri_list_purpose purpose, int64_t batch, int64_t sequence,
-                                int64_t positions, tri_dtype type, tri_op_list **out);
+/* Which list to make. */
+typedef struct tri_list_request {
+  tri_list_purpose purpose;
+  int64_t batch, sequence; /* of a micro-batch */
+  int64_t positions;       /* >= sequence: how far generation may go */
+  tri_dtype type;
+  tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
+  tri_op_shard shard;      /* of the layers: tensor parallelism */
+  bool weights_pass;       /* parameters come and go: ZeRO 3 */
+  tri_recompute recompute; /* what a training list makes again in the backward, */
+  int64_t recompute_every; /* and of how many layers one (full) */
+} tri_list_request;
+
+/* The whole model on one rank. */
+tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose purpose, int64_t batch,
+                                        int64_t sequence, tri_dtype type);
+
+/* The list of a stage of a complete model. A stage that does not begin with the embedding begins with stage_input; one
+ * that does not end in the loss ends in stage_output. Release with tri_op_list_destroy. */
+tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out);
 
 /* Floating-point operations of the matrix products of one trained token (forward and backward), as Megatron-LM counts
  * them: attention over the full square of positions, recomputation not counted. For MFU. */

@@ -26,7 +26,7 @@ enum { TOKEN_EMBEDDING, POSITION_EMBEDDING, FIRST_BLOCK };
 
 static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
   int64_t width = model->hidden_size, ffn = model->ffn_size;
-  int64_t attention = model->num_heads * model->head_dim;
+  int64_t heads = model->num_heads, attention = heads * model->head_dim;
   /* Residual branches begin smaller, by the root of their number (Radford et al. 2019, section 2.3). */
   double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers);
   double std = model->init_std;
@@ -38,20 +38,23 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
   } rows[BLOCK_PARAMETERS] = {
       [NORM1_WEIGHT] = {NAME("ln_1.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
       [NORM1_BIAS] = {NAME("ln_1.bias"), tri_parameter_norm(width, TRI_INIT_ZERO)},
-      [QKV_WEIGHT] = {NAME("attn.c_attn.weight"), tri_parameter_matrix(at, width, 3 * attention, 1, std)},
-      [QKV_BIAS] = {NAME("attn.c_attn.bias"), tri_parameter_bias(at, 3 * attention, 0)},
-      [PROJECTION_WEIGHT] = {NAME("attn.c_proj.weight"), tri_parameter_matrix(at, attention, width, 0, branch_std)},
-      [PROJECTION_BIAS] = {NAME("attn.c_proj.bias"), tri_parameter_bias(at, width, -1)},
+      [QKV_WEIGHT] = {NAME("attn.c_attn.weight"),
+                      tri_parameter_matrix(at, width, 3 * attention, tri_split_heads(1, 3, heads), std)},
+      [QKV_BIAS] = {NAME("attn.c_attn.bias"), tri_parameter_bias(at, 3 * attention, tri_split_heads(0, 3, heads))},
+      [PROJECTION_WEIGHT] = {NAME("attn.c_proj.weight"),
+                             tri_parameter_matrix(at, attention, width, tri_split_heads(0, 1, heads), branch_std)},
+      [PROJECTION_BIAS] = {NAME("attn.c_proj.bias"), tri_parameter_bias(at, width, tri_split_none())},
       [NORM2_WEIGHT] = {NAME("ln_2.weight"), tri_parameter_norm(width, TRI_INIT_ONE)},
       [NORM2_BIAS] = {NAME("ln_2.bias"), tri_parameter_norm(width, TRI_INIT_ZERO)},
-      [UP_WEIGHT] = {NAME("mlp.c_fc.weight"), tri_parameter_matrix(mlp, width, ffn, 1, std)},
-      [UP_BIAS] = {NAME("mlp.c_fc.bias"), tri_parameter_bias(mlp, ffn, 0)},
-      [DOWN_WEIGHT] = {NAME("mlp.c_proj.weight"), tri_parameter_matrix(mlp, ffn, width, 0, branch_std)},
-      [DOWN_BIAS] = {NAME("mlp.c_proj.bias"), tri_parameter_bias(mlp, width, -1)},
+      [UP_WEIGHT] = {NAME("mlp.c_fc.weight"), tri_parameter_matrix(mlp, width, ffn, tri_split_elements(1, ffn), std)},
+      [UP_BIAS] = {NAME("mlp.c_fc.bias"), tri_parameter_bias(mlp, ffn, tri_split_elements(0, ffn))},
+      [DOWN_WEIGHT] = {NAME("mlp.c_proj.weight"),
+                       tri_parameter_matrix(mlp, ffn, width, tri_split_elements(0, ffn), branch_std)},
+      [DOWN_BIAS] = {NAME("mlp.c_proj.bias"), tri_parameter_bias(mlp, width, tri_split_none())},
   };
 #undef NAME
   for (int i = 0; i < BLOCK_PARAMETERS; i++) {
-    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, rows[i].facts, NULL));
+    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, rows[i].facts));
   }
   return TRI_OK;
 }
@@ -59,18 +62,18 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
 static tri_status parameters(const tri_model *model, tri_parameter_table *table) {
   const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
   const double std = model->init_std;
+  const tri_split rows = tri_split_elements(0, vocabulary);
   TRI_TRY(tri_parameter_table_add(table, "transformer.wte.weight", -1,
-                                  tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, 0, std), NULL));
-  TRI_TRY(tri_parameter_table_add(table, "transformer.wpe.weight", -1,
-                                  tri_parameter_matrix(TRI_PART_EMBEDDING, model->max_sequence, width, -1, std), NULL));
+                                  tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, rows, std)));
+  TRI_TRY(tri_parameter_table_add(
+      table, "transformer.wpe.weight", -1,
+      tri_parameter_matrix(TRI_PART_EMBEDDING, model->max_sequence, width, tri_split_none(), std)));
   for (int64_t layer = 0; layer < last; layer++) TRI_TRY(add_block(model, layer, table));
-  TRI_TRY(
-      tri_parameter_table_add(table, "transformer.ln_f.weight", last, tri_parameter_norm(width, TRI_INIT_ONE), NULL));
-  TRI_TRY(
-      tri_parameter_table_add(table, "transformer.ln_f.bias", last, tri_parameter_norm(width, TRI_INIT_ZERO), NULL));
-  if (model->tied) return TRI_OK;
+  TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
+  TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.bias", last, tri_parameter_norm(width, TRI_INIT_ZERO)));
+  if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);
   return tri_parameter_table_add(table, "lm_head.weight", last,
-                                 tri_parameter_matrix(TRI_PART_HEAD, vocabulary, width, 0, std), NULL);
+                                 tri_parameter_matrix(TRI_PART_HEAD, vocabulary, width, rows, std));
 }
 
 /* The dropouts of a model, told apart: 0 behind the embedding, then two a block. */
@@ -79,42 +82,44 @@ static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer
 static tri_status append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                int32_t *x) {
   const int32_t p = (int32_t)(FIRST_BLOCK + layer * BLOCK_PARAMETERS);
-  const int64_t width = model->hidden_size, ffn = model->ffn_size, attention = model->num_heads * model->head_dim;
-  const tri_heads heads = {model->num_heads, model->num_heads, model->head_dim};
+  const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
+  const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_heads, model->head_dim);
+  const int64_t attention = heads.heads * heads.head_dim;
   const tri_gelu gelu = model->activation == TRI_ACTIVATION_GELU_ERF ? TRI_GELU_ERF : TRI_GELU_TANH;
   const tri_weight_order order = TRI_WEIGHT_IN_OUT;
   const double eps = model->norm_eps;
   int32_t x1, x2, x3, x4, x5, x6;
   list->layer = (int32_t)layer;
   TRI_TRY(tri_op_layer_norm(list, eps, *x, p + NORM1_WEIGHT, p + NORM1_BIAS, &x1));
+  TRI_TRY(tri_op_enter_tensor(list, x1, &x1));
   TRI_TRY(tri_op_linear(list, width, 3 * attention, order, x1, p + QKV_WEIGHT, p + QKV_BIAS, &x2));
   TRI_TRY(tri_op_attention(list, heads, positions, x2, &x3));
-  TRI_TRY(tri_op_linear(list, attention, width, order, x3, p + PROJECTION_WEIGHT, p + PROJECTION_BIAS, &x4));
+  TRI_TRY(tri_op_linear_row(list, attention, width, order, x3, p + PROJECTION_WEIGHT, p + PROJECTION_BIAS, &x4));
   TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, 0), x4, &x5));
   TRI_TRY(tri_op_add(list, *x, x5, &x6));
 
   int32_t x7, x8, x9, x10, x11;
   TRI_TRY(tri_op_layer_norm(list, eps, x6, p + NORM2_WEIGHT, p + NORM2_BIAS, &x7));
+  TRI_TRY(tri_op_enter_tensor(list, x7, &x7));
   TRI_TRY(tri_op_linear(list, width, ffn, order, x7, p + UP_WEIGHT, p + UP_BIAS, &x8));
   TRI_TRY(tri_op_gelu(list, gelu, x8, &x9));
-  TRI_TRY(tri_op_linear(list, ffn, width, order, x9, p + DOWN_WEIGHT, p + DOWN_BIAS, &x10));
+  TRI_TRY(tri_op_linear_row(list, ffn, width, order, x9, p + DOWN_WEIGHT, p + DOWN_BIAS, &x10));
   TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, 1), x10, &x11));
   return tri_op_add(list, x6, x11, x);
 }
 
-static tri_status operations(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *hidden,
-                             int32_t *head_weight) {
-  int32_t x = -1;
-  list->layer = -1;
+static tri_status begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
+  (void)positions;
   TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, model->max_sequence, TOKEN_EMBEDDING,
-                           POSITION_EMBEDDING, &x));
-  TRI_TRY(tri_op_dropout(list, model->dropout, 0, x, &x));
-  for (int64_t layer = 0; layer < model->num_layers; layer++) TRI_TRY(append_block(model, positions, layer, list, &x));
-  int32_t end = (int32_t)(FIRST_BLOCK + model->num_layers * BLOCK_PARAMETERS);
-  list->layer = (int32_t)model->num_layers;
-  TRI_TRY(tri_op_layer_norm(list, model->norm_eps, x, end, end + 1, hidden));
-  *head_weight = model->tied ? TOKEN_EMBEDDING : end + 2;
-  return TRI_OK;
+                           POSITION_EMBEDDING, x));
+  return tri_op_dropout(list, model->dropout, 0, *x, x);
 }
 
-const tri_family_table tri_family_gpt2 = {.name = "gpt2", .parameters = parameters, .operations = operations};
+static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {
+  int32_t norm = (int32_t)(FIRST_BLOCK + model->num_layers * BLOCK_PARAMETERS);
+  *head_weight = norm + 2;
+  return tri_op_layer_norm(list, model->norm_eps, x, norm, norm + 1, hidden);
+}
+
+const tri_family_table tri_family_gpt2 = {
+    .name = "gpt2", .parameters = parameters, .begin = begin, .block = append_block, .end = end};

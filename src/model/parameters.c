@@ -1,29 +1,32 @@
 #include "model/parameters.h"
 
 #include "base/memory.h"
+#include "base/parts.h"
 #include "model/family.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Parameters begin on a cache line, unless joined to the one before. */
-enum { ALIGN_ELEMENTS = 16 };
+/* ---- facts ------------------------------------------------------------------------------------------------------- */
+
+tri_split tri_split_none(void) { return (tri_split){.dim = -1, .segments = 1, .units = 1}; }
+
+tri_split tri_split_elements(int dim, int64_t length) { return (tri_split){dim, 1, length}; }
+
+tri_split tri_split_heads(int dim, int64_t segments, int64_t heads) { return (tri_split){dim, segments, heads}; }
 
 tri_parameter tri_parameter_norm(int64_t width, tri_init init) {
-  return (tri_parameter){.num_dims = 1, .shape = {width}, .split_dim = -1, .part = TRI_PART_NORM, .init = init};
+  return (tri_parameter){
+      .num_dims = 1, .shape = {width, 1}, .split = tri_split_none(), .part = TRI_PART_NORM, .init = init};
 }
 
-tri_parameter tri_parameter_bias(tri_part part, int64_t width, int split_dim) {
-  return (tri_parameter){.num_dims = 1, .shape = {width}, .split_dim = split_dim, .part = part};
+tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split) {
+  return (tri_parameter){.num_dims = 1, .shape = {width, 1}, .split = split, .part = part};
 }
 
-tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, int split_dim, double std) {
-  return (tri_parameter){.num_dims = 2,
-                         .shape = {rows, columns},
-                         .split_dim = split_dim,
-                         .part = part,
-                         .init = TRI_INIT_NORMAL,
-                         .std = std};
+tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std) {
+  return (tri_parameter){
+      .num_dims = 2, .shape = {rows, columns}, .split = split, .part = part, .init = TRI_INIT_NORMAL, .std = std};
 }
 
 tri_parameter tri_parameter_joined(tri_parameter parameter) {
@@ -41,8 +44,8 @@ static void set_name(tri_parameter *entry, const char *name, int64_t layer) {
   }
 }
 
-tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer, tri_parameter parameter,
-                                   int32_t *out) {
+tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
+                                   tri_parameter parameter) {
   int64_t n = table->num_entries;
   if (n == 0 || (n >= 16 && (n & (n - 1)) == 0)) {
     TRI_TRY(tri_realloc("the parameter table", n == 0 ? 16 : (size_t)n * 2, sizeof *table->entries, &table->entries));
@@ -51,18 +54,119 @@ tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name,
   *entry = parameter;
   set_name(entry, name, layer);
   entry->layer = layer;
-  entry->count = entry->shape[0] * (entry->num_dims > 1 ? entry->shape[1] : 1);
   entry->decay = entry->num_dims > 1;
-  int64_t end = n == 0 ? 0 : table->entries[n - 1].offset + table->entries[n - 1].count;
-  entry->offset = entry->joined ? end : (end + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
-  table->num_elements = (entry->offset + entry->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
-  table->num_values += entry->count;
+  entry->tied_to = -1;
   table->num_entries = n + 1;
-  if (out != NULL) *out = (int32_t)n;
   return TRI_OK;
 }
 
-tri_status tri_parameter_table_create(const tri_model *model, tri_parameter_table **out) {
+tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *name, int64_t layer) {
+  tri_parameter twin = table->entries[0];
+  twin.part = TRI_PART_HEAD;
+  TRI_TRY(tri_parameter_table_add(table, name, layer, twin));
+  table->entries[table->num_entries - 1].tied_to = 0;
+  return TRI_OK;
+}
+
+/* ---- a rank's part ----------------------------------------------------------------------------------------------- */
+
+void tri_split_units(int64_t units, int64_t tensor, int64_t rank, int64_t *first, int64_t *count) {
+  if (units < tensor) { /* copies: ranks 0 and 1 of 4 hold the first of 2 */
+    *first = rank * units / tensor;
+    *count = 1;
+    return;
+  }
+  tri_part_of(units, tensor, rank, first, count);
+}
+
+int64_t tri_parameter_global_count(const tri_parameter *parameter) { return parameter->shape[0] * parameter->shape[1]; }
+
+static bool holds_layer(const tri_model_share *share, int64_t layer) {
+  for (int64_t i = 0; i < share->num_chunks; i++) {
+    if (layer >= share->chunks[i].first && layer < share->chunks[i].end) return true;
+  }
+  return false;
+}
+
+tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tensor, int64_t rank) {
+  tri_parameter entry = *parameter;
+  const tri_split *split = &entry.split;
+  entry.local[0] = entry.shape[0];
+  entry.local[1] = entry.shape[1];
+  entry.first_unit = 0;
+  entry.num_units = split->units;
+  entry.counted = rank == 0;
+  if (split->dim >= 0) {
+    int64_t unit = entry.shape[split->dim] / split->segments / split->units, before = -1, count = 0;
+    tri_split_units(split->units, tensor, rank, &entry.first_unit, &entry.num_units);
+    entry.local[split->dim] = split->segments * entry.num_units * unit;
+    if (rank > 0) tri_split_units(split->units, tensor, rank - 1, &before, &count);
+    entry.counted = entry.num_units > 0 && before != entry.first_unit;
+  }
+  entry.count = entry.local[0] * entry.local[1];
+  return entry;
+}
+
+static void take_slice(tri_parameter *entry, const tri_model_share *share) {
+  *entry = tri_parameter_of_rank(entry, share->tensor, share->tensor_rank);
+  bool sliced_norm = share->sequence_parallel && entry->part == TRI_PART_NORM;
+  bool copied = entry->split.dim >= 0 && entry->split.units < share->tensor;
+  entry->partial_gradient = share->tensor > 1 && (sliced_norm || copied);
+  /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
+  if (!holds_layer(share, entry->layer)) entry->count = 0;
+}
+
+static int64_t aligned(int64_t elements) {
+  return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
+}
+
+void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share whole = {.tensor = 1, .chunks = &all, .num_chunks = 1};
+  int64_t end = 0;
+  if (share == NULL) share = &whole;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    tri_parameter *entry = &table->entries[i];
+    take_slice(entry, share);
+    entry->alias = entry->tied_to >= 0 && entry->count > 0 && table->entries[entry->tied_to].count > 0;
+    if (entry->tied_to < 0) table->num_values += tri_parameter_global_count(entry);
+    if (entry->tied_to >= 0) entry->counted = false;
+    if (entry->alias) {
+      entry->offset = table->entries[entry->tied_to].offset;
+      continue;
+    }
+    if (!entry->joined) end = aligned(end);
+    entry->offset = entry->gradient_offset = end;
+    end += entry->count;
+  }
+  table->num_elements = table->num_gradient_elements = aligned(end);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    tri_parameter *entry = &table->entries[i];
+    if (!entry->alias) continue;
+    entry->gradient_offset = table->num_gradient_elements;
+    table->num_gradient_elements += aligned(entry->count);
+  }
+}
+
+int64_t tri_parameter_run_length(const tri_parameter *parameter) {
+  if (parameter->count == 0) return 0;
+  if (parameter->local[0] == parameter->shape[0] && parameter->local[1] == parameter->shape[1]) return parameter->count;
+  return parameter->local[0] * parameter->local[1] / parameter->split.segments /
+         (parameter->split.dim == 1 ? parameter->local[0] : 1);
+}
+
+int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i) {
+  const tri_split *split = &parameter->split;
+  if (split->dim < 0) return 0;
+  int64_t segment_length = parameter->shape[split->dim] / split->segments;
+  int64_t first = parameter->first_unit * (segment_length / split->units);
+  bool whole = parameter->num_units == split->units;
+  if (split->dim == 0) return whole ? 0 : (i * segment_length + first) * parameter->shape[1];
+  if (whole) return 0;
+  return i / split->segments * parameter->shape[1] + i % split->segments * segment_length + first;
+}
+
+tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
   tri_status status = tri_family_of(model)->parameters(model, table);
@@ -70,6 +174,7 @@ tri_status tri_parameter_table_create(const tri_model *model, tri_parameter_tabl
     tri_parameter_table_destroy(table);
     return status;
   }
+  tri_parameter_table_lay_out(table, share);
   *out = table;
   return TRI_OK;
 }

@@ -1,8 +1,13 @@
-/* The parameter table: the one place that knows a parameter. Initialisation, the optimizer's decay groups, checkpoints,
- * memory planning and `inspect` all read it.
+/* The parameter table: the one place that knows a parameter. Initialisation, the optimizer's decay groups, sharding,
+ * checkpoints, memory planning and `inspect` all read it.
  *
- * Values, gradients and the optimizer's moments are each one flat array; `offset` is a parameter's place in all of
- * them. */
+ * Every rank's table lists every parameter of the model, in the same order; what this rank holds of it is its local
+ * part: nothing of another stage's, a slice of what tensor parallelism splits, all of the rest. Values, gradients and
+ * the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's place in them.
+ *
+ * Tied models list the output projection too, as a parameter that is the token embedding once more (`tied_to`). Where
+ * one rank holds both they share their values; their gradients are apart until the end of a step, so that they add up
+ * in the same order as on two ranks. */
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
@@ -15,45 +20,103 @@ typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL } tri_init;
 typedef enum tri_part { TRI_PART_EMBEDDING, TRI_PART_ATTENTION, TRI_PART_MLP, TRI_PART_NORM, TRI_PART_HEAD } tri_part;
 enum { TRI_NUM_PARTS = 5 };
 
+/* How tensor parallelism splits a parameter. Along dimension `dim` lie `segments` stretches of equal length (three in
+ * GPT-2's q, k and v, else one), each made of `units` (heads; or single rows or columns); a rank holds neighbouring
+ * units of every stretch. Where there are fewer units than ranks (grouped-query heads), neighbours hold copies. */
+typedef struct tri_split {
+  int dim; /* -1: every rank holds the whole */
+  int64_t segments, units;
+} tri_split;
+
 typedef struct tri_parameter {
   char name[80]; /* Hugging Face's */
   int num_dims;
   int64_t shape[2]; /* global */
-  int split_dim;    /* dimension that tensor parallelism splits, or -1: every rank holds the whole */
-  int64_t layer;    /* -1 before the first, num_layers behind the last */
+  tri_split split;
+  int64_t layer; /* -1 before the first, num_layers behind the last */
   tri_part part;
   tri_init init;
-  double std;     /* TRI_INIT_NORMAL */
-  bool decay;     /* weight decay applies: matrices, not biases and norms */
-  bool joined;    /* lies directly behind the one before it: together they are one matrix of a product */
-  int64_t count;  /* elements */
-  int64_t offset; /* first element in the flat arrays */
+  double std;      /* TRI_INIT_NORMAL */
+  bool decay;      /* weight decay applies: matrices, not biases and norms */
+  bool joined;     /* lies directly behind the one before it: together they are one matrix of a product */
+  int32_t tied_to; /* the parameter whose values these are, or -1 */
+
+  /* What this rank holds. */
+  int64_t local[2];              /* shape of its part */
+  int64_t first_unit, num_units; /* of every segment of split.dim */
+  int64_t count;                 /* elements; 0 where it lies on another stage */
+  int64_t offset;                /* first element in the flat arrays */
+  int64_t gradient_offset;       /* the same in the gradients' array; another only for an alias */
+  bool alias;                    /* values and moments are those of tied_to, on this rank */
+  bool counted; /* this rank is the one whose part counts where ranks of a tensor group, or stages, hold copies */
+  bool partial_gradient; /* its gradient is the sum of those of the ranks of the tensor group that hold the same part:
+                            each has seen a slice of the rows (norms), or some of the heads that share it (k, v) */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
   tri_parameter *entries;
   int64_t num_entries;
-  int64_t num_elements; /* of a flat array, padding included */
-  int64_t num_values;   /* of the model */
+  int64_t num_elements;          /* of a flat array on this rank, padding included */
+  int64_t num_gradient_elements; /* of the gradients' array: as many, or more with an alias */
+  int64_t num_values;            /* of the whole model */
 } tri_parameter_table;
 
-/* The table of a complete model. Release with tri_parameter_table_destroy. */
-tri_status tri_parameter_table_create(const tri_model *model, tri_parameter_table **out);
+/* Parameters that are not joined begin at multiples of this: no block of so many elements holds two of them, whatever
+ * else a rank holds, so sums over blocks are the same under every layout of stages and shards. */
+enum { TRI_BLOCK_ELEMENTS = 256 };
+
+/* A run of layers; -1 is the embedding and num_layers the last norm and head. */
+typedef struct tri_layer_range {
+  int64_t first, end;
+} tri_layer_range;
+
+/* What one rank holds of a model. */
+typedef struct tri_model_share {
+  int64_t tensor, tensor_rank;
+  bool sequence_parallel;
+  const tri_layer_range *chunks; /* of its pipeline stages */
+  int64_t num_chunks;
+} tri_model_share;
+
+/* The table of a complete model; share NULL is all of it. Release with tri_parameter_table_destroy. */
+tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
+
+/* The same entry with what another rank of the tensor group holds of it. */
+tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tensor, int64_t rank);
+
+/* Units of a dimension that one rank of a tensor group holds. */
+void tri_split_units(int64_t units, int64_t tensor, int64_t rank, int64_t *first, int64_t *count);
+
+/* The local part is made of runs of elements that are neighbours in the global tensor too, all of the same length.
+ * Run i begins at local element i * length and at global element tri_parameter_run(parameter, i). */
+int64_t tri_parameter_run_length(const tri_parameter *parameter);
+int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i);
+int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
 const char *tri_part_name(tri_part part);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
+/* Not split; split along a dimension by its elements; the same by heads. */
+tri_split tri_split_none(void);
+tri_split tri_split_elements(int dim, int64_t length);
+tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
+
 /* A vector of a norm; a bias; a matrix with normal initial values; the same lying directly behind the one before. */
 tri_parameter tri_parameter_norm(int64_t width, tri_init init);
-tri_parameter tri_parameter_bias(tri_part part, int64_t width, int split_dim);
-tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, int split_dim, double std);
+tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
+tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
 tri_parameter tri_parameter_joined(tri_parameter parameter);
 
-/* Appends one entry: fills name, layer, count, offset and decay, and gives back its index (out may be NULL). A `name`
- * with %ld in it gets the layer's number. */
-tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer, tri_parameter parameter,
-                                   int32_t *out);
+/* Appends one entry with its global facts: fills name, layer and decay. A `name` with %ld in it gets the layer's
+ * number. */
+tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
+                                   tri_parameter parameter);
+/* Gives every entry its local part and its place; share NULL is all of the model. The last thing after adding. */
+void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
+
+/* Appends the output projection of a tied model: parameter 0 once more. */
+tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *name, int64_t layer);
 
 #endif

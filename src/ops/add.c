@@ -19,14 +19,14 @@ typedef struct add {
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, add, call->type, tri_run_rows(run) * at->width, run->slots[call->inputs[0]],
+  TRI_KERNEL_CALL(run->device, add, call->type, tri_run_rows(run, call) * at->width, run->slots[call->inputs[0]],
                   run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
-  int64_t count = tri_run_rows(run) * at->width;
+  int64_t count = tri_run_rows(run, call) * at->width;
   const void *gradient_y = run->gradients[call->outputs[0]];
   for (int i = 0; i < 2; i++) {
     void *gradient_x = run->gradients[call->inputs[i]];

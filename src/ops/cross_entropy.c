@@ -6,7 +6,12 @@
  * than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
  * The gradient is that of loss_scale * loss: loss_scale is 1 / counted labels of the global batch, known before the
- * forward, so micro-batches and ranks need only be added. Rows with a negative label do not count. */
+ * forward, so micro-batches and ranks need only be added. Rows with a negative label do not count.
+ *
+ * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
+ * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
+ * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
+#include "base/parts.h"
 #include "ops/weight.h"
 
 enum { IGNORE = -1 };
@@ -16,7 +21,8 @@ static const int64_t chunk_target_bytes = 128ll << 20;
 enum { CHUNK_MIN_ROWS = 64 };
 
 typedef struct cross_entropy {
-  tri_weight weight; /* stored [V, C] */
+  tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
+  int64_t first_id;  /* from this token on */
 } cross_entropy;
 
 static int64_t padded_vocabulary(const cross_entropy *at) { return (at->weight.out + 15) / 16 * 16; }
@@ -56,7 +62,7 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
 
 /* The call's workspace, in order. */
 typedef struct chunk_memory {
-  char *logits, *maximum, *sum, *label_logit, *losses, *scratch;
+  char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
 } chunk_memory;
 
 static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
@@ -70,8 +76,9 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   out->sum = out->maximum + column;
   out->label_logit = out->sum + column;
   out->losses = out->label_logit + column;
-  out->scratch = out->losses + column;
-  return logits + 4 * column;
+  out->own_maximum = out->losses + column;
+  out->scratch = out->own_maximum + column;
+  return logits + 5 * column;
 }
 
 static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -112,6 +119,19 @@ static tri_status prepare(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
+/* From the statistics of this rank's slice to those of the whole vocabulary. The sums and the labels' logits lie side
+ * by side and travel together. */
+static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
+  const tri_group *group = tri_run_tensor_group(run);
+  tri_dtype wide = tri_dtype_wide(call->type);
+  if (group->size == 1) return TRI_OK;
+  TRI_KERNEL_CALL(run->device, convert, rows, wide, m->maximum, wide, m->own_maximum);
+  TRI_TRY(tri_all_maximum(group, wide, rows, m->maximum));
+  TRI_KERNEL_CALL(run->device, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
+  TRI_TRY(tri_all_reduce(group, wide, rows, m->sum));
+  return tri_all_reduce(group, wide, rows, m->label_logit);
+}
+
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
@@ -123,16 +143,17 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
   TRI_TRY(tri_weight_multiply(run, call, &p.logits, TRI_DIRECTION_FORWARD, hidden, NULL, m.logits, m.scratch));
-  TRI_KERNEL_CALL(device, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, 0,
-                  m.maximum, m.sum, m.label_logit);
+  TRI_KERNEL_CALL(device, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
+                  at->first_id, m.maximum, m.sum, m.label_logit);
+  TRI_TRY(join_slices(run, call, rows, &m));
   TRI_KERNEL_CALL(device, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
   double loss = 0;
   TRI_KERNEL_CALL(device, sum, call->type, rows, m.losses, &loss);
   run->loss_sum += loss;
   if (!run->training) return TRI_OK;
 
-  TRI_KERNEL_CALL(device, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, 0, IGNORE,
-                  run->loss_scale, m.maximum, m.sum, p.hidden.lda, m.logits);
+  TRI_KERNEL_CALL(device, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
+                  at->first_id, IGNORE, run->loss_scale, m.maximum, m.sum, p.hidden.lda, m.logits);
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
@@ -141,7 +162,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   int64_t chunk = chunk_rows(call);
-  int64_t total = tri_run_rows(run);
+  int64_t total = tri_run_rows(run, call);
   for (int64_t first = 0; first < total; first += chunk) {
     int64_t rows = total - first < chunk ? total - first : chunk;
     TRI_TRY(run_chunk(run, call, first, rows));
@@ -152,8 +173,8 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 /* The forward has left the gradient of h in its output. */
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, tri_run_rows(run) * at->weight.in, call->type, run->slots[call->outputs[0]],
-                  call->type, run->gradients[call->inputs[0]]);
+  TRI_KERNEL_CALL(run->device, convert, tri_run_rows(run, call) * at->weight.in, call->type,
+                  run->slots[call->outputs[0]], call->type, run->gradients[call->inputs[0]]);
   return TRI_OK;
 }
 
@@ -181,7 +202,8 @@ static const tri_op op_cross_entropy = {
 
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
   const void *at = NULL;
-  cross_entropy attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}};
+  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN}};
+  tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
   call.inputs[0] = hidden;

@@ -1,11 +1,15 @@
 /* x[R,C] = token_table[ids] (+ position_table[position of the row]).
  *
- * The first line of a list: it has no inputs and its gradient ends in the tables. The token table is often also the
- * output projection (tied), whose gradient is written first; the scattered sum here always adds. */
+ * The first line of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a rank holds
+ * a slice of the vocabulary: ids of others' slices give rows of zeros, and the ranks' rows are added (leave_tensor);
+ * one rank adds the positions, whose gradient is the same on all. */
+#include "base/parts.h"
 #include "ops/ops.h"
 
 typedef struct embedding {
-  int64_t width, vocab_size, max_sequence;
+  int64_t width, max_sequence;
+  int64_t first_id, table_rows; /* this rank's slice of the vocabulary */
+  bool adds_positions;
 } embedding;
 
 static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -18,7 +22,8 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
-  const void *positions = call->parameters[1] < 0 ? NULL : run->parameters[call->parameters[1]].value;
+  bool has_positions = call->parameters[1] >= 0 && at->adds_positions;
+  const void *positions = has_positions ? run->parameters[call->parameters[1]].value : NULL;
   int64_t past = run->cache == NULL ? 0 : run->cache->past;
   if (positions != NULL && past + run->sequence > at->max_sequence) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
@@ -27,8 +32,9 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   /* A row's position is past + r % sequence; the kernel's period is the sequence, so the table is entered at `past`. */
   const char *table = positions;
   if (table != NULL) table += (size_t)past * (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
-  TRI_KERNEL_CALL(run->device, embedding_forward, call->type, tri_run_rows(run), at->width, run->ids, 0, at->vocab_size,
-                  run->parameters[call->parameters[0]].value, 0, run->sequence, table, run->slots[call->outputs[0]]);
+  TRI_KERNEL_CALL(run->device, embedding_forward, call->type, tri_run_rows(run, call), at->width, run->ids,
+                  at->first_id, at->table_rows, run->parameters[call->parameters[0]].value, 0, run->sequence, table,
+                  run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
@@ -38,19 +44,19 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
   tri_run_parameter *token = &run->parameters[call->parameters[0]];
   if (!token->gradient_written) {
-    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)at->vocab_size, token->gradient);
+    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)at->table_rows, token->gradient);
     token->gradient_written = true;
   }
-  TRI_KERNEL_CALL(run->device, embedding_backward, call->type, tri_run_rows(run), at->width, run->ids, 0,
-                  at->vocab_size, gradient, token->gradient);
+  TRI_KERNEL_CALL(run->device, embedding_backward, call->type, tri_run_rows(run, call), at->width, run->ids,
+                  at->first_id, at->table_rows, gradient, token->gradient);
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
   if (!position->gradient_written && run->sequence < at->max_sequence) {
     char *beyond = (char *)position->gradient + row_bytes * (size_t)run->sequence;
     TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)(at->max_sequence - run->sequence), beyond);
   }
-  TRI_KERNEL_CALL(run->device, position_backward, call->type, tri_run_rows(run), at->width, 0, run->sequence, gradient,
-                  position->gradient, position->gradient_written);
+  TRI_KERNEL_CALL(run->device, position_backward, call->type, tri_run_rows(run, call), at->width, 0, run->sequence,
+                  gradient, position->gradient, position->gradient_written);
   position->gradient_written = true;
   return TRI_OK;
 }
@@ -77,12 +83,13 @@ static const tri_op op_embedding = {
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
                             int32_t position, int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(embedding){width, vocab_size, max_sequence}, sizeof(embedding), &at));
+  embedding attributes = {.width = width, .max_sequence = max_sequence, .adds_positions = list->shard.rank == 0};
+  tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.table_rows);
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_embedding, at);
   call.parameters[0] = token;
   call.parameters[1] = position;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_leave_tensor(list, outputs[0], out);
 }

@@ -15,14 +15,14 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, gelu_forward, call->type, at->variant, tri_run_rows(run) * at->width,
+  TRI_KERNEL_CALL(run->device, gelu_forward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, gelu_backward, call->type, at->variant, tri_run_rows(run) * at->width,
+  TRI_KERNEL_CALL(run->device, gelu_backward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
   return TRI_OK;
 }
@@ -38,6 +38,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_gelu = {
     .name = "gelu",
+    .cheap = true,
     .keeps_inputs = 1u << 0,
     .backward_in_place = true,
     .shape = shape,

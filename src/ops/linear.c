@@ -3,12 +3,22 @@
  *   dx = dy W^T        dW = x^T dy        dbias = column sums of dy
  *
  * Several adjacent parameters may form one W (q, k and v of attention, gate and up of SwiGLU): their gradients are
- * adjacent too, and only the first carries the mark `gradient_written`. */
+ * adjacent too, and only the first carries the mark `gradient_written`.
+ *
+ * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank makes its columns
+ * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
+ * is the same on all. */
 #include "ops/weight.h"
 
 typedef struct linear {
   tri_weight weight;
+  bool adds_bias;
 } linear;
+
+static bool has_bias(const tri_op_call *call) {
+  const linear *at = call->attributes;
+  return call->parameters[1] >= 0 && at->adds_bias;
+}
 
 static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                         tri_shape outputs[TRI_OP_OUTPUTS]) {
@@ -24,7 +34,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
   const linear *at = call->attributes;
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
-  forward.bias = call->parameters[1] >= 0;
+  forward.bias = has_bias(call);
   TRI_TRY(tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out));
   if (!call->training) {
     forward.m = call->rows / call->sequence; /* generation, one position at a time */
@@ -46,7 +56,7 @@ static tri_status prepare(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
     tri_matmul product = tri_weight_product(call, &at->weight, (tri_direction)direction, call->rows);
-    product.bias = direction == TRI_DIRECTION_FORWARD && call->parameters[1] >= 0;
+    product.bias = direction == TRI_DIRECTION_FORWARD && has_bias(call);
     TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
   }
   return TRI_OK;
@@ -54,8 +64,8 @@ static tri_status prepare(tri_run *run, const tri_op_call *call) {
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run));
-  product.bias = call->parameters[1] >= 0;
+  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run, call));
+  product.bias = has_bias(call);
   const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
   return tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], bias,
                              run->slots[call->outputs[0]], run->workspace);
@@ -63,7 +73,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run));
+  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
   product.accumulate = call->accumulate[0];
   return tri_weight_multiply(run, call, &product, TRI_DIRECTION_BACKWARD, run->gradients[call->outputs[0]], NULL,
                              run->gradients[call->inputs[0]], run->workspace);
@@ -72,13 +82,13 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
 static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   const void *gradient_y = run->gradients[call->outputs[0]];
-  tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run));
+  tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
   TRI_TRY(
       tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->device, column_sum, call->type, tri_run_rows(run), at->weight.out, gradient_y, bias->gradient,
-                  bias->gradient_written);
+  TRI_KERNEL_CALL(run->device, column_sum, call->type, tri_run_rows(run, call), at->weight.out, gradient_y,
+                  bias->gradient, bias->gradient_written);
   bias->gradient_written = true;
   return TRI_OK;
 }
@@ -108,10 +118,10 @@ static const tri_op op_linear = {
     .cost = cost,
 };
 
-tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
-                         int32_t weight, int32_t bias, int32_t *out) {
+static tri_status append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                         int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(linear){{in, out_width, order}}, sizeof(linear), &at));
+  TRI_TRY(tri_op_list_keep(list, attributes, sizeof *attributes, &at));
   tri_op_call call = tri_op_call_of(&op_linear, at);
   call.inputs[0] = x;
   call.parameters[0] = weight;
@@ -120,4 +130,15 @@ tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_w
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
   *out = outputs[0];
   return TRI_OK;
+}
+
+tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                         int32_t weight, int32_t bias, int32_t *out) {
+  return append(list, &(linear){{in, out_width, order}, true}, x, weight, bias, out);
+}
+
+tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                             int32_t weight, int32_t bias, int32_t *out) {
+  TRI_TRY(append(list, &(linear){{in, out_width, order}, list->shard.rank == 0}, x, weight, bias, out));
+  return tri_op_leave_tensor(list, *out, out);
 }

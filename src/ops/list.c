@@ -1,6 +1,7 @@
 #include "ops/list.h"
 
 #include "base/memory.h"
+#include "base/parts.h"
 
 #include <string.h>
 
@@ -12,6 +13,7 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   list->type = type;
   list->training = training;
   list->layer = -1;
+  list->shard.tensor = 1;
   *out = list;
   return TRI_OK;
 }
@@ -24,6 +26,12 @@ void tri_op_list_destroy(tri_op_list *list) {
   tri_free(list->slots);
   tri_free(list->calls);
   tri_free(list);
+}
+
+void tri_op_list_slice(const tri_op_list *list, int64_t *first, int64_t *rows) {
+  int64_t all = list->batch * list->sequence;
+  *first = tri_part_begin(all, list->shard.tensor, list->shard.rank);
+  *rows = tri_part_begin(all, list->shard.tensor, list->shard.rank + 1) - *first;
 }
 
 /* Room for one more in an array that doubles: at 0, 16, 32, ... elements. */
@@ -40,6 +48,19 @@ tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t by
   list->blocks[list->num_blocks++] = copy;
   *out = copy;
   return TRI_OK;
+}
+
+tri_status tri_op_list_keep_slices(tri_op_list *list, int64_t width, const int64_t **out) {
+  int64_t *begins = NULL;
+  const void *kept = NULL;
+  TRI_TRY(tri_alloc("slices of rows", (size_t)list->shard.tensor + 1, sizeof *begins, &begins));
+  for (int64_t r = 0; r <= list->shard.tensor; r++) {
+    begins[r] = tri_part_begin(list->batch * list->sequence, list->shard.tensor, r) * width;
+  }
+  tri_status status = tri_op_list_keep(list, begins, ((size_t)list->shard.tensor + 1) * sizeof *begins, &kept);
+  tri_free(begins);
+  *out = kept;
+  return status;
 }
 
 tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out) {
@@ -68,6 +89,10 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.index = (int32_t)list->num_calls;
   call.layer = list->layer;
   call.rows = list->batch * list->sequence;
+  call.sliced = list->sliced;
+  call.recomputable = list->recomputable;
+  call.weights_pass = list->weights_pass;
+  if (call.sliced) tri_op_list_slice(list, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.type = list->type;
   call.training = list->training;

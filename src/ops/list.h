@@ -14,6 +14,7 @@ typedef struct tri_slot {
   int32_t last_consumer; /* call that reads it last going forward; the producer if nobody does */
   bool kept;             /* a backward pass reads it */
   bool has_gradient;     /* something behind it leads to the loss */
+  bool recomputed;       /* on the slot whose memory it is: not kept, but made again before its layer's backward */
   int32_t memory_of;     /* slot whose memory it uses (in place), or itself */
 } tri_slot;
 
@@ -24,6 +25,13 @@ typedef struct tri_constant {
   const void *attributes;                           /* owned by the list */
 } tri_constant;
 
+/* Tensor parallelism: which rank of how many the list is for. With sequence_parallel, what lies between the products
+ * (norms, dropout, residual) works on a slice of the rows. */
+typedef struct tri_op_shard {
+  int64_t tensor, rank;
+  bool sequence_parallel;
+} tri_op_shard;
+
 typedef struct tri_op_list {
   tri_op_call *calls;
   int64_t num_calls;
@@ -33,11 +41,18 @@ typedef struct tri_op_list {
   int64_t num_constants;
   int64_t batch, sequence; /* a micro-batch on this rank */
   int32_t layer;           /* given to the calls that follow */
+  tri_op_shard shard;      /* {1, 0, false} from tri_op_list_create */
+  bool sliced;             /* the calls that follow work on a slice of the rows */
+  bool weights_pass;       /* parameters come and go: given to every call */
+  bool recomputable;       /* the calls that follow may be run again before their backward */
   tri_dtype type;
   bool training;
   void **blocks; /* attributes */
   int64_t num_blocks;
 } tri_op_list;
+
+/* This rank's slice of the rows of a micro-batch. */
+void tri_op_list_slice(const tri_op_list *list, int64_t *first, int64_t *rows);
 
 /* An empty list for micro-batches of batch x sequence tokens. Release with tri_op_list_destroy. */
 tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out);
@@ -45,6 +60,9 @@ void tri_op_list_destroy(tri_op_list *list);
 
 /* Copies `bytes` bytes of attributes into the list's keeping. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);
+
+/* [tensor + 1] first elements of each rank's slice of the rows of a [rows, width] matrix. */
+tri_status tri_op_list_keep_slices(tri_op_list *list, int64_t width, const int64_t **out);
 
 tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out);
 

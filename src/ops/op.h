@@ -11,6 +11,7 @@
 #define TRI_OPS_OP_H
 
 #include "base/status.h"
+#include "comm/mesh.h"
 #include "device/device.h"
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@ typedef enum tri_pass {
   TRI_PASS_BACKWARD_INPUT,
   TRI_PASS_BACKWARD_WEIGHT,
 } tri_pass;
+enum { TRI_NUM_PASSES = 3 };
 
 typedef struct tri_op tri_op;
 typedef struct tri_op_call tri_op_call;
@@ -41,11 +43,20 @@ typedef struct tri_op_memory {
   size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept from `prepare` to `prepare`: weights in packed layouts */
 } tri_op_memory;
 
-/* What one pass of a call costs a device. */
+typedef enum tri_collective {
+  TRI_COLLECTIVE_NONE,
+  TRI_COLLECTIVE_ALL_REDUCE,
+  TRI_COLLECTIVE_ALL_GATHER,
+  TRI_COLLECTIVE_REDUCE_SCATTER,
+} tri_collective;
+
+/* What one pass of a call costs. */
 typedef struct tri_cost {
   double flops;        /* all arithmetic that counts: multiplications and additions of matrix products             */
   double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
   double bytes;        /* read and written, each tensor once                                                       */
+  tri_collective collective; /* over the tensor group                                                              */
+  double collective_bytes;   /* of the whole buffer, all ranks' parts together                                     */
 } tri_cost;
 
 /* One differentiable operation. */
@@ -56,7 +67,9 @@ struct tri_op {
   bool in_place;          /* forward may write output 0 over input 0                                        */
   bool backward_in_place; /* backward_input may write the gradient of input 0 over that of output 0         */
   bool passes_gradient;   /* each input's gradient is that of output 0: no work where they share memory     */
+  bool passes_messages;   /* its rows come from another stage, or go to one                                 */
   bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
+  bool cheap;             /* its output takes more memory than time: worth making again                     */
 
   /* Local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -80,9 +93,14 @@ struct tri_op_call {
   int32_t inputs[TRI_OP_INPUTS], outputs[TRI_OP_OUTPUTS];
   int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
   int32_t constant;
-  int64_t rows, sequence; /* tokens of a micro-batch on this rank, positions of a sequence: what is planned for */
-  tri_dtype type;         /* of activations */
-  bool training;          /* a backward pass follows */
+  int64_t rows, sequence;         /* tokens of a micro-batch, positions of a sequence: what is planned for */
+  bool sliced;                    /* sequence parallelism: `rows` are this rank's slice of the micro-batch's, */
+  int64_t first_row;              /* from this one on */
+  tri_dtype type;                 /* of activations */
+  bool training;                  /* a backward pass follows */
+  bool weights_pass;              /* parameters come and go (ZeRO 3): they are not packed ahead */
+  bool recomputable;              /* in a layer that may be run again before its backward */
+  bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
 };
 
@@ -113,8 +131,13 @@ struct tri_run {
   bool training;
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
-  const int32_t *ids;      /* [batch, sequence] */
-  const int32_t *labels;   /* [batch, sequence]; negative ones do not count */
+  const tri_mesh *mesh;
+  const void *received;          /* stage_input's rows, from the stage before                */
+  void *to_send;                 /* stage_output's rows, for the next stage                  */
+  const void *received_gradient; /* of stage_output's rows                                   */
+  void *gradient_to_send;        /* of stage_input's rows                                    */
+  const int32_t *ids;            /* [batch, sequence] */
+  const int32_t *labels;         /* [batch, sequence]; negative ones do not count */
   uint64_t seed;
   int64_t step;
   int64_t first_sample; /* global number of the first sequence, for randomness */
@@ -123,8 +146,13 @@ struct tri_run {
   tri_kv_cache *cache;  /* NULL in training */
 };
 
-/* Rows of the micro-batch at hand. */
-static inline int64_t tri_run_rows(const tri_run *run) { return run->batch * run->sequence; }
+/* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */
+static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
+  return call->sliced ? call->rows : run->batch * run->sequence;
+}
+
+/* The ranks that share a layer. */
+static inline const tri_group *tri_run_tensor_group(const tri_run *run) { return &run->mesh->groups[TRI_AXIS_TENSOR]; }
 
 /* Calls a kernel of the run's device; an empty slot in its table is reported by name. */
 #define TRI_KERNEL_CALL(device_, kernel_, ...)                                                                         \

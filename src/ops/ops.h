@@ -8,7 +8,35 @@
 /* How a weight matrix is stored: GPT-2's checkpoints hold [in, out], everybody else's [out, in]. */
 typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weight_order;
 
-/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). */
+/* ---- tensor parallelism ------------------------------------------------------------------------------------------
+ *
+ * Widths given to operations are this rank's. On a list for one rank of one, entering and leaving append nothing. */
+
+/* Of `length` elements, this rank's number; of heads, this rank's. */
+int64_t tri_op_share(const tri_op_list *list, int64_t length);
+
+/* Between what every rank holds whole (or a slice of the rows of) and products whose columns are split: the rows are
+ * gathered where they are sliced, and the ranks' gradients are added. */
+tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
+/* Behind products whose rows are split: the ranks' parts are added, and sliced with sequence_parallel. */
+tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
+
+/* The four operations that these append. */
+tri_status tri_op_copy_to_tensor(tri_op_list *list, int32_t x, int32_t *out);
+tri_status tri_op_reduce_from_tensor(tri_op_list *list, int32_t x, int32_t *out);
+tri_status tri_op_gather_sequence(tri_op_list *list, int32_t x, int32_t *out);
+tri_status tri_op_scatter_sequence(tri_op_list *list, int32_t x, int32_t *out);
+
+/* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
+
+/* The first call of a stage behind the first: rows that the stage before has made. */
+tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out);
+/* The last call of a stage before the last. */
+tri_status tri_op_stage_output(tri_op_list *list, int32_t x);
+
+/* ---- the operations ---------------------------------------------------------------------------------------------- */
+
+/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). vocab_size is the whole model's. */
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
                             int32_t position, int32_t *out);
 
@@ -20,9 +48,16 @@ tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t wei
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
+/* The same of a W split by rows: the ranks' results are added up (tri_op_leave_tensor). */
+tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                             int32_t weight, int32_t bias, int32_t *out);
+
 typedef struct tri_heads {
   int64_t heads, kv_heads, head_dim;
 } tri_heads;
+
+/* This rank's of a model's heads. */
+tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
 /* Rotary frequencies (Su et al. 2021), stretched as Llama 3.1 does where factor > 1. */
 typedef struct tri_rope_table {
@@ -31,11 +66,8 @@ typedef struct tri_rope_table {
   int64_t original_max_sequence;
 } tri_rope_table;
 
-/* The table that the rope calls of a list share. */
-tri_status tri_op_rope_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out);
-/* Turns q and k in qkv[R, (H + 2G) D]. */
-tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t constant, int32_t qkv,
-                       int32_t *out);
+/* Turns q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory. */
+tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out);
 
 /* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all that
  * it holds: up to `positions`. */
@@ -51,7 +83,8 @@ tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out
 /* `site` tells the dropouts of a model apart. Probability 0 appends nothing. */
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out);
 
-/* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list. */
+/* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list.
+ * vocab_size is the whole model's. */
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight);
 
 /* logits[B, V] (wide) of the last position of each sequence: ends a list for generation. */

@@ -52,7 +52,19 @@ static void fill(const void *attributes, void *host) {
   }
 }
 
-tri_status tri_op_rope_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
+static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
+  return a->positions == b->positions && a->head_dim == b->head_dim && a->theta == b->theta && a->factor == b->factor &&
+         a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
+         a->original_max_sequence == b->original_max_sequence;
+}
+
+static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
+  for (int64_t i = 0; i < list->num_constants; i++) {
+    const rope_constant *at = list->constants[i].attributes;
+    if (list->constants[i].fill != fill || !same_table(&at->table, table)) continue;
+    *out = (int32_t)i;
+    return TRI_OK;
+  }
   rope_constant attributes = {*table, tri_dtype_wide(list->type)};
   tri_constant constant = {.fill = fill};
   constant.bytes = (size_t)table->positions * (size_t)table->head_dim * tri_dtype_bytes(attributes.type);
@@ -72,7 +84,7 @@ static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_h
 /* The memory plan lays output over input; where it could not, the rows are copied first. */
 static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
-  int64_t rows = tri_run_rows(run);
+  int64_t rows = tri_run_rows(run, call);
   int64_t width = row_width(at->heads);
   int64_t past = run->cache == NULL ? 0 : run->cache->past;
   if (past + run->sequence > at->table.positions) {
@@ -115,9 +127,10 @@ static const tri_op op_rope = {
     .cost = cost,
 };
 
-tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t constant, int32_t qkv,
-                       int32_t *out) {
+tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out) {
   const void *at = NULL;
+  int32_t constant = -1;
+  TRI_TRY(find_constant(list, table, &constant));
   TRI_TRY(tri_op_list_keep(list, &(rope){heads, *table}, sizeof(rope), &at));
   tri_op_call call = tri_op_call_of(&op_rope, at);
   call.inputs[0] = qkv;

@@ -17,6 +17,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
       .b_type = call->type,
       .c_type = call->type,
       .b_transposed = !stored_as_read,
+      .b_passing = call->weights_pass,
   };
 }
 
@@ -41,7 +42,7 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 static tri_status choose_form(tri_device *device, const tri_matmul *product, tri_matmul *out, size_t *packed_bytes) {
   *packed_bytes = 0;
   *out = *product;
-  TRI_KERNEL_CALL(device, matmul_packed, product, packed_bytes);
+  if (!product->b_passing) TRI_KERNEL_CALL(device, matmul_packed, product, packed_bytes);
   out->b_packed = *packed_bytes > 0;
   if (!out->b_packed) out->b_type = tri_dtype_wide(product->b_type);
   return TRI_OK;

@@ -3,6 +3,9 @@
 #define TRI_SCHEDULE_LAYOUT_H
 
 #include "base/status.h"
+#include "comm/mesh.h"
+#include "model/parameters.h"
+#include "ops/recompute.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,8 +17,6 @@ typedef enum tri_schedule_kind {
   TRI_SCHEDULE_ZERO_BUBBLE,
 } tri_schedule_kind;
 
-typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL } tri_recompute;
-
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data, expert; /* data 0 is "auto" until resolved */
   int64_t virtual_stages;
@@ -23,7 +24,26 @@ typedef struct tri_layout {
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
-  int64_t micro_batch; /* sequences */
+  int64_t recompute_every; /* full: of so many layers one */
+  int64_t micro_batch;     /* sequences */
+  int64_t bucket_bytes;    /* gradients that are reduced together */
 } tri_layout;
+
+/* Gives `data: auto` its value and checks that the layout fits the model, the batch and the number of ranks. Messages
+ * (TRI_BAD_LAYOUT) name the key, the sum that does not fit and the nearest values that do. */
+tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks);
+
+tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
+
+/* Micro-batches of one rank in a step of a resolved layout. */
+int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
+
+/* Layers of virtual stage v of `stages` (pipeline x virtual_stages). The embedding and the head count as a layer each
+ * when stages are balanced; every stage has a layer at least. */
+tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v);
+
+/* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */
+tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,
+                                 tri_layer_range *chunks);
 
 #endif

@@ -7,12 +7,15 @@ typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_ki
 
 typedef struct owner {
   owner_kind kind;
-  int64_t index; /* slot, buffer, or call * 3 + pass */
+  int64_t index; /* pass * num_slots + slot, buffer, or call * TRI_NUM_WORKSPACES + which */
 } owner;
 
+/* Of one chunk. */
 typedef struct planning {
   const tri_memory_request *request;
-  tri_memory_plan *plan;
+  const tri_op_list *list;
+  tri_memory_plan *whole;
+  tri_chunk_plan *plan;
   tri_interval *intervals;
   owner *owners;
   int64_t num_intervals, capacity;
@@ -21,12 +24,19 @@ typedef struct planning {
   bool *buffer_in_frame;      /* [buffer] */
 } planning;
 
-/* The time at which a pass of a call runs. */
+/* The time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for all of a
+ * layer's forwards that run again; then the same for the weights' backwards where they are apart. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
-  int64_t n = list->num_calls;
+  int64_t n = list->num_calls, room = n + 1;
   if (pass == TRI_PASS_FORWARD) return call;
-  if (pass == TRI_PASS_BACKWARD_INPUT || !split) return n + (n - 1 - call);
-  return 2 * n + (n - 1 - call);
+  int64_t backward = n + (n - call) * room;
+  return pass == TRI_PASS_BACKWARD_INPUT || !split ? backward : backward + n * room;
+}
+
+/* A forward that runs again does so after the backward of the layer behind and before that of its own layer. */
+static int64_t time_again(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
+  tri_call_range layer = tri_op_list_layer(list, call);
+  return time_of(list, layer.end - 1, pass, split) - (layer.end - call);
 }
 
 static tri_status add_interval(planning *p, tri_interval interval, owner who) {
@@ -49,10 +59,50 @@ static size_t take(size_t *end, size_t bytes) {
   return offset;
 }
 
+/* When a slot that was made again before a backward pass is read for the last time in it. */
+static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
+  const tri_op_list *list = p->list;
+  bool split = p->request->split_backward;
+  const tri_op_call *producer = &list->calls[list->slots[slot].producer];
+  int64_t last = time_again(list, producer->index, pass, split);
+  for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
+    bool reads = producer->outputs[i] == slot && (producer->op->keeps_outputs >> i & 1u) != 0;
+    if (reads) last = time_of(list, producer->index, pass, split);
+  }
+  for (int64_t c = list->slots[slot].producer; c <= list->slots[slot].last_consumer; c++) {
+    const tri_op_call *call = &list->calls[c];
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (call->inputs[i] != slot) continue;
+      int64_t again = call->again ? time_again(list, c, pass, split) : 0;
+      int64_t backward = (call->op->keeps_inputs >> i & 1u) != 0 ? time_of(list, c, pass, split) : 0;
+      if (again > last) last = again;
+      if (backward > last) last = backward;
+    }
+  }
+  return last;
+}
+
+/* A tensor that is made again lives once more in each backward pass, from the forward that runs again on. */
+static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
+  const tri_op_list *list = p->list;
+  bool split = p->request->split_backward;
+  for (int pass = TRI_PASS_BACKWARD_INPUT; pass <= (split ? TRI_PASS_BACKWARD_WEIGHT : TRI_PASS_BACKWARD_INPUT);
+       pass++) {
+    tri_interval life = {.first = time_again(list, list->slots[root].producer, (tri_pass)pass, split), .bytes = bytes};
+    for (int64_t s = root; s < list->num_slots; s++) {
+      if (list->slots[s].memory_of != root) continue;
+      int64_t last = last_read(p, s, (tri_pass)pass);
+      if (last > life.last) life.last = last;
+    }
+    TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, pass * list->num_slots + root}));
+  }
+  return TRI_OK;
+}
+
 /* Slots that share memory are one tensor that lives as long as any of them; slot numbers grow with time, so the one
  * whose memory it is comes first. */
 static tri_status plan_slots(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   for (int64_t root = 0; root < list->num_slots; root++) {
     const tri_slot *slot = &list->slots[root];
     if (slot->memory_of != root) continue;
@@ -63,18 +113,20 @@ static tri_status plan_slots(planning *p) {
       kept = kept || list->slots[s].kept;
       if (list->slots[s].last_consumer > life.last) life.last = list->slots[s].last_consumer;
     }
-    if (kept) {
-      p->plan->slots[root] = (tri_place){TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};
-    } else {
-      TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, root}));
+    if (kept && !slot->recomputed) {
+      tri_place place = {TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};
+      for (int pass = 0; pass < TRI_NUM_PASSES; pass++) p->plan->slots[pass * list->num_slots + root] = place;
+      continue;
     }
+    TRI_TRY(add_interval(p, life, (owner){OWNER_SLOT, root}));
+    if (slot->recomputed) TRI_TRY(plan_again(p, root, life.bytes));
   }
   return TRI_OK;
 }
 
 /* How long each gradient buffer lives, and whether it must outlast its instruction. */
 static void find_buffer_lives(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
   for (int64_t s = 0; s < list->num_slots; s++) {
     int32_t buffer = p->buffer_of[s];
@@ -93,7 +145,7 @@ static void find_buffer_lives(planning *p) {
 }
 
 static tri_status plan_gradients(planning *p) {
-  const tri_op_list *list = p->request->list;
+  const tri_op_list *list = p->list;
   size_t count = (size_t)list->num_slots + 1;
   int64_t num_buffers = 0;
   TRI_TRY(tri_alloc("the memory plan", count, sizeof *p->buffer_of, &p->buffer_of));
@@ -111,13 +163,27 @@ static tri_status plan_gradients(planning *p) {
   return TRI_OK;
 }
 
+static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t bytes) {
+  bool split = p->request->split_backward;
+  int64_t first = call->index * TRI_NUM_WORKSPACES;
+  for (int pass = 0; pass < (p->request->training ? TRI_NUM_PASSES : 1); pass++) {
+    int64_t time = time_of(p->list, call->index, (tri_pass)pass, split);
+    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
+    if (pass == TRI_PASS_FORWARD || !call->again) continue;
+    time = time_again(p->list, call->index, (tri_pass)pass, split);
+    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0},
+                         (owner){OWNER_WORKSPACE, first + TRI_WORKSPACE_AGAIN + pass}));
+  }
+  return TRI_OK;
+}
+
 /* Scratch memory, packed weights and constants. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
-  const tri_op_list *list = p->request->list;
-  tri_memory_plan *plan = p->plan;
+  const tri_op_list *list = p->list;
+  tri_chunk_plan *plan = p->plan;
   size_t begin = *arena_end;
   for (int64_t i = 0; i < list->num_constants; i++) plan->constants[i] = take(arena_end, list->constants[i].bytes);
-  plan->constant_bytes = *arena_end - begin;
+  p->whole->constant_bytes += *arena_end - begin;
   begin = *arena_end;
   for (int64_t c = 0; c < list->num_calls && p->request->device != NULL; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -129,23 +195,17 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
         plan->buffers[c * TRI_OP_BUFFERS + i] = take(arena_end, memory.buffer_bytes[i]);
       }
     }
-    if (memory.workspace_bytes == 0) continue;
-    for (int pass = 0; pass < (p->request->training ? 3 : 1); pass++) {
-      int64_t time = time_of(list, c, (tri_pass)pass, true);
-      if (pass == TRI_PASS_BACKWARD_WEIGHT && !p->request->split_backward) {
-        time = time_of(list, c, TRI_PASS_BACKWARD_INPUT, true);
-      }
-      TRI_TRY(add_interval(p, (tri_interval){time, time, memory.workspace_bytes, 0},
-                           (owner){OWNER_WORKSPACE, c * 3 + pass}));
-    }
+    if (memory.workspace_bytes > 0) TRI_TRY(plan_workspaces(p, call, memory.workspace_bytes));
   }
-  plan->buffer_bytes = *arena_end - begin;
+  p->whole->buffer_bytes += *arena_end - begin;
   return TRI_OK;
 }
 
 static tri_status place_transients(planning *p) {
-  tri_memory_plan *plan = p->plan;
-  TRI_TRY(tri_intervals_place(p->intervals, p->num_intervals, &plan->transient_bytes));
+  tri_chunk_plan *plan = p->plan;
+  size_t bytes = 0;
+  TRI_TRY(tri_intervals_place(p->intervals, p->num_intervals, &bytes));
+  if (bytes > p->whole->transient_bytes) p->whole->transient_bytes = bytes;
   for (int64_t i = 0; i < p->num_intervals; i++) {
     size_t offset = p->intervals[i].offset;
     int64_t index = p->owners[i].index;
@@ -155,9 +215,14 @@ static tri_status place_transients(planning *p) {
       case OWNER_WORKSPACE: plan->workspaces[index] = offset; break;
     }
   }
-  const tri_op_list *list = p->request->list;
-  for (int64_t s = 0; s < list->num_slots; s++) {
-    plan->slots[s] = plan->slots[list->slots[s].memory_of];
+  const tri_op_list *list = p->list;
+  int64_t n = list->num_slots;
+  for (int64_t s = 0; s < n; s++) {
+    bool split = p->request->split_backward;
+    if (!split) plan->slots[TRI_PASS_BACKWARD_WEIGHT * n + s] = plan->slots[TRI_PASS_BACKWARD_INPUT * n + s];
+    for (int pass = 0; pass < TRI_NUM_PASSES; pass++) {
+      plan->slots[pass * n + s] = plan->slots[pass * n + list->slots[s].memory_of];
+    }
     int32_t buffer = p->buffer_of == NULL ? -1 : p->buffer_of[s];
     if (buffer < 0) continue;
     tri_region region = p->buffer_in_frame[buffer] ? TRI_REGION_FRAME : TRI_REGION_TRANSIENT;
@@ -166,53 +231,35 @@ static tri_status place_transients(planning *p) {
   return TRI_OK;
 }
 
-static tri_status fill_plan(planning *p) {
-  const tri_memory_request *request = p->request;
-  tri_memory_plan *plan = p->plan;
-  size_t value_bytes = (size_t)request->num_values * tri_dtype_bytes(tri_dtype_wide(request->list->type));
-  size_t end = 0;
-  plan->parameters = take(&end, value_bytes);
-  plan->parameter_bytes = end;
-  if (request->training) {
-    plan->gradient_values = take(&end, value_bytes);
-    plan->gradient_bytes = end - plan->gradient_values;
-    plan->moment1 = take(&end, value_bytes);
-    plan->moment2 = take(&end, value_bytes);
-    plan->optimizer_bytes = end - plan->moment1;
-  }
-  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
-  plan->token_bytes = end - plan->tokens;
+static tri_status chunk_create(const tri_op_list *list, tri_chunk_plan *plan) {
+  plan->num_slots = list->num_slots;
+  plan->num_calls = list->num_calls;
+  plan->num_constants = list->num_constants;
+  size_t slots = (size_t)list->num_slots, calls = (size_t)list->num_calls, constants = (size_t)list->num_constants;
+  TRI_TRY(tri_alloc("the memory plan", TRI_NUM_PASSES * slots, sizeof *plan->slots, &plan->slots));
+  TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->gradients, &plan->gradients));
+  TRI_TRY(tri_alloc("the memory plan", calls * TRI_NUM_WORKSPACES, sizeof *plan->workspaces, &plan->workspaces));
+  TRI_TRY(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *plan->buffers, &plan->buffers));
+  return tri_alloc("the memory plan", constants, sizeof *plan->constants, &plan->constants);
+}
+
+static tri_status fill_chunk(planning *p, int64_t chunk, size_t *end) {
+  tri_chunk_plan *plan = p->plan;
+  TRI_TRY(chunk_create(p->list, plan));
   TRI_TRY(plan_slots(p));
-  if (request->training) TRI_TRY(plan_gradients(p));
-  TRI_TRY(plan_calls(p, &end));
+  if (p->request->training) TRI_TRY(plan_gradients(p));
+  TRI_TRY(plan_calls(p, end));
   TRI_TRY(place_transients(p));
-  plan->num_frames = request->num_frames;
-  plan->frames = end;
-  end += plan->frame_bytes * (size_t)request->num_frames;
-  plan->transient = end;
-  plan->total_bytes = end + plan->transient_bytes;
+  plan->num_frames = p->request->num_frames[chunk];
+  plan->frames = *end;
+  *end += plan->frame_bytes * (size_t)plan->num_frames;
+  p->whole->activation_bytes += plan->frame_bytes * (size_t)plan->num_frames;
   return TRI_OK;
 }
 
-tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {
-  const tri_op_list *list = request->list;
-  tri_status status = TRI_OK;
-  planning p = {.request = request};
-  TRI_TRY(tri_alloc("the memory plan", 1, sizeof *p.plan, &p.plan));
-  p.plan->num_slots = list->num_slots;
-  p.plan->num_calls = list->num_calls;
-  p.plan->num_constants = list->num_constants;
-  size_t slots = (size_t)list->num_slots, calls = (size_t)list->num_calls, constants = (size_t)list->num_constants;
-  TRI_TRY_GOTO(tri_alloc("the memory plan", slots, sizeof *p.plan->slots, &p.plan->slots), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", slots, sizeof *p.plan->gradients, &p.plan->gradients), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", calls * 3, sizeof *p.plan->workspaces, &p.plan->workspaces), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *p.plan->buffers, &p.plan->buffers), failed);
-  TRI_TRY_GOTO(tri_alloc("the memory plan", constants, sizeof *p.plan->constants, &p.plan->constants), failed);
-  TRI_TRY_GOTO(fill_plan(&p), failed);
-  *out = p.plan;
-  p.plan = NULL;
-failed:
-  tri_memory_plan_destroy(p.plan);
+static tri_status plan_chunk(const tri_memory_request *request, int64_t chunk, tri_memory_plan *whole, size_t *end) {
+  planning p = {.request = request, .list = request->lists[chunk], .whole = whole, .plan = &whole->chunks[chunk]};
+  tri_status status = fill_chunk(&p, chunk, end);
   tri_free(p.buffer_in_frame);
   tri_free(p.buffer_lives);
   tri_free(p.buffer_of);
@@ -221,12 +268,74 @@ failed:
   return status;
 }
 
+/* What passes between stages: this rank's rows of a micro-batch. */
+static size_t message_bytes(const tri_op_list *list) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (call->op->passes_messages && call->outputs[0] >= 0)
+      return tri_shape_bytes(&list->slots[call->outputs[0]].shape);
+    if (call->op->passes_messages) return tri_shape_bytes(&list->slots[call->inputs[0]].shape);
+  }
+  return 0;
+}
+
+static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
+  size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
+  size_t end = 0;
+  size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
+  size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
+  plan->parameters = take(&end, (size_t)request->num_values * element);
+  plan->value_slots = take(&end, TRI_BUCKET_SLOTS * value_slot * element);
+  plan->parameter_bytes = end;
+  if (request->training) {
+    plan->gradient_values = take(&end, (size_t)request->num_gradients * element);
+    plan->gradient_slots = take(&end, TRI_BUCKET_SLOTS * gradient_slot * element);
+    plan->gradient_bytes = end - plan->gradient_values;
+    plan->moment1 = take(&end, (size_t)request->num_moments * element);
+    plan->moment2 = take(&end, (size_t)request->num_moments * element);
+    plan->optimizer_bytes = end - plan->moment1;
+  }
+  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
+  plan->token_bytes = end - plan->tokens;
+  size_t begin = end;
+  plan->row_bytes = message_bytes(request->lists[0]);
+  plan->box_bytes = tri_padded_bytes(plan->row_bytes);
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    plan->boxes[kind] = end;
+    end += plan->box_bytes * (size_t)request->boxes[kind];
+  }
+  plan->partial = take(&end, (size_t)request->num_partial * element);
+  plan->message_bytes = end - begin;
+  for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
+  plan->transient = end;
+  plan->total_bytes = end + plan->transient_bytes;
+  return TRI_OK;
+}
+
+tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {
+  tri_memory_plan *plan = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc("the memory plan", 1, sizeof *plan, &plan));
+  plan->num_chunks = request->num_chunks;
+  TRI_TRY_GOTO(tri_alloc("the memory plan", (size_t)request->num_chunks, sizeof *plan->chunks, &plan->chunks), failed);
+  TRI_TRY_GOTO(fill_plan(request, plan), failed);
+  *out = plan;
+  return TRI_OK;
+failed:
+  tri_memory_plan_destroy(plan);
+  return status;
+}
+
 void tri_memory_plan_destroy(tri_memory_plan *plan) {
   if (plan == NULL) return;
-  tri_free(plan->constants);
-  tri_free(plan->buffers);
-  tri_free(plan->workspaces);
-  tri_free(plan->gradients);
-  tri_free(plan->slots);
+  for (int64_t c = 0; plan->chunks != NULL && c < plan->num_chunks; c++) {
+    tri_chunk_plan *chunk = &plan->chunks[c];
+    tri_free(chunk->constants);
+    tri_free(chunk->buffers);
+    tri_free(chunk->workspaces);
+    tri_free(chunk->gradients);
+    tri_free(chunk->slots);
+  }
+  tri_free(plan->chunks);
   tri_free(plan);
 }

@@ -1,16 +1,20 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | moments (2) | tokens | constants | buffers | frame 0 | frame 1 | ... | transient
+ *   parameters | gradients | moments (2) | tokens | boxes | partial sums
+ *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
- * A frame holds what one micro-batch keeps from its forward to its backward; there are as many as micro-batches in
- * flight. The transient region is shared by everything that lives within one instruction: activations that no backward
- * reads, gradients of activations, scratch memory of operations. Two of them may overlap if they are never alive at the
- * same time, in a time that counts the forward of each operation, then the backward of each in reverse. */
+ * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
+ * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
+ * region is shared by everything that lives within one instruction: activations that no backward reads, gradients of
+ * activations, scratch memory of operations. Two of them may overlap if they are never alive at the same time, in a
+ * time that counts the forward of each operation, then the backward of each in reverse, each layer's after
+ * those of its forwards that run again. */
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 
 #include "base/status.h"
 #include "ops/list.h"
+#include "schedule/program.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,32 +28,50 @@ typedef struct tri_place {
   size_t offset;
 } tri_place;
 
-typedef struct tri_memory_plan {
+/* Scratch memory of a call: of each of its passes (tri_pass), and of a forward that runs again before the backward of
+ * the inputs, or of the weights. */
+enum { TRI_WORKSPACE_AGAIN = TRI_NUM_PASSES - 1, TRI_NUM_WORKSPACES = 2 * TRI_NUM_PASSES - 1 };
+
+typedef struct tri_chunk_plan {
   int64_t num_slots, num_calls, num_constants;
-  tri_place *slots;     /* [num_slots] */
+  tri_place *slots; /* [TRI_NUM_PASSES * num_slots]: where a pass finds a slot; they differ where it is made again */
   tri_place *gradients; /* [num_slots] */
-  size_t *workspaces;   /* [num_calls * 3]: in the transient region, by tri_pass */
+  size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
   size_t *constants;    /* [num_constants]: in the arena */
   int64_t num_frames;
+  size_t frames, frame_bytes; /* where they begin in the arena, and the size of one */
+} tri_chunk_plan;
+
+typedef struct tri_memory_plan {
+  tri_chunk_plan *chunks;
+  int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, gradient_values, moment1, moment2, tokens, frames, transient;
+  size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, tokens, boxes[TRI_NUM_BOX_KINDS],
+      partial, transient;
+  size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
 
   /* Their sizes in bytes. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, constant_bytes, buffer_bytes, frame_bytes,
-      transient_bytes;
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, constant_bytes, buffer_bytes,
+      activation_bytes, transient_bytes;
   size_t total_bytes;
 } tri_memory_plan;
 
 /* What to plan for. */
 typedef struct tri_memory_request {
-  const tri_op_list *list;
-  int64_t num_values;  /* elements of a flat array of parameters */
-  bool training;       /* gradients, moments and backward passes too */
-  bool split_backward; /* gradients of activations wait for the backward of the weights */
-  int64_t num_frames;
-  int64_t num_tokens; /* ids and labels of so many are held, for a step and for an evaluation */
+  const tri_op_list *const *lists; /* [num_chunks] */
+  const int64_t *num_frames;       /* [num_chunks] */
+  int64_t num_chunks;
+  const tri_buckets *buckets; /* NULL: arrays as the parameter table lays them out */
+  int64_t num_values;         /* elements of the flat array of parameters */
+  int64_t num_gradients;      /* of gradients */
+  int64_t num_moments;        /* of either of the optimizer's moments */
+  int64_t num_partial;        /* of the scratch for sums of partial gradients */
+  bool training;              /* gradients, moments and backward passes too */
+  bool split_backward;        /* gradients of activations wait for the backward of the weights */
+  int64_t num_tokens;         /* ids and labels of so many are held, for a step and for an evaluation */
+  int64_t boxes[TRI_NUM_BOX_KINDS];
   tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;
 

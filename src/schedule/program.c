@@ -2,45 +2,393 @@
 
 #include "base/memory.h"
 
-#include <string.h>
-
 const char *tri_instruction_name(tri_instruction_kind kind) {
-  switch (kind) {
-    case TRI_LOAD: return "load";
-    case TRI_COUNT_LABELS: return "count_labels";
-    case TRI_PREPARE: return "prepare";
-    case TRI_FORWARD: return "forward";
-    case TRI_BACKWARD: return "backward";
-    case TRI_BACKWARD_INPUT: return "backward_input";
-    case TRI_BACKWARD_WEIGHT: return "backward_weight";
-    case TRI_CLIP: return "clip";
-    case TRI_UPDATE: return "update";
-  }
-  return "?";
+  static const char *const names[] = {
+      [TRI_LOAD] = "load",
+      [TRI_COUNT_LABELS] = "count_labels",
+      [TRI_PREPARE] = "prepare",
+      [TRI_POST_RECEIVE] = "post_receive",
+      [TRI_RECEIVE] = "receive",
+      [TRI_SEND] = "send",
+      [TRI_WAIT_SENT] = "wait_sent",
+      [TRI_FORWARD] = "forward",
+      [TRI_BACKWARD] = "backward",
+      [TRI_BACKWARD_INPUT] = "backward_input",
+      [TRI_BACKWARD_WEIGHT] = "backward_weight",
+      [TRI_SUM_TIED] = "sum_tied",
+      [TRI_SUM_PARTIAL] = "sum_partial",
+      [TRI_REDUCE] = "reduce",
+      [TRI_WAIT_REDUCED] = "wait_reduced",
+      [TRI_CLIP] = "clip",
+      [TRI_UPDATE] = "update",
+      [TRI_GATHER] = "gather",
+      [TRI_WAIT_GATHERED] = "wait_gathered",
+  };
+  return names[kind];
 }
 
-/* Gives each forward the lowest frame that no micro-batch in flight holds; its last backward returns it. */
-static tri_status assign_frames(tri_program *program) {
+const char *tri_box_name(tri_box_kind kind) {
+  static const char *const names[] = {
+      [TRI_BOX_ACTIVATION_IN] = "activation_in",
+      [TRI_BOX_ACTIVATION_OUT] = "activation_out",
+      [TRI_BOX_GRADIENT_IN] = "gradient_in",
+      [TRI_BOX_GRADIENT_OUT] = "gradient_out",
+  };
+  return names[kind];
+}
+
+/* ---- construction ------------------------------------------------------------------------------------------------ */
+
+/* One message that a turn takes or makes; peers and tags follow from the turn. */
+typedef struct message {
+  int32_t peer, tag;
+} message;
+
+typedef struct building {
+  const tri_program_request *request;
+  tri_program *program;
+  int64_t capacity;
+  const tri_turns *turns;
+  message *coming[TRI_NUM_BOX_KINDS]; /* in the order in which the turns take them */
+  int64_t num_coming[TRI_NUM_BOX_KINDS], posted[TRI_NUM_BOX_KINDS], taken[TRI_NUM_BOX_KINDS];
+  int64_t sent[TRI_NUM_BOX_KINDS];
+  int64_t boxes;
+  bool *waited; /* [buckets]: whose reductions have been waited for */
+} building;
+
+static tri_instruction blank(tri_instruction_kind kind) {
+  return (tri_instruction){.kind = kind,
+                           .micro_batch = -1,
+                           .chunk = -1,
+                           .frame = -1,
+                           .first_call = -1,
+                           .end_call = -1,
+                           .box = -1,
+                           .in_box = -1,
+                           .out_box = -1,
+                           .peer = -1,
+                           .tag = -1,
+                           .bucket = -1};
+}
+
+static tri_status append(building *b, tri_instruction instruction) {
+  tri_program *program = b->program;
+  if (program->num_instructions == b->capacity) {
+    int64_t capacity = b->capacity == 0 ? 64 : b->capacity * 2;
+    TRI_TRY(tri_realloc("a step program", (size_t)capacity, sizeof *program->instructions, &program->instructions));
+    b->capacity = capacity;
+  }
+  program->instructions[program->num_instructions++] = instruction;
+  return TRI_OK;
+}
+
+static tri_status append_kind(building *b, tri_instruction_kind kind) { return append(b, blank(kind)); }
+
+static tri_status append_bucket(building *b, tri_instruction_kind kind, int64_t bucket) {
+  tri_instruction instruction = blank(kind);
+  instruction.bucket = (int32_t)bucket;
+  instruction.chunk = b->request->buckets->entries[bucket].chunk;
+  return append(b, instruction);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static bool is_backward(tri_turn_kind kind) { return kind == TRI_TURN_BACKWARD || kind == TRI_TURN_BACKWARD_INPUT; }
+
+/* The message that a turn waits for, if any: a forward's from the virtual stage before, a backward's from the one
+ * behind. The tag is that of the virtual stage whose turn it is, and which way it goes. */
+static bool message_in(const building *b, const tri_turn *turn, tri_box_kind *kind, message *out) {
+  const tri_layout *layout = b->request->layout;
+  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + b->request->stage;
+  if (turn->kind == TRI_TURN_FORWARD) {
+    if (v == 0) return false;
+    *kind = TRI_BOX_ACTIVATION_IN;
+    *out = (message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * v)};
+    return true;
+  }
+  if (!is_backward(turn->kind) || v == stages - 1) return false;
+  *kind = TRI_BOX_GRADIENT_IN;
+  *out = (message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * v + 1)};
+  return true;
+}
+
+static bool message_out(const building *b, const tri_turn *turn, tri_box_kind *kind, message *out) {
+  const tri_layout *layout = b->request->layout;
+  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + b->request->stage;
+  if (turn->kind == TRI_TURN_FORWARD) {
+    if (v == stages - 1) return false;
+    *kind = TRI_BOX_ACTIVATION_OUT;
+    *out = (message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * (v + 1))};
+    return true;
+  }
+  if (!is_backward(turn->kind) || v == 0) return false;
+  *kind = TRI_BOX_GRADIENT_OUT;
+  *out = (message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * (v - 1) + 1)};
+  return true;
+}
+
+static tri_instruction of_message(tri_instruction_kind kind, tri_box_kind box_kind, int64_t box, message what) {
+  tri_instruction instruction = blank(kind);
+  instruction.box_kind = box_kind;
+  instruction.box = (int32_t)box;
+  instruction.peer = what.peer;
+  instruction.tag = what.tag;
+  return instruction;
+}
+
+static tri_status post_next(building *b, tri_box_kind kind) {
+  int64_t number = b->posted[kind];
+  if (number == b->num_coming[kind]) return TRI_OK;
+  b->posted[kind]++;
+  return append(b, of_message(TRI_POST_RECEIVE, kind, number % b->boxes, b->coming[kind][number]));
+}
+
+static tri_status list_coming(building *b) {
+  for (int64_t i = 0; i < b->turns->count; i++) {
+    tri_box_kind kind;
+    message what;
+    if (!message_in(b, &b->turns->turns[i], &kind, &what)) continue;
+    if (b->coming[kind] == NULL) {
+      TRI_TRY(tri_alloc("a step program", (size_t)b->turns->count, sizeof *b->coming[kind], &b->coming[kind]));
+    }
+    b->coming[kind][b->num_coming[kind]++] = what;
+  }
+  return TRI_OK;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static tri_instruction_kind kind_of(tri_turn_kind kind) {
+  switch (kind) {
+    case TRI_TURN_FORWARD: return TRI_FORWARD;
+    case TRI_TURN_BACKWARD: return TRI_BACKWARD;
+    case TRI_TURN_BACKWARD_INPUT: return TRI_BACKWARD_INPUT;
+    case TRI_TURN_BACKWARD_WEIGHT: return TRI_BACKWARD_WEIGHT;
+  }
+  return TRI_FORWARD;
+}
+
+/* Whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
+static bool is_early(const building *b, int64_t bucket) {
+  const tri_bucket *at = &b->request->buckets->entries[bucket];
+  return b->request->layout->data > 1 && !at->tied;
+}
+
+static tri_status reduce_bucket(building *b, int64_t bucket) {
+  const tri_bucket *at = &b->request->buckets->entries[bucket];
+  if (at->partial && b->request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
+  if (b->request->layout->data > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
+  return TRI_OK;
+}
+
+static int32_t first_call_of(const tri_op_list *list, int64_t layer) {
+  int32_t call = 0;
+  while (call < list->num_calls && list->calls[call].layer < layer) call++;
+  return call;
+}
+
+static tri_status wait_reduced(building *b, int64_t bucket) {
+  if (b->waited[bucket]) return TRI_OK;
+  b->waited[bucket] = true;
+  return append_bucket(b, TRI_WAIT_REDUCED, bucket);
+}
+
+/* The slot that a bucket's gradients are made in must be empty: what was there has been reduced and put away. */
+static tri_status free_slot(building *b, int64_t bucket) {
+  const tri_buckets *buckets = b->request->buckets;
+  if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
+  for (int64_t k = bucket + 1; k < buckets->count; k++) {
+    bool same = buckets->entries[k].gradients_sharded && buckets->entries[k].slot == buckets->entries[bucket].slot;
+    if (same) TRI_TRY(wait_reduced(b, k));
+  }
+  return TRI_OK;
+}
+
+/* A forward or backward in pieces, one for each bucket of its chunk in the order in which they are met. A bucket's
+ * values are gathered while the piece before runs, where they are sharded; its gradients are reduced after the last
+ * micro-batch's. */
+typedef struct pieces {
+  tri_instruction whole;
+  bool forward, gathers, reduces;
+  int64_t *buckets; /* in the order of their pieces */
+  int64_t count;
+} pieces;
+
+static bool is_gathered(const building *b, const pieces *p, int64_t i) {
+  return p->gathers && i < p->count && b->request->buckets->entries[p->buckets[i]].values_sharded;
+}
+
+static tri_status append_piece(building *b, const pieces *p, int64_t i, int32_t *next) {
+  const tri_op_list *list = b->request->lists[p->whole.chunk];
+  const tri_bucket *at = &b->request->buckets->entries[p->buckets[i]];
+  tri_instruction piece = p->whole;
+  if (p->forward) {
+    bool last = i + 1 == p->count;
+    piece.first_call = *next;
+    piece.end_call = last ? (int32_t)list->num_calls : first_call_of(list, at->layers.end);
+    *next = piece.end_call;
+  } else {
+    piece.end_call = *next;
+    piece.first_call = i + 1 == p->count ? 0 : first_call_of(list, at->layers.first);
+    if (piece.first_call > *next) piece.first_call = *next;
+    *next = piece.first_call;
+  }
+  return piece.first_call < piece.end_call ? append(b, piece) : TRI_OK;
+}
+
+static tri_status append_pieces(building *b, const pieces *p) {
+  int32_t next = p->forward ? 0 : p->whole.end_call;
+  if (is_gathered(b, p, 0)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[0]));
+  for (int64_t i = 0; i < p->count; i++) {
+    if (is_gathered(b, p, i + 1)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[i + 1]));
+    if (is_gathered(b, p, i)) TRI_TRY(append_bucket(b, TRI_WAIT_GATHERED, p->buckets[i]));
+    if (p->reduces) TRI_TRY(free_slot(b, p->buckets[i]));
+    TRI_TRY(append_piece(b, p, i, &next));
+    if (p->reduces) TRI_TRY(reduce_bucket(b, p->buckets[i]));
+  }
+  return TRI_OK;
+}
+
+/* Whether the pass reads parameters: the weights' backward alone does not, unless forwards run again before it. */
+static bool reads_values(const building *b, tri_instruction_kind kind) {
+  return kind != TRI_BACKWARD_WEIGHT || b->request->layout->recompute != TRI_RECOMPUTE_NONE;
+}
+
+/* Whole, or in pieces. */
+static tri_status append_split(building *b, tri_instruction whole) {
+  const tri_program_request *request = b->request;
+  const tri_buckets *buckets = request->buckets;
+  bool last = whole.micro_batch == request->micro_batches - 1;
+  bool weights = whole.kind == TRI_BACKWARD || whole.kind == TRI_BACKWARD_WEIGHT;
+  pieces p = {.whole = whole,
+              .forward = whole.kind == TRI_FORWARD,
+              .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
+              .reduces = weights && last};
+  if (!p.gathers && !p.reduces) return append(b, whole);
+  TRI_TRY(tri_alloc("a step program", (size_t)buckets->count + 1, sizeof *p.buckets, &p.buckets));
+  for (int64_t i = 0; i < buckets->count; i++) {
+    int64_t k = p.forward ? i : buckets->count - 1 - i;
+    if (buckets->entries[k].chunk == whole.chunk && is_early(b, k)) p.buckets[p.count++] = k;
+  }
+  tri_status status = p.count == 0 ? append(b, whole) : append_pieces(b, &p);
+  tri_free(p.buckets);
+  return status;
+}
+
+static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_box, int64_t out_box) {
+  const tri_program_request *request = b->request;
+  tri_instruction instruction = blank(kind_of(turn->kind));
+  instruction.micro_batch = turn->micro_batch;
+  instruction.chunk = turn->chunk;
+  instruction.in_box = (int32_t)in_box;
+  instruction.out_box = (int32_t)out_box;
+  instruction.first_call = 0;
+  instruction.end_call = request->lists == NULL ? -1 : (int32_t)request->lists[turn->chunk]->num_calls;
+  if (request->lists == NULL || request->buckets == NULL) return append(b, instruction);
+  return append_split(b, instruction);
+}
+
+static tri_status append_turn(building *b, const tri_turn *turn) {
+  tri_box_kind in_kind = TRI_BOX_ACTIVATION_IN, out_kind = TRI_BOX_ACTIVATION_OUT;
+  message in, out;
+  bool takes = message_in(b, turn, &in_kind, &in), makes = message_out(b, turn, &out_kind, &out);
+  int64_t in_box = -1, out_box = -1;
+  if (takes) {
+    in_box = b->taken[in_kind]++ % b->boxes;
+    TRI_TRY(append(b, of_message(TRI_RECEIVE, in_kind, in_box, in)));
+  }
+  if (makes) {
+    out_box = b->sent[out_kind] % b->boxes;
+    if (b->sent[out_kind] >= b->boxes) TRI_TRY(append(b, of_message(TRI_WAIT_SENT, out_kind, out_box, out)));
+    b->sent[out_kind]++;
+  }
+  TRI_TRY(append_compute(b, turn, in_box, out_box));
+  if (takes) TRI_TRY(post_next(b, in_kind));
+  return makes ? append(b, of_message(TRI_SEND, out_kind, out_box, out)) : TRI_OK;
+}
+
+static tri_status append_turns(building *b) {
+  TRI_TRY(list_coming(b));
+  for (int64_t i = 0; i < b->boxes; i++) {
+    TRI_TRY(post_next(b, TRI_BOX_ACTIVATION_IN));
+    TRI_TRY(post_next(b, TRI_BOX_GRADIENT_IN));
+  }
+  for (int64_t i = 0; i < b->turns->count; i++) {
+    const tri_turn *turn = &b->turns->turns[i];
+    if (b->request->forward_only && turn->kind != TRI_TURN_FORWARD) continue;
+    TRI_TRY(append_turn(b, turn));
+  }
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    int64_t first = b->sent[kind] > b->boxes ? b->sent[kind] - b->boxes : 0;
+    for (int64_t i = first; i < b->sent[kind]; i++) {
+      TRI_TRY(append(b, of_message(TRI_WAIT_SENT, (tri_box_kind)kind, i % b->boxes, (message){-1, -1})));
+    }
+  }
+  return TRI_OK;
+}
+
+/* ---- the whole step ---------------------------------------------------------------------------------------------- */
+
+/* Reductions that could not start inside the backward, the end of all, the update, and the new parameters. */
+static tri_status append_update(building *b) {
+  const tri_buckets *buckets = b->request->buckets;
+  const tri_layout *layout = b->request->layout;
+  if (b->request->tied_pair) TRI_TRY(append_kind(b, TRI_SUM_TIED));
+  for (int64_t k = 0; k < buckets->count; k++) {
+    if (!is_early(b, k)) TRI_TRY(reduce_bucket(b, k));
+  }
+  for (int64_t k = 0; k < buckets->count && layout->data > 1; k++) TRI_TRY(wait_reduced(b, k));
+  TRI_TRY(append_kind(b, TRI_CLIP));
+  TRI_TRY(append_kind(b, TRI_UPDATE));
+  for (int wait = 0; wait < 2; wait++) {
+    for (int64_t k = 0; k < buckets->count && layout->zero > 0 && layout->data > 1; k++) {
+      if (buckets->entries[k].values_sharded) continue;
+      TRI_TRY(append_bucket(b, wait == 0 ? TRI_GATHER : TRI_WAIT_GATHERED, k));
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status append_step(building *b) {
+  const tri_program_request *request = b->request;
+  if (!request->forward_only) {
+    for (int64_t m = 0; m < request->micro_batches; m++) {
+      tri_instruction load = blank(TRI_LOAD);
+      load.micro_batch = (int32_t)m;
+      TRI_TRY(append(b, load));
+    }
+    TRI_TRY(append_kind(b, TRI_COUNT_LABELS));
+  }
+  TRI_TRY(append_kind(b, TRI_PREPARE));
+  TRI_TRY(append_turns(b));
+  return request->buckets == NULL || request->forward_only ? TRI_OK : append_update(b);
+}
+
+/* Gives each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns it.
+ */
+static tri_status assign_frames(tri_program *program, bool forward_only) {
   int64_t n = program->num_micro_batches;
   int32_t *frame_of = NULL;
   bool *taken = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(tri_alloc("frames", (size_t)n, sizeof *frame_of, &frame_of), done);
-  TRI_TRY_GOTO(tri_alloc("frames", (size_t)n, sizeof *taken, &taken), done);
+  size_t places = (size_t)(program->num_chunks * n);
+  TRI_TRY(tri_alloc("frames", (size_t)program->num_chunks, sizeof *program->num_frames, &program->num_frames));
+  TRI_TRY_GOTO(tri_alloc("frames", places, sizeof *frame_of, &frame_of), done);
+  TRI_TRY_GOTO(tri_alloc("frames", places, sizeof *taken, &taken), done);
   for (int64_t i = 0; i < program->num_instructions; i++) {
     tri_instruction *at = &program->instructions[i];
     bool last = at->kind == TRI_BACKWARD || at->kind == TRI_BACKWARD_WEIGHT;
-    if (at->kind == TRI_FORWARD) {
-      int32_t frame = 0;
-      while (taken[frame]) frame++;
-      taken[frame] = true;
-      frame_of[at->micro_batch] = frame;
-      if (frame + 1 > program->num_frames) program->num_frames = frame + 1;
-    } else if (!last && at->kind != TRI_BACKWARD_INPUT) {
-      continue;
+    if (at->kind != TRI_FORWARD && at->kind != TRI_BACKWARD_INPUT && !last) continue;
+    bool *chunk_taken = taken + at->chunk * n;
+    int32_t *frame = &frame_of[at->chunk * n + at->micro_batch];
+    if (at->kind == TRI_FORWARD && at->first_call <= 0) {
+      *frame = 0;
+      while (chunk_taken[*frame]) (*frame)++;
+      chunk_taken[*frame] = !forward_only;
+      if (*frame + 1 > program->num_frames[at->chunk]) program->num_frames[at->chunk] = *frame + 1;
     }
-    at->frame = frame_of[at->micro_batch];
-    if (last) taken[at->frame] = false;
+    at->frame = *frame;
+    if (last && at->first_call <= 0) chunk_taken[*frame] = false;
   }
 done:
   tri_free(taken);
@@ -48,76 +396,61 @@ done:
   return status;
 }
 
-static tri_status append_step(const tri_schedule *schedule, int64_t micro_batches, tri_stream *out) {
-  for (int64_t m = 0; m < micro_batches; m++) TRI_TRY(tri_stream_append(out, TRI_LOAD, m));
-  TRI_TRY(tri_stream_append(out, TRI_COUNT_LABELS, -1));
-  TRI_TRY(tri_stream_append(out, TRI_PREPARE, -1));
-  TRI_TRY(schedule->stream(1, 0, micro_batches, out));
-  TRI_TRY(tri_stream_append(out, TRI_CLIP, -1));
-  return tri_stream_append(out, TRI_UPDATE, -1);
+/* Two boxes of each kind let one be filled while the other is used. Stages that run far ahead of each other may need
+ * more: the interleaved schedule sends all around the ring. */
+static int64_t boxes_of(const tri_layout *layout) { return layout->virtual_stages > 1 ? layout->pipeline + 1 : 2; }
+
+static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
+  building b = {.request = request, .program = program, .turns = turns};
+  b.boxes = boxes_of(request->layout);
+  size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
+  TRI_TRY(tri_alloc("a step program", buckets + 1, sizeof *b.waited, &b.waited));
+  tri_status status = append_step(&b);
+  tri_free(b.waited);
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    program->boxes[kind] = b.num_coming[kind] > 0 || b.sent[kind] > 0 ? b.boxes : 0;
+    tri_free(b.coming[kind]);
+  }
+  TRI_TRY(status);
+  return assign_frames(program, request->forward_only);
 }
 
-/* What this version's engine can lay out: one rank. */
-static tri_status check_layout(const tri_layout *layout) {
-  const struct {
-    const char *key;
-    int64_t value;
-  } dimensions[] = {
-      {"tensor", layout->tensor}, {"pipeline", layout->pipeline}, {"context", layout->context},
-      {"data", layout->data},     {"expert", layout->expert},     {"virtual_stages", layout->virtual_stages},
-  };
-  for (size_t i = 0; i < sizeof dimensions / sizeof dimensions[0]; i++) {
-    if (dimensions[i].value <= 1) continue;
-    return tri_fail(TRI_UNSUPPORTED, "layout.%s is %ld, and this version runs on one rank; set layout.%s=1",
-                    dimensions[i].key, (long)dimensions[i].value, dimensions[i].key);
-  }
-  if (layout->zero > 0) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "layout.zero is %ld, and this version runs on one rank, where there is nothing to shard; set "
-                    "layout.zero=0",
-                    (long)layout->zero);
-  }
-  if (layout->sequence_parallel) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "layout.sequence_parallel needs layout.tensor > 1, and this version runs on one rank; set it to "
-                    "false");
-  }
-  if (layout->recompute != TRI_RECOMPUTE_NONE) {
-    return tri_fail(TRI_UNSUPPORTED, "layout.recompute is not in this version; set layout.recompute=none");
+/* The order of an evaluation: nothing but forwards, each chunk's as early as it can be. */
+static tri_status forward_turns(const tri_program_request *request, tri_turns *out) {
+  for (int64_t m = 0; m < request->micro_batches; m++) {
+    for (int64_t c = 0; c < request->layout->virtual_stages; c++) {
+      TRI_TRY(tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)m, (int32_t)c}));
+    }
   }
   return TRI_OK;
 }
 
-tri_status tri_program_create(const tri_layout *layout, int64_t num_micro_batches, tri_program **out) {
-  TRI_TRY(check_layout(layout));
+tri_status tri_program_create(const tri_program_request *request, tri_program **out) {
+  const tri_layout *layout = request->layout;
   const tri_schedule *schedule = tri_schedule_of(layout->schedule);
-  if (schedule == NULL) {
-    return tri_fail(
-        TRI_BAD_LAYOUT,
-        "the interleaved schedule needs layout.virtual_stages > 1 and layout.pipeline > 1, and this version "
-        "runs on one rank; set layout.schedule=1f1b");
-  }
+  tri_schedule_shape shape = {layout->pipeline, layout->virtual_stages, request->micro_batches};
   tri_program *program = NULL;
-  tri_stream stream = {0};
+  tri_turns turns = {0};
   tri_status status = TRI_OK;
+  if (!request->forward_only) TRI_TRY(schedule->check(&shape));
   TRI_TRY(tri_alloc("a step program", 1, sizeof *program, &program));
-  TRI_TRY_GOTO(append_step(schedule, num_micro_batches, &stream), destroy_program);
-  program->instructions = stream.instructions;
-  program->num_instructions = stream.count;
-  stream.instructions = NULL;
-  program->num_micro_batches = num_micro_batches;
+  program->num_micro_batches = request->micro_batches;
+  program->num_chunks = layout->virtual_stages;
   program->split_backward = schedule->split_backward;
-  TRI_TRY_GOTO(assign_frames(program), destroy_program);
+  TRI_TRY_GOTO(request->forward_only ? forward_turns(request, &turns) : schedule->turns(&shape, request->stage, &turns),
+               done);
+  TRI_TRY_GOTO(build(request, &turns, program), done);
   *out = program;
-  return TRI_OK;
-destroy_program:
-  tri_free(stream.instructions);
+  program = NULL;
+done:
+  tri_free(turns.turns);
   tri_program_destroy(program);
   return status;
 }
 
 void tri_program_destroy(tri_program *program) {
   if (program == NULL) return;
+  tri_free(program->num_frames);
   tri_free(program->instructions);
   tri_free(program);
 }

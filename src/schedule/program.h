@@ -1,67 +1,97 @@
 /* The step program: what one rank does in one training step, as a flat stream of instructions.
  *
  * The engine executes it, the simulator prices it and the memory plan lays it out; none of them knows a schedule. A
- * schedule is a pure function from (stages, stage, micro-batches) to the order of forwards and backwards (schedules.c);
- * everything else of a step is put around that here. */
+ * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is put
+ * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, the update.
+ *
+ * Messages pass through boxes, a few of each kind, used in turn. A receive is posted as soon as its box is empty, and a
+ * box is sent from while the rank computes; so a program has the instruction that starts a message and the one that
+ * waits for it. Messages between two ranks are matched by their tag (the virtual stage that they are for) and, with
+ * equal tags, by their order: both sides take a chunk's micro-batches in order. */
 #ifndef TRI_SCHEDULE_PROGRAM_H
 #define TRI_SCHEDULE_PROGRAM_H
 
 #include "base/status.h"
+#include "ops/list.h"
+#include "schedule/buckets.h"
 #include "schedule/layout.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "schedule/schedule.h"
 
 typedef enum tri_instruction_kind {
-  TRI_LOAD,            /* read the tokens of a micro-batch                                          */
-  TRI_COUNT_LABELS,    /* sum the labels that count, over the global batch                          */
-  TRI_PREPARE,         /* the parameters are new: pack weights                                      */
-  TRI_FORWARD,         /* all operations of a micro-batch                                           */
-  TRI_BACKWARD,        /* gradients of inputs and weights, operation by operation                   */
-  TRI_BACKWARD_INPUT,  /* gradients of inputs alone: what an earlier stage waits for                */
-  TRI_BACKWARD_WEIGHT, /* gradients of weights alone: may fill a bubble                             */
-  TRI_CLIP,            /* the gradient's norm over the whole model, and the factor that clips it    */
-  TRI_UPDATE,          /* the optimizer                                                             */
+  TRI_LOAD,            /* read the tokens of a micro-batch                                              */
+  TRI_COUNT_LABELS,    /* sum the labels that count, over the global batch                              */
+  TRI_PREPARE,         /* the parameters are new: pack weights                                          */
+  TRI_POST_RECEIVE,    /* a box is empty: what comes next of its kind may be put there                  */
+  TRI_RECEIVE,         /* wait until the box is full                                                    */
+  TRI_SEND,            /* start to send a box                                                           */
+  TRI_WAIT_SENT,       /* wait until the box may be written again                                       */
+  TRI_FORWARD,         /* operations [first, end) of a chunk on a micro-batch                            */
+  TRI_BACKWARD,        /* gradients of inputs and weights of the same, operation by operation            */
+  TRI_BACKWARD_INPUT,  /* gradients of inputs alone: what an earlier stage waits for                    */
+  TRI_BACKWARD_WEIGHT, /* gradients of weights alone: may fill a bubble                                 */
+  TRI_SUM_TIED,        /* add the gradients of a tied pair                                              */
+  TRI_SUM_PARTIAL,     /* add the partial gradients of a bucket over the tensor group                   */
+  TRI_REDUCE,          /* start to add a bucket's gradients over the data ranks                         */
+  TRI_WAIT_REDUCED,    /* wait for that                                                                 */
+  TRI_CLIP,            /* the gradient's norm over the whole model, and the factor that clips it        */
+  TRI_UPDATE,          /* the optimizer, on the parts that are this rank's                              */
+  TRI_GATHER,          /* start to collect a bucket's new parameters from the data ranks                */
+  TRI_WAIT_GATHERED,   /* wait for that                                                                 */
 } tri_instruction_kind;
 
-/* frame: which set of kept activations the micro-batch lives in between its forward and its backward. */
+/* What a message carries. */
+typedef enum tri_box_kind {
+  TRI_BOX_ACTIVATION_IN,
+  TRI_BOX_ACTIVATION_OUT,
+  TRI_BOX_GRADIENT_IN,
+  TRI_BOX_GRADIENT_OUT
+} tri_box_kind;
+enum { TRI_NUM_BOX_KINDS = 4 };
+
+/* -1 where the instruction has none of it. */
 typedef struct tri_instruction {
   tri_instruction_kind kind;
-  int32_t micro_batch, frame; /* -1 where the instruction has none */
+  int32_t micro_batch, chunk;
+  int32_t frame;                /* the set of kept activations that the micro-batch lives in until its last backward */
+  int32_t first_call, end_call; /* of the chunk's list; -1 where the program is only looked at */
+  tri_box_kind box_kind;        /* messages */
+  int32_t box;                  /* messages: which of its kind */
+  int32_t in_box, out_box;      /* forwards and backwards: the boxes they read and write */
+  int32_t peer, tag;            /* messages: the other rank's stage */
+  int32_t bucket;
 } tri_instruction;
 
 typedef struct tri_program {
   tri_instruction *instructions;
   int64_t num_instructions;
   int64_t num_micro_batches;
-  int64_t num_frames;  /* micro-batches in flight at most */
-  bool split_backward; /* inputs and weights apart: gradients live from one to the other */
+  int64_t num_chunks;
+  int64_t *num_frames;              /* [num_chunks]: micro-batches in flight at most */
+  int64_t boxes[TRI_NUM_BOX_KINDS]; /* of each kind */
+  bool split_backward;              /* inputs and weights apart: gradients live from one to the other */
 } tri_program;
 
-/* The program of the one rank of a layout whose dimensions are all 1. Release with tri_program_destroy. */
-tri_status tri_program_create(const tri_layout *layout, int64_t num_micro_batches, tri_program **out);
+/* A rank whose program is asked for. */
+typedef struct tri_program_request {
+  const tri_layout *layout; /* resolved */
+  int64_t stage;            /* of layout->pipeline */
+  int64_t micro_batches;
+  const tri_op_list *const
+      *lists;                 /* [virtual_stages]; NULL: the program is only looked at, and has no calls to split */
+  const tri_buckets *buckets; /* NULL: a forward alone, without reductions and update */
+  bool tied_pair;             /* this rank holds one of a tied pair, or both */
+  bool forward_only;          /* evaluation */
+} tri_program_request;
+
+/* Release with tri_program_destroy. */
+tri_status tri_program_create(const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program);
 
 const char *tri_instruction_name(tri_instruction_kind kind);
+const char *tri_box_name(tri_box_kind kind);
 
-/* ---- schedules ------------------------------------------------------------------------------------------------- */
-
-/* A growing stream; starts as {0}, release instructions with tri_free. */
-typedef struct tri_stream {
-  tri_instruction *instructions;
-  int64_t count, capacity;
-} tri_stream;
-
-tri_status tri_stream_append(tri_stream *stream, tri_instruction_kind kind, int64_t micro_batch);
-
-typedef struct tri_schedule {
-  const char *name;
-  bool split_backward;
-  /* Appends the forwards and backwards of `stage` of `stages` in order. */
-  tri_status (*stream)(int64_t stages, int64_t stage, int64_t micro_batches, tri_stream *out);
-} tri_schedule;
-
-/* The schedule of a kind, or NULL where this version has none (interleaved). */
-const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
+/* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
+ * have started it: nobody waits for a box that nobody will empty. */
+tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

@@ -4,64 +4,101 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
+#include "comm/agreement.h"
+#include "train/global.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A checkpoint's tensors are views of the executor's flat arrays. Their names are those of the parameter table, with a
- * suffix for the moments. */
-typedef struct views {
+/* A checkpoint's tensors are the global ones, under the names of the parameter table and, for the moments, a suffix.
+ * Where one rank holds all they are views of its arrays; else the first rank collects them. */
+typedef struct tensors {
   tri_checkpoint_tensor *weights;   /* [n] */
   tri_checkpoint_tensor *optimizer; /* [2 n] */
   char (*names)[128];               /* [2 n] */
+  int64_t *entries;                 /* [n]: in the table */
   int64_t n;
-} views;
+  char *memory; /* NULL: views */
+} tensors;
 
-static tri_checkpoint_tensor view_of(const tri_parameter *parameter, const char *name, tri_dtype wide,
-                                     const void *array) {
-  tri_checkpoint_tensor tensor = {
-      .name = name,
-      .type = wide,
-      .num_dims = parameter->num_dims,
-      .data = (const char *)array + (size_t)parameter->offset * tri_dtype_bytes(wide),
-  };
+static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const char *name, tri_dtype wide) {
+  tri_checkpoint_tensor tensor = {.name = name, .type = wide, .num_dims = parameter->num_dims};
   for (int d = 0; d < parameter->num_dims; d++) tensor.shape[d] = parameter->shape[d];
   return tensor;
 }
 
-static void views_release(views *v) {
-  tri_free(v->names);
-  tri_free(v->optimizer);
-  tri_free(v->weights);
+static void tensors_release(tensors *t) {
+  tri_free(t->memory);
+  tri_free(t->entries);
+  tri_free(t->names);
+  tri_free(t->optimizer);
+  tri_free(t->weights);
 }
 
-/* On failure the caller releases what there is. */
-static tri_status views_create(tri_engine *engine, tri_dtype wide, views *out) {
+/* Names and shapes. On failure the caller releases what there is. */
+static tri_status tensors_create(tri_engine *engine, tri_dtype wide, tensors *out) {
   const tri_parameter_table *table = tri_engine_parameters(engine);
-  const tri_executor *executor = tri_engine_executor(engine);
   size_t n = (size_t)table->num_entries;
-  out->n = table->num_entries;
   TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *out->weights, &out->weights));
   TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->optimizer, &out->optimizer));
   TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->names, &out->names));
-  for (size_t i = 0; i < n; i++) {
-    const tri_parameter *parameter = &table->entries[i];
+  TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *out->entries, &out->entries));
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *parameter = &table->entries[e];
+    if (parameter->tied_to >= 0) continue;
+    int64_t i = out->n++;
     char *name1 = out->names[2 * i], *name2 = out->names[2 * i + 1];
     snprintf(name1, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT1);
     snprintf(name2, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT2);
-    out->weights[i] = view_of(parameter, parameter->name, wide, tri_executor_values(executor));
-    out->optimizer[2 * i] = view_of(parameter, name1, wide, tri_executor_moment1(executor));
-    out->optimizer[2 * i + 1] = view_of(parameter, name2, wide, tri_executor_moment2(executor));
+    out->entries[i] = e;
+    out->weights[i] = tensor_of(parameter, parameter->name, wide);
+    out->optimizer[2 * i] = tensor_of(parameter, name1, wide);
+    out->optimizer[2 * i + 1] = tensor_of(parameter, name2, wide);
+  }
+  return TRI_OK;
+}
+
+static void view_arrays(tri_engine *engine, tensors *t, size_t element) {
+  const tri_executor *executor = tri_engine_executor(engine);
+  for (int64_t i = 0; i < t->n; i++) {
+    size_t offset = (size_t)tri_engine_parameters(engine)->entries[t->entries[i]].offset * element;
+    t->weights[i].data = (const char *)tri_executor_values(executor) + offset;
+    t->optimizer[2 * i].data = (const char *)tri_executor_moment1(executor) + offset;
+    t->optimizer[2 * i + 1].data = (const char *)tri_executor_moment2(executor) + offset;
+  }
+}
+
+/* COLLECTIVE. Gives every tensor its data, on the first rank. */
+static tri_status collect(tri_engine *engine, tensors *t, size_t element) {
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  const tri_group *world = &tri_engine_mesh(engine)->world;
+  if (world->size == 1) {
+    view_arrays(engine, t, element);
+    return TRI_OK;
+  }
+  if (world->rank == 0) {
+    TRI_TRY(tri_alloc("the tensors of a checkpoint", 3 * (size_t)table->num_values, element, &t->memory));
+  }
+  char *to = t->memory;
+  for (int64_t i = 0; i < t->n; i++) {
+    size_t bytes = (size_t)tri_parameter_global_count(&table->entries[t->entries[i]]) * element;
+    tri_checkpoint_tensor *tensor[] = {&t->weights[i], &t->optimizer[2 * i], &t->optimizer[2 * i + 1]};
+    const tri_array arrays[] = {TRI_ARRAY_VALUES, TRI_ARRAY_MOMENT1, TRI_ARRAY_MOMENT2};
+    for (int k = 0; k < 3; k++) {
+      TRI_TRY(tri_global_collect(engine, arrays[k], t->entries[i], to));
+      tensor[k]->data = to;
+      if (to != NULL) to += bytes;
+    }
   }
   return TRI_OK;
 }
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
-static tri_status save_views(const views *v, const tri_run_config *config, const tri_progress *progress,
-                             const char *tokenizer) {
+static tri_status save_tensors(const tensors *v, const tri_run_config *config, const tri_progress *progress,
+                               const char *tokenizer) {
   char root[TRI_PATH_BYTES];
   char *run_config = NULL;
   char *model_config = NULL;
@@ -101,22 +138,56 @@ done:
   return status;
 }
 
+/* The first rank writes; the others wait for its verdict, so that all end a failed save alike. */
+static tri_status save_on_first(tri_engine *engine, const tensors *t, const tri_run_config *config,
+                                const tri_progress *progress, const char *tokenizer) {
+  const tri_group *world = &tri_engine_mesh(engine)->world;
+  tri_status status = world->rank == 0 ? save_tensors(t, config, progress, tokenizer) : TRI_OK;
+  return tri_first_rank_status(world, status);
+}
+
 tri_status tri_checkpointing_save(tri_engine *engine, const tri_run_config *config, const tri_progress *progress,
                                   const char *tokenizer) {
-  views v = {0};
-  tri_status status = views_create(engine, tri_dtype_wide(config->precision), &v);
-  if (status == TRI_OK) status = save_views(&v, config, progress, tokenizer);
-  views_release(&v);
+  tensors t = {0};
+  tri_dtype wide = tri_dtype_wide(config->precision);
+  tri_status status = tensors_create(engine, wide, &t);
+  if (status == TRI_OK) status = collect(engine, &t, tri_dtype_bytes(wide));
+  if (status == TRI_OK) status = save_on_first(engine, &t, config, progress, tokenizer);
+  tensors_release(&t);
   return status;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* The views point at the engine's own memory, which is what reading is to fill. */
-static tri_status read_tensors(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensors, int64_t count) {
-  for (int64_t i = 0; i < count; i++) {
-    const tri_checkpoint_tensor *t = &tensors[i];
-    TRI_TRY(tri_checkpoint_read(checkpoint, t->name, t->type, t->num_dims, t->shape, (void *)t->data));
+/* Every rank reads each tensor whole and takes its part. */
+static tri_status read_tensor(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *t,
+                              tri_array array, int64_t entry) {
+  const tri_parameter *parameter = &tri_engine_parameters(engine)->entries[entry];
+  void *tensor = NULL;
+  size_t element = tri_dtype_bytes(t->type);
+  TRI_TRY(tri_alloc("a tensor", (size_t)tri_parameter_global_count(parameter), element, &tensor));
+  tri_status status = tri_checkpoint_read(checkpoint, t->name, t->type, t->num_dims, t->shape, tensor);
+  if (status == TRI_OK) status = tri_global_distribute(engine, array, entry, tensor);
+  /* The twin of a tied pair, where it is on this rank without the other. */
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  for (int64_t twin = 0; twin < table->num_entries && status == TRI_OK; twin++) {
+    if (table->entries[twin].tied_to == entry) status = tri_global_distribute(engine, array, twin, tensor);
+  }
+  tri_free(tensor);
+  return status;
+}
+
+static tri_status read_weights(tri_engine *engine, const tri_checkpoint *checkpoint, const tensors *t) {
+  for (int64_t i = 0; i < t->n; i++) {
+    TRI_TRY(read_tensor(engine, checkpoint, &t->weights[i], TRI_ARRAY_VALUES, t->entries[i]));
+  }
+  return TRI_OK;
+}
+
+static tri_status read_optimizer(tri_engine *engine, const tri_checkpoint *checkpoint, const tensors *t) {
+  for (int64_t i = 0; i < t->n; i++) {
+    TRI_TRY(read_tensor(engine, checkpoint, &t->optimizer[2 * i], TRI_ARRAY_MOMENT1, t->entries[i]));
+    TRI_TRY(read_tensor(engine, checkpoint, &t->optimizer[2 * i + 1], TRI_ARRAY_MOMENT2, t->entries[i]));
   }
   return TRI_OK;
 }
@@ -149,16 +220,16 @@ static tri_status read_progress(const tri_checkpoint_state *state, tri_progress 
 /* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
 static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path,
                             tri_progress *progress) {
-  views v = {0};
+  tensors t = {0};
   tri_checkpoint *checkpoint = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(views_create(engine, tri_dtype_wide(config->precision), &v), done);
+  TRI_TRY_GOTO(tensors_create(engine, tri_dtype_wide(config->precision), &t), done);
   TRI_TRY_GOTO(tri_checkpoint_open(path, &checkpoint), done);
-  TRI_TRY_GOTO(read_tensors(checkpoint, v.weights, v.n), done);
+  TRI_TRY_GOTO(read_weights(engine, checkpoint, &t), done);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   if (state != NULL) {
     compare_seeds(config, checkpoint, state);
-    TRI_TRY_GOTO(read_tensors(checkpoint, v.optimizer, 2 * v.n), done);
+    TRI_TRY_GOTO(read_optimizer(engine, checkpoint, &t), done);
     TRI_TRY_GOTO(read_progress(state, progress), done);
     tri_log("resuming from %s, after step %ld", path, (long)progress->step);
   } else {
@@ -167,7 +238,7 @@ static tri_status load_from(tri_engine *engine, const tri_run_config *config, co
   tri_engine_parameters_changed(engine);
 done:
   tri_checkpoint_close(checkpoint);
-  views_release(&v);
+  tensors_release(&t);
   return status;
 }
 
@@ -223,22 +294,28 @@ done:
   return status;
 }
 
+/* Which checkpoint to load; path is "" for none. Moving things about is the first rank's. */
+static tri_status choose(const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+  path[0] = '\0';
+  if (strcmp(resume, "never") == 0) return move_all_aside(root);
+  if (strcmp(resume, "auto") == 0) return tri_path_exists(root) ? tri_checkpoint_newest(root, path) : TRI_OK;
+  snprintf(path, TRI_PATH_BYTES, "%s", resume);
+  return TRI_OK;
+}
+
 tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const char *resume,
                                   tri_progress *progress, bool *found) {
   char root[TRI_PATH_BYTES];
-  char path[TRI_PATH_BYTES];
-  bool newest = strcmp(resume, "auto") == 0;
+  char path[TRI_PATH_BYTES] = "";
+  const tri_group *world = &tri_engine_mesh(engine)->world;
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
   *found = false;
-  if (strcmp(resume, "never") == 0) return move_all_aside(root);
-  if (newest) {
-    if (!tri_path_exists(root)) return TRI_OK;
-    TRI_TRY(tri_checkpoint_newest(root, path));
-    if (path[0] == '\0') return TRI_OK;
-  } else {
-    snprintf(path, sizeof path, "%s", resume);
-  }
+  tri_status status = world->rank == 0 ? choose(root, resume, path) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
+  if (path[0] == '\0') return TRI_OK;
   TRI_TRY(load_from(engine, config, path, progress));
   *found = true;
-  return newest ? TRI_OK : move_later_aside(root, progress->step);
+  if (strcmp(resume, "auto") == 0 || world->rank > 0) return TRI_OK;
+  return move_later_aside(root, progress->step);
 }

@@ -23,38 +23,64 @@ static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *t
   column += fprintf(to, ")");
   if (call->outputs[0] >= 0) {
     const tri_slot *slot = &list->slots[call->outputs[0]];
-    const char *kept = slot->kept ? "  kept" : slot->memory_of != call->outputs[0] ? "  in place" : "";
+    bool again = list->slots[slot->memory_of].recomputed;
+    const char *kept = again                                 ? "  recomputed"
+                       : slot->kept                          ? "  kept"
+                       : slot->memory_of != call->outputs[0] ? "  in place"
+                                                             : "";
     fprintf(to, "%*s[%ld, %ld] %s%s", column < 40 ? 40 - column : 1, "", (long)slot->shape.rows,
             (long)slot->shape.width, tri_dtype_name(slot->shape.type), kept);
   }
   fprintf(to, "\n");
 }
 
-/* Layers between the first and the last are alike: the first stands for all. */
-static void print_operations(const tri_op_list *list, FILE *to) {
-  int32_t last = list->calls[list->num_calls - 1].layer;
+/* Layers between the first and the last of a stage are alike: the first stands for all. */
+static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chunks, FILE *to) {
+  int32_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer, last = list->calls[list->num_calls - 1].layer;
+  bool skipped = false;
+  if (chunks > 1) fprintf(to, "chunk %ld: ", (long)chunk);
   fprintf(to, "operations, forward (p is a parameter's number in `trireme inspect`):\n");
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    if (call->layer > 0 && call->layer < last) {
-      if (call->layer == 1 && list->calls[c - 1].layer == 0) {
-        fprintf(to, "  ... and the same for layers 1 to %d\n", last - 1);
-      }
+    if (call->layer > first && call->layer < last) {
+      if (!skipped) fprintf(to, "  ... and the same for layers %d to %d\n", first + 1, last - 1);
+      skipped = true;
       continue;
     }
     print_call(list, call, to);
   }
 }
 
-static void print_program(const tri_program *program, FILE *to) {
-  fprintf(to, "step program (%ld micro-batches, %ld in flight):\n", (long)program->num_micro_batches,
-          (long)program->num_frames);
+static void print_instruction(int64_t number, const tri_instruction *at, const tri_engine_parts *parts, FILE *to) {
+  fprintf(to, "  %4ld  %-16s", (long)number, tri_instruction_name(at->kind));
+  if (at->micro_batch >= 0) fprintf(to, " micro_batch %d", at->micro_batch);
+  if (at->chunk >= 0 && parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
+  if (at->frame >= 0) fprintf(to, " frame %d", at->frame);
+  bool part = at->end_call >= 0 && (at->first_call > 0 || at->end_call < parts->lists[at->chunk]->num_calls);
+  if (part) {
+    bool forward = at->kind == TRI_FORWARD;
+    fprintf(to, " calls %d..%d", forward ? at->first_call : at->end_call - 1,
+            forward ? at->end_call - 1 : at->first_call);
+  }
+  if (at->box >= 0) fprintf(to, " %s %d", tri_box_name(at->box_kind), at->box);
+  if (at->peer >= 0 && (at->kind == TRI_SEND)) fprintf(to, " to stage %d", at->peer);
+  if (at->peer >= 0 && (at->kind == TRI_POST_RECEIVE || at->kind == TRI_RECEIVE))
+    fprintf(to, " from stage %d", at->peer);
+  if (at->bucket >= 0) {
+    const tri_bucket *bucket = &parts->buckets->entries[at->bucket];
+    fprintf(to, " bucket %d (layers %ld to %ld, %ld values)", at->bucket, (long)bucket->layers.first,
+            (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first));
+  }
+  fprintf(to, "\n");
+}
+
+static void print_program(const tri_engine_parts *parts, FILE *to) {
+  const tri_program *program = parts->program;
+  int64_t in_flight = 0;
+  for (int64_t c = 0; c < program->num_chunks; c++) in_flight += program->num_frames[c];
+  fprintf(to, "step program (%ld micro-batches, %ld in flight):\n", (long)program->num_micro_batches, (long)in_flight);
   for (int64_t i = 0; i < program->num_instructions; i++) {
-    const tri_instruction *at = &program->instructions[i];
-    fprintf(to, "  %4ld  %-16s", (long)i, tri_instruction_name(at->kind));
-    if (at->micro_batch >= 0) fprintf(to, " micro_batch %d", at->micro_batch);
-    if (at->frame >= 0) fprintf(to, " frame %d", at->frame);
-    fprintf(to, "\n");
+    print_instruction(i, &program->instructions[i], parts, to);
   }
 }
 
@@ -64,8 +90,9 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
     size_t bytes;
   } rows[] = {
       {"parameters", plan->parameter_bytes},  {"gradients", plan->gradient_bytes},
-      {"optimizer", plan->optimizer_bytes},   {"constants", plan->constant_bytes},
-      {"packed weights", plan->buffer_bytes}, {"activations kept", plan->frame_bytes * (size_t)plan->num_frames},
+      {"optimizer", plan->optimizer_bytes},   {"tokens", plan->token_bytes},
+      {"messages", plan->message_bytes},      {"constants", plan->constant_bytes},
+      {"packed weights", plan->buffer_bytes}, {"activations kept", plan->activation_bytes},
       {"transient", plan->transient_bytes},   {"arena", plan->total_bytes},
   };
   fprintf(to, "memory plan:\n");
@@ -76,15 +103,22 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
   }
 }
 
-tri_status tri_dry_run(const tri_engine_options *options, tri_device *device, FILE *to) {
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, FILE *to) {
   tri_engine_parts parts = {0};
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(tri_engine_parts_create(options, device, &parts), done);
+  char where[128];
+  tri_mesh_shape shape = tri_layout_mesh(options->layout);
+  tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+  TRI_TRY_GOTO(tri_engine_parts_create(options, &place, device, &parts), done);
   tri_memory_request request = tri_engine_memory_request(options, &parts, device);
   TRI_TRY_GOTO(tri_memory_plan_create(&request, &plan), done);
-  print_operations(parts.list, to);
-  print_program(parts.program, to);
+  if (tri_mesh_num_ranks(&shape) > 1) {
+    fprintf(to, "rank %d of %d: %s\n", rank, tri_mesh_num_ranks(&shape),
+            tri_mesh_describe(&shape, rank, where, sizeof where));
+  }
+  for (int64_t c = 0; c < parts.num_chunks; c++) print_operations(parts.lists[c], c, parts.num_chunks, to);
+  print_program(&parts, to);
   print_memory(plan, to);
 done:
   tri_memory_plan_destroy(plan);

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Prints what a rank would do and hold, for people: its operations, its step program and its memory plan. Allocates no
- * memory of the model's. */
-tri_status tri_dry_run(const tri_engine_options *options, tri_device *device, FILE *to);
+/* LOCAL. Prints what a rank of the layout would do and hold, for people: its operations, its step program and its
+ * memory plan. Allocates no memory of the model's and needs no other rank. */
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, FILE *to);
 
 #endif

@@ -2,86 +2,143 @@
 
 #include "base/memory.h"
 #include "model/family.h"
+#include "train/engine_internal.h"
 #include "train/initialise.h"
 
-#include <math.h>
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-struct tri_engine {
-  tri_engine_options options;
-  tri_device *device;
-  tri_engine_parts parts;
-  tri_executor *executor;
-  int32_t *ids, *labels; /* [global_batch, sequence], in the arena */
-  bool prepared;         /* packed weights are those of the parameters */
-};
+static tri_list_request list_request(const tri_engine_options *options, const tri_model_share *share, int64_t chunk) {
+  tri_list_request request = tri_list_request_whole(options->model, TRI_LIST_TRAIN, options->layout->micro_batch,
+                                                    options->sequence, options->precision);
+  request.layers = share->chunks[chunk];
+  request.weights_pass = options->layout->zero > 2 && options->layout->data > 1;
+  request.recompute = options->layout->recompute;
+  request.recompute_every = options->layout->recompute_every;
+  request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
+  return request;
+}
 
-/* What the instructions of one step hand to each other. */
-typedef struct step_state {
-  const tri_sampler *sampler; /* NULL: ids and labels are filled in already */
-  int64_t step, updates;
-  double lr;
-  bool update;
-  double loss_sum, gradient_scale;
-  tri_step result;
-} step_state;
-
-tri_status tri_engine_parts_create(const tri_engine_options *options, tri_device *device, tri_engine_parts *out) {
-  const tri_layout *layout = options->layout;
-  if (layout->micro_batch < 1 || options->global_batch % layout->micro_batch != 0) {
-    return tri_fail(TRI_BAD_LAYOUT, "optimizer.global_batch %ld is not a multiple of layout.micro_batch %ld",
-                    (long)options->global_batch, (long)layout->micro_batch);
+/* Room for one slot for every head that ranks hold copies of; what all ranks hold is added up where it lies. */
+static int64_t partial_elements(const tri_parameter_table *table) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (!entry->partial_gradient || entry->split.dim < 0) continue;
+    if (entry->count * entry->split.units > most) most = entry->count * entry->split.units;
   }
-  TRI_TRY(tri_device_supports(device, options->precision));
+  return most;
+}
+
+/* Whether this rank has a part in a tied pair. */
+static bool holds_tied(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->tied_to >= 0 && (entry->count > 0 || table->entries[entry->tied_to].count > 0)) return true;
+  }
+  return false;
+}
+
+static tri_status fill_parts(const tri_engine_options *options, const tri_mesh_place *place, tri_engine_parts *parts) {
+  const tri_layout *layout = options->layout;
+  size_t chunks = (size_t)layout->virtual_stages;
+  parts->num_chunks = layout->virtual_stages;
+  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->chunks, &parts->chunks));
+  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->lists, &parts->lists));
+  tri_model_share share = tri_layout_share(layout, options->model, place, parts->chunks);
+  TRI_TRY(tri_parameter_table_create(options->model, &share, &parts->table));
+  parts->num_partial = partial_elements(parts->table);
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    tri_list_request request = list_request(options, &share, c);
+    TRI_TRY(tri_model_operations(options->model, &request, &parts->lists[c]));
+  }
+  int64_t micro_batches = tri_layout_micro_batches(layout, options->global_batch);
+  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], micro_batches,
+                             (int64_t)tri_dtype_bytes(tri_dtype_wide(options->precision)), &parts->buckets));
+  tri_program_request request = {
+      .layout = layout,
+      .stage = place->at[TRI_AXIS_PIPELINE],
+      .micro_batches = micro_batches,
+      .lists = (const tri_op_list *const *)parts->lists,
+      .buckets = parts->buckets,
+      .tied_pair = holds_tied(parts->table),
+  };
+  return tri_program_create(&request, &parts->program);
+}
+
+tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
+                                   tri_engine_parts *out) {
   tri_engine_parts parts = {0};
-  tri_status status = TRI_OK;
-  TRI_TRY_GOTO(tri_program_create(layout, options->global_batch / layout->micro_batch, &parts.program), failed);
-  TRI_TRY_GOTO(tri_parameter_table_create(options->model, &parts.table), failed);
-  TRI_TRY_GOTO(tri_model_operations(options->model, TRI_LIST_TRAIN, layout->micro_batch, options->sequence,
-                                    options->sequence, options->precision, &parts.list),
-               failed);
+  TRI_TRY(tri_device_supports(device, options->precision));
+  tri_status status = fill_parts(options, place, &parts);
+  if (status != TRI_OK) {
+    tri_engine_parts_destroy(&parts);
+    return status;
+  }
   *out = parts;
   return TRI_OK;
-failed:
-  tri_engine_parts_destroy(&parts);
-  return status;
 }
 
 void tri_engine_parts_destroy(tri_engine_parts *parts) {
-  tri_op_list_destroy(parts->list);
-  tri_parameter_table_destroy(parts->table);
   tri_program_destroy(parts->program);
+  tri_buckets_destroy(parts->buckets);
+  for (int64_t c = 0; parts->lists != NULL && c < parts->num_chunks; c++) tri_op_list_destroy(parts->lists[c]);
+  tri_free(parts->lists);
+  tri_parameter_table_destroy(parts->table);
+  tri_free(parts->chunks);
   *parts = (tri_engine_parts){0};
 }
 
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
                                              tri_device *device) {
-  return (tri_memory_request){
-      .list = parts->list,
-      .num_values = parts->table->num_elements,
+  int64_t sequences = (parts->program->num_micro_batches + 1) * options->layout->micro_batch;
+  tri_memory_request request = {
+      .lists = (const tri_op_list *const *)parts->lists,
+      .num_frames = parts->program->num_frames,
+      .num_chunks = parts->num_chunks,
+      .buckets = parts->buckets,
+      .num_values = parts->buckets->value_elements,
+      .num_gradients = parts->buckets->gradient_elements,
+      .num_moments = parts->buckets->state_elements,
+      .num_partial = parts->num_partial,
       .training = true,
       .split_backward = parts->program->split_backward,
-      .num_frames = parts->program->num_frames,
-      .num_tokens = (options->global_batch + options->layout->micro_batch) * options->sequence,
+      .num_tokens = sequences * options->sequence,
       .device = device,
   };
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
+  return request;
 }
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
 
 static tri_status set_up(tri_engine *engine) {
   const tri_engine_options *options = &engine->options;
-  int64_t tokens = options->global_batch * options->sequence;
-  TRI_TRY(tri_engine_parts_create(options, engine->device, &engine->parts));
+  TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, engine->device, &engine->parts));
   tri_memory_request request = tri_engine_memory_request(options, &engine->parts, engine->device);
-  TRI_TRY(tri_executor_create(engine->parts.table, &request, &engine->executor));
+  TRI_TRY(tri_executor_create(engine->parts.table, &request, options->mesh, &engine->executor));
+  engine->micro_batches = engine->parts.program->num_micro_batches;
   engine->ids = tri_executor_tokens(engine->executor);
-  engine->labels = engine->ids + tokens;
-  return tri_initialise(engine->device, engine->parts.table, options->seed, tri_dtype_wide(options->precision),
-                        tri_executor_values(engine->executor));
+  engine->labels = engine->ids + engine->micro_batches * options->layout->micro_batch * options->sequence;
+  engine->scratch = engine->labels + engine->micro_batches * options->layout->micro_batch * options->sequence;
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    if (request.boxes[kind] > engine->most_boxes) engine->most_boxes = request.boxes[kind];
+  }
+  TRI_TRY(tri_alloc("messages", (size_t)(TRI_NUM_BOX_KINDS * engine->most_boxes), sizeof *engine->messages,
+                    &engine->messages));
+  TRI_TRY(
+      tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
+  TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
+  TRI_TRY(tri_alloc("squares", TRI_SQUARES_AT_ONCE, sizeof *engine->squares, &engine->squares));
+  return tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
+                        tri_dtype_wide(options->precision), tri_executor_values(engine->executor));
 }
 
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
   tri_engine *engine = NULL;
   TRI_TRY(tri_alloc("an engine", 1, sizeof *engine, &engine));
   engine->options = *options;
+  engine->alone = tri_mesh_alone();
+  if (options->mesh == NULL) engine->options.mesh = &engine->alone;
   engine->device = device;
   tri_status status = set_up(engine);
   if (status != TRI_OK) {
@@ -94,6 +151,10 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
 
 void tri_engine_destroy(tri_engine *engine) {
   if (engine == NULL) return;
+  tri_free(engine->squares);
+  tri_free(engine->gathers);
+  tri_free(engine->reductions);
+  tri_free(engine->messages);
   tri_executor_destroy(engine->executor);
   tri_engine_parts_destroy(&engine->parts);
   tri_free(engine);
@@ -105,171 +166,86 @@ size_t tri_engine_measured_bytes(const tri_engine *engine) { return engine->devi
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
+const tri_engine_options *tri_engine_get_options(const tri_engine *engine) { return &engine->options; }
+
+const tri_mesh *tri_engine_mesh(const tri_engine *engine) { return engine->options.mesh; }
+
 tri_executor *tri_engine_executor(tri_engine *engine) { return engine->executor; }
 
 const tri_program *tri_engine_program(const tri_engine *engine) { return engine->parts.program; }
 
 const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->parts.table; }
 
-const tri_op_list *tri_engine_operations(const tri_engine *engine) { return engine->parts.list; }
+const tri_buckets *tri_engine_buckets(const tri_engine *engine) { return engine->parts.buckets; }
 
-/* ---- instructions ---------------------------------------------------------------------------------------------- */
+const tri_op_list *tri_engine_operations(const tri_engine *engine, int64_t chunk) { return engine->parts.lists[chunk]; }
 
-static tri_status load(tri_engine *engine, step_state *state, int64_t micro_batch) {
-  if (state->sampler == NULL) return TRI_OK;
-  int64_t sequence = engine->options.sequence;
-  int64_t size = engine->options.layout->micro_batch;
-  for (int64_t row = micro_batch * size; row < (micro_batch + 1) * size; row++) {
-    int64_t sample = state->step * engine->options.global_batch + row;
-    TRI_TRY(tri_sampler_read(state->sampler, sample, engine->ids + row * sequence, engine->labels + row * sequence));
-  }
-  return TRI_OK;
-}
-
-static bool counts(const tri_engine *engine, int32_t label) {
-  return label >= 0 && label != engine->options.ignore_token;
-}
-
-/* Marks the labels that do not count with -1, which is what the loss passes over. */
-static int64_t count_labels(const tri_engine *engine, int64_t tokens, int32_t *labels) {
-  int64_t counted = 0;
-  for (int64_t i = 0; i < tokens; i++) {
-    if (counts(engine, labels[i])) {
-      counted++;
-    } else {
-      labels[i] = -1;
-    }
-  }
-  return counted;
-}
-
-static tri_status prepare(tri_engine *engine) {
-  if (!engine->prepared) TRI_TRY(tri_executor_prepare(engine->executor));
-  engine->prepared = true;
-  return TRI_OK;
-}
-
-static tri_run run_of(tri_engine *engine, const step_state *state, const tri_instruction *at) {
-  int64_t size = engine->options.layout->micro_batch;
-  int64_t first_row = at->micro_batch * size;
-  tri_run run = tri_executor_run(engine->executor, at->frame);
-  run.training = true;
-  run.batch = size;
-  run.sequence = engine->options.sequence;
-  run.ids = engine->ids + first_row * run.sequence;
-  run.labels = engine->labels + first_row * run.sequence;
-  run.seed = engine->options.seed;
-  run.step = state->step;
-  run.first_sample = state->step * engine->options.global_batch + first_row;
-  run.loss_scale = state->result.counted == 0 ? 0.0 : 1.0 / (double)state->result.counted;
-  return run;
-}
-
-static tri_status forward(tri_engine *engine, step_state *state, const tri_instruction *at) {
-  tri_run run = run_of(engine, state, at);
-  TRI_TRY(tri_executor_forward(engine->executor, &run));
-  state->loss_sum += run.loss_sum;
-  return TRI_OK;
-}
-
-static tri_status backward(tri_engine *engine, step_state *state, const tri_instruction *at, bool inputs,
-                           bool weights) {
-  tri_run run = run_of(engine, state, at);
-  return tri_executor_backward(engine->executor, &run, inputs, weights);
-}
-
-/* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
-static tri_status clip(tri_engine *engine, step_state *state) {
-  double squares = 0;
-  TRI_KERNEL_CALL(engine->device, sum_of_squares, engine->options.precision, engine->parts.table->num_elements,
-                  tri_executor_gradients(engine->executor), &squares);
-  double norm = sqrt(squares);
-  state->result.grad_norm = norm;
-  state->result.loss = state->result.counted == 0 ? 0.0 : state->loss_sum / (double)state->result.counted;
-  state->result.skipped = !isfinite(norm) || !isfinite(state->result.loss);
-  double limit = engine->options.clip;
-  state->gradient_scale = limit > 0 && norm > limit ? limit / norm : 1.0;
-  return TRI_OK;
-}
-
-static tri_status update(tri_engine *engine, step_state *state) {
-  if (!state->update || state->result.skipped) return TRI_OK;
-  const tri_engine_options *options = &engine->options;
-  tri_adamw adamw = {
-      .lr = state->lr,
-      .beta1 = options->beta1,
-      .beta2 = options->beta2,
-      .eps = options->eps,
-      .gradient_scale = state->gradient_scale,
-      .step = state->updates + 1,
-  };
-  size_t element = tri_dtype_bytes(tri_dtype_wide(options->precision));
-  for (int64_t i = 0; i < engine->parts.table->num_entries; i++) {
-    const tri_parameter *parameter = &engine->parts.table->entries[i];
-    size_t offset = (size_t)parameter->offset * element;
-    adamw.weight_decay = parameter->decay ? options->weight_decay : 0.0;
-    TRI_KERNEL_CALL(engine->device, adamw, options->precision, parameter->count, &adamw,
-                    (char *)tri_executor_values(engine->executor) + offset,
-                    (char *)tri_executor_gradients(engine->executor) + offset,
-                    (char *)tri_executor_moment1(engine->executor) + offset,
-                    (char *)tri_executor_moment2(engine->executor) + offset);
-  }
-  engine->prepared = false;
-  return TRI_OK;
-}
-
-static tri_status execute(tri_engine *engine, step_state *state, const tri_instruction *at) {
-  switch (at->kind) {
-    case TRI_LOAD: return load(engine, state, at->micro_batch);
-    case TRI_COUNT_LABELS:
-      state->result.counted =
-          count_labels(engine, engine->options.global_batch * engine->options.sequence, engine->labels);
-      return TRI_OK;
-    case TRI_PREPARE: return prepare(engine);
-    case TRI_FORWARD: return forward(engine, state, at);
-    case TRI_BACKWARD: return backward(engine, state, at, true, true);
-    case TRI_BACKWARD_INPUT: return backward(engine, state, at, true, false);
-    case TRI_BACKWARD_WEIGHT: return backward(engine, state, at, false, true);
-    case TRI_CLIP: return clip(engine, state);
-    case TRI_UPDATE: return update(engine, state);
-  }
-  return tri_fail(TRI_INTERNAL, "instruction %d is not one that the engine knows", (int)at->kind);
-}
-
-static tri_status execute_program(tri_engine *engine, step_state *state) {
-  for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
-    engine->executor->parameters[i].gradient_written = false;
-  for (int64_t i = 0; i < engine->parts.program->num_instructions; i++) {
-    TRI_TRY(execute(engine, state, &engine->parts.program->instructions[i]));
-  }
-  return TRI_OK;
-}
-
-/* ---- steps ----------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
                            tri_step *out) {
-  step_state state = {.sampler = sampler, .step = step, .updates = updates, .lr = lr, .update = true};
-  TRI_TRY(execute_program(engine, &state));
+  tri_step_state state = {.sampler = sampler, .step = step, .updates = updates, .lr = lr, .update = true};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
+  *out = state.result;
+  return TRI_OK;
+}
+
+/* The place in the global batch of a rank's sequence: micro-batches go round the data ranks. */
+static int64_t global_row(const tri_engine *engine, int64_t row) {
+  int64_t size = engine->options.layout->micro_batch, data = engine->options.layout->data;
+  int64_t rank = engine->options.mesh->place.at[TRI_AXIS_DATA];
+  return (row / size * data + rank) * size + row % size;
+}
+
+static void take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
+  int64_t sequence = engine->options.sequence;
+  for (int64_t row = 0; row < engine->micro_batches * engine->options.layout->micro_batch; row++) {
+    int64_t from = global_row(engine, row) * sequence;
+    for (int64_t i = 0; i < sequence; i++) {
+      engine->ids[row * sequence + i] = ids[from + i];
+      engine->labels[row * sequence + i] = labels[from + i];
+    }
+  }
+}
+
+tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                              int64_t updates, double lr, tri_step *out) {
+  take_batch(engine, ids, labels);
+  tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;
   return TRI_OK;
 }
 
 tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
                                 tri_step *out) {
-  int64_t tokens = engine->options.global_batch * engine->options.sequence;
-  for (int64_t i = 0; i < tokens; i++) {
-    engine->ids[i] = ids[i];
-    engine->labels[i] = labels[i];
-  }
-  step_state state = {.step = step};
-  TRI_TRY(execute_program(engine, &state));
+  take_batch(engine, ids, labels);
+  tri_step_state state = {.step = step};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;
   return TRI_OK;
 }
 
+/* Micro-batches of an evaluation go round the data ranks as those of a step do; each rank's stages pass theirs on. All
+ * data ranks take as many, since they may gather parameters together: the last may have nothing that counts. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
-  TRI_TRY(prepare(engine));
-  int32_t *scratch = engine->labels + engine->options.global_batch * engine->options.sequence;
-  return tri_evaluate_windows(engine->executor, sampler, windows, engine->options.ignore_token, scratch, out);
+  const tri_layout *layout = engine->options.layout;
+  const tri_mesh *mesh = engine->options.mesh;
+  int64_t count = windows < sampler->per_epoch ? windows : sampler->per_epoch;
+  int64_t batches = (count + layout->micro_batch - 1) / layout->micro_batch;
+  tri_step_state state = {.sampler = sampler, .evaluating = true, .windows = count};
+  tri_program_request request = {
+      .layout = layout,
+      .stage = mesh->place.at[TRI_AXIS_PIPELINE],
+      .micro_batches = (batches + layout->data - 1) / layout->data,
+      .lists = (const tri_op_list *const *)engine->parts.lists,
+      .buckets = engine->parts.buckets,
+      .forward_only = true,
+  };
+  tri_program *program = NULL;
+  TRI_TRY(tri_program_create(&request, &program));
+  tri_status status = tri_engine_execute(engine, program, &state);
+  tri_program_destroy(program);
+  TRI_TRY(status);
+  return tri_evaluation_join(mesh, &state.loss, state.evaluation.counted, out);
 }

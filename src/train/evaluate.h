@@ -2,6 +2,8 @@
 #ifndef TRI_TRAIN_EVALUATE_H
 #define TRI_TRAIN_EVALUATE_H
 
+#include "base/exact_sum.h"
+#include "comm/mesh.h"
 #include "data/corpus.h"
 #include "train/executor.h"
 
@@ -11,13 +13,24 @@ typedef struct tri_evaluation {
   int64_t counted; /* labels */
 } tri_evaluation;
 
-/* Adds the loss of one full batch of the executor's list, ids and labels [batch, sequence], to *total. Negative labels
- * do not count: that is how a batch is filled up. Packed weights must be up to date. */
+/* Adds the loss of one full batch of the executor's only list, ids and labels [batch, sequence], to *total. Negative
+ * labels do not count: that is how a batch is filled up. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels, tri_evaluation *total);
 
-/* `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same ones every time. Labels
- * equal to ignore_token do not count. `scratch` has room for ids and labels of a batch of the executor's list. */
-tri_status tri_evaluate_windows(tri_executor *executor, const tri_sampler *sampler, int64_t windows,
-                                int32_t ignore_token, int32_t *scratch, tri_evaluation *out);
+/* A batch of the windows that an evaluation looks at: [first, first + batch) of `windows`, which are spread evenly over
+ * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count, as do
+ * labels equal to ignore_token. */
+typedef struct tri_window_batch {
+  const tri_sampler *sampler;
+  int64_t windows, first, batch;
+  int32_t ignore_token;
+  int32_t *ids, *labels; /* [batch, sampler->sequence] */
+} tri_window_batch;
+
+/* *counted: labels that count. */
+tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted);
+
+/* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out);
 
 #endif

@@ -49,16 +49,19 @@ static tri_status set_up(tri_generator *generator) {
   int64_t piece = generator->positions < PIECE ? generator->positions : PIECE;
   size_t vocabulary = (size_t)model->vocab_size;
   TRI_TRY(tri_device_supports(generator->device, generator->precision));
-  TRI_TRY(tri_parameter_table_create(model, &generator->table));
-  TRI_TRY(tri_model_operations(model, TRI_LIST_GENERATE, 1, piece, generator->positions, generator->precision,
-                               &generator->list));
+  TRI_TRY(tri_parameter_table_create(model, NULL, &generator->table));
+  tri_list_request list = tri_list_request_whole(model, TRI_LIST_GENERATE, 1, piece, generator->precision);
+  list.positions = generator->positions;
+  TRI_TRY(tri_model_operations(model, &list, &generator->list));
+  const int64_t one_frame = 1;
   tri_memory_request request = {
-      .list = generator->list,
+      .lists = (const tri_op_list *const *)&generator->list,
+      .num_frames = &one_frame,
+      .num_chunks = 1,
       .num_values = generator->table->num_elements,
-      .num_frames = 1,
       .device = generator->device,
   };
-  TRI_TRY(tri_executor_create(generator->table, &request, &generator->executor));
+  TRI_TRY(tri_executor_create(generator->table, &request, NULL, &generator->executor));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
   TRI_TRY(tri_alloc("the sequence", (size_t)generator->positions, sizeof *generator->ids, &generator->ids));
@@ -105,14 +108,14 @@ void tri_generator_reset(tri_generator *generator) { generator->count = 0; }
 
 /* Runs positions [first, first + length), of which those below generator->count are there. */
 static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
-  tri_run run = tri_executor_run(generator->executor, 0);
+  tri_run run = tri_executor_run(generator->executor, 0, 0);
   run.batch = 1;
   run.sequence = length;
   run.valid = generator->count - first < length ? generator->count - first : length;
   run.ids = generator->ids + first;
   run.cache = &generator->cache;
   generator->cache.past = first;
-  return tri_executor_forward(generator->executor, &run);
+  return tri_executor_forward(generator->executor, 0, &run);
 }
 
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
@@ -134,7 +137,7 @@ tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, in
   }
   /* The list ends in the logits. */
   const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];
-  tri_run run = tri_executor_run(generator->executor, 0);
+  tri_run run = tri_executor_run(generator->executor, 0, 0);
   tri_dtype wide = tri_dtype_wide(generator->precision);
   int64_t vocabulary = generator->model.vocab_size;
   TRI_TRY(generator->device->kernels->copy_out(generator->device, generator->wide_logits, run.slots[last->outputs[0]],

@@ -14,33 +14,38 @@ static double value_of(const tri_parameter *parameter, tri_random_key key, int64
   return 0.0;
 }
 
-static tri_status fill_chunk(const tri_parameter *parameter, tri_random_key key, int64_t first, int64_t count,
-                             tri_dtype wide, void *host) {
+/* `count` local elements from `first` on, each by its global index. */
+static void fill_chunk(const tri_parameter *parameter, tri_random_key key, int64_t first, int64_t count, tri_dtype wide,
+                       void *host) {
+  int64_t length = tri_parameter_run_length(parameter);
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < count; i++) {
-    double value = value_of(parameter, key, first + i);
+    int64_t at = first + i;
+    double value = value_of(parameter, key, tri_parameter_run(parameter, at / length) + at % length);
     if (wide == TRI_FP64) {
       ((double *)host)[i] = value;
     } else {
       ((float *)host)[i] = (float)value;
     }
   }
-  return TRI_OK;
 }
 
-tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, uint64_t seed, tri_dtype wide,
-                          void *values) {
+tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, const tri_buckets *buckets,
+                          uint64_t seed, tri_dtype wide, void *values) {
   size_t element = tri_dtype_bytes(wide);
   char *host = NULL;
   tri_status status = TRI_OK;
   TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, element, &host));
   for (int64_t p = 0; p < table->num_entries; p++) {
     const tri_parameter *parameter = &table->entries[p];
-    tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)p);
-    for (int64_t first = 0; first < parameter->count; first += CHUNK_ELEMENTS) {
-      int64_t count = parameter->count - first < CHUNK_ELEMENTS ? parameter->count - first : CHUNK_ELEMENTS;
-      TRI_TRY_GOTO(fill_chunk(parameter, key, first, count, wide, host), done);
-      char *to = (char *)values + (size_t)(parameter->offset + first) * element;
+    if (parameter->alias) continue;
+    int64_t stream = parameter->tied_to >= 0 ? parameter->tied_to : p;
+    tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
+    tri_stretch own = tri_stretch_of_values(buckets, table, p);
+    for (int64_t done_count = 0; done_count < own.count; done_count += CHUNK_ELEMENTS) {
+      int64_t count = own.count - done_count < CHUNK_ELEMENTS ? own.count - done_count : CHUNK_ELEMENTS;
+      fill_chunk(parameter, key, own.first + done_count, count, wide, host);
+      char *to = (char *)values + (size_t)(own.at + done_count) * element;
       TRI_TRY_GOTO(device->kernels->copy_in(device, to, host, (size_t)count * element), done);
     }
   }

@@ -75,6 +75,10 @@ static const tri_config_key layout_keys[] = {
      .help = "shard over replicas: 1 optimizer, 2 and gradients, 3 and parameters"},
     {CHOICE("recompute", layout.recompute, recomputes), .fallback = "none",
      .help = "activations computed anew in the backward pass to save memory"},
+    {COUNT("recompute_every", layout.recompute_every, 1, 1 << 20), .fallback = "1",
+     .help = "recompute: full throws away the activations of every so-many-th layer"},
+    {COUNT("bucket_bytes", layout.bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
+     .help = "bytes of gradients that are reduced over the data ranks together"},
     {COUNT("micro_batch", layout.micro_batch, 1, MOST_SEQUENCES), .fallback = "1",
      .help = "sequences in one forward pass"},
 };

@@ -6,6 +6,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
+#include "comm/agreement.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
 #include "train/checkpointing.h"
@@ -17,11 +19,11 @@
 #include "train/summary.h"
 
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 
 typedef struct trainer {
-  const tri_run_config *config;
+  tri_run_config *config; /* its layout gets resolved */
+  tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
   tri_corpus *train_corpus, *validation_corpus;
@@ -33,21 +35,10 @@ typedef struct trainer {
   double validation_loss; /* the last one; NaN before the first */
   size_t predicted_bytes;
   double started_s; /* clock at which this process began to train */
+  bool stopping;    /* some rank was asked to */
 } trainer;
 
-/* A signal can reach only what is global; it asks the loop to end after the step at hand. */
-static volatile sig_atomic_t stop_asked;
-
-static void ask_to_stop(int number) {
-  (void)number;
-  stop_asked = 1;
-}
-
-static void listen_for_signals(void) {
-  struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}; /* a second one kills */
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
+static bool is_first(const trainer *t) { return t->mesh.world.rank == 0; }
 
 /* ---- setting up ------------------------------------------------------------------------------------------------- */
 
@@ -89,10 +80,23 @@ static tri_status open_data(trainer *t) {
   return tri_sampler_create(t->validation_corpus, sequence, vocabulary, config->seed, &t->validation);
 }
 
-static tri_engine_options engine_options(const tri_run_config *config) {
+/* Ranks that were started with different things would train different models. */
+static tri_status check_agreement(trainer *t) {
+  char *text = NULL;
+  TRI_TRY(tri_run_config_print(t->config, &text));
+  tri_status status = tri_must_agree(&t->mesh.world, "configuration", text, strlen(text));
+  tri_free(text);
+  TRI_TRY(status);
+  const int64_t data[] = {tri_corpus_num_tokens(t->train_corpus), t->train.per_epoch,
+                          t->validation.corpus == NULL ? 0 : tri_corpus_num_tokens(t->validation_corpus)};
+  return tri_must_agree(&t->mesh.world, "corpus", (const char *)data, sizeof data);
+}
+
+static tri_engine_options engine_options(const tri_run_config *config, const tri_mesh *mesh) {
   return (tri_engine_options){
       .model = &config->model,
       .layout = &config->layout,
+      .mesh = mesh,
       .global_batch = config->optimizer.global_batch,
       .sequence = config->data.sequence,
       .precision = config->precision,
@@ -107,25 +111,31 @@ static tri_engine_options engine_options(const tri_run_config *config) {
 }
 
 static tri_status create_engine(trainer *t) {
-  tri_engine_options options = engine_options(t->config);
+  tri_engine_options options = engine_options(t->config, &t->mesh);
   TRI_TRY(tri_engine_create(&options, t->device, &t->engine));
   t->predicted_bytes = tri_engine_predicted_bytes(t->engine);
   return TRI_OK;
 }
 
-/* Opens the output and takes the run up where it was. */
-static tri_status open_output(trainer *t, const char *resume) {
-  const tri_run_config *config = t->config;
-  TRI_TRY(tri_directory_create(config->output));
-  bool found = false;
-  TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+static tri_status write_config(const tri_run_config *config) {
   char path[TRI_PATH_BYTES];
   char *text = NULL;
   TRI_TRY(tri_path_join(path, config->output, "config.yaml"));
   TRI_TRY(tri_run_config_print(config, &text));
   tri_status status = tri_file_replace(path, text, strlen(text));
   tri_free(text);
-  TRI_TRY(status);
+  return status;
+}
+
+/* Opens the output and takes the run up where it was. */
+static tri_status open_output(trainer *t, const char *resume) {
+  const tri_run_config *config = t->config;
+  bool found = false;
+  tri_status status = is_first(t) ? tri_directory_create(config->output) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+  if (!is_first(t)) return TRI_OK;
+  TRI_TRY(write_config(config));
   return tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
 }
 
@@ -136,6 +146,12 @@ static void announce(const trainer *t) {
   tri_log("%s: %s parameters, %s on %s with %d threads", config->model.name,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
           t->device->name, t->device->threads);
+  const tri_layout *layout = &config->layout;
+  if (t->mesh.world.size > 1) {
+    tri_log("%d ranks: tensor %ld x pipeline %ld x data %ld, zero %ld, %ld micro-batches a step", t->mesh.world.size,
+            (long)layout->tensor, (long)layout->pipeline, (long)layout->data, (long)layout->zero,
+            (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
+  }
   tri_log("%s tokens to train on, %s of memory, peak %sFLOP/s measured",
           tri_format_count((double)tri_corpus_num_tokens(t->train_corpus), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes),
@@ -159,8 +175,9 @@ static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   }
   t->progress.bad_steps++;
   t->progress.bad_in_row++;
-  tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
-           step->grad_norm);
+  if (is_first(t))
+    tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
+             step->grad_norm);
   if (t->progress.bad_in_row < t->config->optimizer.max_bad_steps) return TRI_OK;
   return tri_fail(TRI_DIVERGED,
                   "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; the newest "
@@ -173,11 +190,12 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
 }
 
 static tri_status save(trainer *t) {
-  TRI_TRY(tri_metrics_sync(t->metrics));
+  if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
   return tri_checkpointing_save(t->engine, t->config, &t->progress, t->tokenizer);
 }
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
+  if (!is_first(t)) return TRI_OK;
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / step_s;
   double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence);
@@ -189,7 +207,7 @@ static tri_status record(trainer *t, const tri_step *step, double lr, double ste
       .tokens = t->progress.tokens,
       .tokens_per_s = rate,
       .step_s = step_s,
-      .mfu = t->peak_flops > 0 ? rate * flops / t->peak_flops : NAN,
+      .mfu = t->peak_flops > 0 ? rate * flops / (t->peak_flops * t->mesh.world.size) : NAN,
       .peak_bytes = tri_engine_measured_bytes(t->engine),
       .bad_steps = t->progress.bad_steps,
       .evaluated = evaluated,
@@ -197,6 +215,14 @@ static tri_status record(trainer *t, const tri_step *step, double lr, double ste
   };
   TRI_TRY(tri_metrics_step(t->metrics, &line));
   tri_metrics_progress(t->metrics, t->config->optimizer.steps);
+  return TRI_OK;
+}
+
+/* A signal may have reached some ranks only, or one of them a step earlier: any one's wish is everybody's. */
+static tri_status agree_to_stop(trainer *t) {
+  int64_t asked = tri_stop_asked();
+  TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));
+  t->stopping = asked > 0;
   return TRI_OK;
 }
 
@@ -209,6 +235,7 @@ static tri_status one_step(trainer *t) {
   tri_step step = {0};
   TRI_TRY(tri_engine_step(t->engine, &t->train, t->progress.step, t->progress.updates, lr, &step));
   double step_s = tri_clock_s() - begin_s;
+  TRI_TRY(agree_to_stop(t));
   t->progress.step++;
   t->progress.updates += !step.skipped;
   t->progress.tokens += config->optimizer.global_batch * config->data.sequence;
@@ -219,14 +246,14 @@ static tri_status one_step(trainer *t) {
   if (look) TRI_TRY(evaluate(t));
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
-  bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || stop_asked;
+  bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || t->stopping;
   return keep ? save(t) : TRI_OK;
 }
 
 static tri_status loop(trainer *t) {
   while (t->progress.step < t->config->optimizer.steps) {
     TRI_TRY(one_step(t));
-    if (!stop_asked || t->progress.step == t->config->optimizer.steps) continue;
+    if (!t->stopping || t->progress.step == t->config->optimizer.steps) continue;
     return tri_fail(TRI_INTERRUPTED,
                     "interrupted after step %ld; its checkpoint is written, and the same command "
                     "continues from there",
@@ -260,32 +287,52 @@ static tri_status write_summary(trainer *t) {
   return status;
 }
 
-static tri_status train(trainer *t, const char *resume) {
-  TRI_TRY(open_data(t));
-  TRI_TRY(create_engine(t));
-  TRI_TRY(open_output(t, resume));
-  if (t->progress.step >= t->config->optimizer.steps) {
-    tri_log(
-        "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
-        "never",
-        t->config->output, (long)t->progress.step);
-    return TRI_OK;
-  }
+/* What a rank of many fails with, says which rank it was and where. The first rank's name is in the message too: ranks
+ * that only waited for it have nothing to add. */
+static tri_status name_rank(const trainer *t, tri_status status) {
+  char message[2048], where[128];
+  if (status == TRI_OK || t->mesh.world.size == 1 || tri_status_message()[0] == '\0') return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  return tri_fail(status, "rank %d (%s), at step %ld: %s", t->mesh.world.rank,
+                  tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, where, sizeof where),
+                  (long)t->progress.step + 1, message);
+}
+
+static tri_status run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
   announce(t);
-  listen_for_signals();
+  tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
-  if (status != TRI_OK && status != TRI_INTERRUPTED) return status;
+  if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
+    if (!is_first(t)) return tri_fail(status, "%s", "");
+  } else if (status != TRI_OK) {
+    return name_rank(t, status);
+  }
+  if (!is_first(t) || status == TRI_DIVERGED) return status;
   char message[512];
   snprintf(message, sizeof message, "%s", tri_status_message());
   TRI_TRY(write_summary(t));
   return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", message);
 }
 
-static tri_status dry_run(trainer *t) {
-  tri_engine_options options = engine_options(t->config);
-  return tri_dry_run(&options, t->device, stdout);
+static tri_status train(trainer *t, const char *resume) {
+  const tri_group *world = &t->mesh.world;
+  TRI_TRY(tri_common_status(world, open_data(t)));
+  TRI_TRY(tri_common_status(world, check_agreement(t)));
+  TRI_TRY(tri_common_status(world, create_engine(t)));
+  TRI_TRY(open_output(t, resume));
+  if (t->progress.step < t->config->optimizer.steps) return run(t);
+  tri_log(
+      "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
+      "never",
+      t->config->output, (long)t->progress.step);
+  return TRI_OK;
+}
+
+static tri_status dry_run(trainer *t, int rank) {
+  tri_engine_options options = engine_options(t->config, NULL);
+  return tri_dry_run(&options, rank, t->device, stdout);
 }
 
 static void release(trainer *t) {
@@ -294,12 +341,34 @@ static void release(trainer *t) {
   tri_corpus_close(t->validation_corpus);
   tri_corpus_close(t->train_corpus);
   tri_device_destroy(t->device);
+  tri_mesh_destroy(&t->mesh);
+}
+
+/* A dry run is of any layout on one process; a run is of the job's ranks. */
+static tri_status set_up(trainer *t, const tri_train_options *options) {
+  tri_run_config *config = t->config;
+  int threads = config->threads > 0 ? (int)config->threads : options->threads;
+  int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
+  TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->optimizer.global_batch, ranks));
+  return tri_device_create(config->device, threads, &t->device);
+}
+
+static tri_status start(trainer *t, const tri_train_options *options) {
+  tri_group world = tri_group_world();
+  TRI_TRY(tri_common_status(&world, set_up(t, options)));
+  if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
+  tri_mesh_shape shape = tri_layout_mesh(&t->config->layout);
+  TRI_TRY(tri_mesh_create(&shape, &t->mesh));
+  if (!is_first(t)) tri_log_be_quiet();
+  return train(t, options->resume);
 }
 
 tri_status tri_train(const tri_train_options *options) {
-  trainer t = {.config = options->config, .validation_loss = NAN};
-  TRI_TRY(tri_device_create(options->config->device, (int)options->config->threads, &t.device));
-  tri_status status = options->dry_run ? dry_run(&t) : train(&t, options->resume);
+  trainer t = {.mesh = tri_mesh_alone(), .validation_loss = NAN};
+  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
+  *t.config = *options->config;
+  tri_status status = start(&t, options);
   release(&t);
+  tri_free(t.config);
   return status;
 }

@@ -10,10 +10,14 @@
 typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
-  bool dry_run;       /* print the step program and the memory plan, touch nothing */
+  bool dry_run;       /* print the step program and the memory plan, touch nothing, */
+  int threads;        /* of this rank where the configuration says auto; 0: all cores */
+  int64_t ranks;      /* as if this many ranks had been started (0: one), */
+  int64_t dry_run_rank; /* of this one of them */
 } tri_train_options;
 
-/* Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is written and the status is TRI_INTERRUPTED. */
+/* COLLECTIVE over the job (tri_comm_open comes first). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint
+ * is written and the status is TRI_INTERRUPTED. */
 tri_status tri_train(const tri_train_options *options);
 
 #endif

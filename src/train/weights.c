@@ -18,9 +18,10 @@ tri_status tri_weights_find(const char *given, char path[TRI_PATH_BYTES]) {
 
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table,
                             tri_executor *executor) {
-  tri_dtype wide = tri_dtype_wide(executor->list->type);
+  tri_dtype wide = tri_dtype_wide(executor->type);
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
+    if (parameter->alias) continue;
     TRI_TRY(tri_checkpoint_read(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape,
                                 executor->parameters[i].value));
   }

@@ -10,7 +10,7 @@
  * checkpoints' folder that it is. */
 tri_status tri_weights_find(const char *given, char path[TRI_PATH_BYTES]);
 
-/* Reads every parameter of the table into the executor's values. */
+/* Reads every parameter into the values of an executor that holds the whole model. */
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table, tri_executor *executor);
 
 /* FOLDER/tokenizer.json, or `given` if that is not NULL. */

@@ -85,7 +85,7 @@ static tri_status adamw(bench *b) {
 }
 static tri_status squares(bench *b) {
   double sum = 0;
-  return KERNEL(sum_of_squares, b->type, PARAMETERS, X, &sum);
+  return KERNEL(block_squares, b->type, PARAMETERS, PARAMETERS, X, &sum);
 }
 static tri_status zero(bench *b) { return KERNEL(fill_zero, PARAMETERS * sizeof(float), Y); }
 

@@ -388,7 +388,7 @@ static void check_huge(void) {
   float *values = get_memory((size_t)count * sizeof *values);
   for (int64_t i = 0; i < count; i++) values[i] = (float)(i % 1021 + world.rank);
   CHECK_OK(tri_all_reduce(&world, TRI_FP32, count, values));
-  float offset = (float)(world.size * (world.size - 1) / 2);
+  float offset = (float)world.size * (float)(world.size - 1) / 2;
   for (int64_t i = 0; i < count; i++) {
     CHECK(values[i] == (float)(i % 1021 * world.size) + offset, "element %lld", (long long)i);
   }

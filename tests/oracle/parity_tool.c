@@ -60,10 +60,11 @@ static tri_status table_command(char **a) {
   tri_model model;
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_model_load(a[0], &model));
-  TRI_TRY(tri_parameter_table_create(&model, &table));
+  TRI_TRY(tri_parameter_table_create(&model, NULL, &table));
   printf("{\"num_elements\": %" PRId64 ", \"parameters\": [", table->num_elements);
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *p = &table->entries[i];
+    if (p->alias) continue;
     printf("%s\n{\"name\": \"%s\", \"offset\": %" PRId64 ", \"decay\": %s, \"shape\": [%" PRId64, i == 0 ? "" : ",",
            p->name, p->offset, p->decay ? "true" : "false", p->shape[0]);
     if (p->num_dims > 1) printf(", %" PRId64, p->shape[1]);
@@ -82,6 +83,8 @@ static tri_status gradients_command(char **a) {
                     : strcmp(a[3], "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE
                                                        : TRI_SCHEDULE_1F1B;
   layout.micro_batch = atoll(a[5]);
+  layout.recompute_every = 1;
+  layout.bucket_bytes = 1 << 20;
   tri_engine_options options = {
       .model = &model,
       .layout = &layout,

@@ -44,7 +44,7 @@ def test_command_line():
     check(trireme("train", "a.yaml", "b.yaml", status=2), "one run file at a time, not `b.yaml` too")
     check(trireme("train", "a.yaml", "--restart", status=2), "--restart is not an option")
     check(trireme("train", "a.yaml", "--set", status=2), "--set wants a value")
-    check(trireme("train", "a.yaml", "-n", "4", status=7), "this version runs on one rank")
+    check(trireme("train", "a.yaml", "-n", "0", status=2), "-n must be from 1")
     check(trireme("generate", "x", "--tokens", "many", status=2), "--tokens takes a whole number, not `many`")
     check(trireme("generate", "x", "--top-p", "7", status=2), "--top-p must be from")
     check(trireme("eval", "x", status=2), "name a checkpoint and a corpus")
@@ -64,8 +64,8 @@ def test_run_file(tmp_path, made):
     check(trireme("train", path, "--set", "optimizer.global_batch=3", status=3), "global_batch", "3", "micro_batch")
     check(trireme("train", path, "--set", "device=gpu", status=3), "`gpu` is not a device; there are auto, cpu")
     check(trireme("train", path, "--set", "precision=fp64", status=3), "fp64", "reference")
-    check(trireme("train", path, "--set", "layout.tensor=2", status=7), "layout.tensor is 2", "one rank")
-    check(trireme("train", path, "--set", "layout.recompute=full", status=7), "layout.recompute", "none")
+    check(trireme("train", path, "--set", "layout.tensor=2", status=3), "tensor 2", "= 2 does not divide the 1 ranks")
+    check(trireme("train", path, "--set", "layout.context=2", status=7), "layout.context", "1")
     assert not (tmp_path / "run").exists()
 
 

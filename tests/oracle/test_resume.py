@@ -71,6 +71,22 @@ def test_interrupt_and_go_on(tmp_path, corpus, undisturbed):
     assert final_state(tmp_path) == undisturbed
 
 
+def test_interrupted_again_and_again(tmp_path, corpus, undisturbed):
+    """A signal finds the program in the middle of a matrix product as often as not."""
+    path = write_run(tmp_path, corpus)
+    chance = random.Random(5)
+    for _ in range(12):
+        process = subprocess.Popen([TRIREME, "train", path], stderr=subprocess.PIPE, text=True)
+        try:
+            process.wait(timeout=chance.uniform(0.2, 0.6))
+        except subprocess.TimeoutExpired:
+            process.send_signal(chance.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]))
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (0, 130, -signal.SIGTERM, -signal.SIGINT, -signal.SIGUSR1), errors
+    trireme("train", path)
+    assert final_state(tmp_path) == undisturbed
+
+
 def test_kill_at_random_moments(tmp_path_factory, corpus, undisturbed):
     """Twenty runs, each killed without warning, once or more often, before it comes to its end; every second step saves."""
     chance = random.Random(11)

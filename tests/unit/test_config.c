@@ -275,7 +275,7 @@ static void suggests_keys(void **state) {
 
 static void lays_options_over_the_file(void **state) {
   (void)state;
-  ship s;
+  ship s = {0};
   const char *const plain[] = {"oars=3", "crew=auto", "name=a: *b #", "bounds=[1, 2e3]", "wood = oak ", "home="};
   EXPECT_OK(read(LEAST "crew: 5\nhome: Chios\n", plain, 6, &s));
   assert_int_equal(s.oars, 3);

@@ -33,7 +33,7 @@ static bytes make_index(int type, int width) {
   const int sizes[] = {3, 0, 2};
   for (int i = 0; i < 3; i++) put(&index, (uint64_t)sizes[i], 4);
   const int pointers[] = {0, 3, 3};
-  for (int i = 0; i < 3; i++) put(&index, (uint64_t)(pointers[i] * width), 8);
+  for (int i = 0; i < 3; i++) put(&index, (uint64_t)pointers[i] * (uint64_t)width, 8);
   const int documents[] = {0, 2, 3};
   for (int i = 0; i < 3; i++) put(&index, (uint64_t)documents[i], 8);
   return index;
@@ -76,7 +76,7 @@ static void reads_every_integer_type(void **state) {
   const struct { int type, width; } types[] = {{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {8, 2}};
   for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
     bytes index = make_index(types[t].type, types[t].width), bin = {.count = 0};
-    for (int i = 0; i < 5; i++) put(&bin, (uint64_t)(10 + i), types[t].width);
+    for (int i = 0; i < 5; i++) put(&bin, 10 + (uint64_t)i, types[t].width);
     write_file(state, "t.idx", index.data, index.count);
     write_file(state, "t.bin", bin.data, bin.count);
     char prefix[TRI_PATH_BYTES];

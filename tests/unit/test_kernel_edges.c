@@ -194,7 +194,7 @@ static void check_nan(tri_device *device) {
       CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));
       assert_true(isnan(sum));
       double squares = 0;
-      CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, x, &squares));
+      CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, x, &squares));
       assert_true(isnan(squares));
     }
   }
@@ -213,14 +213,14 @@ static void check_sums(tri_device *device) {
   enum { COUNT = sizeof values / sizeof values[0] };
   double sum = 0, squares = 0;
   for (int i = 0; i < COUNT; i++) values[i] = i % 2 == 0 ? 1e20f : -1e20f;
-  CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, values, &squares));
+  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &squares));
   double expected = (double)COUNT * (double)1e20f * (double)1e20f;
   if (!(fabs(squares - expected) <= 1e-11 * expected))
     fail_msg("%s: %.17g, not %.17g", device->name, squares, expected);
   CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum));
   assert_true(sum == (double)1e20f);
   for (int i = 0; i < COUNT; i++) values[i] = 1e-30f;
-  CHECK_OK(KERNEL(sum_of_squares, TRI_FP32, COUNT, values, &squares));
+  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &squares));
   assert_true(squares > 1.23e-55 && squares < 1.24e-55);
 }
 

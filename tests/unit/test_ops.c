@@ -28,13 +28,13 @@ static tri_status input_shape(const tri_op_call *call, const tri_shape in[TRI_OP
 }
 
 static tri_status input_forward(tri_run *run, const tri_op_call *call) {
-  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  int64_t count = tri_run_rows(run, call) * *(const int64_t *)call->attributes;
   memcpy(run->slots[call->outputs[0]], run->parameters[call->parameters[0]].value, (size_t)count * sizeof(double));
   return TRI_OK;
 }
 
 static tri_status input_backward(tri_run *run, const tri_op_call *call) {
-  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  int64_t count = tri_run_rows(run, call) * *(const int64_t *)call->attributes;
   memcpy(run->parameters[call->parameters[0]].gradient, run->gradients[call->outputs[0]],
          (size_t)count * sizeof(double));
   return TRI_OK;
@@ -61,14 +61,14 @@ static tri_status sum_shape(const tri_op_call *call, const tri_shape in[TRI_OP_I
 
 static tri_status sum_forward(tri_run *run, const tri_op_call *call) {
   const double *x = run->slots[call->inputs[0]];
-  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  int64_t count = tri_run_rows(run, call) * *(const int64_t *)call->attributes;
   for (int64_t i = 0; i < count; i++) run->loss_sum += x[i] * noise(1, i);
   return TRI_OK;
 }
 
 static tri_status sum_backward(tri_run *run, const tri_op_call *call) {
   double *gradient = run->gradients[call->inputs[0]];
-  int64_t count = tri_run_rows(run) * *(const int64_t *)call->attributes;
+  int64_t count = tri_run_rows(run, call) * *(const int64_t *)call->attributes;
   for (int64_t i = 0; i < count; i++) gradient[i] = noise(1, i);
   return TRI_OK;
 }
@@ -97,10 +97,10 @@ static void begin(bench *b) {
 }
 
 static int32_t parameter(bench *b, int64_t rows, int64_t width, bool joined) {
-  tri_parameter entry = {.num_dims = width > 0 ? 2 : 1, .shape = {rows, width}, .joined = joined};
-  int32_t index = -1;
-  CHECK_OK(tri_parameter_table_add(&b->table, "test", 0, entry, &index));
-  return index;
+  tri_parameter entry = {.num_dims = width > 0 ? 2 : 1, .shape = {rows, width > 0 ? width : 1}, .joined = joined};
+  entry.split = tri_split_none();
+  CHECK_OK(tri_parameter_table_add(&b->table, "test", 0, entry));
+  return (int32_t)b->table.num_entries - 1;
 }
 
 static int32_t input(bench *b, int64_t width) {
@@ -124,7 +124,7 @@ static void weigh(bench *b, int32_t slot) {
 }
 
 static tri_run new_run(bench *b) {
-  tri_run run = tri_executor_run(b->executor, 0);
+  tri_run run = tri_executor_run(b->executor, 0, 0);
   run.training = true;
   run.batch = BATCH;
   run.sequence = SEQUENCE;
@@ -140,7 +140,7 @@ static tri_run new_run(bench *b) {
 static double loss(bench *b) {
   tri_run run = new_run(b);
   CHECK_OK(tri_executor_prepare(b->executor));
-  CHECK_OK(tri_executor_forward(b->executor, &run));
+  CHECK_OK(tri_executor_forward(b->executor, 0, &run));
   return run.loss_sum;
 }
 
@@ -150,9 +150,11 @@ static void find_gradients(bench *b, bool split, int times) {
   CHECK_OK(tri_executor_prepare(b->executor));
   for (int i = 0; i < times; i++) {
     tri_run run = new_run(b);
-    CHECK_OK(tri_executor_forward(b->executor, &run));
-    CHECK_OK(tri_executor_backward(b->executor, &run, true, !split));
-    if (split) CHECK_OK(tri_executor_backward(b->executor, &run, false, true));
+    CHECK_OK(tri_executor_forward(b->executor, 0, &run));
+    tri_backward first = {0, 0, b->list->num_calls, true, !split};
+    tri_backward second = {0, 0, b->list->num_calls, false, true};
+    CHECK_OK(tri_executor_backward(b->executor, &first, &run));
+    if (split) CHECK_OK(tri_executor_backward(b->executor, &second, &run));
   }
 }
 
@@ -160,8 +162,8 @@ static void compare(bench *b, double times) {
   double *values = tri_executor_values(b->executor);
   const double step = 1e-5;
   /* A copy: the forward of the loss writes gradients too. */
-  double gradients[1024];
-  assert_true(b->table.num_elements <= 1024);
+  double gradients[8192];
+  assert_true(b->table.num_elements <= 8192);
   memcpy(gradients, tri_executor_gradients(b->executor), (size_t)b->table.num_elements * sizeof(double));
   for (int64_t p = 0; p < b->table.num_entries; p++) {
     for (int64_t i = 0; i < b->table.entries[p].count; i++) {
@@ -185,21 +187,26 @@ static void compare(bench *b, double times) {
 /* `accumulates`: whether the parameters' gradients add up over micro-batches (those of test inputs do not). */
 static void check(bench *b, bool split, int times) {
   CHECK_OK(tri_op_list_finish(b->list));
+  tri_parameter_table_lay_out(&b->table, NULL);
+  const int64_t one_frame = 1;
   tri_memory_request request = {
-      .list = b->list,
+      .lists = (const tri_op_list *const *)&b->list,
+      .num_chunks = 1,
       .num_values = b->table.num_elements,
+      .num_gradients = b->table.num_elements,
+      .num_moments = b->table.num_elements,
       .training = true,
       .split_backward = split,
-      .num_frames = 1,
+      .num_frames = &one_frame,
       .device = b->device,
   };
-  CHECK_OK(tri_executor_create(&b->table, &request, &b->executor));
+  CHECK_OK(tri_executor_create(&b->table, &request, NULL, &b->executor));
   double *values = tri_executor_values(b->executor);
   for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
   /* Poison: whatever is read before it is written shows. */
   memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
-  memset(b->executor->arena + b->executor->plan->frames, 0xff,
-         b->executor->plan->total_bytes - b->executor->plan->frames);
+  size_t frames = b->executor->plan->chunks[0].frames;
+  memset(b->executor->arena + frames, 0xff, b->executor->plan->total_bytes - frames);
   find_gradients(b, split, times);
   /* Padding between parameters is nobody's. */
   compare(b, times);
@@ -283,9 +290,8 @@ static void build_attention(bench *b) {
 static void build_rope(bench *b) {
   tri_heads heads = {2, 1, 4};
   tri_rope_table table = {.positions = SEQUENCE, .head_dim = 4, .theta = 100, .factor = 1};
-  int32_t x = input(b, (2 + 2 * 1) * 4), y = -1, constant = -1;
-  CHECK_OK(tri_op_rope_constant(b->list, &table, &constant));
-  CHECK_OK(tri_op_rope(b->list, heads, &table, constant, x, &y));
+  int32_t x = input(b, (2 + 2 * 1) * 4), y = -1;
+  CHECK_OK(tri_op_rope(b->list, heads, &table, x, &y));
   weigh(b, y);
 }
 

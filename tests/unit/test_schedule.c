@@ -8,92 +8,197 @@
 
 #include <stdio.h>
 
-static tri_layout one_rank(tri_schedule_kind schedule) {
+static tri_layout layout_of(tri_schedule_kind schedule, int64_t stages, int64_t virtual_stages) {
   return (tri_layout){.tensor = 1,
-                      .pipeline = 1,
+                      .pipeline = stages,
                       .context = 1,
                       .data = 1,
                       .expert = 1,
-                      .virtual_stages = 1,
+                      .virtual_stages = virtual_stages,
                       .schedule = schedule,
-                      .micro_batch = 2};
+                      .micro_batch = 2,
+                      .recompute_every = 1,
+                      .bucket_bytes = 1 << 20};
 }
 
-/* The program in one line: F0.0 is the forward of micro-batch 0 in frame 0. */
+static tri_program *program_of(const tri_layout *layout, int64_t stage, int64_t micro_batches) {
+  tri_program_request request = {.layout = layout, .stage = stage, .micro_batches = micro_batches};
+  tri_program *program = NULL;
+  CHECK_OK(tri_program_create(&request, &program));
+  return program;
+}
+
+/* The program in one line: F0.0 is the forward of micro-batch 0 in frame 0, r0 waits for a message in box 0. */
 static const char *text_of(const tri_program *program) {
-  static const char letters[] = {'L', 'C', 'P', 'F', 'B', 'I', 'W', 'c', 'U'};
-  static char text[512];
+  static const char letters[] = {
+      [TRI_LOAD] = 'L',     [TRI_COUNT_LABELS] = 'C',   [TRI_PREPARE] = 'P',        [TRI_POST_RECEIVE] = 'p',
+      [TRI_RECEIVE] = 'r',  [TRI_SEND] = 's',           [TRI_WAIT_SENT] = 'w',      [TRI_FORWARD] = 'F',
+      [TRI_BACKWARD] = 'B', [TRI_BACKWARD_INPUT] = 'I', [TRI_BACKWARD_WEIGHT] = 'W'};
+  static char text[1024];
   size_t used = 0;
   for (int64_t i = 0; i < program->num_instructions; i++) {
     const tri_instruction *at = &program->instructions[i];
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%c", i == 0 ? "" : " ", letters[at->kind]);
     if (at->micro_batch >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%d", at->micro_batch);
     if (at->frame >= 0) used += (size_t)snprintf(text + used, sizeof text - used, ".%d", at->frame);
+    if (at->box >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%d", at->box);
   }
   return text;
 }
 
-static void check_program(tri_schedule_kind schedule, const char *expected, int64_t frames) {
-  tri_layout layout = one_rank(schedule);
-  tri_program *program = NULL;
-  CHECK_OK(tri_program_create(&layout, 3, &program));
+static void check_program(tri_schedule_kind schedule, int64_t stages, int64_t stage, const char *expected,
+                          int64_t frames) {
+  tri_layout layout = layout_of(schedule, stages, 1);
+  tri_program *program = program_of(&layout, stage, 3);
   assert_string_equal(text_of(program), expected);
-  assert_int_equal(program->num_frames, frames);
+  assert_int_equal(program->num_frames[0], frames);
   tri_program_destroy(program);
 }
 
 static void test_programs(void **state) {
   (void)state;
-  check_program(TRI_SCHEDULE_1F1B, "L0 L1 L2 C P F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 c U", 1);
-  check_program(TRI_SCHEDULE_GPIPE, "L0 L1 L2 C P F0.0 F1.1 F2.2 B0.0 B1.1 B2.2 c U", 3);
-  check_program(TRI_SCHEDULE_ZERO_BUBBLE, "L0 L1 L2 C P F0.0 I0.0 W0.0 F1.0 I1.0 W1.0 F2.0 I2.0 W2.0 c U", 1);
+  check_program(TRI_SCHEDULE_1F1B, 1, 0, "L0 L1 L2 C P F0.0 B0.0 F1.0 B1.0 F2.0 B2.0", 1);
+  check_program(TRI_SCHEDULE_GPIPE, 1, 0, "L0 L1 L2 C P F0.0 F1.1 F2.2 B0.0 B1.1 B2.2", 3);
+  check_program(TRI_SCHEDULE_ZERO_BUBBLE, 1, 0, "L0 L1 L2 C P F0.0 I0.0 W0.0 F1.0 I1.0 W1.0 F2.0 I2.0 W2.0", 1);
+  check_program(TRI_SCHEDULE_1F1B, 2, 0,
+                "L0 L1 L2 C P p0 p1 F0.0 s0 F1.1 s1 r0 B0.0 p0 w0 F2.0 s0 r1 B1.1 r0 B2.0 w1 w0", 2);
+  check_program(TRI_SCHEDULE_1F1B, 2, 1,
+                "L0 L1 L2 C P p0 p1 r0 F0.0 p0 B0.0 s0 r1 F1.0 B1.0 s1 r0 F2.0 w0 B2.0 s0 w1 w0", 1);
 }
 
-/* A stage of 1F1B holds at most as many micro-batches as there are stages from it to the last, and each is done once.
+/* ---- all sizes ----------------------------------------------------------------------------------------------------
  */
-static void test_1f1b_of_many_stages(void **state) {
+
+/* Each chunk's turns are complete: every micro-batch once, forwards before backwards, backwards in order. */
+static void check_turns(const tri_schedule *schedule, const tri_schedule_shape *shape, int64_t stage, int64_t most) {
+  tri_turns turns = {0};
+  int64_t forwards[8] = {0}, inputs[8] = {0}, weights[8] = {0}, held = 0;
+  CHECK_OK(schedule->turns(shape, stage, &turns));
+  for (int64_t i = 0; i < turns.count; i++) {
+    const tri_turn *turn = &turns.turns[i];
+    bool input = turn->kind == TRI_TURN_BACKWARD || turn->kind == TRI_TURN_BACKWARD_INPUT;
+    bool weight = turn->kind == TRI_TURN_BACKWARD || turn->kind == TRI_TURN_BACKWARD_WEIGHT;
+    if (turn->kind == TRI_TURN_FORWARD) assert_int_equal(turn->micro_batch, forwards[turn->chunk]++);
+    if (input) assert_int_equal(turn->micro_batch, inputs[turn->chunk]++);
+    if (weight) assert_int_equal(turn->micro_batch, weights[turn->chunk]++);
+    assert_true(forwards[turn->chunk] >= inputs[turn->chunk] && inputs[turn->chunk] >= weights[turn->chunk]);
+    held += (turn->kind == TRI_TURN_FORWARD) - (int)weight;
+    if (held > most) fail_msg("%s holds %d micro-batches on stage %d", schedule->name, (int)held, (int)stage);
+  }
+  for (int64_t c = 0; c < shape->virtual_stages; c++) {
+    assert_int_equal(forwards[c], shape->micro_batches);
+    assert_int_equal(weights[c], shape->micro_batches);
+  }
+  tri_free(turns.turns);
+}
+
+static void check_shape(tri_schedule_kind kind, int64_t stages, int64_t virtual_stages, int64_t micro_batches) {
+  const tri_schedule *schedule = tri_schedule_of(kind);
+  tri_schedule_shape shape = {stages, virtual_stages, micro_batches};
+  tri_layout layout = layout_of(kind, stages, virtual_stages);
+  tri_program *programs[16];
+  for (int64_t s = 0; s < stages; s++) {
+    int64_t most = kind == TRI_SCHEDULE_GPIPE         ? micro_batches
+                   : kind == TRI_SCHEDULE_1F1B        ? stages - s
+                   : kind == TRI_SCHEDULE_ZERO_BUBBLE ? stages
+                                                      : stages * virtual_stages + stages - 1;
+    check_turns(schedule, &shape, s, most);
+    programs[s] = program_of(&layout, s, micro_batches);
+  }
+  CHECK_OK(tri_program_check((const tri_program *const *)programs, stages));
+  for (int64_t s = 0; s < stages; s++) tri_program_destroy(programs[s]);
+}
+
+/* Complete, in order, and free of deadlock even where a message is only done once both sides have started it. */
+static void test_all_sizes(void **state) {
   (void)state;
-  const tri_schedule *schedule = tri_schedule_of(TRI_SCHEDULE_1F1B);
-  for (int64_t stages = 1; stages <= 8; stages++) {
-    for (int64_t stage = 0; stage < stages; stage++) {
-      for (int64_t micro_batches = 1; micro_batches <= 12; micro_batches++) {
-        tri_stream stream = {0};
-        CHECK_OK(schedule->stream(stages, stage, micro_batches, &stream));
-        int64_t forward = 0, backward = 0, most = 0;
-        for (int64_t i = 0; i < stream.count; i++) {
-          bool is_forward = stream.instructions[i].kind == TRI_FORWARD;
-          assert_int_equal(stream.instructions[i].micro_batch, is_forward ? forward : backward);
-          if (is_forward) {
-            forward++;
-          } else {
-            backward++;
-          }
-          assert_true(forward >= backward);
-          if (forward - backward > most) most = forward - backward;
-        }
-        assert_int_equal(forward, micro_batches);
-        assert_int_equal(backward, micro_batches);
-        assert_true(most <= stages - stage);
-        tri_free(stream.instructions);
+  for (int64_t stages = 1; stages <= 16; stages++) {
+    for (int64_t micro_batches = 1; micro_batches <= 64; micro_batches++) {
+      check_shape(TRI_SCHEDULE_GPIPE, stages, 1, micro_batches);
+      check_shape(TRI_SCHEDULE_1F1B, stages, 1, micro_batches);
+      check_shape(TRI_SCHEDULE_ZERO_BUBBLE, stages, 1, micro_batches);
+      for (int64_t v = 2; v <= 4 && stages > 1 && micro_batches % stages == 0; v++) {
+        check_shape(TRI_SCHEDULE_INTERLEAVED, stages, v, micro_batches);
       }
     }
   }
 }
 
-static void test_what_one_rank_cannot(void **state) {
+/* The checker finds what is wrong: a program whose send is missing, and one that waits for what comes later. */
+static void test_the_checker(void **state) {
   (void)state;
-  tri_program *program = NULL;
-  tri_layout layout = one_rank(TRI_SCHEDULE_INTERLEAVED);
-  CHECK_FAILS(tri_program_create(&layout, 3, &program), TRI_BAD_LAYOUT, "set layout.schedule=1f1b");
-  layout = one_rank(TRI_SCHEDULE_1F1B);
-  layout.pipeline = 4;
-  CHECK_FAILS(tri_program_create(&layout, 3, &program), TRI_UNSUPPORTED, "layout.pipeline is 4");
-  layout = one_rank(TRI_SCHEDULE_1F1B);
-  layout.zero = 2;
-  CHECK_FAILS(tri_program_create(&layout, 3, &program), TRI_UNSUPPORTED, "set layout.zero=0");
-  layout = one_rank(TRI_SCHEDULE_1F1B);
-  layout.recompute = TRI_RECOMPUTE_FULL;
-  CHECK_FAILS(tri_program_create(&layout, 3, &program), TRI_UNSUPPORTED, "set layout.recompute=none");
+  tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
+  for (int broken = 0; broken < 2; broken++) {
+    tri_program *programs[2] = {program_of(&layout, 0, 3), program_of(&layout, 1, 3)};
+    tri_instruction *send = programs[0]->instructions;
+    while (send->kind != TRI_SEND) send++;
+    if (broken == 0) {
+      send->kind = TRI_PREPARE;
+    } else {
+      while (send->kind != TRI_RECEIVE) send++;
+      tri_instruction receive = *send; /* to the front */
+      for (; send > programs[0]->instructions && send[-1].kind != TRI_POST_RECEIVE; send--) *send = send[-1];
+      *send = receive;
+    }
+    CHECK_FAILS(tri_program_check((const tri_program *const *)programs, 2), TRI_INTERNAL, "never end: stage");
+    tri_program_destroy(programs[0]);
+    tri_program_destroy(programs[1]);
+  }
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------------------
+ */
+
+static tri_model small_model(void);
+
+static void test_layouts_that_do_not_fit(void **state) {
+  (void)state;
+  tri_model model = small_model();
+  tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
+  layout.data = 3;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 8), TRI_BAD_LAYOUT,
+              "tensor 1 x pipeline 2 x context 1 x data 3 = 6 ranks, and this job has 8; start the job with that many "
+              "(-n), or set layout.data=4");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 3, 1);
+  layout.data = 0;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 8), TRI_BAD_LAYOUT, "= 3 does not divide the 8 ranks");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
+  layout.tensor = 3;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 3), TRI_BAD_LAYOUT,
+              "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 4, 1);
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 4), TRI_BAD_LAYOUT, "set layout.pipeline to 3 or less");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
+  layout.data = 4;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 4), TRI_BAD_LAYOUT, "= 8; try 8 or 16");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
+  layout.context = 2;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 2), TRI_UNSUPPORTED, "set layout.context=1");
+  tri_schedule_shape shape = {1, 1, 3};
+  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "set layout.schedule=1f1b");
+  shape = (tri_schedule_shape){4, 2, 6};
+  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "is 6; 4 or 8 would do");
+  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
+}
+
+/* Every layer is on one stage, in order, and none is without; the embedding and the head count as layers. */
+static void test_stages(void **state) {
+  (void)state;
+  tri_model model = small_model();
+  for (model.num_layers = 1; model.num_layers <= 20; model.num_layers++) {
+    for (int64_t stages = 1; stages <= model.num_layers; stages++) {
+      int64_t next = -1;
+      for (int64_t v = 0; v < stages; v++) {
+        tri_layer_range layers = tri_layout_layers(&model, stages, v);
+        int64_t first = layers.first < 0 ? 0 : layers.first;
+        int64_t end = layers.end > model.num_layers ? model.num_layers : layers.end;
+        assert_int_equal(layers.first, next);
+        assert_true(end > first);
+        next = layers.end;
+      }
+      assert_int_equal(next, model.num_layers + 1);
+    }
+  }
 }
 
 /* ---- intervals --------------------------------------------------------------------------------------------------- */
@@ -155,31 +260,36 @@ static void test_plan(void **state) {
   tri_model model = small_model();
   tri_op_list *list = NULL;
   tri_parameter_table *table = NULL;
-  CHECK_OK(tri_parameter_table_create(&model, &table));
-  CHECK_OK(tri_model_operations(&model, TRI_LIST_TRAIN, 2, 32, 32, TRI_FP32, &list));
+  CHECK_OK(tri_parameter_table_create(&model, NULL, &table));
+  tri_list_request list_request = tri_list_request_whole(&model, TRI_LIST_TRAIN, 2, 32, TRI_FP32);
+  CHECK_OK(tri_model_operations(&model, &list_request, &list));
   for (int split = 0; split < 2; split++) {
     for (int64_t frames = 1; frames <= 3; frames++) {
-      tri_memory_request request = {.list = list,
+      tri_memory_request request = {.lists = (const tri_op_list *const *)&list,
+                                    .num_chunks = 1,
                                     .num_values = table->num_elements,
+                                    .num_gradients = table->num_gradient_elements,
+                                    .num_moments = table->num_elements,
                                     .training = true,
                                     .split_backward = split == 1,
-                                    .num_frames = frames,
+                                    .num_frames = &frames,
                                     .num_tokens = 100};
       tri_memory_plan *plan = NULL;
       CHECK_OK(tri_memory_plan_create(&request, &plan));
+      const tri_chunk_plan *chunk = &plan->chunks[0];
       assert_int_equal(plan->total_bytes, plan->transient + plan->transient_bytes);
-      assert_int_equal(plan->transient, plan->frames + (size_t)frames * plan->frame_bytes);
+      assert_int_equal(plan->transient, chunk->frames + (size_t)frames * chunk->frame_bytes);
       assert_true(plan->gradient_values >= plan->parameters + (size_t)table->num_elements * 4);
-      assert_int_equal(plan->optimizer_bytes, 2 * plan->gradient_bytes);
+      assert_int_equal(plan->optimizer_bytes, 2 * plan->parameter_bytes);
       for (int64_t s = 0; s < list->num_slots; s++) {
         const tri_slot *slot = &list->slots[s];
-        if (slot->kept) assert_int_equal(plan->slots[s].region, TRI_REGION_FRAME);
-        if (slot->has_gradient) assert_int_not_equal(plan->gradients[s].region, TRI_REGION_NONE);
-        if (plan->slots[s].region != TRI_REGION_FRAME) continue;
-        assert_true(plan->slots[s].offset + tri_shape_bytes(&slot->shape) <= plan->frame_bytes);
+        if (slot->kept) assert_int_equal(chunk->slots[s].region, TRI_REGION_FRAME);
+        if (slot->has_gradient) assert_int_not_equal(chunk->gradients[s].region, TRI_REGION_NONE);
+        if (chunk->slots[s].region != TRI_REGION_FRAME) continue;
+        assert_true(chunk->slots[s].offset + tri_shape_bytes(&slot->shape) <= chunk->frame_bytes);
         for (int64_t o = 0; o < s; o++) {
-          if (plan->slots[o].region != TRI_REGION_FRAME || list->slots[o].memory_of == slot->memory_of) continue;
-          size_t a = plan->slots[s].offset, b = plan->slots[o].offset;
+          if (chunk->slots[o].region != TRI_REGION_FRAME || list->slots[o].memory_of == slot->memory_of) continue;
+          size_t a = chunk->slots[s].offset, b = chunk->slots[o].offset;
           assert_true(a >= b + tri_shape_bytes(&list->slots[o].shape) || b >= a + tri_shape_bytes(&slot->shape));
         }
       }
@@ -200,10 +310,16 @@ static void test_kept_bytes_of_a_layer(void **state) {
     model.num_layers = 2 + i;
     tri_op_list *list = NULL;
     tri_memory_plan *plan = NULL;
-    CHECK_OK(tri_model_operations(&model, TRI_LIST_TRAIN, 2, 32, 32, TRI_BF16, &list));
-    tri_memory_request request = {.list = list, .num_values = 1, .training = true, .num_frames = 1};
+    const int64_t one_frame = 1;
+    tri_list_request list_request = tri_list_request_whole(&model, TRI_LIST_TRAIN, 2, 32, TRI_BF16);
+    CHECK_OK(tri_model_operations(&model, &list_request, &list));
+    tri_memory_request request = {.lists = (const tri_op_list *const *)&list,
+                                  .num_chunks = 1,
+                                  .num_values = 1,
+                                  .training = true,
+                                  .num_frames = &one_frame};
     CHECK_OK(tri_memory_plan_create(&request, &plan));
-    frame[i] = plan->frame_bytes;
+    frame[i] = plan->chunks[0].frame_bytes;
     tri_memory_plan_destroy(plan);
     tri_op_list_destroy(list);
   }
@@ -217,9 +333,10 @@ static void test_kept_bytes_of_a_layer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_programs),  cmocka_unit_test(test_1f1b_of_many_stages),
-      cmocka_unit_test(test_intervals), cmocka_unit_test(test_what_one_rank_cannot),
-      cmocka_unit_test(test_plan),      cmocka_unit_test(test_kept_bytes_of_a_layer),
+      cmocka_unit_test(test_programs),    cmocka_unit_test(test_all_sizes),
+      cmocka_unit_test(test_the_checker), cmocka_unit_test(test_layouts_that_do_not_fit),
+      cmocka_unit_test(test_stages),      cmocka_unit_test(test_intervals),
+      cmocka_unit_test(test_plan),        cmocka_unit_test(test_kept_bytes_of_a_layer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

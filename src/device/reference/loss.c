@@ -23,6 +23,16 @@ tri_status tri_reference_softmax_statistics(tri_device *device, tri_dtype type, 
   return TRI_OK;
 }
 
+tri_status tri_reference_softmax_rescale(tri_device *device, tri_dtype type, int64_t rows, const void *from,
+                                         const void *to, void *sum) {
+  (void)device;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    store(wide, sum, r, load(wide, sum, r) * exp(load(wide, from, r) - load(wide, to, r)));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_reference_softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
                                       int32_t ignore_index, const void *maximum, const void *sum,
                                       const void *label_logit, void *losses) {

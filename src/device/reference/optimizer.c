@@ -24,12 +24,11 @@ tri_status tri_reference_adamw(tri_device *device, tri_dtype type, int64_t count
   return TRI_OK;
 }
 
-tri_status tri_reference_sum_of_squares(tri_device *device, tri_dtype type, int64_t count, const void *in,
-                                        double *out) {
+tri_status tri_reference_block_squares(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+                                       double *out) {
   (void)device;
-  double sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += pow(load(tri_dtype_wide(type), in, i), 2.0);
-  *out = sum;
+  for (int64_t i = 0; i * block < count; i++) out[i] = 0;
+  for (int64_t i = 0; i < count; i++) out[i / block] += pow(load(tri_dtype_wide(type), in, i), 2.0);
   return TRI_OK;
 }
 

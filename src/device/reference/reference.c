@@ -34,7 +34,8 @@ static const tri_device_kernels kernels = {
     .softmax_loss = tri_reference_softmax_loss,
     .softmax_gradient = tri_reference_softmax_gradient,
     .adamw = tri_reference_adamw,
-    .sum_of_squares = tri_reference_sum_of_squares,
+    .softmax_rescale = tri_reference_softmax_rescale,
+    .block_squares = tri_reference_block_squares,
     .sum = tri_reference_sum,
 };
 

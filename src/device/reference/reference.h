@@ -89,7 +89,10 @@ tri_status tri_reference_softmax_gradient(tri_device *device, tri_dtype type, in
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options,
                                void *parameter, const void *gradient, void *moment1, void *moment2);
-tri_status tri_reference_sum_of_squares(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
+tri_status tri_reference_softmax_rescale(tri_device *device, tri_dtype type, int64_t rows, const void *from,
+                                         const void *to, void *sum);
+tri_status tri_reference_block_squares(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+                                       double *out);
 tri_status tri_reference_sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */

@@ -53,6 +53,17 @@ static tri_status softmax_statistics(tri_device *device, tri_dtype type, int64_t
   return TRI_OK;
 }
 
+static tri_status softmax_rescale(tri_device *device, tri_dtype type, int64_t rows, const void *from, const void *to,
+                                  void *sum) {
+  (void)device;
+  (void)type;
+  for (int64_t r = 0; r < rows; r++) {
+    double factor = exp((double)((const float *)from)[r] - (double)((const float *)to)[r]);
+    ((float *)sum)[r] = (float)((double)((const float *)sum)[r] * factor);
+  }
+  return TRI_OK;
+}
+
 static tri_status softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
                                int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
                                void *losses) {
@@ -119,6 +130,7 @@ static tri_status softmax_gradient(tri_device *device, tri_dtype type, int64_t r
 
 void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
   table->softmax_statistics = softmax_statistics;
+  table->softmax_rescale = softmax_rescale;
   table->softmax_loss = softmax_loss;
   table->softmax_gradient = softmax_gradient;
 }

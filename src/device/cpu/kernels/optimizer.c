@@ -80,29 +80,34 @@ INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares
   return total;
 }
 
-INLINE double array_sum(const tri_device *device, int64_t count, const float *in, bool squares) {
+static double array_sum(const tri_device *device, int64_t count, const float *in) {
   double parts[PARTS];
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
-  for (int64_t p = 0; p < PARTS; p++) parts[p] = part_sum(in, count * p / PARTS, count * (p + 1) / PARTS, squares);
+  for (int64_t p = 0; p < PARTS; p++) parts[p] = part_sum(in, count * p / PARTS, count * (p + 1) / PARTS, false);
   double total = 0;
   for (int p = 0; p < PARTS; p++) total += parts[p];
   return total;
 }
 
-static tri_status sum_of_squares(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
+static tri_status block_squares(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+                                double *out) {
   (void)type;
-  *out = array_sum(device, count, in, true);
+  int64_t blocks = (count + block - 1) / block;
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+  for (int64_t i = 0; i < blocks; i++) {
+    out[i] = part_sum(in, i * block, (i + 1) * block < count ? (i + 1) * block : count, true);
+  }
   return TRI_OK;
 }
 
 static tri_status sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
   (void)type;
-  *out = array_sum(device, count, in, false);
+  *out = array_sum(device, count, in);
   return TRI_OK;
 }
 
 void TRI_KERNEL(table_optimizer)(tri_device_kernels *table) {
   table->adamw = adamw;
-  table->sum_of_squares = sum_of_squares;
+  table->block_squares = block_squares;
   table->sum = sum;
 }

@@ -1,0 +1,26 @@
+/* Sums of doubles that do not depend on the order, nor on how the terms are spread over ranks.
+ *
+ * The sum is kept as one very long fixed-point number (Kulisch's accumulator) in limbs of 32 bits, each in an int64_t
+ * so that carries can wait: adding is exact, and limbs of many ranks are added up as whole numbers. Only the last step,
+ * to a double, rounds. */
+#ifndef TRI_BASE_EXACT_SUM_H
+#define TRI_BASE_EXACT_SUM_H
+
+#include <stdint.h>
+
+/* From 2^-1074, the smallest double, to 2^1024 and as many terms as there can be. */
+enum { TRI_EXACT_SUM_LIMBS = 68 };
+
+typedef struct tri_exact_sum {
+  int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
+  int64_t not_finite;                 /* terms that were infinite or not a number: then the sum is neither */
+  int64_t pending;                    /* terms since carries were passed on                                */
+} tri_exact_sum;
+
+void tri_exact_sum_add(tri_exact_sum *sum, double term);
+/* Passes carries on, so that the limbs of up to 2^30 ranks can be added. */
+void tri_exact_sum_normalise(tri_exact_sum *sum);
+/* The nearest double but for one rounding of the last bits; NaN where a term was not finite. */
+double tri_exact_sum_value(tri_exact_sum *sum);
+
+#endif

@@ -1,0 +1,51 @@
+#include "comm/agreement.h"
+
+#include "base/memory.h"
+
+tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
+  int32_t code = (int32_t)status;
+  if (group->size == 1) return status;
+  TRI_TRY(tri_broadcast(group, 0, sizeof code, &code));
+  if (group->rank == 0 || code == (int32_t)TRI_OK) return status;
+  return tri_fail((tri_status)code, "%s", "");
+}
+
+tri_status tri_common_status(const tri_group *group, tri_status status) {
+  int32_t own = (int32_t)status, *all = NULL;
+  if (group->size == 1) return status;
+  TRI_TRY(tri_alloc("statuses", (size_t)group->size, sizeof *all, &all));
+  tri_status gathered = tri_gather_bytes(group, sizeof own, &own, all);
+  int failed = 0;
+  while (gathered == TRI_OK && failed < group->size && all[failed] == (int32_t)TRI_OK) failed++;
+  tri_status common = gathered != TRI_OK || failed == group->size ? TRI_OK : (tri_status)all[failed];
+  tri_free(all);
+  TRI_TRY(gathered);
+  if (common == TRI_OK || failed == group->rank) return common;
+  return tri_fail(common, "%s", "");
+}
+
+/* FNV-1a: a difference must be found, nobody forges one. */
+static uint64_t hash_of(const char *text, size_t length) {
+  uint64_t hash = 14695981039346656037u;
+  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
+  return hash;
+}
+
+tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length) {
+  uint64_t own = hash_of(text, length);
+  uint64_t *all = NULL;
+  int differs = -1;
+  if (group->size == 1) return TRI_OK;
+  TRI_TRY(tri_alloc("hashes", (size_t)group->size, sizeof *all, &all));
+  tri_status status = tri_gather_bytes(group, sizeof own, &own, all);
+  for (int r = group->size - 1; r > 0 && status == TRI_OK; r--) {
+    if (all[r] != all[0]) differs = r;
+  }
+  tri_free(all);
+  TRI_TRY(status);
+  if (differs < 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "rank %d was started with another %s than rank 0; all ranks of a job need the same: look at what the "
+                  "nodes see under that name",
+                  differs, what);
+}

@@ -1,0 +1,45 @@
+#include "comm/placement.h"
+
+#include "base/parts.h"
+#include "comm/comm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+tri_placement tri_placement_of(int local_rank, int ranks, int cores) {
+  if (cores < ranks) return (tri_placement){0, 0, 1};
+  int first = (int)tri_part_begin(cores, ranks, local_rank), end = (int)tri_part_begin(cores, ranks, local_rank + 1);
+  return (tri_placement){first, end - first, cores / ranks};
+}
+
+/* The cores numbered [first, first + count) of a set. */
+static cpu_set_t pick(const cpu_set_t *all, int first, int count) {
+  cpu_set_t own;
+  int number = 0;
+  CPU_ZERO(&own);
+  for (int core = 0; core < CPU_SETSIZE; core++) {
+    if (!CPU_ISSET(core, all)) continue;
+    if (number >= first && number < first + count) CPU_SET(core, &own);
+    number++;
+  }
+  return own;
+}
+
+/* Cores that a launcher gave to this rank alone are all its own; a set so large that the ranks' sets must overlap is
+ * shared out. */
+tri_status tri_placement_apply(int *threads) {
+  cpu_set_t all;
+  int ranks = tri_comm_local_size();
+  *threads = 0;
+  if (ranks == 1 || sched_getaffinity(0, sizeof all, &all) != 0) return TRI_OK;
+  int cores = CPU_COUNT(&all);
+  bool shared = (long)cores * ranks > sysconf(_SC_NPROCESSORS_ONLN);
+  if (!shared) return TRI_OK;
+  tri_placement placement = tri_placement_of(tri_comm_local_rank(), ranks, cores);
+  *threads = placement.threads;
+  if (getenv(TRI_LAUNCHED) == NULL || placement.cores == 0) return TRI_OK;
+  cpu_set_t own = pick(&all, placement.first, placement.cores);
+  sched_setaffinity(0, sizeof own, &own); /* refused: then the system moves it about, and it is only slower */
+  return TRI_OK;
+}

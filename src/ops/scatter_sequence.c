@@ -1,0 +1,69 @@
+/* Sequence parallelism (Korthikanti et al. 2022): adds the rows of the ranks of the tensor group and leaves each rank
+ * its slice of them. The backward gathers the slices' gradients. */
+#include "ops/ops.h"
+
+typedef struct scatter_sequence {
+  int64_t width, first_row, rows; /* this rank's slice */
+  const int64_t *begins;          /* [tensor + 1]: where each rank's slice begins, in elements */
+} scatter_sequence;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const scatter_sequence *at = call->attributes;
+  outputs[0] = (tri_shape){at->rows, at->width, inputs[0].type};
+  return TRI_OK;
+}
+
+static char *slice_of(const tri_op_call *call, void *all) {
+  const scatter_sequence *at = call->attributes;
+  return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
+}
+
+/* No backward reads the products' own rows: they are added up where they lie. */
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const scatter_sequence *at = call->attributes;
+  void *all = run->slots[call->inputs[0]];
+  TRI_TRY(tri_reduce_scatter(tri_run_tensor_group(run), call->type, at->begins, all));
+  TRI_KERNEL_CALL(run->device, convert, at->rows * at->width, call->type, slice_of(call, all), call->type,
+                  run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const scatter_sequence *at = call->attributes;
+  void *all = run->gradients[call->inputs[0]];
+  TRI_KERNEL_CALL(run->device, convert, at->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
+                  slice_of(call, all));
+  return tri_all_gather(tri_run_tensor_group(run), call->type, at->begins, all);
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const scatter_sequence *at = call->attributes;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->collective = pass == TRI_PASS_FORWARD ? TRI_COLLECTIVE_REDUCE_SCATTER : TRI_COLLECTIVE_ALL_GATHER;
+  out->collective_bytes = (double)(call->rows * at->width) * (double)tri_dtype_bytes(call->type);
+}
+
+static const tri_op op_scatter_sequence = {
+    .name = "scatter_sequence",
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_scatter_sequence(tri_op_list *list, int32_t x, int32_t *out) {
+  const void *at = NULL;
+  scatter_sequence attributes = {.width = list->slots[x].shape.width};
+  tri_op_list_slice(list, &attributes.first_row, &attributes.rows);
+  TRI_TRY(tri_op_list_keep_slices(list, attributes.width, &attributes.begins));
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
+  tri_op_call call = tri_op_call_of(&op_scatter_sequence, at);
+  call.inputs[0] = x;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  list->sliced = true;
+  *out = outputs[0];
+  return TRI_OK;
+}

@@ -1,0 +1,55 @@
+/* The rows that the stage before has made, taken out of the box in which they came; their gradient is put into the box
+ * in which it goes back. Sending and receiving are instructions of the step program, not of the list. */
+#include "ops/ops.h"
+
+typedef struct stage_input {
+  int64_t width;
+} stage_input;
+
+static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)inputs;
+  const stage_input *at = call->attributes;
+  outputs[0] = (tri_shape){call->rows, at->width, call->type};
+  return TRI_OK;
+}
+
+static tri_status forward(tri_run *run, const tri_op_call *call) {
+  const stage_input *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->received, call->type,
+                  run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+  const stage_input *at = call->attributes;
+  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->gradients[call->outputs[0]],
+                  call->type, run->gradient_to_send);
+  return TRI_OK;
+}
+
+static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const stage_input *at = call->attributes;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->bytes = 2.0 * (double)(call->rows * at->width) * (double)tri_dtype_bytes(call->type);
+}
+
+static const tri_op op_stage_input = {
+    .name = "stage_input",
+    .passes_messages = true,
+    .shape = shape,
+    .forward = forward,
+    .backward_input = backward_input,
+    .cost = cost,
+};
+
+tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(stage_input){width}, sizeof(stage_input), &at));
+  tri_op_call call = tri_op_call_of(&op_stage_input, at);
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

@@ -1,0 +1,28 @@
+/* Which of the four operations between ranks stands where: the layers' code says where tensor parallelism begins and
+ * ends, and a list for one rank of one has none of them. */
+#include "base/parts.h"
+#include "ops/ops.h"
+
+int64_t tri_op_share(const tri_op_list *list, int64_t length) {
+  int64_t first = 0, count = 0;
+  tri_part_of(length, list->shard.tensor, list->shard.rank, &first, &count);
+  return count;
+}
+
+tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  int64_t kv = kv_heads < list->shard.tensor ? 1 : tri_op_share(list, kv_heads);
+  return (tri_heads){tri_op_share(list, heads), kv, head_dim};
+}
+
+tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out) {
+  *out = x;
+  if (list->shard.tensor == 1) return TRI_OK;
+  return list->shard.sequence_parallel ? tri_op_gather_sequence(list, x, out) : tri_op_copy_to_tensor(list, x, out);
+}
+
+tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out) {
+  *out = x;
+  if (list->shard.tensor == 1) return TRI_OK;
+  return list->shard.sequence_parallel ? tri_op_scatter_sequence(list, x, out)
+                                       : tri_op_reduce_from_tensor(list, x, out);
+}

@@ -1,0 +1,157 @@
+#include "schedule/layout.h"
+
+#include "base/parts.h"
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+static tri_status check_supported(const tri_layout *layout) {
+  if (layout->context > 1) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "layout.context is %ld, and this version does not split sequences; set "
+                    "layout.context=1",
+                    (long)layout->context);
+  }
+  if (layout->expert > 1) {
+    return tri_fail(TRI_UNSUPPORTED, "layout.expert is %ld, and no model here has experts; set layout.expert=1",
+                    (long)layout->expert);
+  }
+  return TRI_OK;
+}
+
+static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
+  int64_t others = layout->tensor * layout->pipeline * layout->context;
+  if (layout->data == 0) {
+    if (ranks % others == 0) {
+      layout->data = ranks / others;
+      return TRI_OK;
+    }
+    int64_t below = ranks / others * others;
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout: tensor %ld x pipeline %ld x context %ld = %ld does not divide the %ld ranks of this job; "
+                    "start %ld ranks%s, or turn one of them down",
+                    (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)others, (long)ranks,
+                    (long)(below == 0 ? others : below), below == 0 ? "" : " (or the next multiple)");
+  }
+  int64_t product = others * layout->data;
+  if (product == ranks) return TRI_OK;
+  const char *start = "start the job with that many (-n)";
+  if (ranks % others == 0) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout: tensor %ld x pipeline %ld x context %ld x data %ld = %ld ranks, and this job has %ld; %s, "
+                    "or set layout.data=%ld (or auto)",
+                    (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
+                    (long)product, (long)ranks, start, (long)(ranks / others));
+  }
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout: tensor %ld x pipeline %ld x context %ld x data %ld = %ld ranks, and this job has %ld; %s",
+                  (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
+                  (long)product, (long)ranks, start);
+}
+
+/* The nearest divisors of n on both sides of `near`: below is at least 1; above is 0 where there is none. */
+static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
+  *below = 1;
+  *above = 0;
+  for (int64_t d = 1; d <= n; d++) {
+    if (n % d != 0) continue;
+    if (d <= near) *below = d;
+    if (d >= near && *above == 0) *above = d;
+  }
+}
+
+static tri_status check_tensor(const tri_layout *layout, const tri_model *model) {
+  int64_t t = layout->tensor, below = 0, above = 0;
+  if (model->num_heads % t != 0) {
+    nearest_divisors(model->num_heads, t, &below, &above);
+    if (above == 0) above = below;
+    return tri_fail(TRI_BAD_LAYOUT, "layout.tensor %ld does not divide the model's %ld heads; %ld or %ld would",
+                    (long)t, (long)model->num_heads, (long)below, (long)above);
+  }
+  if (model->num_kv_heads % t != 0 && t % model->num_kv_heads != 0) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.tensor %ld and the model's %ld key/value heads: one must divide the other; set "
+                    "layout.tensor to %ld",
+                    (long)t, (long)model->num_kv_heads, (long)model->num_kv_heads);
+  }
+  if (model->vocab_size < t || model->ffn_size < t) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.tensor %ld leaves ranks without a row of the vocabulary (%ld) or the MLP "
+                    "(%ld); turn it down",
+                    (long)t, (long)model->vocab_size, (long)model->ffn_size);
+  }
+  return TRI_OK;
+}
+
+static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
+  int64_t stages = layout->pipeline * layout->virtual_stages;
+  if (stages <= model->num_layers) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "layout: pipeline %ld x virtual_stages %ld = %ld stages, and the model has %ld layers, one a stage at "
+      "least; set layout.pipeline to %ld or less",
+      (long)layout->pipeline, (long)layout->virtual_stages, (long)stages, (long)model->num_layers,
+      (long)(model->num_layers / layout->virtual_stages > 0 ? model->num_layers / layout->virtual_stages : 1));
+}
+
+static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
+  int64_t unit = layout->micro_batch * layout->data;
+  if (global_batch % unit == 0) return TRI_OK;
+  int64_t below = global_batch / unit * unit;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "optimizer.global_batch %ld is not a multiple of layout.micro_batch %ld x layout.data %ld = %ld; try "
+                  "%ld or %ld",
+                  (long)global_batch, (long)layout->micro_batch, (long)layout->data, (long)unit,
+                  (long)(below == 0 ? unit : below), (long)(below + unit));
+}
+
+tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
+  TRI_TRY(check_supported(layout));
+  TRI_TRY(resolve_data(layout, ranks));
+  TRI_TRY(check_tensor(layout, model));
+  TRI_TRY(check_stages(layout, model));
+  return check_batch(layout, global_batch);
+}
+
+/* ---- what follows from it ---------------------------------------------------------------------------------------- */
+
+tri_mesh_shape tri_layout_mesh(const tri_layout *layout) {
+  tri_mesh_shape shape;
+  shape.size[TRI_AXIS_TENSOR] = (int)layout->tensor;
+  shape.size[TRI_AXIS_CONTEXT] = (int)layout->context;
+  shape.size[TRI_AXIS_DATA] = (int)layout->data;
+  shape.size[TRI_AXIS_PIPELINE] = (int)layout->pipeline;
+  return shape;
+}
+
+int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch) {
+  return global_batch / (layout->micro_batch * layout->data);
+}
+
+/* Where stage v begins when num_layers + 2 things are shared out, as the number of a layer. */
+static int64_t first_layer(const tri_model *model, int64_t stages, int64_t v) {
+  int64_t layers = model->num_layers;
+  if (v == 0) return -1;
+  if (v == stages) return layers + 1;
+  int64_t first = tri_part_begin(layers + 2, stages, v) - 1;
+  int64_t least = v, most = layers - (stages - v);
+  return first < least ? least : first > most ? most : first;
+}
+
+tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v) {
+  return (tri_layer_range){first_layer(model, stages, v), first_layer(model, stages, v + 1)};
+}
+
+tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,
+                                 tri_layer_range *chunks) {
+  int64_t stages = layout->pipeline * layout->virtual_stages;
+  for (int64_t c = 0; c < layout->virtual_stages; c++) {
+    chunks[c] = tri_layout_layers(model, stages, c * layout->pipeline + place->at[TRI_AXIS_PIPELINE]);
+  }
+  return (tri_model_share){
+      .tensor = layout->tensor,
+      .tensor_rank = place->at[TRI_AXIS_TENSOR],
+      .sequence_parallel = layout->sequence_parallel,
+      .chunks = chunks,
+      .num_chunks = layout->virtual_stages,
+  };
+}

@@ -1,0 +1,94 @@
+/* The programs of all stages, run together in mind: computing takes no time and always succeeds, a message is sent once
+ * both sides have started it, and whoever waits for one that is not stays where it is. If everybody stays, the programs
+ * would never end. */
+#include "base/memory.h"
+#include "schedule/program.h"
+
+typedef struct walk {
+  const tri_program *const *programs;
+  int64_t stages, most_boxes;
+  int64_t *at;            /* [stage]: next instruction */
+  int64_t *pending;       /* [stage, kind, box]: number of the message on its channel */
+  int64_t *posted, *sent; /* [tag]: messages whose receiver, and whose sender, has started them */
+  int64_t num_tags;
+} walk;
+
+static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *at) {
+  return &w->pending[(stage * TRI_NUM_BOX_KINDS + at->box_kind) * w->most_boxes + at->box];
+}
+
+/* Whether the instruction can be done now; does it. A message that is waited for carries no tag: the box knows it. */
+static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
+  if (at->box < 0) return true; /* no message */
+  int64_t *pending = pending_of(w, stage, at);
+  int64_t *tag = &tag_of_box[pending - w->pending];
+  switch (at->kind) {
+    case TRI_POST_RECEIVE:
+      *tag = at->tag;
+      *pending = w->posted[at->tag]++;
+      return true;
+    case TRI_SEND:
+      *tag = at->tag;
+      *pending = w->sent[at->tag]++;
+      return true;
+    case TRI_RECEIVE: return w->sent[*tag] > *pending;
+    case TRI_WAIT_SENT: return w->posted[*tag] > *pending;
+    default: return true;
+  }
+}
+
+static tri_status stuck(const walk *w) {
+  for (int64_t s = 0; s < w->stages; s++) {
+    const tri_program *program = w->programs[s];
+    if (w->at[s] == program->num_instructions) continue;
+    const tri_instruction *at = &program->instructions[w->at[s]];
+    return tri_fail(TRI_INTERNAL, "the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
+                    (long)s, (long)w->at[s], tri_instruction_name(at->kind), tri_box_name(at->box_kind), at->box);
+  }
+  for (int64_t t = 0; t < w->num_tags; t++) {
+    if (w->posted[t] == w->sent[t]) continue;
+    return tri_fail(TRI_INTERNAL, "the step programs do not match: %ld messages with tag %ld are sent and %ld received",
+                    (long)w->sent[t], (long)t, (long)w->posted[t]);
+  }
+  return TRI_OK;
+}
+
+static tri_status run(walk *w) {
+  int64_t *tag_of_box = NULL;
+  TRI_TRY(tri_alloc("a check", (size_t)(w->stages * TRI_NUM_BOX_KINDS * w->most_boxes) + 1, sizeof *tag_of_box,
+                    &tag_of_box));
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < w->stages; s++) {
+      const tri_program *program = w->programs[s];
+      while (w->at[s] < program->num_instructions && advance(w, s, &program->instructions[w->at[s]], tag_of_box)) {
+        w->at[s]++;
+        moved = true;
+      }
+    }
+  }
+  tri_free(tag_of_box);
+  return stuck(w);
+}
+
+tri_status tri_program_check(const tri_program *const *programs, int64_t stages) {
+  walk w = {.programs = programs, .stages = stages, .num_tags = 2 * stages * (programs[0]->num_chunks + 1)};
+  tri_status status = TRI_OK;
+  for (int64_t s = 0; s < stages; s++) {
+    for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+      if (programs[s]->boxes[kind] > w.most_boxes) w.most_boxes = programs[s]->boxes[kind];
+    }
+  }
+  size_t boxes = (size_t)(stages * TRI_NUM_BOX_KINDS * w.most_boxes), tags = (size_t)w.num_tags;
+  TRI_TRY_GOTO(tri_alloc("a check", (size_t)stages, sizeof *w.at, &w.at), done);
+  TRI_TRY_GOTO(tri_alloc("a check", boxes + 1, sizeof *w.pending, &w.pending), done);
+  TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.posted, &w.posted), done);
+  TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.sent, &w.sent), done);
+  status = run(&w);
+done:
+  tri_free(w.sent);
+  tri_free(w.posted);
+  tri_free(w.pending);
+  tri_free(w.at);
+  return status;
+}

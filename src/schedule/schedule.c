@@ -1,0 +1,31 @@
+#include "schedule/schedule.h"
+
+#include "base/memory.h"
+
+tri_status tri_turns_append(tri_turns *turns, tri_turn turn) {
+  if (turns->count == turns->capacity) {
+    int64_t capacity = turns->capacity == 0 ? 64 : turns->capacity * 2;
+    TRI_TRY(tri_realloc("a pipeline schedule", (size_t)capacity, sizeof *turns->turns, &turns->turns));
+    turns->capacity = capacity;
+  }
+  turns->turns[turns->count++] = turn;
+  return TRI_OK;
+}
+
+tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
+  if (shape->virtual_stages == 1) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.virtual_stages is %ld, which only the interleaved schedule has a use for; set "
+                  "layout.schedule=interleaved or layout.virtual_stages=1",
+                  (long)shape->virtual_stages);
+}
+
+const tri_schedule *tri_schedule_of(tri_schedule_kind kind) {
+  switch (kind) {
+    case TRI_SCHEDULE_GPIPE: return &tri_schedule_gpipe;
+    case TRI_SCHEDULE_1F1B: return &tri_schedule_1f1b;
+    case TRI_SCHEDULE_INTERLEAVED: return &tri_schedule_interleaved;
+    case TRI_SCHEDULE_ZERO_BUBBLE: return &tri_schedule_zero_bubble;
+  }
+  return &tri_schedule_1f1b;
+}

@@ -1,0 +1,43 @@
+/* ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241): 1F1B with the backward in two. An
+ * earlier stage waits for the gradient of the inputs only; that of the weights is put off, by as many micro-batches as
+ * the stage has stages before it, and fills what would be bubble. Activations are held until the weights' turn:
+ * `stages` micro-batches at most on every stage, as many as 1F1B holds on its first. With forwards, backwards of inputs
+ * and of weights of equal length the bubble is a third of 1F1B's. */
+#include "schedule/schedule.h"
+
+typedef struct counts {
+  int64_t forwards, inputs, weights;
+} counts;
+
+static tri_status forward(counts *done, tri_turns *out) {
+  return tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)done->forwards++, 0});
+}
+
+static tri_status input(counts *done, tri_turns *out) {
+  return tri_turns_append(out, (tri_turn){TRI_TURN_BACKWARD_INPUT, (int32_t)done->inputs++, 0});
+}
+
+static tri_status weight(counts *done, tri_turns *out) {
+  return tri_turns_append(out, (tri_turn){TRI_TURN_BACKWARD_WEIGHT, (int32_t)done->weights++, 0});
+}
+
+static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
+  counts done = {0};
+  int64_t count = shape->micro_batches, distance = shape->stages - 1 - stage;
+  int64_t ahead = distance < count ? distance : count;
+  while (done.forwards < ahead) TRI_TRY(forward(&done, out));
+  while (done.forwards < count) {
+    TRI_TRY(forward(&done, out));
+    TRI_TRY(input(&done, out));
+    if (done.inputs - done.weights > stage) TRI_TRY(weight(&done, out));
+  }
+  while (done.inputs < count) {
+    TRI_TRY(input(&done, out));
+    TRI_TRY(weight(&done, out));
+  }
+  while (done.weights < count) TRI_TRY(weight(&done, out));
+  return TRI_OK;
+}
+
+const tri_schedule tri_schedule_zero_bubble = {
+    .name = "zero-bubble", .split_backward = true, .check = tri_schedule_check_plain, .turns = turns};

@@ -1,0 +1,163 @@
+#include "train/global.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+static void *array_of(const tri_engine *engine, tri_array array) {
+  const tri_executor *executor = tri_engine_executor((tri_engine *)engine);
+  switch (array) {
+    case TRI_ARRAY_VALUES: return tri_executor_values(executor);
+    case TRI_ARRAY_GRADIENTS: return tri_executor_gradients(executor);
+    case TRI_ARRAY_MOMENT1: return tri_executor_moment1(executor);
+    case TRI_ARRAY_MOMENT2: return tri_executor_moment2(executor);
+  }
+  return NULL;
+}
+
+static size_t element_bytes(const tri_engine *engine) {
+  return tri_dtype_bytes(tri_dtype_wide(tri_engine_get_options(engine)->precision));
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static const tri_bucket *bucket_of(const tri_engine *engine, int64_t index) {
+  return tri_bucket_of(tri_engine_buckets(engine), index);
+}
+
+/* Whether a data rank has its part alone. With ZeRO gradients are so after a step's reduction, whole as they may lie.
+ */
+static bool is_sharded(const tri_engine *engine, tri_array array, int64_t index) {
+  const tri_bucket *bucket = bucket_of(engine, index);
+  if (array == TRI_ARRAY_VALUES) return bucket != NULL && bucket->values_sharded;
+  return tri_engine_get_options(engine)->layout->zero > 0;
+}
+
+static tri_stretch stretch_of(const tri_engine *engine, tri_array array, int64_t index) {
+  const tri_buckets *buckets = tri_engine_buckets(engine);
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  const tri_bucket *bucket = bucket_of(engine, index);
+  if (array == TRI_ARRAY_VALUES) return tri_stretch_of_values(buckets, table, index);
+  if (array != TRI_ARRAY_GRADIENTS) return tri_stretch_of_moments(buckets, table, index);
+  tri_stretch stretch = tri_stretch_of_gradients(buckets, table, index);
+  if (bucket == NULL || bucket->gradients_sharded) return stretch;
+  tri_stretch own = tri_stretch_of_moments(buckets, table, index);
+  return (tri_stretch){own.first, own.count, stretch.at + own.first};
+}
+
+/* The local part, whole: every data rank gives what it has. */
+static tri_status collect_local(tri_engine *engine, tri_array array, int64_t index, char *out) {
+  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+  const tri_group *data = &tri_engine_mesh(engine)->groups[TRI_AXIS_DATA];
+  tri_device *device = tri_engine_executor(engine)->device;
+  size_t element = element_bytes(engine);
+  tri_stretch own = stretch_of(engine, array, index);
+  const char *from = (const char *)array_of(engine, array) + (size_t)own.at * element;
+  TRI_TRY(device->kernels->copy_out(device, out + (size_t)own.first * element, from, (size_t)own.count * element));
+  if (!is_sharded(engine, array, index) || data->size == 1) return TRI_OK;
+  const tri_bucket *bucket = bucket_of(engine, index);
+  int64_t *begins = NULL;
+  TRI_TRY(tri_alloc("parts of a parameter", (size_t)data->size + 1, sizeof *begins, &begins));
+  for (int r = 0; r <= data->size; r++) {
+    begins[r] = at_most(at_least(bucket->first + bucket->begins[r] - entry->offset, 0), entry->count);
+  }
+  tri_status status = tri_all_gather(data, tri_dtype_wide(tri_engine_get_options(engine)->precision), begins, out);
+  tri_free(begins);
+  return status;
+}
+
+/* Copies between a rank's local part and the global tensor. */
+static void exchange(const tri_parameter *entry, size_t element, char *local, char *global, bool to_global) {
+  int64_t length = tri_parameter_run_length(entry);
+  for (int64_t i = 0; length > 0 && i * length < entry->count; i++) {
+    char *here = local + (size_t)(i * length) * element;
+    char *there = global + (size_t)tri_parameter_run(entry, i) * element;
+    memcpy(to_global ? there : here, to_global ? here : there, (size_t)length * element);
+  }
+}
+
+/* From the local parts of a tensor group to the global tensor, on all its ranks. */
+static tri_status join_tensor(tri_engine *engine, int64_t index, const char *local, char *global) {
+  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+  const tri_group *group = &tri_engine_mesh(engine)->groups[TRI_AXIS_TENSOR];
+  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
+  size_t element = tri_dtype_bytes(wide);
+  int64_t *begins = NULL;
+  char *all = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_alloc("parts of a parameter", (size_t)group->size + 1, sizeof *begins, &begins), done);
+  for (int r = 0; r < group->size; r++) {
+    tri_parameter theirs = tri_parameter_of_rank(entry, group->size, r);
+    begins[r + 1] = begins[r] + theirs.count;
+  }
+  TRI_TRY_GOTO(tri_alloc("parts of a parameter", (size_t)begins[group->size], element, &all), done);
+  memcpy(all + (size_t)begins[group->rank] * element, local, (size_t)entry->count * element);
+  TRI_TRY_GOTO(tri_all_gather(group, wide, begins, all), done);
+  for (int r = 0; r < group->size; r++) {
+    tri_parameter theirs = tri_parameter_of_rank(entry, group->size, r);
+    exchange(&theirs, element, all + (size_t)begins[r] * element, global, true);
+  }
+done:
+  tri_free(all);
+  tri_free(begins);
+  return status;
+}
+
+static tri_status send_home(tri_engine *engine, int64_t stage, size_t bytes, char *global, void *out) {
+  const tri_mesh *mesh = tri_engine_mesh(engine);
+  const tri_group *pipeline = &mesh->groups[TRI_AXIS_PIPELINE];
+  tri_request *request = NULL;
+  if (mesh->place.at[TRI_AXIS_TENSOR] > 0 || mesh->place.at[TRI_AXIS_DATA] > 0) return TRI_OK;
+  if (stage == 0 && pipeline->rank == 0) memcpy(out, global, bytes);
+  if (stage == 0) return TRI_OK;
+  if (pipeline->rank == stage) TRI_TRY(tri_send_start(pipeline, 0, 0, bytes, global, &request));
+  if (pipeline->rank == 0) TRI_TRY(tri_receive_start(pipeline, (int)stage, 0, bytes, out, &request));
+  return tri_request_wait(&request);
+}
+
+/* The stage that holds a layer: the same sum on every rank. */
+static int64_t stage_of(const tri_engine *engine, int64_t layer) {
+  const tri_engine_options *options = tri_engine_get_options(engine);
+  int64_t stages = options->layout->pipeline * options->layout->virtual_stages;
+  for (int64_t v = 0; v < stages; v++) {
+    tri_layer_range layers = tri_layout_layers(options->model, stages, v);
+    if (layer >= layers.first && layer < layers.end) return v % options->layout->pipeline;
+  }
+  return 0;
+}
+
+tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index, void *out) {
+  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+  size_t element = element_bytes(engine), bytes = (size_t)tri_parameter_global_count(entry) * element;
+  char *local = NULL, *global = NULL;
+  tri_status status = TRI_OK;
+  int64_t stage = stage_of(engine, entry->layer);
+  if (tri_engine_mesh(engine)->groups[TRI_AXIS_PIPELINE].rank == stage) {
+    TRI_TRY_GOTO(tri_alloc("a parameter", (size_t)entry->count + 1, element, &local), done);
+    TRI_TRY_GOTO(tri_alloc("a parameter", bytes, 1, &global), done);
+    TRI_TRY_GOTO(collect_local(engine, array, index, local), done);
+    TRI_TRY_GOTO(join_tensor(engine, index, local, global), done);
+  }
+  status = send_home(engine, stage, bytes, global, out);
+done:
+  tri_free(global);
+  tri_free(local);
+  return status;
+}
+
+tri_status tri_global_distribute(tri_engine *engine, tri_array array, int64_t index, const void *tensor) {
+  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+  tri_device *device = tri_engine_executor(engine)->device;
+  size_t element = element_bytes(engine);
+  char *local = NULL;
+  if (entry->count == 0 || entry->alias) return TRI_OK;
+  TRI_TRY(tri_alloc("a parameter", (size_t)entry->count, element, &local));
+  exchange(entry, element, local, (char *)(uintptr_t)tensor, false);
+  tri_stretch own = stretch_of(engine, array, index);
+  char *to = (char *)array_of(engine, array) + (size_t)own.at * element;
+  tri_status status =
+      device->kernels->copy_in(device, to, local + (size_t)own.first * element, (size_t)own.count * element);
+  tri_free(local);
+  return status;
+}

@@ -1,0 +1,184 @@
+/* The same model under many layouts, for tests/oracle/test_layouts.py: started once on as many ranks as the layouts
+ * need.
+ *
+ *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT
+ *
+ * TOKENS: int32 ids then labels of every step. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule
+ * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes. For each, OUT/NAME.bin gets every gradient
+ * of the first step, then every value after the last, as float64 in the order of the table; a line of JSON on standard
+ * output has losses, norms and each rank's bytes. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "model/model_config.h"
+#include "train/global.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+  const char *device, *tokens, *layouts, *out;
+  tri_dtype precision;
+  int64_t global_batch, sequence, steps;
+} arguments;
+
+static tri_schedule_kind schedule_of(const char *name) {
+  if (strcmp(name, "gpipe") == 0) return TRI_SCHEDULE_GPIPE;
+  if (strcmp(name, "interleaved") == 0) return TRI_SCHEDULE_INTERLEAVED;
+  return strcmp(name, "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE : TRI_SCHEDULE_1F1B;
+}
+
+static bool parse_layout(const char *line, char name[128], tri_layout *out) {
+  char schedule[32], recompute[32];
+  int sequence_parallel = 0;
+  *out = (tri_layout){.context = 1, .expert = 1};
+  int got = sscanf(line, "%127s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld", name, &out->tensor, &out->pipeline,
+                   &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero, recompute,
+                   &out->recompute_every, &out->micro_batch, &out->bucket_bytes);
+  out->schedule = schedule_of(schedule);
+  out->sequence_parallel = sequence_parallel != 0;
+  out->recompute = strcmp(recompute, "full") == 0        ? TRI_RECOMPUTE_FULL
+                   : strcmp(recompute, "selective") == 0 ? TRI_RECOMPUTE_SELECTIVE
+                                                         : TRI_RECOMPUTE_NONE;
+  return got == 12;
+}
+
+/* Every tensor of an array, as doubles, behind one another in the file. */
+static tri_status write_array(tri_engine *engine, tri_array array, FILE *to) {
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (table->entries[i].tied_to >= 0) continue;
+    int64_t count = tri_parameter_global_count(&table->entries[i]);
+    void *tensor = NULL;
+    TRI_TRY(tri_alloc("a tensor", (size_t)count, tri_dtype_bytes(wide), &tensor));
+    tri_status status = tri_global_collect(engine, array, i, tensor);
+    for (int64_t k = 0; k < count && to != NULL && status == TRI_OK; k++) {
+      double value = wide == TRI_FP64 ? ((double *)tensor)[k] : (double)((float *)tensor)[k];
+      fwrite(&value, sizeof value, 1, to);
+    }
+    tri_free(tensor);
+    TRI_TRY(status);
+  }
+  return TRI_OK;
+}
+
+static tri_status report_bytes(tri_engine *engine) {
+  const tri_group *world = &tri_engine_mesh(engine)->world;
+  int64_t own[2] = {(int64_t)tri_engine_predicted_bytes(engine), (int64_t)tri_engine_measured_bytes(engine)};
+  int64_t *all = NULL;
+  TRI_TRY(tri_alloc("bytes", 2 * (size_t)world->size, sizeof *all, &all));
+  tri_status status = tri_gather_bytes(world, sizeof own, own, all);
+  for (int r = 0; r < world->size && world->rank == 0; r++) {
+    printf("%s[%ld, %ld]", r == 0 ? "\"bytes\": [" : ", ", (long)all[2 * r], (long)all[2 * r + 1]);
+  }
+  if (world->rank == 0) printf("]}\n");
+  tri_free(all);
+  return status;
+}
+
+static tri_status train(const arguments *a, tri_engine *engine, const int32_t *tokens, FILE *to) {
+  int64_t count = a->global_batch * a->sequence;
+  bool first = tri_engine_mesh(engine)->world.rank == 0;
+  tri_step step;
+  TRI_TRY(tri_engine_gradients(engine, tokens, tokens + count, 0, &step));
+  TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
+  for (int64_t s = 0; s < a->steps; s++) {
+    const int32_t *ids = tokens + 2 * s * count;
+    TRI_TRY(tri_engine_step_on(engine, ids, ids + count, s, s, 1e-3, &step));
+    if (first) printf("%s[%.17g, %.17g]", s == 0 ? "\"steps\": [" : ", ", step.loss, step.grad_norm);
+  }
+  if (first) printf("], ");
+  return write_array(engine, TRI_ARRAY_VALUES, to);
+}
+
+static tri_status run_on(const arguments *a, const tri_model *model, const tri_layout *layout, const tri_mesh *mesh,
+                         const int32_t *tokens, FILE *to) {
+  tri_engine_options options = {
+      .model = model,
+      .layout = layout,
+      .mesh = mesh,
+      .global_batch = a->global_batch,
+      .sequence = a->sequence,
+      .precision = a->precision,
+      .seed = 1,
+      .ignore_token = -1,
+      .beta1 = 0.9,
+      .beta2 = 0.95,
+      .eps = 1e-8,
+      .weight_decay = 0.1,
+      .clip = 1.0,
+  };
+  tri_device *device = NULL;
+  tri_engine *engine = NULL;
+  TRI_TRY(tri_device_create(a->device, 1, &device));
+  tri_status status = tri_engine_create(&options, device, &engine);
+  if (status == TRI_OK) status = train(a, engine, tokens, to);
+  if (status == TRI_OK) status = report_bytes(engine);
+  tri_engine_destroy(engine);
+  tri_device_destroy(device);
+  return status;
+}
+
+static tri_status run_layout(const arguments *a, const tri_model *model, const char *line, const int32_t *tokens) {
+  char name[128], path[TRI_PATH_BYTES];
+  tri_layout layout;
+  tri_mesh mesh;
+  FILE *to = NULL;
+  if (!parse_layout(line, name, &layout)) return tri_fail(TRI_BAD_USAGE, "not a layout: %s", line);
+  TRI_TRY(tri_layout_resolve(&layout, model, a->global_batch, tri_comm_size()));
+  tri_mesh_shape shape = tri_layout_mesh(&layout);
+  TRI_TRY(tri_mesh_create(&shape, &mesh));
+  snprintf(path, sizeof path, "%s/%s.bin", a->out, name);
+  if (tri_comm_rank() == 0) {
+    to = fopen(path, "wb");
+    if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s", path);
+    printf("{\"name\": \"%s\", ", name);
+  }
+  tri_status status = run_on(a, model, &layout, &mesh, tokens, to);
+  if (to != NULL) fclose(to);
+  tri_mesh_destroy(&mesh);
+  return status;
+}
+
+static tri_status run_all(const arguments *a, const char *model_path) {
+  tri_model model;
+  char *layouts = NULL, *tokens = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_comm_open());
+  TRI_TRY(tri_model_load(model_path, &model));
+  TRI_TRY(tri_file_read(a->layouts, (size_t)1 << 24, &layouts, &bytes));
+  TRI_TRY(tri_file_read(a->tokens, (size_t)1 << 30, &tokens, &bytes));
+  char *rest = NULL;
+  for (char *line = strtok_r(layouts, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    TRI_TRY(run_layout(a, &model, line, (const int32_t *)(void *)tokens));
+  }
+  tri_free(tokens);
+  tri_free(layouts);
+  tri_comm_close();
+  return TRI_OK;
+}
+
+int main(int count, char **given) {
+  if (count != 10) {
+    fprintf(stderr, "layout_tool: see the comment in its source\n");
+    return 2;
+  }
+  arguments a = {
+      .device = given[2],
+      .precision = strcmp(given[3], "fp64") == 0   ? TRI_FP64
+                   : strcmp(given[3], "bf16") == 0 ? TRI_BF16
+                                                   : TRI_FP32,
+      .global_batch = atoll(given[4]),
+      .sequence = atoll(given[5]),
+      .steps = atoll(given[6]),
+      .tokens = given[7],
+      .layouts = given[8],
+      .out = given[9],
+  };
+  tri_status status = run_all(&a, given[1]);
+  if (status == TRI_OK) return 0;
+  if (tri_status_message()[0] != '\0') fprintf(stderr, "layout_tool: %s\n", tri_status_message());
+  tri_comm_abort(tri_status_exit(status));
+  return tri_status_exit(status);
+}

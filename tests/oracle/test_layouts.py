@@ -1,0 +1,159 @@
+"""Promise 1: the layout never changes the answer.
+
+The same two models under many layouts of up to eight ranks, in fp64 on the reference device: every gradient of every
+parameter, gathered to its global shape, within 1e-10 of one rank's, and twenty steps' losses and norms; weights equal to
+the bit wherever only pipeline, schedule, recompute or ZeRO changed. The memory plan of every rank is what it allocates.
+In fp32 and bf16 on the CPU device the same with their tolerances."""
+import json
+import os
+import random
+import shutil
+import subprocess
+
+import numpy
+import pytest
+
+TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "layout_tool")
+LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
+STEPS, BATCH, SEQUENCE = 20, 8, 7
+
+# tied, dropout, a vocabulary and an MLP that three and five do not divide
+GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=26, vocab_size=59, max_sequence=16,
+            dropout=0.1, tied=True, init_std=0.1)
+# untied, grouped-query heads
+LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
+             max_sequence=16, tied=False, init_std=0.1)
+KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket".split()
+DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
+               every=1, micro_batch=1, bucket=1000)
+
+LAYOUTS = [
+    dict(recompute="full"), dict(recompute="selective"), dict(recompute="full", every=2), dict(schedule="gpipe"),
+    dict(schedule="zero-bubble"), dict(schedule="zero-bubble", recompute="full"),
+    dict(pipeline=2), dict(pipeline=2, schedule="gpipe"), dict(pipeline=2, schedule="zero-bubble"),
+    dict(pipeline=2, virtual=2, schedule="interleaved"), dict(pipeline=2, recompute="full", every=3),
+    dict(pipeline=3), dict(pipeline=5, schedule="zero-bubble", recompute="selective"), dict(pipeline=4, schedule="gpipe"),
+    dict(pipeline=5), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"),
+    dict(data=2), dict(data=2, zero=1), dict(data=2, zero=2), dict(data=2, zero=3), dict(data=4, zero=1, bucket=100),
+    dict(data=4, zero=3, micro_batch=2), dict(data=8, zero=2), dict(data=4), dict(data=2, zero=3, recompute="full"),
+    # one micro-batch a step: gradients sharded too
+    dict(data=2, micro_batch=4), dict(data=2, zero=1, micro_batch=4), dict(data=2, zero=2, micro_batch=4, bucket=200),
+    dict(data=2, zero=3, micro_batch=4), dict(data=2, zero=3, micro_batch=4, bucket=1 << 20, recompute="full"),
+    dict(data=8, zero=3), dict(pipeline=2, data=2, zero=3, micro_batch=4), dict(pipeline=2, data=2, zero=2, micro_batch=4),
+    dict(tensor=2, data=2, zero=3, micro_batch=4, sequence_parallel=1, schedule="zero-bubble"),
+    dict(tensor=2), dict(tensor=2, sequence_parallel=1), dict(tensor=2, sequence_parallel=1, recompute="full"),
+    dict(tensor=2, recompute="selective"), dict(tensor=2, sequence_parallel=1, recompute="selective"),
+    dict(tensor=2, data=2), dict(tensor=2, data=2, zero=1), dict(tensor=2, data=2, zero=3, sequence_parallel=1),
+    dict(tensor=2, pipeline=2), dict(tensor=2, pipeline=2, sequence_parallel=1, schedule="zero-bubble"),
+    dict(tensor=2, pipeline=2, virtual=2, schedule="interleaved", sequence_parallel=1),
+    dict(pipeline=2, data=2), dict(pipeline=2, data=2, zero=1), dict(pipeline=2, data=2, zero=2, schedule="gpipe"),
+    dict(pipeline=2, data=2, zero=3), dict(pipeline=2, data=2, zero=3, schedule="zero-bubble", recompute="full"),
+    dict(pipeline=2, data=2, virtual=2, schedule="interleaved", zero=1), dict(pipeline=4, data=2, zero=1),
+    dict(pipeline=2, data=4, zero=2), dict(tensor=2, pipeline=2, data=2), dict(tensor=2, pipeline=2, data=2, zero=1),
+    dict(tensor=2, pipeline=2, data=2, zero=3, sequence_parallel=1, recompute="full", schedule="zero-bubble"),
+    dict(tensor=2, pipeline=4, sequence_parallel=1), dict(tensor=2, data=4, zero=2, sequence_parallel=1),
+]
+ONLY_GPT2 = [dict(tensor=3), dict(tensor=3, sequence_parallel=1), dict(tensor=6, sequence_parallel=1), dict(tensor=3, pipeline=2)]
+ONLY_LLAMA = [dict(tensor=4), dict(tensor=8), dict(tensor=4, sequence_parallel=1), dict(tensor=4, data=2, zero=1),
+              dict(tensor=4, pipeline=2, sequence_parallel=1, recompute="full")]
+
+
+def complete(layout):
+    return {**DEFAULT, **layout}
+
+
+def name_of(layout):
+    return "-".join(f"{k}{v}" for k, v in layout.items()) or "one"
+
+
+def ranks_of(layout):
+    layout = complete(layout)
+    return layout["tensor"] * layout["pipeline"] * layout["data"]
+
+
+def run_tool(folder, model, layouts, device="reference", precision="fp64", steps=STEPS, batch=BATCH, ignored=0.2, seed=3):
+    """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}."""
+    (folder / "model.yaml").write_text(json.dumps(model))
+    chance = numpy.random.default_rng(seed)
+    tokens = chance.integers(0, model["vocab_size"], (steps, 2, batch, SEQUENCE)).astype(numpy.int32)
+    labels = tokens[:, 1]
+    labels[chance.random(labels.shape) < ignored] = -1
+    labels[:, 1] = -1  # a sequence without any label that counts
+    tokens.tofile(folder / "tokens")
+    answers = {}
+    for ranks in sorted({ranks_of(layout) for layout in layouts}):
+        mine = [layout for layout in layouts if ranks_of(layout) == ranks]
+        lines = [" ".join([name_of(layout), *(str(complete(layout)[k]) for k in KEYS)]) for layout in mine]
+        (folder / "layouts").write_text("\n".join(lines) + "\n")
+        command = [TOOL, folder / "model.yaml", device, precision, batch, SEQUENCE, steps, folder / "tokens",
+                   folder / "layouts", folder]
+        if ranks > 1:
+            command = [*launcher(), "-n", ranks, *command]
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, (ranks, done.stdout[-300:], done.stderr[:1500])
+        for line in done.stdout.splitlines():
+            answer = json.loads(line)
+            arrays = numpy.fromfile(folder / (answer["name"] + ".bin"))
+            half = len(arrays) // 2
+            answers[answer["name"]] = (arrays[:half], arrays[half:], numpy.array(answer["steps"]), answer["bytes"])
+    return answers
+
+
+def launcher():
+    version = subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" in version or "OpenRTE" in version:
+        return [LAUNCHER, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    return [LAUNCHER]
+
+
+def same_sums(layout):
+    """What decides the order of summation: layouts that agree on it must agree to the bit."""
+    full = complete(layout)
+    return full["tensor"], full["sequence_parallel"] and full["tensor"] > 1, full["data"], full["micro_batch"]
+
+
+def compare(answers, layouts, tolerance, loss_tolerance, exact):
+    base = answers["one"]
+    groups = {}
+    for layout in layouts:
+        gradients, values, steps, memory = answers[name_of(layout)]
+        name = name_of(layout)
+        error = numpy.linalg.norm(gradients - base[0]) / numpy.linalg.norm(base[0])
+        assert error <= tolerance, (name, "gradients", error)
+        assert numpy.abs(steps / base[2] - 1).max() <= loss_tolerance, (name, numpy.abs(steps / base[2] - 1).max(axis=0))
+        assert all(predicted == measured for predicted, measured in memory), (name, memory)
+        if exact:
+            other = groups.setdefault(same_sums(layout), (name, values, gradients, steps))
+            assert (other[1] == values).all(), (name, other[0], "weights differ in bits")
+            assert (other[2] == gradients).all(), (name, other[0], "gradients differ in bits")
+            assert (other[3] == steps).all(), (name, other[0], "losses or norms differ in bits")
+
+
+# With more ranks than cores some MPIs take milliseconds a message: a second MPI is held to a part of the matrix.
+if os.environ.get("TRIREME_LAYOUTS") == "few":
+    LAYOUTS, ONLY_GPT2, ONLY_LLAMA = LAYOUTS[7:52:7], ONLY_GPT2[:1], ONLY_LLAMA[:1]
+
+needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
+
+
+@needs_launcher
+@pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_matrix(tmp_path, model):
+    layouts = [dict(), *LAYOUTS, *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    compare(run_tool(tmp_path, model, layouts), layouts, 1e-10, 1e-10, exact=True)
+
+
+@needs_launcher
+@pytest.mark.parametrize("precision,tolerance,loss_tolerance", [("fp32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)])
+@pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_cpu(tmp_path, model, precision, tolerance, loss_tolerance):
+    layouts = [dict(), *LAYOUTS[6::4]]
+    compare(run_tool(tmp_path, model, layouts, "cpu", precision), layouts, tolerance, loss_tolerance, exact=True)
+
+
+@needs_launcher
+def test_twice(tmp_path):
+    layouts = [dict(tensor=2, pipeline=2, data=2, zero=1)]
+    first, second = run_tool(tmp_path, GPT2, layouts), run_tool(tmp_path, GPT2, layouts)
+    for a, b in zip(first.values(), second.values()):
+        assert (a[0] == b[0]).all() and (a[1] == b[1]).all() and (a[2] == b[2]).all()

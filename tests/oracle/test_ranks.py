@@ -1,0 +1,156 @@
+"""`trireme train -n`: many ranks from the user's side. What they write, how they stop, how they fail."""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+
+pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+MODEL = dict(family="gpt2", num_layers=4, hidden_size=32, num_heads=4, vocab_size=257, max_sequence=32, dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    text = "".join(f"Line {i}: the rowers pull {i * 7919 % 1000} times.\n" for i in range(2000))
+    (folder / "text.txt").write_text(text)
+    trireme("prepare", "--tokenizer", "bytes", "--out", folder / "data", folder / "text.txt")
+    return folder / "data"
+
+
+def write_run(folder, corpus, steps=12, **layout):
+    run = dict(
+        model=MODEL, data=dict(train=str(corpus / "train"), validation=str(corpus / "validation"), sequence=32),
+        layout=dict(micro_batch=1, **layout), optimizer=dict(global_batch=8, steps=steps, lr=1e-3, warmup=4),
+        evaluation=dict(every=6, batches=3), checkpoint=dict(every=4, keep=0), seed=5, output=str(folder / "run"))
+    path = folder / "run.yaml"
+    path.write_text(yaml_of(run))
+    return path
+
+
+def losses(folder):
+    return [json.loads(line) for line in open(folder / "run/metrics.jsonl")]
+
+
+def weights(folder, step):
+    return (folder / f"run/checkpoints/step-{step:08d}/model.safetensors").read_bytes()
+
+
+def ranks_of(folder):
+    """Processes that work on this folder's run."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if str(folder / "run.yaml").encode() in words:
+            found.append(int(pid))
+    return found
+
+
+def wait_for_step(folder, process, step=1):
+    path = folder / "run/metrics.jsonl"
+    while process.poll() is None and (not path.exists() or path.read_text().count("\n") < step):
+        time.sleep(0.01)
+
+
+def wait_until_gone(folder, seconds=10):
+    end = time.monotonic() + seconds
+    while ranks_of(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not ranks_of(folder), "ranks are left running"
+
+
+def close(mine, theirs):
+    for key in ("loss", "grad_norm", "validation_loss"):
+        assert key not in mine or abs(mine[key] / theirs[key] - 1) < 1e-5, (mine["step"], key)
+
+
+def test_layouts_tell_the_same_story(tmp_path_factory, corpus):
+    """Losses, validation losses and norms of whole runs; the same weights to the bit where only stages changed; and a
+    checkpoint of each layout goes on under another."""
+    one = tmp_path_factory.mktemp("one")
+    trireme("train", write_run(one, corpus))
+    for ranks, layout in [(2, dict(pipeline=2)), (4, dict(tensor=2, pipeline=2, sequence_parallel=True)),
+                          (4, dict(tensor=2, zero=3)), (2, dict(pipeline=2, schedule="zero-bubble", recompute="full"))]:
+        folder = tmp_path_factory.mktemp("many")
+        trireme("train", write_run(folder, corpus, **layout), "-n", ranks)
+        for mine, theirs in zip(losses(one), losses(folder)):
+            close(mine, theirs)
+        if "tensor" not in layout:
+            assert weights(folder, 12) == weights(one, 12), layout
+        for step in (8, 12):
+            shutil.rmtree(folder / f"run/checkpoints/step-{step:08d}")
+        trireme("train", write_run(folder, corpus))  # the rest on one rank
+        assert [line["step"] for line in losses(folder)] == list(range(1, 13))
+        for mine, theirs in zip(losses(one), losses(folder)):
+            close(mine, theirs)
+
+
+def test_wrong_layouts(tmp_path, corpus):
+    for changes, words in [
+            (["layout.tensor=2"], "tensor 2 x pipeline 1 x context 1 = 2 does not divide the 3 ranks"),
+            (["layout.tensor=3"], "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would"),
+            (["layout.data=2"], "= 2 ranks, and this job has 3"),
+            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2"], "set layout.pipeline to 2 or less"),
+            (["optimizer.global_batch=4"], "is not a multiple of layout.micro_batch 1 x layout.data 3")]:
+        sets = [word for change in changes for word in ("--set", change)]
+        done = trireme("train", write_run(tmp_path, corpus), "-n", 3, *sets, status=3)
+        assert words in done.stderr and done.stderr.count("trireme: ") == 1, done.stderr
+        assert "mpi" not in done.stderr.lower(), done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_interrupt(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, steps=100000)
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
+    wait_for_step(tmp_path, process, 3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.count("interrupted after step") == 1 and "mpi" not in errors.lower()
+    wait_until_gone(tmp_path)
+    step = losses(tmp_path)[-1]["step"]
+    assert weights(tmp_path, step)
+
+
+def test_kill_a_rank(tmp_path_factory, corpus):
+    """A rank is killed at a random moment: the job ends in time, nobody is left, and the next start goes on."""
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    trireme("train", write_run(undisturbed, corpus, pipeline=2), "-n", 2)
+    chance = random.Random(4)
+    for _ in range(5):
+        folder = tmp_path_factory.mktemp("killed")
+        path = write_run(folder, corpus, pipeline=2)
+        process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
+        wait_for_step(folder, process, chance.randrange(1, 6))
+        time.sleep(chance.uniform(0, 0.05))
+        ranks = sorted(ranks_of(folder))[2:]  # behind the parent and the launcher
+        if process.poll() is None and ranks:
+            os.kill(chance.choice(ranks), signal.SIGKILL)
+            begin = time.monotonic()
+            _, errors = process.communicate(timeout=30)
+            assert time.monotonic() - begin < 10
+            assert process.returncode in (0, 9) and (process.returncode == 0 or "a rank was killed by a signal" in errors)
+        wait_until_gone(folder)
+        trireme("train", path, "-n", 2)
+        assert [(a["loss"], a["grad_norm"]) for a in losses(folder)] == [(a["loss"], a["grad_norm"]) for a in losses(undisturbed)]
+        assert weights(folder, 12) == weights(undisturbed, 12)
+
+
+def test_differing_configurations(tmp_path, corpus):
+    """Ranks that were started with different files: each finds out before the first step."""
+    path = write_run(tmp_path, corpus)
+    script = f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ]; then more="--set seed=6"; fi; exec {TRIREME} train {path} $more'
+    launcher = ["mpiexec"]
+    if "Open" in subprocess.run(["mpiexec", "--version"], capture_output=True, text=True).stdout:
+        launcher += ["--allow-run-as-root", "--oversubscribe"]
+    done = subprocess.run([*launcher, "-n", "2", "sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "rank 1 was started with another configuration than rank 0" in done.stderr
