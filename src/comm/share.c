@@ -41,50 +41,49 @@ typedef struct label {
 
 /* ---- one's own pages --------------------------------------------------------------------------------------------- */
 
-/* Moves the contents piece by piece, so that there is one copy of them at a time; by the threads that will use them. */
-static void move_contents(char *from, char *to, size_t bytes) {
-  int64_t pieces = (int64_t)(bytes / PIECE_BYTES + (bytes % PIECE_BYTES != 0));
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < pieces; i++) {
-    size_t at = (size_t)i * PIECE_BYTES;
-    size_t length = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-    memcpy(to + at, from + at, length);
-    madvise(from + at, length, MADV_DONTNEED);
-  }
+/* Puts a piece of the file, with the contents of the pages that are there, in their place. (Not with mremap: libraries
+ * that watch a process's mappings for MPI lose its last argument.) */
+static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
+  const int access = PROT_READ | PROT_WRITE;
+  void *copy = mmap(NULL, bytes, access, MAP_SHARED, file, at);
+  if (copy == MAP_FAILED) return false;
+#ifdef MADV_HUGEPAGE
+  madvise(copy, bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
+#endif
+  memcpy(copy, pages, bytes);
+  bool placed = mmap(pages, bytes, access, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, at) == pages;
+  munmap(copy, bytes);
+  return placed;
 }
 
-/* Puts pages of a new file in the place of the segment's; returns the file, or -1 where the system has none to give. */
-static int replace_pages(tri_segment *segment, const label *mine) {
+/* Piece by piece, so that there is one copy of the contents at a time, and by the threads that will use them. A segment
+ * of which only some pages could be replaced is as good as it was. */
+static bool replace_pages(const tri_segment *segment, int file) {
+  int64_t pieces = (int64_t)(segment->bytes / PIECE_BYTES + (segment->bytes % PIECE_BYTES != 0));
+  int64_t replaced = 0;
+#pragma omp parallel for schedule(static) reduction(+ : replaced)
+  for (int64_t i = 0; i < pieces; i++) {
+    size_t at = (size_t)i * PIECE_BYTES;
+    size_t bytes = segment->bytes - at < PIECE_BYTES ? segment->bytes - at : PIECE_BYTES;
+    replaced += replace_piece(segment->begin + at, bytes, file, (off_t)at) ? 1 : 0;
+  }
+  return replaced == pieces;
+}
+
+/* Makes the file of a segment; -1 where the system does not let us. */
+static int make_file(const tri_segment *segment, const label *mine) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int file = memfd_create("trireme", MFD_CLOEXEC);
   if (file < 0) return -1;
   label marked = *mine;
   marked.file = file;
-  if (ftruncate(file, (off_t)(segment->bytes + page)) != 0 ||
-      pwrite(file, &marked, sizeof marked, (off_t)segment->bytes) != (ssize_t)sizeof marked) {
-    close(file);
-    return -1;
+  if (ftruncate(file, (off_t)(segment->bytes + page)) == 0 &&
+      pwrite(file, &marked, sizeof marked, (off_t)segment->bytes) == (ssize_t)sizeof marked &&
+      replace_pages(segment, file)) {
+    return file;
   }
-  if (segment->bytes == 0) return file;
-  char *pages = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (pages == MAP_FAILED) {
-    close(file);
-    return -1;
-  }
-#ifdef MADV_HUGEPAGE
-  madvise(pages, segment->bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
-#endif
-  move_contents(segment->begin, pages, segment->bytes);
-  /* Not mremap: libraries that watch the mappings of a process for MPI lose its last argument. */
-  void *placed =
-      mmap(segment->begin, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, 0);
-  if (placed != segment->begin) {
-    move_contents(pages, segment->begin, segment->bytes);
-    close(file);
-    file = -1;
-  }
-  munmap(pages, segment->bytes);
-  return file;
+  close(file);
+  return -1;
 }
 
 /* ---- the others' ------------------------------------------------------------------------------------------------- */
@@ -176,7 +175,7 @@ tri_status tri_comm_share(void *memory, size_t bytes, bool *shared) {
   mine.rank = job->rank;
   mine.number = segment->number;
   mine.bytes = segment->bytes;
-  mine.file = replace_pages(segment, &mine);
+  mine.file = make_file(segment, &mine);
   status = exchange_views(segment, &mine, all, &segment->shared);
   if (mine.file >= 0) close(mine.file);
   if (status != TRI_OK) goto remove;
