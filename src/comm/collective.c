@@ -40,9 +40,13 @@ static bool is_round(const tri_request *request, int64_t round) { return round >
 static int64_t exchange_round(const tri_request *request) { return request->turn - (request->reduce ? 1 : 0); }
 static int64_t gather_round(const tri_request *request) { return exchange_round(request) - 1; }
 
+static bool has_pass(const tri_request *request) {
+  return request->reduce && is_round(request, request->turn) && !tri_exchange_sends_values(request);
+}
+
 static void begin_reduce(tri_request *request) {
   request->stage = TRI_STAGE_REDUCE;
-  if (!request->reduce || !is_round(request, request->turn)) return;
+  if (!has_pass(request)) return;
   tri_pass_begin(request, &(tri_pass){.reduce = true,
                                       .combine = request->sum->to_partial,
                                       .partials = request->group->send[request->turn % 2],
@@ -75,7 +79,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
   *through = true;
   switch (request->stage) {
     case TRI_STAGE_REDUCE:
-      if (request->reduce && is_round(request, request->turn)) TRI_TRY(tri_pass_advance(request, through, moved));
+      if (has_pass(request)) TRI_TRY(tri_pass_advance(request, through, moved));
       if (*through) request->stage = TRI_STAGE_EXCHANGE;
       return TRI_OK;
     case TRI_STAGE_EXCHANGE:

@@ -7,10 +7,10 @@
 #include <string.h>
 
 enum {
-  BUFFER_BYTES = 256 * 1024,         /* of shared staging, twice in each rank; and at least */
-  SLOT_BYTES = 8 * 1024,             /* this for each rank of the node */
-  ROUND_BUDGET = 8 * 1024 * 1024,    /* of partial sums that this rank sends in a round */
-  LARGEST_MESSAGE = 4 * 1024 * 1024, /* the fastest size of messages on shared memory and on networks is 4 to 16 MB */
+  BUFFER_BYTES = 256 * 1024,      /* of shared staging, twice in each rank; and at least */
+  SLOT_BYTES = 8 * 1024,          /* this for each rank of the node */
+  ROUND_BUDGET = 8 * 1024 * 1024, /* of partial sums that this rank sends in a round */
+  LARGEST_MESSAGE = 1024 * 1024,  /* larger ones are no faster, and cost memory */
   SMALLEST_MESSAGE = 16 * 1024,
 };
 

@@ -178,6 +178,10 @@ tri_status tri_message_advance(tri_request *request);
 
 /* Part `part`'s elements in a round; *begin is the first, in values. */
 int64_t tri_request_round(const tri_request *request, int64_t part, int64_t round, int64_t *begin);
+/* Whether a rank that is alone on its node sends its values, without a copy. */
+static inline bool tri_exchange_sends_values(const tri_request *request) {
+  return request->group->num_local == 1 && request->sum->partial_bytes == request->sum->bytes;
+}
 /* Partial sums of a round: this rank's of others' parts begin to leave, and others' of its part to come. */
 tri_status tri_exchange_sums(tri_request *request, int64_t round);
 /* The partial sums that have come, added. */

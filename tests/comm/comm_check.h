@@ -46,7 +46,8 @@ static inline uint64_t hash(uint64_t x) { /* splitmix64 */
 
 static inline void *get_values(size_t bytes, uint64_t seed) {
   bool apart = hash(seed) % 4 == 0 && (int)(seed % (uint64_t)tri_comm_size()) == tri_comm_rank();
-  size_t lead = (size_t)(tri_comm_rank() % 3 * 8 + tri_comm_rank() * 4096);
+  size_t rank = (size_t)tri_comm_rank();
+  size_t lead = rank % 3 * 8 + rank * 4096;
   if (the_arena.begin == NULL || apart || lead + bytes > the_arena.bytes) return get_memory(bytes);
   return the_arena.begin + lead;
 }
