@@ -28,7 +28,7 @@
 #include <string.h>
 
 /* Up to here one step in which everybody adds everything is faster than two that share the work. */
-enum { DIRECT_BYTES = 4096 };
+enum { AT_ONCE_BYTES = 4096 };
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */
 
@@ -40,9 +40,13 @@ static bool is_round(const tri_request *request, int64_t round) { return round >
 static int64_t exchange_round(const tri_request *request) { return request->turn - (request->reduce ? 1 : 0); }
 static int64_t gather_round(const tri_request *request) { return exchange_round(request) - 1; }
 
+static bool has_pass(const tri_request *request) {
+  return request->reduce && is_round(request, request->turn) && !tri_exchange_sends_values(request);
+}
+
 static void begin_reduce(tri_request *request) {
   request->stage = TRI_STAGE_REDUCE;
-  if (!request->reduce || !is_round(request, request->turn)) return;
+  if (!has_pass(request)) return;
   tri_pass_begin(request, &(tri_pass){.reduce = true,
                                       .combine = request->sum->to_partial,
                                       .partials = request->group->send[request->turn % 2],
@@ -75,7 +79,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
   *through = true;
   switch (request->stage) {
     case TRI_STAGE_REDUCE:
-      if (request->reduce && is_round(request, request->turn)) *through = tri_pass_advance(request, moved);
+      if (has_pass(request)) TRI_TRY(tri_pass_advance(request, through, moved));
       if (*through) request->stage = TRI_STAGE_EXCHANGE;
       return TRI_OK;
     case TRI_STAGE_EXCHANGE:
@@ -89,7 +93,8 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       if (*through) begin_gather(request);
       return TRI_OK;
     default:
-      if (request->gather && is_round(request, gather_round(request))) *through = tri_pass_advance(request, moved);
+      if (request->gather && is_round(request, gather_round(request)))
+        TRI_TRY(tri_pass_advance(request, through, moved));
       if (!*through) return TRI_OK;
       request->turn++;
       request->done = request->turn == request->num_rounds + (request->reduce ? 1 : 0) + (request->gather ? 1 : 0);
@@ -99,10 +104,10 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
 }
 
 static tri_status advance(tri_request *request, bool *moved) {
-  if (request->stage == TRI_STAGE_DIRECT) {
-    request->done = tri_pass_direct(request, moved);
+  if (request->stage == TRI_STAGE_AT_ONCE) {
+    TRI_TRY(tri_pass_at_once(request, &request->done, moved));
   } else if (request->stage == TRI_STAGE_NODE) {
-    request->done = tri_pass_advance(request, moved);
+    TRI_TRY(tri_pass_advance(request, &request->done, moved));
   } else {
     for (bool through = true; through && !request->done;) {
       TRI_TRY(across_nodes(request, &through, moved));
@@ -117,11 +122,10 @@ static void begin(tri_request *request) {
   request->begun = true;
   size_t bytes = (size_t)request->count * request->sum->bytes;
   if (group->num_nodes == 1) {
-    bool direct = request->reduce && request->gather && bytes <= DIRECT_BYTES;
-    request->stage = direct ? TRI_STAGE_DIRECT : TRI_STAGE_NODE;
+    bool at_once = request->reduce && request->gather && bytes <= AT_ONCE_BYTES;
+    request->stage = at_once ? TRI_STAGE_AT_ONCE : TRI_STAGE_NODE;
     request->round_elements = INT64_MAX;
-    request->pass.iteration = 0;
-    if (direct) return;
+    if (at_once) return;
     tri_pass_begin(request,
                    &(tri_pass){.reduce = request->reduce, .gather = request->gather, .combine = request->sum->values});
     return;
@@ -174,7 +178,7 @@ static void enqueue(tri_request *request) {
   job->busy = group;
 }
 
-static tri_request describe(const tri_group *group, const char *operation, const tri_sum *sum, int64_t count,
+static tri_request describe(const tri_group *group, tri_operation operation, const tri_sum *sum, int64_t count,
                             const int64_t *begins, void *values) {
   return (tri_request){.group = group->impl,
                        .operation = operation,
@@ -214,54 +218,61 @@ static tri_status start(const tri_request *description, tri_request **out) {
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-static tri_status check_type(const tri_group *group, const char *operation, const tri_sum *sum, tri_dtype type) {
+const char *tri_operation_name(tri_operation operation) {
+  static const char *const names[] = {"nothing",     "all_reduce",    "reduce_scatter", "all_gather",
+                                      "all_maximum", "all_sum_int64", "broadcast",      "gather_bytes",
+                                      "barrier",     "send",          "receive"};
+  return (size_t)operation < sizeof names / sizeof names[0] ? names[operation] : "nothing known";
+}
+
+static tri_status check_type(const tri_group *group, tri_operation operation, const tri_sum *sum, tri_dtype type) {
   if (sum != NULL) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%s over %s: values of type %s cannot be added", operation, group->name,
-                  tri_dtype_name(type));
+  return tri_fail(TRI_INTERNAL, "%s over %s: values of type %s cannot be added", tri_operation_name(operation),
+                  group->name, tri_dtype_name(type));
 }
 
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values) {
-  TRI_TRY(check_type(group, "all_reduce", tri_sum_of(type), type));
+  TRI_TRY(check_type(group, TRI_ALL_REDUCE, tri_sum_of(type), type));
   if (group->impl == NULL || count == 0) return TRI_OK;
-  tri_request request = describe(group, "all_reduce", tri_sum_of(type), count, NULL, values);
+  tri_request request = describe(group, TRI_ALL_REDUCE, tri_sum_of(type), count, NULL, values);
   return run(&request);
 }
 
 tri_status tri_all_maximum(const tri_group *group, tri_dtype type, int64_t count, void *values) {
-  TRI_TRY(check_type(group, "all_maximum", tri_maximum_of(type), type));
+  TRI_TRY(check_type(group, TRI_ALL_MAXIMUM, tri_maximum_of(type), type));
   if (group->impl == NULL || count == 0) return TRI_OK;
-  tri_request request = describe(group, "all_maximum", tri_maximum_of(type), count, NULL, values);
+  tri_request request = describe(group, TRI_ALL_MAXIMUM, tri_maximum_of(type), count, NULL, values);
   return run(&request);
 }
 
 tri_status tri_all_sum_int64(const tri_group *group, int64_t count, int64_t *values) {
   if (group->impl == NULL || count == 0) return TRI_OK;
-  tri_request request = describe(group, "all_sum_int64", tri_sum_int64(), count, NULL, values);
+  tri_request request = describe(group, TRI_ALL_SUM_INT64, tri_sum_int64(), count, NULL, values);
   return run(&request);
 }
 
 static tri_request describe_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
   int64_t count = begins[group->size];
-  tri_request request = describe(group, "reduce_scatter", tri_sum_of(type), count, begins, values);
+  tri_request request = describe(group, TRI_REDUCE_SCATTER, tri_sum_of(type), count, begins, values);
   request.gather = false;
   return request;
 }
 
 tri_status tri_reduce_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
-  TRI_TRY(check_type(group, "reduce_scatter", tri_sum_of(type), type));
+  TRI_TRY(check_type(group, TRI_REDUCE_SCATTER, tri_sum_of(type), type));
   if (group->impl == NULL) return TRI_OK;
   tri_request request = describe_scatter(group, type, begins, values);
   return run(&request);
 }
 
-static tri_request describe_gather(const tri_group *group, const char *operation, size_t element_bytes,
+static tri_request describe_gather(const tri_group *group, tri_operation operation, size_t element_bytes,
                                    const int64_t *begins, void *values) {
   return describe(group, operation, tri_sum_none(element_bytes), begins[group->size], begins, values);
 }
 
 tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t *begins, void *values) {
   if (group->impl == NULL) return TRI_OK;
-  tri_request request = describe_gather(group, "all_gather", tri_dtype_bytes(type), begins, values);
+  tri_request request = describe_gather(group, TRI_ALL_GATHER, tri_dtype_bytes(type), begins, values);
   return run(&request);
 }
 
@@ -270,7 +281,7 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
   if (group->impl == NULL || bytes == 0) return TRI_OK;
   int64_t *begins = group->impl->begins;
   for (int r = 0; r <= group->size; r++) begins[r] = r <= root ? 0 : (int64_t)bytes;
-  tri_request request = describe_gather(group, "broadcast", 1, begins, data);
+  tri_request request = describe_gather(group, TRI_BROADCAST, 1, begins, data);
   return run(&request);
 }
 
@@ -278,7 +289,7 @@ tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mi
   if (bytes == 0) return TRI_OK;
   memmove((char *)all + (size_t)group->rank * bytes, mine, bytes);
   if (group->impl == NULL) return TRI_OK;
-  tri_request request = describe(group, "gather_bytes", tri_sum_none(1), (int64_t)bytes * group->size, NULL, all);
+  tri_request request = describe(group, TRI_GATHER_BYTES, tri_sum_none(1), (int64_t)bytes * group->size, NULL, all);
   return run(&request);
 }
 
@@ -286,22 +297,22 @@ tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mi
 tri_status tri_barrier(const tri_group *group) {
   if (group->impl == NULL) return TRI_OK;
   int64_t nothing = 0;
-  tri_request request = describe(group, "barrier", tri_sum_int64(), 1, NULL, &nothing);
+  tri_request request = describe(group, TRI_BARRIER, tri_sum_int64(), 1, NULL, &nothing);
   return run(&request);
 }
 
 tri_status tri_all_reduce_start(const tri_group *group, tri_dtype type, int64_t count, void *values,
                                 tri_request **out) {
-  TRI_TRY(check_type(group, "all_reduce", tri_sum_of(type), type));
+  TRI_TRY(check_type(group, TRI_ALL_REDUCE, tri_sum_of(type), type));
   *out = NULL;
   if (group->impl == NULL || count == 0) return TRI_OK;
-  tri_request request = describe(group, "all_reduce", tri_sum_of(type), count, NULL, values);
+  tri_request request = describe(group, TRI_ALL_REDUCE, tri_sum_of(type), count, NULL, values);
   return start(&request, out);
 }
 
 tri_status tri_reduce_scatter_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
                                     tri_request **out) {
-  TRI_TRY(check_type(group, "reduce_scatter", tri_sum_of(type), type));
+  TRI_TRY(check_type(group, TRI_REDUCE_SCATTER, tri_sum_of(type), type));
   *out = NULL;
   if (group->impl == NULL) return TRI_OK;
   tri_request request = describe_scatter(group, type, begins, values);
@@ -312,6 +323,6 @@ tri_status tri_all_gather_start(const tri_group *group, tri_dtype type, const in
                                 tri_request **out) {
   *out = NULL;
   if (group->impl == NULL) return TRI_OK;
-  tri_request request = describe_gather(group, "all_gather", tri_dtype_bytes(type), begins, values);
+  tri_request request = describe_gather(group, TRI_ALL_GATHER, tri_dtype_bytes(type), begins, values);
   return start(&request, out);
 }

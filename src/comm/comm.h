@@ -60,6 +60,7 @@ tri_group tri_group_world(void);
 /* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Staging memory for collectives is
  * made here, so that none is made later; `staging_bytes` is how much of it this rank holds (shared with its node). */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
+/* Waits for nobody. On all ranks of the group in the same order, where it is done with. */
 void tri_group_destroy(tri_group *group);
 size_t tri_group_staging_bytes(const tri_group *group);
 
@@ -82,6 +83,21 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
 /* all[size * bytes] gets every rank's `bytes` bytes, in order. */
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
+
+/* ---- memory that the ranks of a node share ------------------------------------------------------------------------
+ *
+ * Where the buffers of all ranks of a node lie in such memory, a collective of some size reads them where they are, at
+ * about twice the speed, and a background request needs no more of the other ranks than that they look in now and then
+ * (in_place.c). The sums are the same, to the bit. */
+
+/* COLLECTIVE over the job. Lets the ranks of this node see [memory, memory + bytes), and what else lies on its first
+ * and last page. It must come from a private anonymous mapping, such as tri_device's memory, and keeps its contents; it
+ * is ordinary memory afterwards, too, but without huge pages where the system shares none. Ranks may give different
+ * sizes, also 0. *shared is false, on all ranks of the node, where the system does not let them. */
+tri_status tri_comm_share(void *memory, size_t bytes, bool *shared);
+/* COLLECTIVE over the job, in the order of tri_comm_share, before the memory is given back; nothing may be under way.
+ */
+void tri_comm_unshare(void *memory);
 
 /* ---- in the background --------------------------------------------------------------------------------------------
  *

@@ -15,6 +15,14 @@ int64_t tri_request_round(const tri_request *request, int64_t part, int64_t roun
   return left < 0 ? 0 : left < request->round_elements ? left : request->round_elements;
 }
 
+/* The node's partial sum of a part: what the node's ranks added, or the values of the node's only rank, where they are
+ * partial sums as they stand. */
+static const char *partial(const tri_request *request, int64_t round, int owned, int64_t begin) {
+  const tri_group_impl *group = request->group;
+  if (tri_exchange_sends_values(request)) return request->values + (size_t)begin * request->sum->bytes;
+  return group->send[round % 2] + (size_t)(owned - group->owned_begin[group->local]) * group->round_bytes;
+}
+
 static tri_status send_to(tri_group_impl *group, tri_moving *moving, int to, int tag, const char *data, size_t bytes) {
   TRI_MPI(group->name,
           MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, group->exchange, &moving->requests[moving->count]));
@@ -40,12 +48,11 @@ tri_status tri_exchange_sums(tri_request *request, int64_t round) {
     char *to = group->receive + (size_t)node * group->round_bytes;
     TRI_TRY(receive_from(group, moving, group->peers[node], TAG_SUMS, to, bytes));
   }
-  const char *from = group->send[round % 2];
   for (int i = group->owned_begin[group->local]; i < group->owned_begin[group->local + 1]; i++) {
     int part = group->owned_parts[i];
     bytes = size * (size_t)tri_request_round(request, part, round, &begin);
-    if (part != group->rank && bytes > 0) TRI_TRY(send_to(group, moving, part, TAG_SUMS, from, bytes));
-    from += group->round_bytes;
+    if (part == group->rank || bytes == 0) continue;
+    TRI_TRY(send_to(group, moving, part, TAG_SUMS, partial(request, round, i, begin), bytes));
   }
   return TRI_OK;
 }
@@ -54,8 +61,9 @@ void tri_exchange_add(tri_request *request, int64_t round) {
   tri_group_impl *group = request->group;
   int64_t begin;
   int64_t length = tri_request_round(request, group->rank, round, &begin);
-  const char *mine = group->send[round % 2];
-  for (int i = group->owned_begin[group->local]; group->owned_parts[i] != group->rank; i++) mine += group->round_bytes;
+  int own = group->owned_begin[group->local];
+  while (group->owned_parts[own] != group->rank) own++;
+  const char *mine = partial(request, round, own, begin);
   for (int node = 0; node < group->num_nodes; node++) {
     group->terms[node] = node == group->node ? mine : group->receive + (size_t)node * group->round_bytes;
   }

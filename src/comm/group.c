@@ -7,9 +7,10 @@
 #include <string.h>
 
 enum {
-  BUFFER_BYTES = 512 * 1024,         /* of shared staging, twice in each rank */
-  ROUND_BUDGET = 8 * 1024 * 1024,    /* of partial sums that this rank sends in a round */
-  LARGEST_MESSAGE = 4 * 1024 * 1024, /* the fastest size of messages on shared memory and on networks is 4 to 16 MB */
+  BUFFER_BYTES = 256 * 1024,      /* of shared staging, twice in each rank; and at least */
+  SLOT_BYTES = 8 * 1024,          /* this for each rank of the node */
+  ROUND_BUDGET = 8 * 1024 * 1024, /* of partial sums that this rank sends in a round */
+  LARGEST_MESSAGE = 1024 * 1024,  /* larger ones are no faster, and cost memory */
   SMALLEST_MESSAGE = 16 * 1024,
 };
 
@@ -86,6 +87,8 @@ static tri_status allocate_tables(tri_group_impl *group) {
   size_t locals = (size_t)group->num_local;
   size_t nodes = (size_t)group->num_nodes;
   TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->local_ranks));
+  TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->machine_ranks));
+  TRI_TRY(tri_alloc("a group's buffers", locals, sizeof(char *), &group->theirs));
   TRI_TRY(tri_alloc("a group's owners", locals + 1, sizeof(int), &group->owned_begin));
   TRI_TRY(tri_alloc("a group's owners", (size_t)group->size, sizeof(int), &group->owned_parts));
   TRI_TRY(tri_alloc("a group's nodes", nodes, sizeof(int), &group->peers));
@@ -100,7 +103,8 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   group->node = where->nodes[group->rank];
   group->num_local = where->sizes[group->node];
   group->local = where->locals[group->rank];
-  group->buffer_bytes = group->num_local > 1 ? BUFFER_BYTES : 0;
+  size_t slots = (size_t)group->num_local * SLOT_BYTES;
+  group->buffer_bytes = group->num_local == 1 ? 0 : slots > BUFFER_BYTES ? slots : BUFFER_BYTES;
   TRI_TRY(allocate_tables(group));
   fill_owners(group, where);
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
@@ -125,22 +129,44 @@ static tri_status find_places(tri_group_impl *group) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-static void destroy(tri_group_impl *group) {
-  tri_staging_destroy(group);
+static void free_tables(tri_group_impl *group) {
   for (int i = 0; i < 2; i++) {
     tri_free(group->send[i]);
     tri_free(group->values_moving[i].requests);
   }
   tri_free(group->receive);
   tri_free(group->sums_moving.requests);
-  void *tables[] = {group->local_ranks, group->owned_begin, group->owned_parts, group->peers,
-                    group->staging,     group->walks,       group->terms,       group->begins};
+  void *tables[] = {group->local_ranks, group->machine_ranks, group->owned_begin, group->owned_parts, group->peers,
+                    group->staging,     group->walks,         group->terms,       group->theirs,      group->begins};
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
+}
+
+/* COLLECTIVE over the group. */
+static void free_handles(tri_group_impl *group) {
+  tri_window_destroy(group);
   MPI_Comm *communicators[] = {&group->messages, &group->exchange, &group->node_comm};
   for (int i = 0; i < 3; i++) {
     if (*communicators[i] != MPI_COMM_NULL) MPI_Comm_free(communicators[i]);
   }
   tri_free(group);
+}
+
+void tri_group_free_retired(void) {
+  tri_job *job = tri_comm_job();
+  while (job->retired != NULL) {
+    tri_group_impl *group = job->retired;
+    job->retired = group->next_busy;
+    free_handles(group);
+  }
+}
+
+/* A rank that fails destroys its groups while the others work on: giving MPI's part back now would wait for them. It is
+ * given back at the end of a job whose ranks all came through. */
+static void retire(tri_group_impl *group) {
+  tri_job *job = tri_comm_job();
+  free_tables(group);
+  group->next_busy = job->retired;
+  job->retired = group;
 }
 
 /* The same status on all ranks of the group, so that none goes on alone. */
@@ -155,7 +181,9 @@ static tri_status agree(const tri_group_impl *group, tri_status status) {
 static tri_status connect(tri_group_impl *group) {
   if (group->num_nodes > 1) TRI_MPI(group->name, MPI_Comm_dup(group->messages, &group->exchange));
   TRI_MPI(group->name, MPI_Comm_split(group->messages, group->node, group->rank, &group->node_comm));
-  return tri_staging_create(group);
+  const tri_job *job = tri_comm_job();
+  TRI_MPI(group->name, MPI_Allgather(&job->local_rank, 1, MPI_INT, group->machine_ranks, 1, MPI_INT, group->node_comm));
+  return tri_window_create(group);
 }
 
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
@@ -166,12 +194,12 @@ tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
       .name = name, .messages = comm, .exchange = MPI_COMM_NULL, .node_comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
   MPI_Comm_rank(comm, &group->rank);
   MPI_Comm_size(comm, &group->size);
-  TRI_TRY_GOTO(agree(group, find_places(group)), destroy_group);
-  TRI_TRY_GOTO(agree(group, connect(group)), destroy_group);
+  TRI_TRY_GOTO(agree(group, find_places(group)), retire_group);
+  TRI_TRY_GOTO(agree(group, connect(group)), retire_group);
   *out = (tri_group){name, group->rank, group->size, group};
   return TRI_OK;
-destroy_group:
-  destroy(group);
+retire_group:
+  retire(group);
   return status;
 }
 
@@ -196,14 +224,17 @@ tri_status tri_group_split(const tri_group *parent, const char *name, int color,
 }
 
 void tri_group_destroy(tri_group *group) {
-  if (group->impl != NULL && !group->impl->of_job) destroy(group->impl);
+  if (group->impl != NULL && !group->impl->of_job) retire(group->impl);
   *group = tri_group_alone(group->name);
 }
+
+/* One flag's size is for aligning the other. */
+size_t tri_group_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
 
 size_t tri_group_staging_bytes(const tri_group *group) {
   const tri_group_impl *impl = group->impl;
   if (impl == NULL) return 0;
-  size_t shared = impl->num_local > 1 ? 2 * sizeof(tri_staging_flag) + 2 * impl->buffer_bytes : 0;
+  size_t shared = impl->num_local > 1 ? tri_group_window_bytes(impl) : 0;
   if (impl->num_nodes == 1) return shared;
   size_t owned = (size_t)(impl->owned_begin[impl->local + 1] - impl->owned_begin[impl->local]);
   return shared + (2 * owned + (size_t)impl->num_nodes) * impl->round_bytes;

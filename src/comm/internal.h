@@ -11,17 +11,57 @@
 
 enum { TRI_CACHE_LINE = 64 };
 
-/* ---- shared staging (staging.c) ---------------------------------------------------------------------------------- */
+/* What an operation is, for messages; tri_operation_name has their names. */
+typedef enum tri_operation {
+  TRI_ALL_REDUCE = 1,
+  TRI_REDUCE_SCATTER,
+  TRI_ALL_GATHER,
+  TRI_ALL_MAXIMUM,
+  TRI_ALL_SUM_INT64,
+  TRI_BROADCAST,
+  TRI_GATHER_BYTES,
+  TRI_BARRIER,
+  TRI_SEND,
+  TRI_RECEIVE
+} tri_operation;
 
-/* What the ranks of a node see of one of them. */
-typedef struct tri_staging_flag {
+const char *tri_operation_name(tri_operation operation);
+
+/* ---- memory that a node's ranks see (window.c, share.c) ---------------------------------------------------------- */
+
+/* What a rank tells the others of the operation that it begins. */
+typedef struct tri_note {
+  uint64_t number, bytes;
+  uint32_t operation;
+  uint32_t segment; /* where its buffer is shared (share.c), and how far into that; 0: it is not */
+  uint64_t offset;
+} tri_note;
+
+/* A rank's place on the blackboard of its group, written by itself alone. */
+typedef struct tri_flag {
   _Alignas(2 * TRI_CACHE_LINE) _Atomic(uint64_t) step; /* the last step whose writes all may read */
-} tri_staging_flag;
+  tri_note notes[2];                                   /* written in even and in odd steps, as the buffers */
+} tri_flag;
 
 typedef struct tri_staging {
-  tri_staging_flag *flag;
-  char *buffers[2]; /* written in even and in odd steps */
+  tri_flag *flag;
+  char *buffers[2];
 } tri_staging;
+
+/* COLLECTIVE over the ranks of the group on this node. */
+tri_status tri_window_create(tri_group_impl *group);
+void tri_window_destroy(tri_group_impl *group);
+/* Of this rank. */
+size_t tri_group_window_bytes(const tri_group_impl *group);
+
+/* The segment that holds all of these bytes, and where in it; 0 if none does. */
+uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset);
+/* Where the rank with the number `local` on this node has that; NULL if it is not seen from here. */
+const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
+/* Notes that so many bytes of others' memory were looked at. Looking makes them resident here, too; now and then they
+ * are let go, so that a rank's resident memory stays its own. */
+void tri_share_looked(size_t bytes);
+void tri_share_close(void);
 
 /* Where a walk over the elements that one rank of the node owns has come to. */
 typedef struct tri_walk {
@@ -49,6 +89,7 @@ struct tri_group_impl {
    * node one rank sums part r for its node and hands it to rank r: rank r itself on its own node (collective.c). */
   int num_nodes, node, num_local, local;
   int *local_ranks;               /* [num_local] in the group */
+  int *machine_ranks;             /* [num_local] tri_comm_local_rank of each */
   int *owned_begin, *owned_parts; /* local l of this node owns owned_parts[owned_begin[l] .. owned_begin[l + 1]) */
   int *peers;                     /* [num_nodes] the rank that owns my part there */
 
@@ -58,6 +99,7 @@ struct tri_group_impl {
   uint64_t step;        /* the last that this rank published */
   tri_walk *walks;      /* [2 * num_local + 1] of the request at work */
   const void **terms;   /* [max(num_local, num_nodes)] */
+  const char **theirs;  /* [num_local] their buffers of the request at work, where all of them are shared */
 
   size_t round_bytes; /* of a part, that cross between nodes at a time */
   char *send[2], *receive;
@@ -72,20 +114,32 @@ struct tri_group_impl {
 
 /* ---- requests (collective.c, message.c) -------------------------------------------------------------------------- */
 
-/* One trip of a round of a request through the shared staging: each rank's owned elements are summed over the node
- * (`reduce`), and handed to all of the node (`gather`). */
+/* How far a pass has come; which of them there are depends on the way it goes (pass.c). */
+typedef enum tri_phase {
+  TRI_PHASE_BEGIN,
+  TRI_PHASE_CHOOSE,
+  TRI_PHASE_STAGED,
+  TRI_PHASE_ADD,
+  TRI_PHASE_FETCH,
+  TRI_PHASE_LEAVE
+} tri_phase;
+
+/* One trip of a round of a request through a node: each rank's owned elements are summed over the node (`reduce`), and
+ * handed to all of the node (`gather`). */
 typedef struct tri_pass {
   bool reduce, gather;
   tri_combine combine; /* with reduce */
   char *partials;      /* where sums go, an owned part every round_bytes; NULL: into values */
   int64_t round;       /* which elements of each part: round_elements from round * round_elements on */
-  int64_t slot_elements, iteration, num_pieces;
+  tri_phase phase;
+  uint64_t noted_step;                          /* in which the others wrote what they are doing */
+  int64_t slot_elements, iteration, num_pieces; /* through the staging */
 } tri_pass;
 
 typedef enum tri_stage {
-  TRI_STAGE_DIRECT, /* inside a node, small: all values of all ranks at once   */
-  TRI_STAGE_NODE,   /* inside a node: one pass                                 */
-  TRI_STAGE_REDUCE, /* across nodes, in this order and round by round          */
+  TRI_STAGE_AT_ONCE, /* inside a node, small: all values of all ranks at once   */
+  TRI_STAGE_NODE,    /* inside a node: one pass                                 */
+  TRI_STAGE_REDUCE,  /* across nodes, in this order and round by round          */
   TRI_STAGE_EXCHANGE,
   TRI_STAGE_ARRIVE,
   TRI_STAGE_GATHER
@@ -94,7 +148,7 @@ typedef enum tri_stage {
 struct tri_request {
   tri_group_impl *group;
   tri_request *next; /* of the group's queue, or of the job's messages */
-  const char *operation;
+  tri_operation operation;
   size_t bytes;
   bool done;
 
@@ -124,6 +178,10 @@ tri_status tri_message_advance(tri_request *request);
 
 /* Part `part`'s elements in a round; *begin is the first, in values. */
 int64_t tri_request_round(const tri_request *request, int64_t part, int64_t round, int64_t *begin);
+/* Whether a rank that is alone on its node sends its values, without a copy. */
+static inline bool tri_exchange_sends_values(const tri_request *request) {
+  return request->group->num_local == 1 && request->sum->partial_bytes == request->sum->bytes;
+}
 /* Partial sums of a round: this rank's of others' parts begin to leave, and others' of its part to come. */
 tri_status tri_exchange_sums(tri_request *request, int64_t round);
 /* The partial sums that have come, added. */
@@ -132,30 +190,54 @@ void tri_exchange_add(tri_request *request, int64_t round);
 tri_status tri_exchange_values(tri_request *request, int64_t round);
 tri_status tri_exchange_arrived(tri_group_impl *group, tri_moving *moving, bool *arrived);
 
-/* ---- through the staging (staging.c) ----------------------------------------------------------------------------- */
+/* ---- inside a node (pass.c, staging.c, in_place.c) --------------------------------------------------------------- */
 
 void tri_pass_begin(tri_request *request, const tri_pass *pass);
-/* True when the pass is through, false where other ranks have to go on first. */
-bool tri_pass_advance(tri_request *request, bool *moved);
+/* *through when the pass is, false where other ranks have to go on first. */
+tri_status tri_pass_advance(tri_request *request, bool *through, bool *moved);
 /* All elements of all ranks, which must fit into a buffer, in one step. */
-bool tri_pass_direct(tri_request *request, bool *moved);
+tri_status tri_pass_at_once(tri_request *request, bool *through, bool *moved);
 /* The first rank of the group, on this node, that this one waits for; -1 if none. */
-int tri_staging_behind(const tri_group_impl *group);
+int tri_pass_behind(const tri_group_impl *group);
 
-/* COLLECTIVE over the ranks of the group on this node. */
-tri_status tri_staging_create(tri_group_impl *group);
-void tri_staging_destroy(tri_group_impl *group);
+/* Elements that lie side by side. */
+typedef struct tri_span {
+  int owned;      /* index in owned_parts */
+  int64_t begin;  /* in values */
+  int64_t within; /* from the begin of the part's share of the round */
+  int64_t length;
+} tri_span;
+
+/* The next elements that the node's rank `local` owns, at most `room`; false at their end. */
+bool tri_walk_on(const tri_request *request, tri_walk *walk, int local, int64_t room, tri_span *out);
+/* Adds group->terms, which are the node's values of a span. */
+void tri_pass_add(const tri_request *request, const tri_span *span);
+/* Ends a step: lets the others read what was written in it. */
+void tri_pass_publish(tri_group_impl *group);
+
+/* The two ways of a pass: by copies in the staging; or reading the others' buffers where they are. Each does one step,
+ * when all others have come, and returns whether it was the last. */
+void tri_staged_begin(tri_request *request);
+bool tri_staged_step(tri_request *request);
+bool tri_in_place_step(tri_request *request);
 
 /* ---- the job (job.c) --------------------------------------------------------------------------------------------- */
+
+typedef struct tri_segment tri_segment;
 
 typedef struct tri_job {
   bool joined;
   int rank, size, local_rank, local_size;
-  bool crowded; /* this node has more ranks than cores for them */
-  int *node_of; /* [size] a number for the node of each rank of the job */
+  bool crowded;     /* this node has more ranks than cores for them */
+  int *node_of;     /* [size] a number for the node of each rank of the job */
+  MPI_Comm machine; /* the ranks that tri_comm_local_rank counts */
   tri_group world;
-  tri_group_impl *busy;  /* groups with collectives under way */
-  tri_request *messages; /* under way */
+  tri_segment *shared;               /* share.c */
+  uint32_t num_shared, last_segment; /* those that all ranks of the machine see; the number of the newest */
+  size_t looked_bytes;               /* of others' memory, since it was let go last */
+  tri_group_impl *retired;           /* groups that were destroyed */
+  tri_group_impl *busy;              /* groups with collectives under way */
+  tri_request *messages;             /* under way */
   bool failed;
   char failure[1024]; /* of MPI, the first; everything that is asked for later fails with it */
 } tri_job;
@@ -177,6 +259,8 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what);
 
 /* COLLECTIVE over `comm`, which belongs to the group from here on, also on failure. */
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out);
+/* COLLECTIVE over the job: MPI's part of the groups that were destroyed. */
+void tri_group_free_retired(void);
 
 /* ---- waiting (progress.c) ---------------------------------------------------------------------------------------- */
 

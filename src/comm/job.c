@@ -113,11 +113,11 @@ static tri_status pretended_ranks_per_node(int *out) {
 }
 
 /* Whether the ranks of a node have fewer cores, all together, than they are. */
-static tri_status find_crowding(MPI_Comm node) {
+static tri_status find_crowding(void) {
   cpu_set_t mine, all;
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine); /* over 1024 cores: not known, so crowded */
-  TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, node));
+  TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, job.machine));
   job.crowded = CPU_COUNT(&all) < job.local_size;
   return TRI_OK;
 }
@@ -125,33 +125,39 @@ static tri_status find_crowding(MPI_Comm node) {
 /* A node is known by the job's rank of its first rank. */
 static tri_status find_nodes(void) {
   int pretended;
-  MPI_Comm node;
   TRI_TRY(pretended_ranks_per_node(&pretended));
-  TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job.rank, MPI_INFO_NULL, &node));
-  TRI_MPI("job", MPI_Comm_rank(node, &job.local_rank));
-  TRI_MPI("job", MPI_Comm_size(node, &job.local_size));
-  TRI_TRY(find_crowding(node));
+  TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job.rank, MPI_INFO_NULL, &job.machine));
+  TRI_MPI("job", MPI_Comm_rank(job.machine, &job.local_rank));
+  TRI_MPI("job", MPI_Comm_size(job.machine, &job.local_size));
+  TRI_TRY(find_crowding());
   int *first = NULL;
   TRI_TRY(tri_alloc("ranks of this node", (size_t)job.local_size, sizeof *first, &first));
-  TRI_MPI("job", MPI_Allgather(&job.rank, 1, MPI_INT, first, 1, MPI_INT, node));
+  TRI_MPI("job", MPI_Allgather(&job.rank, 1, MPI_INT, first, 1, MPI_INT, job.machine));
   int id = first[pretended > 0 ? job.local_rank / pretended * pretended : 0];
   tri_free(first);
   TRI_TRY(tri_alloc("nodes of the job's ranks", (size_t)job.size, sizeof(int), &job.node_of));
   TRI_MPI("job", MPI_Allgather(&id, 1, MPI_INT, job.node_of, 1, MPI_INT, MPI_COMM_WORLD));
-  TRI_MPI("job", MPI_Comm_free(&node));
   return TRI_OK;
+}
+
+static const char *own_launcher(void) {
+#if defined(OPEN_MPI)
+  return "Open MPI's mpiexec (on Debian mpiexec.openmpi)";
+#else
+  return "the mpiexec of that MPI (on Debian mpiexec.mpich)";
+#endif
 }
 
 /* Each process of a job whose launcher speaks another MPI's language believes to be alone. The launcher's own rank goes
  * into job.rank, so that one of them tells. */
 static tri_status other_launcher(const launch *by, long size, long rank) {
   job.rank = (int)rank;
-  return tri_fail(TRI_COMM,
-                  "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
-                  "started by something that speaks another MPI's language. Start it with the mpiexec of %s (on Debian "
-                  "mpiexec.openmpi or mpiexec.mpich; under Slurm try srun --mpi=pmix or --mpi=pmi2), or build it with "
-                  "the other MPI (cmake -DTRIREME_MPI=openmpi or mpich)",
-                  by->launcher, size, by->size_name, tri_comm_library(), tri_comm_library());
+  return tri_fail(
+      TRI_COMM,
+      "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
+      "started by something that speaks another MPI's language. Start it with %s; under Slurm try srun --mpi=pmix "
+      "or --mpi=pmi2; or build it with the other MPI (cmake -DTRIREME_MPI=openmpi or mpich)",
+      by->launcher, size, by->size_name, tri_comm_library(), own_launcher());
 }
 
 static tri_status join(const launch *by, long size, long rank) {
@@ -189,6 +195,8 @@ void tri_comm_close(void) {
     job.world.impl->of_job = false;
     tri_group_destroy(&job.world);
   }
+  tri_group_free_retired();
+  tri_share_close();
   tri_free(job.node_of);
   MPI_Finalize();
   job = (tri_job){.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};

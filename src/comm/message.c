@@ -5,13 +5,13 @@
 
 static const size_t PIECE_BYTES = (size_t)1 << 30;
 
-static tri_status begin(const tri_group *group, const char *operation, int peer, int tag, size_t bytes,
+static tri_status begin(const tri_group *group, tri_operation operation, int peer, int tag, size_t bytes,
                         tri_request **out) {
   tri_request *request = NULL;
   TRI_TRY(tri_comm_check());
   if (group->impl == NULL || peer < 0 || peer >= group->size || tag < 0) {
-    return tri_fail(TRI_INTERNAL, "%s over %s: there is no rank %d of %d, or no tag %d", operation, group->name, peer,
-                    group->size, tag);
+    return tri_fail(TRI_INTERNAL, "%s over %s: there is no rank %d of %d, or no tag %d", tri_operation_name(operation),
+                    group->name, peer, group->size, tag);
   }
   size_t pieces = bytes == 0 ? 1 : bytes / PIECE_BYTES + (bytes % PIECE_BYTES != 0);
   TRI_TRY(tri_alloc("a message between ranks", 1, sizeof *request + pieces * sizeof(MPI_Request), &request));
@@ -39,7 +39,7 @@ static void enlist(tri_request *request) {
 
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out) {
   tri_request *request = NULL;
-  TRI_TRY(begin(group, "send", to, tag, bytes, &request));
+  TRI_TRY(begin(group, TRI_SEND, to, tag, bytes, &request));
   for (int i = 0; i < request->num_pieces; i++) {
     TRI_MPI(group->name, MPI_Isend((const char *)data + (size_t)i * PIECE_BYTES, (int)piece_bytes(request, i), MPI_BYTE,
                                    to, tag, group->impl->messages, &request->pieces[i]));
@@ -51,7 +51,7 @@ tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes,
 
 tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out) {
   tri_request *request = NULL;
-  TRI_TRY(begin(group, "receive", from, tag, bytes, &request));
+  TRI_TRY(begin(group, TRI_RECEIVE, from, tag, bytes, &request));
   request->receives = true;
   for (int i = 0; i < request->num_pieces; i++) {
     TRI_MPI(group->name, MPI_Irecv((char *)data + (size_t)i * PIECE_BYTES, (int)piece_bytes(request, i), MPI_BYTE, from,

@@ -32,12 +32,12 @@ static struct {
 static void show_waiting(const tri_request *request, double since_s) {
   unsigned version = atomic_load_explicit(&waiting.version, memory_order_relaxed);
   atomic_store(&waiting.version, version + 1);
-  atomic_store(&waiting.operation, request != NULL ? request->operation : NULL);
+  atomic_store(&waiting.operation, request != NULL ? tri_operation_name(request->operation) : NULL);
   if (request != NULL) {
     atomic_store(&waiting.group, request->group->name);
     atomic_store(&waiting.number, request->number);
     atomic_store(&waiting.bytes, request->bytes);
-    atomic_store(&waiting.behind, request->is_message ? request->peer : tri_staging_behind(request->group));
+    atomic_store(&waiting.behind, request->is_message ? request->peer : tri_pass_behind(request->group));
     atomic_store(&waiting.since_s, since_s);
   }
   atomic_store(&waiting.version, version + 2);

@@ -2,6 +2,7 @@
  *
  *   mpiexec -n 2 build/bench_comm [LARGEST_MB [ROUNDS]]
  *
+ * Once with private buffers, and once with ours where the ranks of the node see them (tri_comm_share).
  * A row for each size: the library's and our rate (bytes of the buffer by seconds of the slowest rank, the median of
  * the rounds), the median of the ratios within a round, and the ratio of the best rounds, which says more where others
  * use the machine. */
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { MOST_ROUNDS = 101 };
 
@@ -90,7 +92,7 @@ static double median(double *values, int count) {
   return values[count / 2];
 }
 
-static void measure(int pair, const job *j, int rounds) {
+static void measure(int pair, const char *where, const job *j, int rounds) {
   double ours[MOST_ROUNDS], theirs[MOST_ROUNDS], ratios[MOST_ROUNDS];
   double bytes = (double)j->count * sizeof(float);
   int calls = bytes > 4e6 ? 4 : bytes > 1e5 ? 30 : 300;
@@ -106,40 +108,52 @@ static void measure(int pair, const job *j, int rounds) {
   double their = median(theirs, rounds); /* and sorted */
   double our = median(ours, rounds);
   if (j->world.rank != 0) return;
-  printf("%-16s %10.0f KB %9.1f us %9.1f us %8.2f GB/s %8.2f GB/s %8.2fx %8.2fx\n", pairs[pair].name, bytes / 1024,
-         their * 1e6, our * 1e6, bytes / their / 1e9, bytes / our / 1e9, median(ratios, rounds), theirs[0] / ours[0]);
+  printf("%-15s%-10s %8.0f KB %9.1f us %9.1f us %8.2f GB/s %8.2f GB/s %8.2fx %8.2fx\n", pairs[pair].name, where,
+         bytes / 1024, their * 1e6, our * 1e6, bytes / their / 1e9, bytes / our / 1e9, median(ratios, rounds),
+         theirs[0] / ours[0]);
   fflush(stdout);
+}
+
+static void measure_all(const char *where, job *j, int64_t largest, int rounds) {
+  for (size_t pair = 0; pair < sizeof pairs / sizeof pairs[0]; pair++) {
+    for (int64_t count = 256; count <= largest; count *= 4) {
+      j->count = count / j->world.size * j->world.size;
+      for (int r = 0; r <= j->world.size; r++) j->begins[r] = j->count / j->world.size * r;
+      measure((int)pair, where, j, rounds);
+    }
+  }
+}
+
+static float *map(size_t bytes) {
+  void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(pages != MAP_FAILED, "memory");
+  memset(pages, 0, bytes);
+  return pages;
 }
 
 int main(int argc, char **argv) {
   int64_t largest = (argc > 1 ? strtol(argv[1], NULL, 10) : 64) * 262144;
   int rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 7;
+  size_t bytes = (size_t)largest * sizeof(float);
+  bool shared;
   require(tri_comm_open() == TRI_OK, "start it with mpiexec");
   if (tri_comm_size() == 1) {
     fprintf(stderr, "bench_comm: start it with mpiexec -n 2\n");
     return 2;
   }
-  job j = {.world = tri_group_world()};
+  job j = {.world = tri_group_world(), .values = map(bytes), .copy = map(bytes)};
   j.begins = malloc((size_t)(j.world.size + 1) * sizeof *j.begins);
-  j.values = malloc((size_t)largest * sizeof *j.values);
-  j.copy = malloc((size_t)largest * sizeof *j.copy);
-  require(j.begins != NULL && j.values != NULL && j.copy != NULL && rounds <= MOST_ROUNDS, "memory");
-  memset(j.values, 0, (size_t)largest * sizeof *j.values);
-  memset(j.copy, 0, (size_t)largest * sizeof *j.copy);
+  require(j.begins != NULL && rounds > 0 && rounds <= MOST_ROUNDS, "memory, or rounds");
   if (j.world.rank == 0) {
-    printf("%d ranks, %s\n%-16s %13s %12s %12s %13s %13s %9s %9s\n", j.world.size, tri_comm_library(), "", "bytes",
+    printf("%d ranks, %s\n%-25s %11s %12s %12s %13s %13s %9s %9s\n", j.world.size, tri_comm_library(), "", "bytes",
            "library", "Trireme", "library", "Trireme", "ratio", "of best");
   }
-  for (size_t pair = 0; pair < sizeof pairs / sizeof pairs[0]; pair++) {
-    for (int64_t count = 256; count <= largest; count *= 4) {
-      j.count = count / j.world.size * j.world.size;
-      for (int r = 0; r <= j.world.size; r++) j.begins[r] = j.count / j.world.size * r;
-      measure((int)pair, &j, rounds);
-    }
-  }
+  measure_all("", &j, largest, rounds);
+  require(tri_comm_share(j.values, bytes, &shared) == TRI_OK, "share");
+  if (j.world.rank == 0 && !shared) printf("SKIPPED: the system lets no rank see another's memory\n");
+  if (shared) measure_all("shared", &j, largest, rounds);
+  tri_comm_unshare(j.values);
   tri_comm_close();
-  free(j.copy);
-  free(j.values);
   free(j.begins);
   return 0;
 }

@@ -3,15 +3,18 @@
  *   comm_test               everything below
  *   comm_test huge          buffers beyond 2 GiB (two ranks, 5 GB)
  *   comm_test short         a message shorter than its receiver expects: TRI_COMM
+ *   comm_test mismatch      ranks that call different collectives: TRI_COMM on all
  *   comm_test abort         rank 1 gives up while the others wait: the job ends with a status that is not 0
  *   comm_test other-mpi     started by another MPI's mpiexec: TRI_COMM that says so */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "comm/mesh.h"
 #include "comm_check.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static const tri_dtype TYPES[] = {TRI_FP32, TRI_BF16, TRI_FP64};
@@ -19,28 +22,28 @@ static const tri_dtype TYPES[] = {TRI_FP32, TRI_BF16, TRI_FP64};
 /* ---- one collective ---------------------------------------------------------------------------------------------- */
 
 static void check_all_reduce(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
-  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  void *values = get_values((size_t)count * tri_dtype_bytes(type), seed);
   fill(m, type, seed, count, values);
   CHECK_OK(tri_all_reduce(&m->group, type, count, values));
   check_sums(m, type, seed, 0, count, values);
-  free(values);
+  drop_values(values);
 }
 
 /* The scattered sums, and all of them after gathering. */
 static void check_scatter_gather(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
   int64_t begins[65];
-  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  void *values = get_values((size_t)count * tri_dtype_bytes(type), seed);
   random_begins(seed, m->group.size, count, begins);
   fill(m, type, seed, count, values);
   CHECK_OK(tri_reduce_scatter(&m->group, type, begins, values));
   check_sums(m, type, seed, begins[m->group.rank], begins[m->group.rank + 1], values);
   CHECK_OK(tri_all_gather(&m->group, type, begins, values));
   check_sums(m, type, seed, 0, count, values);
-  free(values);
+  drop_values(values);
 }
 
 static void check_maximum(const members *m, tri_dtype type, int64_t count, uint64_t seed) {
-  void *values = get_memory((size_t)count * tri_dtype_bytes(type));
+  void *values = get_values((size_t)count * tri_dtype_bytes(type), seed);
   fill(m, type, seed, count, values);
   if (count > 2 && m->group.rank == m->group.size / 2) store(type, values, 2, NAN);
   CHECK_OK(tri_all_maximum(&m->group, type, count, values));
@@ -50,7 +53,7 @@ static void check_maximum(const members *m, tri_dtype type, int64_t count, uint6
     double have = load(type, values, i);
     CHECK(i == 2 ? isnan(have) : have == want, "element %lld: %g, not %g", (long long)i, have, want);
   }
-  free(values);
+  drop_values(values);
 }
 
 static void check_int64(const members *m, int64_t count, uint64_t seed) {
@@ -218,13 +221,20 @@ typedef struct background {
 
 static tri_dtype job_type(int job) { return TYPES[job % 3]; }
 
+/* A place of its own in the arena for each job of either group. */
+static void *get_place(const background *b, int job, size_t bytes) {
+  size_t share = the_arena.bytes / (2 * JOBS + 1) / 64 * 64;
+  if (the_arena.begin == NULL || bytes > share) return get_memory(bytes);
+  return the_arena.begin + share * (size_t)(2 * job + (b->seed % 2 != 0 ? 1 : 0));
+}
+
 static void start_job(background *b, int job) {
   const tri_group *group = &b->m.group;
   tri_dtype type = job_type(job);
   int64_t *begins = b->begins[job];
   b->counts[job] = (int64_t)(hash(b->seed + (uint64_t)job) % (job % 2 == 0 ? 90000 : 900));
   random_begins(b->seed + (uint64_t)job, group->size, b->counts[job], begins);
-  b->values[job] = get_memory((size_t)b->counts[job] * tri_dtype_bytes(type));
+  b->values[job] = get_place(b, job, (size_t)b->counts[job] * tri_dtype_bytes(type));
   fill(&b->m, type, b->seed, b->counts[job], b->values[job]);
   if (job / 2 == 0) CHECK_OK(tri_all_reduce_start(group, type, b->counts[job], b->values[job], &b->requests[job]));
   if (job / 2 == 1) CHECK_OK(tri_reduce_scatter_start(group, type, begins, b->values[job], &b->requests[job]));
@@ -243,13 +253,13 @@ static void finish_job(background *b, int job, bool by_testing) {
   int rank = b->m.group.rank;
   check_sums(&b->m, job_type(job), b->seed, scattered ? b->begins[job][rank] : 0,
              scattered ? b->begins[job][rank + 1] : b->counts[job], b->values[job]);
-  free(b->values[job]);
+  drop_values(b->values[job]);
 }
 
 /* Two groups at once, on each rank in an order of its own where that is allowed, with messages passing all the time. */
 static void check_background(const tri_mesh *mesh, int axis, int other, uint64_t seed) {
   background a = {.m = members_of(mesh->groups[axis]), .seed = seed};
-  background b = {.m = members_of(mesh->groups[other]), .seed = seed + 100};
+  background b = {.m = members_of(mesh->groups[other]), .seed = seed + 101};
   members world = members_of(mesh->world);
   bool swapped = hash(seed + (uint64_t)tri_comm_rank()) % 2 != 0;
   for (int job = 0; job < JOBS; job++) {
@@ -273,9 +283,36 @@ static void check_backgrounds(void) {
   CHECK_OK(tri_mesh_create(&shape, &mesh));
   for (uint64_t seed = 1; seed <= 6; seed++) {
     check_background(&mesh, TRI_AXIS_DATA, TRI_AXIS_TENSOR, seed * 1000);
-    check_background(&mesh, TRI_AXIS_PIPELINE, TRI_AXIS_DATA, seed * 1001);
+    check_background(&mesh, TRI_AXIS_PIPELINE, TRI_AXIS_DATA, seed * 1002);
   }
   tri_mesh_destroy(&mesh);
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+/* The same in memory that the ranks see, which keeps what it held. */
+static void check_shared(void) {
+  const size_t bytes = (size_t)48 << 20;
+  bool shared;
+  tri_group world = tri_group_world();
+  char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(pages != MAP_FAILED, "%zu bytes", bytes);
+  for (size_t i = 0; i < bytes; i += 1000) pages[i] = (char)hash(i);
+  /* Not whole pages, and nothing at all on one rank for a moment. */
+  CHECK_OK(tri_comm_share(pages, world.rank == 0 ? 0 : 1, &shared));
+  tri_comm_unshare(pages);
+  CHECK_OK(tri_comm_share(pages + 128, bytes - 5000, &shared));
+  for (size_t i = 0; i < bytes; i += 1000) CHECK(pages[i] == (char)hash(i), "byte %zu", i);
+  CHECK(!shared || world.size > 1, "with nobody");
+  if (!shared && world.rank == 0 && world.size > 1) printf("SKIPPED: the system lets no rank see another's memory\n");
+  the_arena = (arena){pages + 128, bytes - 5000};
+  check_group(world, true);
+  check_mesh();
+  check_backgrounds();
+  the_arena = (arena){NULL, 0};
+  tri_comm_unshare(pages + 128);
+  CHECK_OK(tri_barrier(&world));
+  munmap(pages, bytes);
 }
 
 /* ---- what a watchdog sees ---------------------------------------------------------------------------------------- */
@@ -341,6 +378,7 @@ static void check_everything(void) {
   check_odd_groups();
   check_messages();
   check_backgrounds();
+  check_shared();
   check_watchdog();
 }
 
@@ -385,6 +423,16 @@ static void check_short(void) {
   }
 }
 
+static void check_mismatch(void) {
+  tri_group world = tri_group_world();
+  static float values[5000];
+  tri_status status = world.rank == 0 ? tri_all_reduce(&world, TRI_FP32, 5000, values) : tri_barrier(&world);
+  CHECK(status == TRI_COMM, "%d", (int)status);
+  const char *text = world.rank == 0 ? "is in collective 1, barrier of 8 bytes, but rank 0 in collective 1, all_reduce"
+                                     : "rank 0 is in collective 1, all_reduce of 20000 bytes, but rank 1 in";
+  CHECK(strstr(tri_status_message(), text) != NULL, "%s", tri_status_message());
+}
+
 static int other_mpi(void) {
   tri_status status = tri_comm_open();
   bool told = status == TRI_COMM && strstr(tri_status_message(), "TRIREME_MPI") != NULL;
@@ -401,6 +449,8 @@ int main(int argc, char **argv) {
     check_huge();
   } else if (strcmp(mode, "short") == 0) {
     check_short();
+  } else if (strcmp(mode, "mismatch") == 0) {
+    check_mismatch();
   } else if (strcmp(mode, "abort") == 0) {
     tri_group world = tri_group_world();
     if (world.rank == 1) tri_comm_abort(7);
@@ -410,5 +460,7 @@ int main(int argc, char **argv) {
   }
   if (tri_comm_rank() == 0) printf("%d ranks, %s: as they should be\n", tri_comm_size(), tri_comm_library());
   tri_comm_close();
+  bool whole = *mode == '\0' || strcmp(mode, "huge") == 0; /* what failed keeps what it held */
+  CHECK(!whole || tri_memory_bytes() == 0, "%zu bytes were not given back", tri_memory_bytes());
   return 0;
 }

@@ -1,0 +1,54 @@
+/* A pass in place: every rank reads the buffers of the others where they are, since all of them lie in memory that the
+ * ranks of the node see (share.c). Nothing is copied on the way, and there are three waits, however long the buffers
+ * are: until all have begun, until all have added what they own, until all have fetched what the others own. So a rank
+ * that computes does not hold up the ones that add: it has only to look in now and then.
+ *
+ * Nobody writes what another reads: while sums are made, a rank writes its own part of its own buffer, and of that
+ * buffer the others read their parts; while values are fetched, the other way round. */
+#include "comm/internal.h"
+
+#include <string.h>
+
+/* Elements between looks at how much of the others' memory has become resident here. */
+enum { SPAN_ELEMENTS = 1 << 20 };
+
+static void add_own(tri_request *request) {
+  tri_group_impl *group = request->group;
+  size_t size = request->sum->bytes;
+  tri_span now;
+  while (tri_walk_on(request, &group->walks[group->num_local], group->local, SPAN_ELEMENTS, &now)) {
+    for (int l = 0; l < group->num_local; l++) group->terms[l] = group->theirs[l] + (size_t)now.begin * size;
+    group->terms[group->local] = request->values + (size_t)now.begin * size; /* the same, where it may be written */
+    tri_pass_add(request, &now);
+    tri_share_looked((size_t)now.length * size * (size_t)(group->num_local - 1));
+  }
+}
+
+static void fetch_others(tri_request *request) {
+  tri_group_impl *group = request->group;
+  size_t size = request->sum->bytes;
+  for (int i = 1; i < group->num_local; i++) {
+    int owner = (group->local + i) % group->num_local; /* not all from the same one at once */
+    tri_walk *walk = &group->walks[group->num_local + 1 + owner];
+    tri_span now;
+    while (tri_walk_on(request, walk, owner, SPAN_ELEMENTS, &now)) {
+      size_t from = (size_t)now.begin * size;
+      memcpy(request->values + from, group->theirs[owner] + from, (size_t)now.length * size);
+      tri_share_looked((size_t)now.length * size);
+    }
+  }
+}
+
+bool tri_in_place_step(tri_request *request) {
+  tri_pass *pass = &request->pass;
+  if (pass->phase == TRI_PHASE_LEAVE) return true;
+  if (pass->phase == TRI_PHASE_ADD) {
+    add_own(request);
+    pass->phase = pass->gather ? TRI_PHASE_FETCH : TRI_PHASE_LEAVE;
+  } else {
+    fetch_others(request);
+    pass->phase = TRI_PHASE_LEAVE;
+  }
+  tri_pass_publish(request->group);
+  return false;
+}

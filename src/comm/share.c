@@ -1,0 +1,236 @@
+/* Memory of a rank that the other ranks of its node see.
+ *
+ * Pages of an anonymous file (memfd) take the place of private ones, at the same addresses. The other ranks open the
+ * file through /proc/PID/fd, which the system allows to processes of one user, and map it for reading. The last page of
+ * the file says whose it is, since a process in a container of its own would find somebody else under the same number.
+ *
+ * Every rank of the machine takes part in every sharing, so a segment has one number on all of them, and `shared` is
+ * agreed on. */
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct tri_segment {
+  tri_segment *next;
+  uint32_t number; /* from 1 */
+  const void *given;
+  bool shared;
+  char *begin; /* of this rank's pages */
+  size_t bytes;
+  struct view {
+    const char *begin;
+    size_t bytes;
+  } * views; /* [local_size] the others' */
+};
+
+enum { PIECE_BYTES = 1 << 22 };
+static const size_t MOST_LOOKED = (size_t)32 << 20;
+
+/* What a rank tells the others of its file, also in it. */
+typedef struct label {
+  int pid, file, rank;
+  uint32_t number;
+  uint64_t bytes; /* without the page of the label */
+} label;
+
+/* ---- one's own pages --------------------------------------------------------------------------------------------- */
+
+/* Puts a piece of the file, with the contents of the pages that are there, in their place. (Not with mremap: libraries
+ * that watch a process's mappings for MPI lose its last argument.) */
+static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
+  const int access = PROT_READ | PROT_WRITE;
+  void *copy = mmap(NULL, bytes, access, MAP_SHARED, file, at);
+  if (copy == MAP_FAILED) return false;
+#ifdef MADV_HUGEPAGE
+  madvise(copy, bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
+#endif
+  memcpy(copy, pages, bytes);
+  bool placed = mmap(pages, bytes, access, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, at) == pages;
+  munmap(copy, bytes);
+  return placed;
+}
+
+/* Piece by piece, so that there is one copy of the contents at a time, and by the threads that will use them. A segment
+ * of which only some pages could be replaced is as good as it was. */
+static bool replace_pages(const tri_segment *segment, int file) {
+  int64_t pieces = (int64_t)(segment->bytes / PIECE_BYTES + (segment->bytes % PIECE_BYTES != 0));
+  int64_t replaced = 0;
+#pragma omp parallel for schedule(static) reduction(+ : replaced)
+  for (int64_t i = 0; i < pieces; i++) {
+    size_t at = (size_t)i * PIECE_BYTES;
+    size_t bytes = segment->bytes - at < PIECE_BYTES ? segment->bytes - at : PIECE_BYTES;
+    replaced += replace_piece(segment->begin + at, bytes, file, (off_t)at) ? 1 : 0;
+  }
+  return replaced == pieces;
+}
+
+/* Makes the file of a segment; -1 where the system does not let us. */
+static int make_file(const tri_segment *segment, const label *mine) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  int file = memfd_create("trireme", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  label marked = *mine;
+  marked.file = file;
+  if (ftruncate(file, (off_t)(segment->bytes + page)) == 0 &&
+      pwrite(file, &marked, sizeof marked, (off_t)segment->bytes) == (ssize_t)sizeof marked &&
+      replace_pages(segment, file)) {
+    return file;
+  }
+  close(file);
+  return -1;
+}
+
+/* ---- the others' ------------------------------------------------------------------------------------------------- */
+
+static bool view_file(const label *theirs, struct view *out) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", theirs->pid, theirs->file);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  label found;
+  void *pages = MAP_FAILED;
+  bool right = pread(file, &found, sizeof found, (off_t)theirs->bytes) == (ssize_t)sizeof found &&
+               memcmp(&found, theirs, sizeof found) == 0;
+  if (right && theirs->bytes > 0) pages = mmap(NULL, theirs->bytes, PROT_READ, MAP_SHARED, file, 0);
+  close(file);
+  if (pages != MAP_FAILED) *out = (struct view){pages, theirs->bytes};
+  return right && (theirs->bytes == 0 || pages != MAP_FAILED);
+}
+
+static void close_views(tri_segment *segment) {
+  for (int l = 0; l < tri_comm_job()->local_size; l++) {
+    struct view *view = &segment->views[l];
+    if (view->begin != NULL) munmap((void *)(uintptr_t)view->begin, view->bytes);
+    *view = (struct view){NULL, 0};
+  }
+}
+
+/* COLLECTIVE over the machine: maps all others' files, or none of them on any rank. */
+static tri_status exchange_views(tri_segment *segment, const label *mine, label *all, bool *shared) {
+  tri_job *job = tri_comm_job();
+  TRI_MPI("share", MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, job->machine));
+  int fine = 1;
+  for (int l = 0; l < job->local_size && fine; l++) {
+    fine = all[l].file >= 0 && (l == job->local_rank || view_file(&all[l], &segment->views[l]));
+  }
+  int all_fine = 0;
+  TRI_MPI("share", MPI_Allreduce(&fine, &all_fine, 1, MPI_INT, MPI_MIN, job->machine));
+  if (!all_fine) close_views(segment);
+  *shared = all_fine != 0;
+  return TRI_OK;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+static void remove_segment(tri_segment *segment) {
+  tri_job *job = tri_comm_job();
+  for (tri_segment **link = &job->shared; *link != NULL; link = &(*link)->next) {
+    if (*link != segment) continue;
+    *link = segment->next;
+    break;
+  }
+  if (segment->shared) job->num_shared--;
+  close_views(segment);
+  tri_free(segment);
+}
+
+/* Whole pages around what was given. */
+static tri_status create_segment(void *memory, size_t bytes, tri_segment **out) {
+  tri_job *job = tri_comm_job();
+  tri_segment *segment = NULL;
+  size_t views = (size_t)job->local_size * sizeof(struct view);
+  TRI_TRY(tri_alloc("shared memory", 1, sizeof *segment + views, &segment));
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t lead = bytes > 0 ? (uintptr_t)memory % page : 0;
+  segment->given = memory;
+  segment->begin = (char *)memory - lead;
+  segment->bytes = bytes > 0 ? (bytes + lead + page - 1) / page * page : 0;
+  segment->views = (struct view *)(segment + 1);
+  segment->number = ++job->last_segment;
+  segment->next = job->shared;
+  job->shared = segment;
+  *out = segment;
+  return TRI_OK;
+}
+
+tri_status tri_comm_share(void *memory, size_t bytes, bool *shared) {
+  tri_job *job = tri_comm_job();
+  tri_segment *segment = NULL;
+  label *all = NULL;
+  *shared = false;
+  if (job->local_size == 1) return TRI_OK;
+  TRI_TRY(tri_comm_check());
+  TRI_TRY(create_segment(memory, bytes, &segment));
+  tri_status status = tri_alloc("shared memory", (size_t)job->local_size, sizeof *all, &all);
+  if (status != TRI_OK) goto remove;
+  label mine;
+  memset(&mine, 0, sizeof mine); /* compared byte by byte */
+  mine.pid = getpid();
+  mine.rank = job->rank;
+  mine.number = segment->number;
+  mine.bytes = segment->bytes;
+  mine.file = make_file(segment, &mine);
+  status = exchange_views(segment, &mine, all, &segment->shared);
+  if (mine.file >= 0) close(mine.file);
+  if (status != TRI_OK) goto remove;
+  if (segment->shared) job->num_shared++;
+  *shared = segment->shared;
+remove:
+  tri_free(all);
+  if (status != TRI_OK) remove_segment(segment);
+  return status;
+}
+
+void tri_comm_unshare(void *memory) {
+  for (tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
+    if (segment->given != memory) continue;
+    remove_segment(segment);
+    return;
+  }
+}
+
+void tri_share_close(void) {
+  while (tri_comm_job()->shared != NULL) remove_segment(tri_comm_job()->shared);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset) {
+  uintptr_t at = (uintptr_t)memory;
+  for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
+    uintptr_t begin = (uintptr_t)segment->begin;
+    if (!segment->shared || at < begin || at - begin > segment->bytes || bytes > segment->bytes - (at - begin))
+      continue;
+    *offset = at - begin;
+    return segment->number;
+  }
+  return 0;
+}
+
+const char *tri_share_look(uint32_t number, uint64_t offset, int local) {
+  for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
+    if (segment->number != number) continue;
+    const char *begin = local == tri_comm_job()->local_rank ? segment->begin : segment->views[local].begin;
+    return begin == NULL ? NULL : begin + offset;
+  }
+  return NULL;
+}
+
+void tri_share_looked(size_t bytes) {
+  tri_job *job = tri_comm_job();
+  job->looked_bytes += bytes;
+  if (job->looked_bytes < MOST_LOOKED) return;
+  job->looked_bytes = 0;
+  for (const tri_segment *segment = job->shared; segment != NULL; segment = segment->next) {
+    for (int l = 0; l < job->local_size && segment->shared; l++) {
+      const struct view *view = &segment->views[l];
+      if (view->begin != NULL) madvise((void *)(uintptr_t)view->begin, view->bytes, MADV_DONTNEED);
+    }
+  }
+}

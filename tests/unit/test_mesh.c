@@ -1,0 +1,162 @@
+/* Where a rank stands in a mesh, and a process that no launcher started. */
+#include "base/random.h"
+#include "check.h"
+#include "comm/mesh.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void tensor_is_fastest(void **state) {
+  (void)state;
+  tri_mesh_shape shape = {{2, 1, 3, 4}};
+  assert_int_equal(tri_mesh_num_ranks(&shape), 24);
+  for (int pipeline = 0, rank = 0; pipeline < 4; pipeline++) {
+    for (int data = 0; data < 3; data++) {
+      for (int tensor = 0; tensor < 2; tensor++, rank++) {
+        tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+        assert_int_equal(place.at[TRI_AXIS_TENSOR], tensor);
+        assert_int_equal(place.at[TRI_AXIS_CONTEXT], 0);
+        assert_int_equal(place.at[TRI_AXIS_DATA], data);
+        assert_int_equal(place.at[TRI_AXIS_PIPELINE], pipeline);
+        assert_int_equal(tri_mesh_rank_of(&shape, &place), rank);
+      }
+    }
+  }
+}
+
+static void places_and_ranks_are_inverse(void **state) {
+  (void)state;
+  tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 5);
+  for (uint64_t i = 0; i < 100; i++) {
+    tri_mesh_shape shape;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+      shape.size[axis] = 1 + (int)(tri_random_u32(key, 4 * i + (uint64_t)axis) % 6);
+    }
+    for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
+      tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+      for (int axis = 0; axis < TRI_NUM_AXES; axis++) assert_in_range(place.at[axis], 0, shape.size[axis] - 1);
+      assert_int_equal(tri_mesh_rank_of(&shape, &place), rank);
+    }
+  }
+}
+
+static void places_in_words(void **state) {
+  (void)state;
+  char text[64];
+  tri_mesh_shape shape = {{2, 1, 1, 4}};
+  assert_string_equal(tri_mesh_describe(&shape, 7, text, sizeof text), "tensor 1, pipeline 3");
+  assert_string_equal(tri_mesh_describe(&shape, 0, text, sizeof text), "tensor 0, pipeline 0");
+  assert_string_equal(tri_mesh_describe(&shape, 7, text, 12), "tensor 1, p");
+  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){{1, 1, 1, 1}}, 0, text, sizeof text), "the only rank");
+  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){{1, 2, 3, 1}}, 5, text, sizeof text), "context 1, data 2");
+}
+
+static void parts_cover_everything(void **state) {
+  (void)state;
+  for (int64_t size = 1; size < 9; size++) {
+    for (int64_t count = 0; count < 40; count++) {
+      assert_int_equal(tri_part_begin(count, size, 0), 0);
+      assert_int_equal(tri_part_begin(count, size, size), count);
+      for (int64_t i = 0; i < size; i++) {
+        int64_t length = tri_part_begin(count, size, i + 1) - tri_part_begin(count, size, i);
+        assert_int_equal(length, count / size + (i < count % size ? 1 : 0));
+      }
+    }
+  }
+}
+
+/* Alone: no launcher, or one that started one rank, or a batch script of Slurm's, which sees a number of tasks. */
+static void alone_without_mpi(void **state) {
+  (void)state;
+  static const char *const seen[][2] = {{"", ""},
+                                        {"SLURM_NTASKS", "8"},
+                                        {"OMPI_COMM_WORLD_SIZE", "1"},
+                                        {"PMI_SIZE", "1"},
+                                        {"OMPI_COMM_WORLD_SIZE", "8"} /* and no rank */};
+  setenv("PMI_RANK", "0", 1);
+  for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+    if (*seen[i][0] != '\0') setenv(seen[i][0], seen[i][1], 1);
+    if (strcmp(seen[i][0], "PMI_SIZE") != 0) unsetenv("PMI_RANK");
+    if (strcmp(seen[i][0], "PMI_SIZE") == 0) setenv("PMI_RANK", "0", 1);
+    CHECK_OK(tri_comm_open());
+    int initialised = -1;
+    MPI_Initialized(&initialised);
+    assert_int_equal(initialised, 0);
+    assert_int_equal(tri_comm_size(), 1);
+    assert_int_equal(tri_comm_rank(), 0);
+    assert_int_equal(tri_comm_local_size(), 1);
+    tri_comm_abort(3); /* nobody to end */
+    tri_comm_close();
+    if (*seen[i][0] != '\0') unsetenv(seen[i][0]);
+    unsetenv("PMI_RANK");
+  }
+}
+
+static void a_group_of_one(void **state) {
+  (void)state;
+  tri_group group = tri_group_alone("tensor");
+  tri_group part;
+  double values[3] = {1, 2, 3};
+  int64_t begins[2] = {0, 3};
+  char byte = 7;
+  char copy = 0;
+  bool done = false;
+  bool shared = true;
+  tri_request *request;
+  CHECK_OK(tri_group_split(&group, "data", 5, 5, &part));
+  assert_string_equal(part.name, "data");
+  assert_int_equal(part.size, 1);
+  assert_int_equal(tri_group_staging_bytes(&part), 0);
+  CHECK_OK(tri_all_reduce(&part, TRI_FP64, 3, values));
+  CHECK_OK(tri_reduce_scatter(&part, TRI_FP64, begins, values));
+  CHECK_OK(tri_all_gather(&part, TRI_FP64, begins, values));
+  CHECK_OK(tri_broadcast(&part, 0, sizeof values, values));
+  CHECK_OK(tri_gather_bytes(&part, 1, &byte, &copy));
+  CHECK_OK(tri_barrier(&part));
+  CHECK_OK(tri_all_reduce_start(&part, TRI_FP64, 3, values, &request));
+  assert_null(request);
+  CHECK_OK(tri_request_test(request, &done));
+  assert_true(done);
+  CHECK_OK(tri_request_wait(&request));
+  CHECK_OK(tri_comm_progress());
+  CHECK_OK(tri_comm_share(values, sizeof values, &shared));
+  tri_comm_unshare(values);
+  assert_false(shared);
+  assert_int_equal(copy, 7);
+  assert_true(values[0] == 1 && values[1] == 2 && values[2] == 3);
+  assert_null(tri_comm_state().operation);
+  CHECK_FAILS(tri_all_reduce(&part, TRI_INT32, 3, values), TRI_INTERNAL, "all_reduce over data: values of type int32");
+  CHECK_FAILS(tri_send_start(&part, 0, 0, 1, &byte, &request), TRI_INTERNAL, "send over data");
+  tri_group_destroy(&part);
+}
+
+static void shapes_that_do_not_fit(void **state) {
+  (void)state;
+  tri_mesh mesh;
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{2, 1, 3, 2}}, &mesh), TRI_BAD_LAYOUT,
+              "tensor 2 x context 1 x data 3 x pipeline 2 are 12 ranks, but the job has 1");
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{1, 1, 0, 1}}, &mesh), TRI_BAD_LAYOUT, "layout.data is 0");
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{65536, 65536, 65536, 65536}}, &mesh), TRI_BAD_LAYOUT,
+              "are over 2147483647 ranks");
+  CHECK_OK(tri_mesh_create(&(tri_mesh_shape){{1, 1, 1, 1}}, &mesh));
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    assert_int_equal(mesh.groups[axis].size, 1);
+    assert_string_equal(mesh.groups[axis].name, tri_axis_name((tri_axis)axis));
+  }
+  assert_int_equal(mesh.tied.size, 1);
+  tri_mesh_destroy(&mesh);
+  mesh = tri_mesh_alone();
+  assert_int_equal(tri_mesh_num_ranks(&mesh.shape), 1);
+  assert_int_equal(mesh.world.size, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tensor_is_fastest),      cmocka_unit_test(places_and_ranks_are_inverse),
+      cmocka_unit_test(places_in_words),        cmocka_unit_test(parts_cover_everything),
+      cmocka_unit_test(alone_without_mpi),      cmocka_unit_test(a_group_of_one),
+      cmocka_unit_test(shapes_that_do_not_fit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
