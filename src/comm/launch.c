@@ -172,6 +172,17 @@ static tri_status finish(const job *j, int64_t ranks) {
                   (long long)ranks, code, code > 128 ? " (a rank was killed by a signal)" : "", j->noise);
 }
 
+/* A job within a job would start ranks for every rank. */
+static tri_status check_alone(void) {
+  static const char *const marks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "FLUX_TASK_RANK"};
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+    if (getenv(marks[i]) == NULL) continue;
+    return tri_fail(TRI_BAD_USAGE,
+                    "-n starts a job, and this process is a rank of one already (%s is set): leave -n out", marks[i]);
+  }
+  return TRI_OK;
+}
+
 tri_status tri_launch(int64_t ranks, char **arguments) {
   tri_launcher launcher;
   char number[32], program[TRI_PATH_BYTES];
@@ -179,6 +190,7 @@ tri_status tri_launch(int64_t ranks, char **arguments) {
   const char *search = getenv("PATH");
   int count = 0, output = -1;
   job j = {0};
+  TRI_TRY(check_alone());
   TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, &launcher));
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));

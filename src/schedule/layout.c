@@ -101,7 +101,7 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   "optimizer.global_batch %ld is not a multiple of layout.micro_batch %ld x layout.data %ld = %ld; try "
                   "%ld or %ld",
                   (long)global_batch, (long)layout->micro_batch, (long)layout->data, (long)unit,
-                  (long)(below == 0 ? unit : below), (long)(below + unit));
+                  (long)(below == 0 ? unit : below), (long)(below == 0 ? 2 * unit : below + unit));
 }
 
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {

@@ -54,6 +54,7 @@ typedef struct building {
   int64_t sent[TRI_NUM_BOX_KINDS];
   int64_t boxes;
   bool *waited; /* [buckets]: whose reductions have been waited for */
+  int64_t late; /* a bucket that is whole, but whose reduction lets a message go first; or -1 */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -244,7 +245,8 @@ static tri_status append_pieces(building *b, const pieces *p) {
     if (is_gathered(b, p, i)) TRI_TRY(append_bucket(b, TRI_WAIT_GATHERED, p->buckets[i]));
     if (p->reduces) TRI_TRY(free_slot(b, p->buckets[i]));
     TRI_TRY(append_piece(b, p, i, &next));
-    if (p->reduces) TRI_TRY(reduce_bucket(b, p->buckets[i]));
+    if (p->reduces && i + 1 == p->count) b->late = p->buckets[i];
+    if (p->reduces && i + 1 < p->count) TRI_TRY(reduce_bucket(b, p->buckets[i]));
   }
   return TRI_OK;
 }
@@ -304,7 +306,10 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
   }
   TRI_TRY(append_compute(b, turn, in_box, out_box));
   if (takes) TRI_TRY(post_next(b, in_kind));
-  return makes ? append(b, of_message(TRI_SEND, out_kind, out_box, out)) : TRI_OK;
+  if (makes) TRI_TRY(append(b, of_message(TRI_SEND, out_kind, out_box, out)));
+  int64_t late = b->late;
+  b->late = -1;
+  return late < 0 ? TRI_OK : reduce_bucket(b, late);
 }
 
 static tri_status append_turns(building *b) {
@@ -401,7 +406,7 @@ done:
 static int64_t boxes_of(const tri_layout *layout) { return layout->virtual_stages > 1 ? layout->pipeline + 1 : 2; }
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
-  building b = {.request = request, .program = program, .turns = turns};
+  building b = {.request = request, .program = program, .turns = turns, .late = -1};
   b.boxes = boxes_of(request->layout);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", buckets + 1, sizeof *b.waited, &b.waited));

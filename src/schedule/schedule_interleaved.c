@@ -21,7 +21,7 @@ static tri_status check(const tri_schedule_shape *shape) {
                   "the interleaved schedule takes micro-batches in groups of layout.pipeline %ld, and optimizer."
                   "global_batch / (layout.micro_batch x layout.data) is %ld; %ld or %ld would do",
                   (long)shape->stages, (long)shape->micro_batches, (long)(below == 0 ? shape->stages : below),
-                  (long)(below + shape->stages));
+                  (long)(below == 0 ? 2 * shape->stages : below + shape->stages));
 }
 
 /* The number-th forward, or backward, of any stage. */

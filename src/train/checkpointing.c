@@ -314,7 +314,7 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   TRI_TRY(tri_first_rank_status(world, status));
   TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
   if (path[0] == '\0') return TRI_OK;
-  TRI_TRY(load_from(engine, config, path, progress));
+  TRI_TRY(tri_common_status(world, load_from(engine, config, path, progress)));
   *found = true;
   if (strcmp(resume, "auto") == 0 || world->rank > 0) return TRI_OK;
   return move_later_aside(root, progress->step);

@@ -350,6 +350,10 @@ static tri_status set_up(trainer *t, const tri_train_options *options) {
   int threads = config->threads > 0 ? (int)config->threads : options->threads;
   int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
   TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->optimizer.global_batch, ranks));
+  if (options->dry_run_rank >= ranks) {
+    return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",
+                    (long)options->dry_run_rank, (long)ranks - 1);
+  }
   return tri_device_create(config->device, threads, &t->device);
 }
 

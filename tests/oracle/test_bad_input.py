@@ -66,6 +66,9 @@ def test_run_file(tmp_path, made):
     check(trireme("train", path, "--set", "precision=fp64", status=3), "fp64", "reference")
     check(trireme("train", path, "--set", "layout.tensor=2", status=3), "tensor 2", "= 2 does not divide the 1 ranks")
     check(trireme("train", path, "--set", "layout.context=2", status=7), "layout.context", "1")
+    check(trireme("train", path, "--dry-run", "-n", 2, "--rank", 9, "--set", "layout.tensor=2", status=2), "--rank 9", "0 to 1")
+    inside = {**os.environ, "PMIX_RANK": "0"}
+    check(trireme("train", path, "-n", 2, status=2, env=inside), "leave -n out")
     assert not (tmp_path / "run").exists()
 
 

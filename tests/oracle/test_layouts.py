@@ -157,3 +157,45 @@ def test_twice(tmp_path):
     first, second = run_tool(tmp_path, GPT2, layouts), run_tool(tmp_path, GPT2, layouts)
     for a, b in zip(first.values(), second.values()):
         assert (a[0] == b[0]).all() and (a[1] == b[1]).all() and (a[2] == b[2]).all()
+
+
+def draw_model(chance):
+    family = chance.choice(["gpt2", "llama"])
+    heads, head_dim = chance.choice([1, 2, 3, 4, 6]), 2 * chance.randint(1, 3)
+    kv_heads = chance.choice([k for k in range(1, heads + 1) if heads % k == 0]) if family == "llama" else heads
+    model = dict(family=family, num_layers=chance.randint(1, 5), hidden_size=heads * head_dim, num_heads=heads,
+                 ffn_size=chance.randint(9, 40), vocab_size=chance.randint(9, 90), max_sequence=SEQUENCE,
+                 tied=chance.random() < 0.5, init_std=0.1)
+    return {**model, "dropout": chance.choice([0.0, 0.2])} if family == "gpt2" else {**model, "num_kv_heads": kv_heads}
+
+
+def draw_layout(chance, model, batch):
+    """Any legal layout of up to eight ranks."""
+    while True:
+        layout = complete(dict(
+            tensor=chance.choice([1, 1, 2, 3, 4, 6]), pipeline=chance.choice([1, 1, 2, 3, 4]), data=chance.choice([1, 1, 2, 4]),
+            virtual=chance.choice([1, 1, 2]), schedule=chance.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
+            sequence_parallel=chance.randint(0, 1), zero=chance.randint(0, 3),
+            recompute=chance.choice(["none", "selective", "full"]), every=chance.randint(1, 3),
+            micro_batch=chance.choice([1, 2, 4]), bucket=chance.choice([1, 500, 3000, 1 << 20])))
+        t, kv = layout["tensor"], model.get("num_kv_heads", model["num_heads"])
+        interleaved = layout["schedule"] == "interleaved"
+        per_rank = layout["micro_batch"] * layout["data"]
+        if (ranks_of(layout) <= 8 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and batch % per_rank == 0
+                and layout["pipeline"] * layout["virtual"] <= model["num_layers"]
+                and (layout["virtual"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)
+                and (not interleaved or batch // per_rank % layout["pipeline"] == 0)):
+            return layout
+
+
+@needs_launcher
+def test_random_layouts(tmp_path):
+    """TRIREME_FUZZ_LAYOUTS=1000 draws so many; TRIREME_FUZZ_SEED others."""
+    chance = random.Random(int(os.environ.get("TRIREME_FUZZ_SEED", 1)))
+    for number in range(int(os.environ.get("TRIREME_FUZZ_LAYOUTS", 8))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        model, batch = draw_model(chance), chance.choice([4, 8])
+        layouts = [dict(), *(draw_layout(chance, model, batch) for _ in range(3))]
+        print(number, model, layouts[1:])
+        compare(run_tool(folder, model, layouts, steps=6, batch=batch, seed=number), layouts, 1e-10, 1e-10, exact=True)
