@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -55,27 +56,29 @@ static tri_status write_all(int file, const char *path, const char *data, size_t
     data += put;
     bytes -= (size_t)put;
   }
-  if (fsync(file) != 0) return tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", path, strerror(errno));
   return TRI_OK;
 }
 
-tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
-  char temporary[TRI_PATH_BYTES];
-  int length = snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof temporary) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
-  int file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", temporary, strerror(errno));
-  tri_status status = write_all(file, temporary, data, bytes);
-  if (close(file) != 0 && status == TRI_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, strerror(errno));
+/* ---- replacing --------------------------------------------------------------------------------------------------- */
+
+/* A file that is going to be `path`. */
+typedef struct replacement {
+  int file;
+  char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
+} replacement;
+
+static tri_status begin_replacement(const char *path, replacement *out) {
+  int length = snprintf(out->temporary, sizeof out->temporary, "%s.tmp.%ld", path, (long)getpid());
+  if (length < 0 || (size_t)length >= sizeof out->temporary) {
+    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
   }
-  if (status == TRI_OK && rename(temporary, path) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-  }
-  if (status != TRI_OK) {
-    unlink(temporary);
-    return status;
-  }
+  snprintf(out->path, sizeof out->path, "%s", path);
+  out->file = open(out->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (out->file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", out->temporary, strerror(errno));
+  return TRI_OK;
+}
+
+static tri_status sync_folder_of(const char *path) {
   char directory[TRI_PATH_BYTES];
   snprintf(directory, sizeof directory, "%s", path);
   char *slash = strrchr(directory, '/');
@@ -83,6 +86,88 @@ tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
   slash[slash == directory ? 1 : 0] = '\0';
   return tri_directory_sync(directory);
 }
+
+/* `status` is how writing went. */
+static tri_status end_replacement(replacement *r, tri_status status) {
+  if (status == TRI_OK && fsync(r->file) != 0) {
+    status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, strerror(errno));
+  }
+  if (close(r->file) != 0 && status == TRI_OK) {
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", r->temporary, strerror(errno));
+  }
+  if (status == TRI_OK && rename(r->temporary, r->path) != 0) {
+    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", r->temporary, r->path, strerror(errno));
+  }
+  if (status != TRI_OK) {
+    unlink(r->temporary);
+    return status;
+  }
+  return sync_folder_of(r->path);
+}
+
+tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
+  replacement r;
+  TRI_TRY(begin_replacement(path, &r));
+  return end_replacement(&r, write_all(r.file, r.temporary, data, bytes));
+}
+
+enum { WRITER_BYTES = 1 << 16 };
+
+struct tri_file_writer {
+  replacement to;
+  tri_status status; /* the first failure */
+  size_t held;
+  char buffer[WRITER_BYTES];
+};
+
+tri_status tri_file_writer_open(const char *path, tri_file_writer **out) {
+  tri_file_writer *writer = NULL;
+  TRI_TRY(tri_alloc(path, 1, sizeof *writer, &writer));
+  tri_status status = begin_replacement(path, &writer->to);
+  if (status != TRI_OK) {
+    tri_free(writer);
+    return status;
+  }
+  *out = writer;
+  return TRI_OK;
+}
+
+static void flush_writer(tri_file_writer *writer) {
+  if (writer->status == TRI_OK) {
+    writer->status = write_all(writer->to.file, writer->to.temporary, writer->buffer, writer->held);
+  }
+  writer->held = 0;
+}
+
+void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) {
+  for (int attempt = 0; attempt < 2 && writer->status == TRI_OK; attempt++) {
+    size_t room = sizeof writer->buffer - writer->held;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(writer->buffer + writer->held, room, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && (size_t)length < room) {
+      writer->held += (size_t)length;
+      return;
+    }
+    flush_writer(writer);
+  }
+  if (writer->status == TRI_OK) {
+    writer->status = tri_fail(TRI_INTERNAL, "a piece of %s is longer than %d bytes", writer->to.path, WRITER_BYTES);
+  }
+}
+
+tri_status tri_file_writer_status(const tri_file_writer *writer) { return writer->status; }
+
+tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status) {
+  if (status == TRI_OK) flush_writer(writer);
+  if (writer->status != TRI_OK) status = writer->status;
+  status = end_replacement(&writer->to, status);
+  tri_free(writer);
+  return status;
+}
+
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
 
 bool tri_path_exists(const char *path) {
   struct stat facts;

@@ -48,8 +48,8 @@ typedef enum tri_meeting_kind {
 /* What an event of one rank has in common with events of others. */
 typedef struct tri_meeting {
   tri_meeting_kind kind;
-  int32_t first,
-      other;   /* a message's sender and receiver; a collective's first rank, and which of that rank's groups */
+  /* A message's sender and receiver; a collective's first rank, and which of that rank's groups. */
+  int32_t first, other;
   int32_t tag; /* of a message */
   /* A collective: equal on all ranks, and different from all others of its group. A message: the k-th of a step from
    * sender to receiver with a tag is on either side the one with the k-th number. Events of one rank with equal numbers
@@ -150,6 +150,8 @@ tri_status tri_timeline_add_up(const tri_timeline *timeline, int64_t first_step,
 double tri_timeline_exposed(const tri_timeline_shares *shares); /* over all axes */
 
 /* ---- files (timeline_json.c, timeline_svg.c) --------------------------------------------------------------------- */
+
+/* Both files count steps from 1 and micro-batches from 0, as the rest of what people see does. */
 
 /* Replaces the file at `path` by the timeline in the trace event format, which Perfetto (ui.perfetto.dev) and Chrome
  * read: a process a rank, a thread a lane; more threads where events of the communication lane overlap. */
