@@ -157,7 +157,8 @@ double tri_timeline_exposed(const tri_timeline_shares *shares); /* over all axes
  * read: a process a rank, a thread a lane; more threads where events of the communication lane overlap. */
 tri_status tri_timeline_write_json(const tri_timeline *timeline, const char *path);
 
-/* Replaces the file at `path` by a drawing: ranks down, time across. */
+/* Replaces the file at `path` by a drawing: ranks down, time across. It shows the last three steps of those that there
+ * are, and of more than 256 ranks as many, evenly chosen; the shares on top are those of all steps and ranks. */
 tri_status tri_timeline_write_svg(const tri_timeline *timeline, const char *title, const char *path);
 
 #endif
