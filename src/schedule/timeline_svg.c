@@ -109,18 +109,21 @@ static double share_of(const tri_timeline_shares *shares, int paint) {
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
+/* That is not written as 0.0 %. */
+static const double LEAST_SHARE = 0.0005;
+
 static void put_axes(drawing *d, const char *what, const double by_axis[TRI_EVENT_AXES]) {
   double sum = 0;
   for (int axis = 0; axis < TRI_EVENT_AXES; axis++) sum += by_axis[axis];
-  if (sum == 0) return;
+  if (sum < LEAST_SHARE) return;
   tri_file_writer_put(d->to, " · <tspan font-weight=\"600\">%s %.1f %%</tspan>", what, 100 * sum);
   const char *separator = " (";
   for (int axis = 0; axis < TRI_EVENT_AXES; axis++) {
-    if (by_axis[axis] == 0) continue;
+    if (by_axis[axis] < LEAST_SHARE) continue;
     tri_file_writer_put(d->to, "%s%s %.1f %%", separator, tri_event_axis_name(axis), 100 * by_axis[axis]);
     separator = ", ";
   }
-  tri_file_writer_put(d->to, ")");
+  if (separator[0] == ',') tri_file_writer_put(d->to, ")");
 }
 
 static void draw_shares(drawing *d) {
@@ -258,7 +261,8 @@ static double width_of(const drawing *d, const tri_event *event) {
   return tri_view_place(&d->view, event->end_s) - tri_view_place(&d->view, event->begin_s);
 }
 
-/* Invisible but for a line around a wide one, and for a chunk a shade that tells it from the one before. */
+/* Invisible but for a line around a wide one (not around what lies inside others, where lines would look like pauses),
+ * and for a chunk a shade that tells it from the one before. */
 static void draw_event(drawing *d, int row, const tri_event *event) {
   static const double shades[] = {0, 0.28, 0.14, 0.4};
   double width = width_of(d, event);
@@ -269,7 +273,8 @@ static void draw_event(drawing *d, int row, const tri_event *event) {
   if (event->chunk > 0 && event->kind <= TRI_EVENT_BACKWARD_WEIGHT && event->chunk % 4 != 0) {
     tri_file_writer_put(d->to, " fill-opacity=\"%.2f\"", shades[event->chunk % 4]);
   }
-  if (width >= LEAST_OUTLINED) tri_file_writer_put(d->to, " stroke=\"#fff\"");
+  bool inner = event->kind == TRI_EVENT_COMMUNICATION && event->lane == TRI_LANE_COMPUTE;
+  if (width >= LEAST_OUTLINED && !inner) tri_file_writer_put(d->to, " stroke=\"#fff\"");
   tri_file_writer_put(d->to, "><title>");
   put_title(d, event);
   tri_file_writer_put(d->to, "</title></rect>\n");
@@ -307,7 +312,8 @@ static tri_status draw_row(drawing *d, int row) {
                       "pointer-events=\"all\">\n");
   for (int64_t i = 0; i < list->count; i++) draw_event(d, row, &list->events[i]);
   tri_file_writer_put(d->to,
-                      "</g>\n<g fill=\"#fff\" font-size=\"%.1f\" text-anchor=\"middle\" pointer-events=\"none\">\n",
+                      "</g>\n<g fill=\"#fff\" font-size=\"%.1f\" text-anchor=\"middle\" pointer-events=\"none\" "
+                      "stroke=\"#1b1e24\" stroke-opacity=\"0.35\" stroke-width=\"1.8\" paint-order=\"stroke\">\n",
                       fmin(11, d->compute_height - 3));
   for (int64_t i = 0; i < list->count; i++) draw_number(d, row, &list->events[i]);
   tri_file_writer_put(d->to, "</g>\n");
@@ -357,7 +363,7 @@ static void draw_steps(drawing *d) {
 
 static void choose_rows(drawing *d) {
   d->rows = d->timeline->num_ranks < MOST_ROWS ? d->timeline->num_ranks : MOST_ROWS;
-  double room = d->rows <= 16 ? 38 : fmax(9, 608.0 / d->rows);
+  double room = d->rows <= 8 ? 46 : d->rows <= 16 ? 38 : fmax(9, 608.0 / d->rows);
   d->row_height = room;
   d->compute_height = 0.6 * room;
   d->communication_height = 0.2 * room;
