@@ -35,7 +35,7 @@ static tri_status add_span(painter *p, int paint, double begin, double end) {
     last->end = end;
     return TRI_OK;
   }
-  if (out->count == out->capacity) {
+  if (out->spans == NULL || out->count == out->capacity) {
     int64_t capacity = 2 * out->capacity + 64;
     TRI_TRY(tri_realloc("a drawing", (size_t)capacity, sizeof *out->spans, &out->spans));
     out->capacity = capacity;

@@ -189,8 +189,9 @@ static void messages_by_their_order(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
   for (int k = 0; k < 3; k++) {
-    add(timeline, message(TRI_MEETING_SEND, 0, 1, (uint64_t)(10 + k), 10 * k + 4, 10 * k + 5));
-    add(timeline, message(TRI_MEETING_RECEIVE, 0, 1, (uint64_t)(2 * k), 10 * k, 10 * k + 5));
+    uint64_t number = (uint64_t)k;
+    add(timeline, message(TRI_MEETING_SEND, 0, 1, number + 10, 10 * k + 4, 10 * k + 5));
+    add(timeline, message(TRI_MEETING_RECEIVE, 0, 1, 2 * number, 10 * k, 10 * k + 5));
   }
   tri_event late = message(TRI_MEETING_SEND, 0, 1, 1, 40, 41);
   late.meeting.tag = 1;
