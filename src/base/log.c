@@ -23,9 +23,22 @@ static const char *mark(void) {
   return marked ? text : "";
 }
 
+void tri_log_to_parent(const char *format, ...) {
+  char text[256];
+  if (!marked) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "%c%s\n", TRI_LOG_PARENT_MARK, text);
+}
+
 void tri_log_failure(const char *message) {
   tri_log_progress_end();
-  fprintf(stderr, "%strireme: %s\n", mark(), message);
+  char text[8192];
+  snprintf(text, sizeof text, "%s", message);
+  for (char *at = text; marked && (at = strchr(at, '\n')) != NULL;) *at = TRI_LOG_NEW_LINE;
+  fprintf(stderr, "%strireme: %s\n", mark(), text);
 }
 
 void tri_log_be_quiet(void) { quiet = true; }

@@ -6,12 +6,18 @@
 
 #include <stdbool.h>
 
-/* Ranks that a parent started (comm/launch.c) mark their lines, so that it can tell them from the launcher's. */
+/* Ranks that a parent started (comm/launch.c) mark their lines, so that it can tell them from the launcher's; and some
+ * lines are for it alone. */
 #define TRI_LOG_MARK '\x1e'
 #define TRI_LOG_PROGRESS_MARK '\x1f'
+#define TRI_LOG_PARENT_MARK '\x1d'
+#define TRI_LOG_NEW_LINE '\v' /* inside a marked line */
 
 /* Marks every line from here on; `terminal`: the parent's standard error is one. */
 void tri_log_mark_lines(bool terminal);
+
+/* A line for the parent alone, from any rank: "rank 3 14342 pipeline 1" (its process and its place), "step 12". */
+void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 
 /* A failure's message, for people: "trireme: ..." and a newline. */
 void tri_log_failure(const char *message);

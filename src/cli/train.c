@@ -16,24 +16,21 @@ typedef struct train_arguments {
   const char *file;
   const char **sets;
   int64_t num_sets;
-  const char *resume;
+  const char *resume, *timeline;
   int64_t ranks, rank;
   char **given; /* the command line as it was */
   bool dry_run, keys;
 } train_arguments;
 
 /* getopt_long's first return value for an option without a letter. */
-enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK };
+enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE };
 
 static tri_status parse(int count, char **arguments, train_arguments *out) {
   static const struct option options[] = {
-      {"set", required_argument, NULL, OPTION_SET},
-      {"resume", required_argument, NULL, OPTION_RESUME},
-      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
-      {"keys", no_argument, NULL, OPTION_KEYS},
-      {"ranks", required_argument, NULL, 'n'},
-      {"rank", required_argument, NULL, OPTION_RANK},
-      {NULL, 0, NULL, 0},
+      {"set", required_argument, NULL, OPTION_SET},           {"resume", required_argument, NULL, OPTION_RESUME},
+      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},         {"keys", no_argument, NULL, OPTION_KEYS},
+      {"timeline", required_argument, NULL, OPTION_TIMELINE}, {"ranks", required_argument, NULL, 'n'},
+      {"rank", required_argument, NULL, OPTION_RANK},         {NULL, 0, NULL, 0},
   };
   optind = 1;
   opterr = 0;
@@ -43,6 +40,7 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
     switch (result) {
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
       case OPTION_RESUME: out->resume = optarg; break;
+      case OPTION_TIMELINE: out->timeline = optarg; break;
       case OPTION_DRY_RUN: out->dry_run = true; break;
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
@@ -71,6 +69,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .threads = threads,
       .ranks = arguments->ranks,
       .dry_run_rank = arguments->rank,
+      .timeline = arguments->timeline,
   };
   tri_status status = tri_train(&options);
   if (status != TRI_OK && status != TRI_INTERRUPTED && tri_comm_size() > 1) {
@@ -91,7 +90,7 @@ static tri_status train(const train_arguments *arguments) {
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
   tri_status status = tri_run_config_load(arguments->file, arguments->sets, arguments->num_sets, config);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
-    status = tri_launch(arguments->ranks, arguments->given);
+    status = tri_launch(arguments->ranks, config->max_restarts, arguments->given);
   } else if (status == TRI_OK) {
     status = join_and_train(arguments, config);
   }
@@ -112,7 +111,8 @@ const tri_command tri_command_train = {
     .name = "train",
     .summary = "train a model as a run file says",
     .help =
-        "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR] [--dry-run]\n"
+        "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
+        "                     [--timeline FILE] [--dry-run]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
@@ -121,6 +121,7 @@ const tri_command tri_command_train = {
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
+        "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"
         "  --keys            print every key of a run file with its default\n"

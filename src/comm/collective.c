@@ -149,6 +149,7 @@ tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
     if (!request->begun) begin(request);
     if (!request->done) TRI_TRY(advance(request, moved));
     if (!request->done) return TRI_OK;
+    tri_recorder_end(request->ticket);
     *moved = true;
     group->first = request->next;
   }
@@ -165,6 +166,8 @@ tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
 static void enqueue(tri_request *request) {
   tri_group_impl *group = request->group;
   request->number = ++group->num_started;
+  tri_record record = tri_request_record(request);
+  request->ticket = tri_recorder_begin(&record);
   if (group->first == NULL) {
     group->first = request;
   } else {

@@ -3,6 +3,7 @@
 #ifndef TRI_COMM_INTERNAL_H
 #define TRI_COMM_INTERNAL_H
 
+#include "base/recorder.h"
 #include "comm/comm.h"
 #include "comm/sums.h"
 
@@ -151,6 +152,7 @@ struct tri_request {
   tri_operation operation;
   size_t bytes;
   bool done;
+  uint64_t ticket; /* of the flight recorder */
 
   /* a collective */
   uint64_t number; /* in its group, from 1 */
@@ -169,6 +171,9 @@ struct tri_request {
   int num_pieces, num_finished;
   MPI_Request pieces[]; /* num_pieces */
 };
+
+/* For the flight recorder. */
+tri_record tri_request_record(const tri_request *request);
 
 /* Goes on with a group's requests as far as they go without waiting; *moved is set if anything happened. */
 tri_status tri_collective_advance(tri_group_impl *group, bool *moved);

@@ -1,12 +1,16 @@
 /* Joining the job that a launcher started, and leaving it. */
 #include "base/memory.h"
 #include "comm/internal.h"
+#include "comm/placement.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 /* MPI has one state for the process, initialised once: this is its companion. */
 static tri_job job = {.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
@@ -160,8 +164,17 @@ static tri_status other_launcher(const launch *by, long size, long rank) {
       by->launcher, size, by->size_name, tri_comm_library(), own_launcher());
 }
 
+/* A rank of a job that this program started must not outlive the launcher, however that ends. */
+static void die_with_launcher(void) {
+  pid_t launcher = getppid();
+  if (getenv(TRI_LAUNCHED) == NULL) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) raise(SIGKILL); /* it ended just before */
+}
+
 static tri_status join(const launch *by, long size, long rank) {
   int thread_level;
+  die_with_launcher();
   TRI_MPI("job", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level));
   job.joined = true;
   TRI_MPI("job", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

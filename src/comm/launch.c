@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/launcher.h"
+#include "comm/obituary.h"
 #include "comm/placement.h"
 
 #include <errno.h>
@@ -20,13 +21,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 8192, NOISE_BYTES = 4096 };
+enum { LINE_BYTES = 8192, NOISE_BYTES = 8192, PLACE_BYTES = 96 };
+
+/* What a rank has said of itself. */
+typedef struct rank_news {
+  long pid;
+  char place[PLACE_BYTES]; /* in the mesh */
+} rank_news;
 
 typedef struct job {
   pid_t launcher;
+  int64_t num_ranks;
+  rank_news *ranks;        /* [num_ranks] */
+  int64_t steps;           /* that the run has made, or -1 before it began */
   char noise[NOISE_BYTES]; /* what came unmarked */
   size_t noise_length;
-  bool told; /* a rank has said why the job ends */
+  char failure[LINE_BYTES]; /* the first that a rank has told */
 } job;
 
 /* ---- the command line ---------------------------------------------------------------------------------------------
@@ -52,7 +62,7 @@ static int add_launcher(const tri_launcher *launcher, char *number, char **line)
   return used;
 }
 
-static void add_arguments(char **arguments, char **line, int used) {
+static int add_arguments(char **arguments, char **line, int used) {
   for (int i = 0; arguments[i] != NULL; i++) {
     int skip = is_ranks_option(arguments[i]);
     if (skip == 0) {
@@ -61,14 +71,34 @@ static void add_arguments(char **arguments, char **line, int used) {
       i++;
     }
   }
+  return used;
 }
 
 /* ---- what comes from below ----------------------------------------------------------------------------------------
  */
 
+static void take_news(job *j, const char *line) {
+  long long rank = -1, step;
+  long pid;
+  int place = 0;
+  if (sscanf(line, "rank %lld %ld %n", &rank, &pid, &place) == 2 && rank >= 0 && rank < j->num_ranks) {
+    j->ranks[rank].pid = pid;
+    snprintf(j->ranks[rank].place, PLACE_BYTES, "%s", line + place);
+  } else if (sscanf(line, "step %lld", &step) == 1) {
+    j->steps = step;
+  }
+}
+
+/* A failure is held back: the death of a rank explains what others failed with. */
 static void take_line(job *j, const char *line) {
-  if (line[0] == TRI_LOG_MARK) {
-    j->told = j->told || strncmp(line + 1, "trireme: ", 9) == 0;
+  static const char failure[] = "trireme: ";
+  if (line[0] == TRI_LOG_PARENT_MARK) {
+    take_news(j, line + 1);
+  } else if (line[0] == TRI_LOG_MARK && strncmp(line + 1, failure, sizeof failure - 1) == 0) {
+    if (j->failure[0] != '\0') return;
+    snprintf(j->failure, sizeof j->failure, "%s", line + sizeof failure);
+    for (char *at = j->failure; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
+  } else if (line[0] == TRI_LOG_MARK) {
     tri_log("%s", line + 1);
   } else if (line[0] == TRI_LOG_PROGRESS_MARK) {
     tri_log_progress("%s", line + 1);
@@ -104,9 +134,11 @@ static void read_lines(job *j, int from) {
  */
 
 static volatile pid_t to_tell; /* a signal's handler can reach only what is global */
+static volatile sig_atomic_t asked;
 
 static void pass_on(int number) {
   (void)number;
+  asked = 1;
   if (to_tell > 0) kill(to_tell, SIGUSR1);
 }
 
@@ -124,6 +156,7 @@ static void become_launcher(char **line, int output, bool terminal) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
+  dup2(output, STDOUT_FILENO); /* where MPICH's launcher writes its banner; a run has nothing to say there */
   close(output);
   setenv(TRI_LAUNCHED, terminal ? "terminal" : "1", 1);
   execv(line[0], line);
@@ -158,18 +191,51 @@ static tri_status status_of(int exit_status) {
   return TRI_COMM;
 }
 
-static tri_status finish(const job *j, int64_t ranks) {
+/* Which rank an obituary is of. */
+static int64_t rank_of(const job *j, const tri_obituary *obituary) {
+  if (obituary->rank >= 0 && obituary->rank < j->num_ranks) return obituary->rank;
+  for (int64_t r = 0; r < j->num_ranks; r++) {
+    if (obituary->pid > 0 && j->ranks[r].pid == obituary->pid) return r;
+  }
+  return -1;
+}
+
+static tri_status tell_death(const job *j, const tri_obituary *obituary) {
+  int64_t rank = rank_of(j, obituary);
+  char who[PLACE_BYTES + 64] = "a rank", when[64] = "before its first step", hint[128] = "";
+  if (rank >= 0) {
+    const char *place = j->ranks[rank].place;
+    snprintf(who, sizeof who, "rank %lld%s%s%s", (long long)rank, place[0] == '\0' ? "" : " (", place,
+             place[0] == '\0' ? "" : ")");
+  }
+  if (j->steps >= 0) snprintf(when, sizeof when, "at step %lld", (long long)j->steps + 1);
+  if (obituary->signal == SIGKILL) {
+    snprintf(hint, sizeof hint, " (if nobody did, the system has, for want of memory: see dmesg there)");
+  }
+  return tri_fail(TRI_COMM,
+                  "%s on %s was killed by signal %d (%s)%s, %s; the job of %lld ranks is ended, and the same command "
+                  "goes on from the newest checkpoint",
+                  who, obituary->node, obituary->signal, strsignal(obituary->signal), hint, when,
+                  (long long)j->num_ranks);
+}
+
+/* Waits for the launcher's end, and says why the job ended. */
+static tri_status finish(const job *j) {
   int result = 0;
+  tri_obituary obituary;
   while (waitpid(j->launcher, &result, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(result) && WEXITSTATUS(result) == 0) return TRI_OK;
   tri_status status = WIFEXITED(result) ? status_of(WEXITSTATUS(result)) : TRI_COMM;
-  if (j->told) return tri_fail(status, "%s", "");
+  bool killed = tri_obituary_find(j->noise, &obituary) && obituary.signal > 0;
+  if (j->failure[0] != '\0' && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", j->failure);
+  if (killed) return tell_death(j, &obituary);
+  if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
-  return tri_fail(status == TRI_INTERRUPTED ? TRI_INTERRUPTED : TRI_COMM,
-                  "the job of %lld ranks ended with status %d%s, and no rank has said why; started again, the same "
+  return tri_fail(TRI_COMM,
+                  "the job of %lld ranks ended with status %d, and no rank has said why; started again, the same "
                   "command goes on from the newest checkpoint. The launcher says:\n%s",
-                  (long long)ranks, code, code > 128 ? " (a rank was killed by a signal)" : "", j->noise);
+                  (long long)j->num_ranks, code, j->noise);
 }
 
 /* A job within a job would start ranks for every rank. */
@@ -183,13 +249,44 @@ static tri_status check_alone(void) {
   return TRI_OK;
 }
 
-tri_status tri_launch(int64_t ranks, char **arguments) {
+static tri_status run_once(job *j, char **line) {
+  int output = -1;
+  TRI_TRY(start(j, line, &output));
+  listen_for_signals(j->launcher);
+  read_lines(j, output);
+  close(output);
+  return finish(j);
+}
+
+/* A lost rank is worth another start if the run had begun; a wrong key or a full disk is not. */
+static bool may_restart(const job *j, tri_status status) { return status == TRI_COMM && j->steps >= 0 && !asked; }
+
+/* Every start but the first goes on from the newest checkpoint, whatever the first began from. */
+static tri_status run_again_and_again(int64_t ranks, int64_t max_restarts, char **line, int used) {
+  static const char *const resume[] = {"--resume", "auto"};
+  rank_news *news = NULL;
+  tri_status status;
+  TRI_TRY(tri_alloc("what is known of the ranks", (size_t)ranks, sizeof *news, &news));
+  for (int64_t restarts = 0;; restarts++) {
+    job j = {.num_ranks = ranks, .ranks = news, .steps = -1};
+    memset(news, 0, (size_t)ranks * sizeof *news);
+    status = run_once(&j, line);
+    if (restarts == max_restarts || !may_restart(&j, status)) break;
+    tri_log_failure(tri_status_message());
+    tri_log("restart %lld of %lld (max_restarts), from the newest checkpoint", (long long)restarts + 1,
+            (long long)max_restarts);
+    for (int i = 0; i < 2; i++) line[used + i] = (char *)(uintptr_t)resume[i];
+  }
+  tri_free(news);
+  return status;
+}
+
+tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments) {
   tri_launcher launcher;
   char number[32], program[TRI_PATH_BYTES];
   char **line = NULL;
   const char *search = getenv("PATH");
-  int count = 0, output = -1;
-  job j = {0};
+  int count = 0;
   TRI_TRY(check_alone());
   TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, &launcher));
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -200,14 +297,8 @@ tri_status tri_launch(int64_t ranks, char **arguments) {
   TRI_TRY(tri_alloc("a command line", (size_t)count + 16, sizeof *line, &line));
   int used = add_launcher(&launcher, number, line);
   line[used++] = program;
-  add_arguments(arguments, line, used);
-  tri_status status = start(&j, line, &output);
-  if (status == TRI_OK) {
-    listen_for_signals(j.launcher);
-    read_lines(&j, output);
-    close(output);
-    status = finish(&j, ranks);
-  }
+  used = add_arguments(arguments, line, used);
+  tri_status status = run_again_and_again(ranks, max_restarts, line, used);
   tri_free(line);
   return status;
 }

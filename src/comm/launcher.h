@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "base/status.h"
 
+#include <stdint.h>
+
 typedef struct tri_launcher {
   char path[TRI_PATH_BYTES];
   char implementation[32]; /* "Open MPI", "MPICH", "Intel MPI", "unknown" */
@@ -17,8 +19,9 @@ tri_status tri_launcher_find(const char *search_path, tri_launcher *out);
 
 /* LOCAL. Starts this program's command line again, less its -n, on `ranks` ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
- * where no rank has said anything. SIGINT and SIGTERM are passed on as a wish to stop. The status is that of the job,
- * with an empty message where a rank has printed one. `arguments` begins with the subcommand and ends with NULL. */
-tri_status tri_launch(int64_t ranks, char **arguments);
+ * where no rank has said anything. SIGINT and SIGTERM are passed on as a wish to stop. A job that had begun to train
+ * and lost a rank is started again, up to max_restarts times. The status and its message are those of the rank that
+ * failed first, or name the rank that was killed. `arguments` begins with the subcommand and ends with NULL. */
+tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments);
 
 #endif

@@ -111,3 +111,19 @@ void tri_mesh_destroy(tri_mesh *mesh) {
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) tri_group_destroy(&mesh->groups[axis]);
   tri_group_destroy(&mesh->world);
 }
+
+static bool is_tied(const tri_mesh *mesh, const char *group) { return strcmp(mesh->tied.name, group) == 0; }
+
+int tri_mesh_axis_of(const tri_mesh *mesh, const char *group) {
+  int axis = 0;
+  while (axis < TRI_NUM_AXES && strcmp(mesh->groups[axis].name, group) != 0) axis++;
+  return is_tied(mesh, group) ? TRI_AXIS_PIPELINE : axis;
+}
+
+int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at) {
+  int axis = tri_mesh_axis_of(mesh, group);
+  if (axis == TRI_NUM_AXES) return at;
+  tri_mesh_place place = mesh->place;
+  place.at[axis] = is_tied(mesh, group) && at > 0 ? mesh->shape.size[axis] - 1 : at;
+  return tri_mesh_rank_of(&mesh->shape, &place);
+}

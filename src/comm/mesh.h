@@ -39,4 +39,9 @@ tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out);
 tri_mesh tri_mesh_alone(void);
 void tri_mesh_destroy(tri_mesh *mesh);
 
+/* The axis of this rank's group of that name, or TRI_NUM_AXES for the world; a tied pair's is TRI_AXIS_PIPELINE. */
+int tri_mesh_axis_of(const tri_mesh *mesh, const char *group);
+/* The rank in the world of the rank `at` of this rank's group of that name. */
+int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
+
 #endif

@@ -19,6 +19,7 @@ static tri_status begin(const tri_group *group, tri_operation operation, int pee
                            .operation = operation,
                            .bytes = bytes,
                            .is_message = true,
+                           .background = true,
                            .peer = peer,
                            .tag = tag,
                            .num_pieces = (int)pieces};
@@ -33,6 +34,8 @@ static size_t piece_bytes(const tri_request *request, int piece) {
 
 static void enlist(tri_request *request) {
   tri_job *job = tri_comm_job();
+  tri_record record = tri_request_record(request);
+  request->ticket = tri_recorder_begin(&record);
   request->next = job->messages;
   job->messages = request;
 }

@@ -76,17 +76,41 @@ static tri_status go_on(bool *moved) {
     next = request->next;
     TRI_TRY(tri_message_advance(request));
     if (!request->done) continue;
+    tri_recorder_end(request->ticket);
     unlink_message(request);
     *moved = true;
   }
   return TRI_OK;
 }
 
+tri_record tri_request_record(const tri_request *request) {
+  static const tri_record_kind kinds[] = {TRI_RECORD_SEND, TRI_RECORD_RECEIVE};
+  tri_record record = tri_record_make(request->is_message ? kinds[request->receives] : TRI_RECORD_COLLECTIVE,
+                                      tri_operation_name(request->operation));
+  record.group = request->group->name;
+  record.number = request->is_message ? request->ticket : request->number; /* 0: its own ticket */
+  record.bytes = (int64_t)request->bytes;
+  record.background = request->background;
+  if (request->is_message) {
+    record.peer = request->peer;
+    record.tag = request->tag;
+  }
+  return record;
+}
+
+/* What is under way takes this thread's time, too: sums are made here. */
 tri_status tri_comm_progress(void) {
   bool moved = false;
-  if (!tri_comm_job()->joined) return TRI_OK;
+  const tri_job *job = tri_comm_job();
+  if (!job->joined) return TRI_OK;
   TRI_TRY(tri_comm_check());
-  return go_on(&moved);
+  if (job->busy == NULL) return go_on(&moved);
+  tri_record record = tri_record_make(TRI_RECORD_PROGRESS, "progress");
+  record.group = job->busy->name;
+  double begin_s = tri_clock_s();
+  TRI_TRY(go_on(&moved));
+  if (moved) tri_recorder_note(&record, begin_s);
+  return TRI_OK;
 }
 
 /* Messages that MPI took for sent may still lie in its queues, though no request of ours knows of them. */
@@ -150,12 +174,23 @@ tri_status tri_comm_finish(tri_request *request) {
   return TRI_OK;
 }
 
+/* The wait for a request in the background is something of its own: nothing else goes on meanwhile. */
+static tri_status finish_on_record(tri_request *request) {
+  if (request->done) return TRI_OK;
+  tri_record record = tri_request_record(request);
+  record.background = false;
+  uint64_t ticket = tri_recorder_begin(&record);
+  TRI_TRY(tri_comm_finish(request));
+  tri_recorder_end(ticket);
+  return TRI_OK;
+}
+
 tri_status tri_request_wait(tri_request **request) {
   tri_request *waited = *request;
   *request = NULL;
   if (waited == NULL) return TRI_OK;
   TRI_TRY(tri_comm_check());
-  TRI_TRY(tri_comm_finish(waited)); /* on failure the job is lost, and what MPI may still write to stays */
+  TRI_TRY(finish_on_record(waited)); /* on failure the job is lost, and what MPI may still write to stays */
   tri_free(waited);
   return TRI_OK;
 }

@@ -24,9 +24,10 @@ typedef struct tri_layout {
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
-  int64_t recompute_every; /* full: of so many layers one */
-  int64_t micro_batch;     /* sequences */
-  int64_t bucket_bytes;    /* gradients that are reduced together */
+  int64_t recompute_every;    /* full: of so many layers one */
+  int64_t micro_batch;        /* sequences */
+  tri_dtype reduce_precision; /* of gradients on their way between data ranks: TRI_FP32 (wide), or TRI_BF16 */
+  int64_t bucket_bytes;       /* gradients that are reduced together */
 } tri_layout;
 
 /* Gives `data: auto` its value and checks that the layout fits the model, the batch and the number of ranks. Messages

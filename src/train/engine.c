@@ -149,8 +149,19 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
   return TRI_OK;
 }
 
+tri_status tri_engine_share_gradients(tri_engine *engine) {
+  const tri_memory_plan *plan = engine->executor->plan;
+  char *gradients = engine->executor->arena + plan->gradient_values;
+  bool seen;
+  if (engine->options.layout->data == 1) return TRI_OK;
+  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes, &seen));
+  engine->shared = gradients;
+  return TRI_OK;
+}
+
 void tri_engine_destroy(tri_engine *engine) {
   if (engine == NULL) return;
+  if (engine->shared != NULL) tri_comm_unshare(engine->shared);
   tri_free(engine->squares);
   tri_free(engine->gathers);
   tri_free(engine->reductions);

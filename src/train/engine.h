@@ -55,6 +55,10 @@ typedef struct tri_engine tri_engine;
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine);
 
+/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node read each other's gradients where they
+ * are, so that their sums need no copies and go on in the background whenever one of the ranks looks (comm.h). */
+tri_status tri_engine_share_gradients(tri_engine *engine);
+
 /* COLLECTIVE. One optimizer step on the samples [step * global_batch, (step + 1) * global_batch) of the sampler; `step`
  * counts from 0. `updates` is how many updates were made before: skipped steps make none. */
 tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,

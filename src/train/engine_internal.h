@@ -19,6 +19,7 @@ struct tri_engine {
   int64_t most_boxes;
   tri_request **reductions; /* [buckets] */
   tri_request **gathers;    /* [buckets] */
+  void *shared;             /* gradients that other ranks see; or NULL */
   double *squares;          /* [TRI_SQUARES_AT_ONCE] */
 };
 

@@ -1,6 +1,8 @@
 /* What each instruction of a step program does. */
 #include "base/parts.h"
+#include "base/recorder.h"
 #include "train/engine_internal.h"
+#include "train/narrow.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
@@ -178,26 +180,37 @@ static tri_status sum_partial(tri_engine *engine, const tri_bucket *bucket) {
   return TRI_OK;
 }
 
+/* What gradients are on their way between the data ranks. */
+static tri_dtype type_on_the_way(const tri_engine *engine) {
+  bool narrow = engine->options.layout->reduce_precision == TRI_BF16;
+  return narrow ? TRI_BF16 : tri_dtype_wide(engine->options.precision);
+}
+
 static tri_status reduce(tri_engine *engine, int64_t number) {
   const tri_bucket *bucket = &engine->parts.buckets->entries[number];
   const tri_group *data = group_of(engine, TRI_AXIS_DATA);
-  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  int64_t count = bucket->end - bucket->first;
+  tri_dtype type = type_on_the_way(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
+  if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
-    return tri_all_reduce_start(data, wide, bucket->end - bucket->first, gradients, &engine->reductions[number]);
+    return tri_all_reduce_start(data, type, count, gradients, &engine->reductions[number]);
   }
-  return tri_reduce_scatter_start(data, wide, bucket->begins, gradients, &engine->reductions[number]);
+  return tri_reduce_scatter_start(data, type, bucket->begins, gradients, &engine->reductions[number]);
 }
 
 /* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
 static tri_status wait_reduced(tri_engine *engine, int64_t number) {
   const tri_bucket *bucket = &engine->parts.buckets->entries[number];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
-  TRI_TRY(tri_request_wait(&engine->reductions[number]));
-  if (!bucket->gradients_sharded) return TRI_OK;
+  bool all = engine->options.layout->zero == 0;
+  int64_t begin = all ? 0 : bucket->own_first - bucket->first;
+  int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
   void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
-  TRI_KERNEL_CALL(engine->device, convert, bucket->own_end - bucket->own_first, wide,
-                  behind(engine, whole, bucket->own_first - bucket->first), wide,
+  TRI_TRY(tri_request_wait(&engine->reductions[number]));
+  if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
+  if (!bucket->gradients_sharded) return TRI_OK;
+  TRI_KERNEL_CALL(engine->device, convert, end - begin, wide, behind(engine, whole, begin), wide,
                   tri_executor_own_gradients(engine->executor, bucket));
   return TRI_OK;
 }
@@ -281,11 +294,22 @@ static tri_status execute(tri_engine *engine, tri_step_state *state, const tri_i
   return tri_fail(TRI_INTERNAL, "instruction %d is not one that the engine knows", (int)at->kind);
 }
 
+static uint64_t begin_record(const tri_instruction *at) {
+  tri_record record = tri_record_make(TRI_RECORD_WORK, tri_instruction_name(at->kind));
+  record.code = (int32_t)at->kind;
+  record.micro_batch = at->micro_batch;
+  record.chunk = at->chunk;
+  record.bucket = at->bucket;
+  return tri_recorder_begin(&record);
+}
+
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
   for (int64_t i = 0; i < program->num_instructions; i++) {
+    uint64_t ticket = begin_record(&program->instructions[i]);
     TRI_TRY(execute(engine, state, &program->instructions[i]));
+    tri_recorder_end(ticket);
   }
   return TRI_OK;
 }

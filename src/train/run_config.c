@@ -27,6 +27,8 @@ static const tri_config_word decays[] = {{"constant", TRI_DECAY_CONSTANT},
                                          {NULL, 0}};
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
+static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {NULL, 0}};
+
 static_assert(sizeof(tri_schedule_kind) == sizeof(int) && sizeof(tri_recompute) == sizeof(int) &&
                   sizeof(tri_decay) == sizeof(int) && sizeof(tri_dtype) == sizeof(int),
               "a choice is stored as int");
@@ -77,6 +79,8 @@ static const tri_config_key layout_keys[] = {
      .help = "activations computed anew in the backward pass to save memory"},
     {COUNT("recompute_every", layout.recompute_every, 1, 1 << 20), .fallback = "1",
      .help = "recompute: full throws away the activations of every so-many-th layer"},
+    {CHOICE("reduce_precision", layout.reduce_precision, reduce_precisions), .fallback = "fp32",
+     .help = "of gradients on their way between the data ranks; bf16 halves the bytes, sums are made in fp32"},
     {COUNT("bucket_bytes", layout.bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
      .help = "bytes of gradients that are reduced over the data ranks together"},
     {COUNT("micro_batch", layout.micro_batch, 1, MOST_SEQUENCES), .fallback = "1",
@@ -145,6 +149,10 @@ static const tri_config_key run_keys[] = {
      .help = "initial weights, dropout and the order of samples follow from it"},
     {.name = "evaluation", .type = TRI_CONFIG_SECTION, .table = &evaluation_table, .help = "the validation loss"},
     {.name = "checkpoint", .type = TRI_CONFIG_SECTION, .table = &checkpoint_table, .help = "saving the run"},
+    {NUMBER("hang_timeout", hang_timeout), NOT_NEGATIVE, .fallback = "600.0",
+     .help = "seconds in which nothing moves on a rank, after which the job is reported on and given up; 0 is never"},
+    {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
+     .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
     {TEXT("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
 };
 TABLE(run_table, run_keys);
@@ -204,6 +212,9 @@ static tri_status check_run(const tri_run_config *c) {
   }
   if (c->precision == TRI_FP64 && strcmp(c->device, "reference") != 0) {
     return tri_fail(TRI_BAD_CONFIG, "`precision` fp64 needs `device: reference`, not `device: %s`", c->device);
+  }
+  if (c->precision == TRI_FP64 && c->layout.reduce_precision == TRI_BF16) {
+    return tri_fail(TRI_BAD_CONFIG, "`layout.reduce_precision` bf16 is for precision fp32 and bf16, not fp64");
   }
   TRI_TRY(check_batch(c));
   TRI_TRY(check_rates(c));

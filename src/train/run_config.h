@@ -43,6 +43,8 @@ typedef struct tri_run_config {
   struct {
     int64_t every, keep; /* every 0 is only at the end; keep 0 is all */
   } checkpoint;
+  double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */
+  int64_t max_restarts; /* of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
 } tri_run_config;
 

@@ -3,6 +3,7 @@
 #define TRI_TRAIN_SUMMARY_H
 
 #include "base/status.h"
+#include "schedule/timeline.h"
 #include "train/metrics.h"
 
 #include <stddef.h>
@@ -25,6 +26,7 @@ typedef struct tri_run_summary {
   double seconds; /* of training, all processes of a resumed run together if known    */
   size_t peak_bytes_predicted, peak_bytes_measured;
   const char *model, *device, *precision;
+  tri_timeline_shares time; /* where it went, in some steps; of no steps: it was not measured */
   /* By tri_run_summary_fill, of this process and this machine. */
   size_t peak_rss_bytes;
   const char *version;

@@ -6,20 +6,25 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/recorder.h"
 #include "base/stop.h"
 #include "comm/agreement.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
 #include "train/checkpointing.h"
 #include "train/dry_run.h"
+#include "train/flight.h"
 #include "train/learning_rate.h"
 #include "train/loss_curve.h"
 #include "train/metrics.h"
 #include "train/peak.h"
 #include "train/summary.h"
+#include "train/timing.h"
+#include "train/watchdog.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct trainer {
   tri_run_config *config; /* its layout gets resolved */
@@ -34,8 +39,10 @@ typedef struct trainer {
   double peak_flops;
   double validation_loss; /* the last one; NaN before the first */
   size_t predicted_bytes;
-  double started_s; /* clock at which this process began to train */
-  bool stopping;    /* some rank was asked to */
+  tri_watchdog *watchdog;
+  char flight[TRI_PATH_BYTES]; /* the folder in which ranks say what they were doing */
+  tri_timing timing;
+  bool stopping; /* some rank was asked to */
 } trainer;
 
 static bool is_first(const trainer *t) { return t->mesh.world.rank == 0; }
@@ -196,6 +203,7 @@ static tri_status save(trainer *t) {
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
   if (!is_first(t)) return TRI_OK;
+  tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / step_s;
   double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence);
@@ -233,13 +241,17 @@ static tri_status one_step(trainer *t) {
   double lr = tri_learning_rate(config->optimizer.decay, t->progress.step + 1, steps, config->optimizer.warmup,
                                 config->optimizer.lr, config->optimizer.min_lr, config->optimizer.decay_fraction);
   tri_step step = {0};
+  tri_recorder_step(t->progress.step);
+  tri_timing_step_begins(&t->timing, t->progress.step);
   TRI_TRY(tri_engine_step(t->engine, &t->train, t->progress.step, t->progress.updates, lr, &step));
   double step_s = tri_clock_s() - begin_s;
   TRI_TRY(agree_to_stop(t));
+  tri_recorder_step(-1);
   t->progress.step++;
   t->progress.updates += !step.skipped;
   t->progress.tokens += config->optimizer.global_batch * config->data.sequence;
   t->progress.seconds += step_s;
+  TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
   tri_status status = check_bad_steps(t, &step);
   bool look =
       status == TRI_OK && t->validation.corpus != NULL && is_due(t->progress.step, config->evaluation.every, steps);
@@ -277,6 +289,7 @@ static tri_status write_summary(trainer *t) {
       .model = config->model.name,
       .device = t->device->name,
       .precision = tri_dtype_name(config->precision),
+      .time = t->timing.shares,
   };
   tri_status status = tri_run_summary_fill(&history, &summary);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
@@ -298,15 +311,32 @@ static tri_status name_rank(const trainer *t, tri_status status) {
                   (long)t->progress.step + 1, message);
 }
 
+/* To whoever is told when this rank dies without a word. */
+static void introduce(const trainer *t) {
+  char place[128];
+  tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),
+                    tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, place, sizeof place));
+  if (is_first(t)) tri_log_to_parent("step %ld", (long)t->progress.step);
+}
+
+static tri_status watch(trainer *t) {
+  introduce(t);
+  tri_timing_plan(&t->timing, &t->mesh, t->progress.step, t->config->optimizer.steps);
+  TRI_TRY(tri_path_join(t->flight, t->config->output, "flight"));
+  return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
+}
+
 static tri_status run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
   announce(t);
+  TRI_TRY(watch(t));
   tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
   if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
     if (!is_first(t)) return tri_fail(status, "%s", "");
   } else if (status != TRI_OK) {
+    if (t->mesh.world.size > 1) (void)tri_flight_write(&t->mesh, t->flight); /* beside the failure itself */
     return name_rank(t, status);
   }
   if (!is_first(t) || status == TRI_DIVERGED) return status;
@@ -321,6 +351,7 @@ static tri_status train(trainer *t, const char *resume) {
   TRI_TRY(tri_common_status(world, open_data(t)));
   TRI_TRY(tri_common_status(world, check_agreement(t)));
   TRI_TRY(tri_common_status(world, create_engine(t)));
+  TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(open_output(t, resume));
   if (t->progress.step < t->config->optimizer.steps) return run(t);
   tri_log(
@@ -337,6 +368,7 @@ static tri_status dry_run(trainer *t, int rank) {
 
 static void release(trainer *t) {
   tri_metrics_close(t->metrics);
+  tri_watchdog_stop(t->watchdog);
   tri_engine_destroy(t->engine);
   tri_corpus_close(t->validation_corpus);
   tri_corpus_close(t->train_corpus);
@@ -368,7 +400,7 @@ static tri_status start(trainer *t, const tri_train_options *options) {
 }
 
 tri_status tri_train(const tri_train_options *options) {
-  trainer t = {.mesh = tri_mesh_alone(), .validation_loss = NAN};
+  trainer t = {.mesh = tri_mesh_alone(), .validation_loss = NAN, .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
   tri_status status = start(&t, options);

@@ -14,6 +14,7 @@ typedef struct tri_train_options {
   int threads;        /* of this rank where the configuration says auto; 0: all cores */
   int64_t ranks;      /* as if this many ranks had been started (0: one), */
   int64_t dry_run_rank; /* of this one of them */
+  const char *timeline; /* where a timeline goes: this name with .json and with .svg; NULL: nowhere */
 } tri_train_options;
 
 /* COLLECTIVE over the job (tri_comm_open comes first). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint

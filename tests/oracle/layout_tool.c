@@ -4,9 +4,9 @@
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT
  *
  * TOKENS: int32 ids then labels of every step. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule
- * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes. For each, OUT/NAME.bin gets every gradient
- * of the first step, then every value after the last, as float64 in the order of the table; a line of JSON on standard
- * output has losses, norms and each rank's bytes. */
+ * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision. For each, OUT/NAME.bin
+ * gets every gradient of the first step, then every value after the last, as float64 in the order of the table; a line
+ * of JSON on standard output has losses, norms and each rank's bytes. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "model/model_config.h"
@@ -29,18 +29,19 @@ static tri_schedule_kind schedule_of(const char *name) {
 }
 
 static bool parse_layout(const char *line, char name[128], tri_layout *out) {
-  char schedule[32], recompute[32];
+  char schedule[32], recompute[32], reduce[32];
   int sequence_parallel = 0;
   *out = (tri_layout){.context = 1, .expert = 1};
-  int got = sscanf(line, "%127s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld", name, &out->tensor, &out->pipeline,
+  int got = sscanf(line, "%127s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s", name, &out->tensor, &out->pipeline,
                    &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero, recompute,
-                   &out->recompute_every, &out->micro_batch, &out->bucket_bytes);
+                   &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce);
+  out->reduce_precision = strcmp(reduce, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
   out->schedule = schedule_of(schedule);
   out->sequence_parallel = sequence_parallel != 0;
   out->recompute = strcmp(recompute, "full") == 0        ? TRI_RECOMPUTE_FULL
                    : strcmp(recompute, "selective") == 0 ? TRI_RECOMPUTE_SELECTIVE
                                                          : TRI_RECOMPUTE_NONE;
-  return got == 12;
+  return got == 13;
 }
 
 /* Every tensor of an array, as doubles, behind one another in the file. */
@@ -113,6 +114,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
   tri_engine *engine = NULL;
   TRI_TRY(tri_device_create(a->device, 1, &device));
   tri_status status = tri_engine_create(&options, device, &engine);
+  if (status == TRI_OK) status = tri_engine_share_gradients(engine);
   if (status == TRI_OK) status = train(a, engine, tokens, to);
   if (status == TRI_OK) status = report_bytes(engine);
   tri_engine_destroy(engine);

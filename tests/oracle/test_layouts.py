@@ -23,9 +23,9 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
-KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket".split()
+KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce".split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
-               every=1, micro_batch=1, bucket=1000)
+               every=1, micro_batch=1, bucket=1000, reduce="fp32")
 
 LAYOUTS = [
     dict(recompute="full"), dict(recompute="selective"), dict(recompute="full", every=2), dict(schedule="gpipe"),
@@ -109,7 +109,7 @@ def launcher():
 def same_sums(layout):
     """What decides the order of summation: layouts that agree on it must agree to the bit."""
     full = complete(layout)
-    return full["tensor"], full["sequence_parallel"] and full["tensor"] > 1, full["data"], full["micro_batch"]
+    return full["tensor"], full["sequence_parallel"] and full["tensor"] > 1, full["data"], full["micro_batch"], full["reduce"]
 
 
 def compare(answers, layouts, tolerance, loss_tolerance, exact):
@@ -149,6 +149,19 @@ def test_matrix(tmp_path, model):
 def test_cpu(tmp_path, model, precision, tolerance, loss_tolerance):
     layouts = [dict(), *LAYOUTS[6::4]]
     compare(run_tool(tmp_path, model, layouts, "cpu", precision), layouts, tolerance, loss_tolerance, exact=True)
+
+
+@needs_launcher
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_reduce_precision(tmp_path, precision):
+    """Gradients that travel as bf16 are rounded once a rank: close to the others, and equal under every ZeRO."""
+    layouts = [dict(), dict(data=2, reduce="fp32", zero=1), *(dict(data=2, reduce="bf16", zero=zero) for zero in range(4)),
+               *(dict(data=2, reduce="bf16", zero=zero, micro_batch=4, bucket=300) for zero in range(4)),
+               dict(data=4, pipeline=2, reduce="bf16", zero=1, bucket=100)]
+    answers = run_tool(tmp_path, LLAMA, layouts, "cpu", precision)
+    compare(answers, layouts, 2e-2, 2e-2, exact=True)
+    wide, narrow = answers[name_of(layouts[1])], answers[name_of(layouts[3])]
+    assert (wide[0] != narrow[0]).any(), "nothing was rounded"
 
 
 @needs_launcher

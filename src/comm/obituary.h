@@ -1,0 +1,18 @@
+/* What launchers say of a rank that died. */
+#ifndef TRI_COMM_OBITUARY_H
+#define TRI_COMM_OBITUARY_H
+
+#include <stdbool.h>
+
+typedef struct tri_obituary {
+  int rank;   /* -1 where it is not said */
+  long pid;   /* 0 where it is not said  */
+  int signal; /* 0 where it was none     */
+  int exit_status;
+  char node[64];
+} tri_obituary;
+
+/* Looks for the first one in what Open MPI's or MPICH's mpiexec wrote, or srun; false if there is none. */
+bool tri_obituary_find(const char *text, tri_obituary *out);
+
+#endif
