@@ -54,10 +54,11 @@ static size_t process_bytes_left(void) {
   return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 1;
 }
 
-size_t tri_system_memory_available(void) {
-  size_t available = read_kilobytes("/proc/meminfo", "MemAvailable");
-  return lesser(lesser(available, group_bytes_left()), process_bytes_left());
+size_t tri_system_memory_of_node(void) {
+  return lesser(read_kilobytes("/proc/meminfo", "MemAvailable"), group_bytes_left());
 }
+
+size_t tri_system_memory_available(void) { return lesser(tri_system_memory_of_node(), process_bytes_left()); }
 
 size_t tri_system_peak_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmHWM"); }
 

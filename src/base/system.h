@@ -7,6 +7,8 @@
 /* Bytes that this process could still allocate: the least of what the system says is available, what its control group
  * has left and its own limit (ulimit -v). 0 where the system does not say. */
 size_t tri_system_memory_available(void);
+/* The same for all processes of this machine or control group together: without the process's own limit. */
+size_t tri_system_memory_of_node(void);
 
 /* The most bytes of memory that this process has held at once (resident), or 0. */
 size_t tri_system_peak_resident_bytes(void);

@@ -38,6 +38,8 @@ int tri_comm_size(void); /* 1 when alone */
 /* Ranks on this rank's node, and its place among them. */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);
+/* A number for the node of any rank of the job: equal for ranks of one node. */
+int tri_comm_node_of(int rank);
 /* "Open MPI 4.1.4", "MPICH 4.0.2"; what the binary was built with. */
 const char *tri_comm_library(void);
 

@@ -21,6 +21,7 @@ int tri_comm_rank(void) { return job.rank; }
 int tri_comm_size(void) { return job.size; }
 int tri_comm_local_rank(void) { return job.local_rank; }
 int tri_comm_local_size(void) { return job.local_size; }
+int tri_comm_node_of(int rank) { return job.node_of == NULL ? 0 : job.node_of[rank]; }
 
 const char *tri_comm_library(void) {
 #define TEXT_(x) #x

@@ -18,6 +18,7 @@
 #include "train/loss_curve.h"
 #include "train/metrics.h"
 #include "train/peak.h"
+#include "train/readiness.h"
 #include "train/summary.h"
 #include "train/timing.h"
 #include "train/watchdog.h"
@@ -87,18 +88,6 @@ static tri_status open_data(trainer *t) {
   return tri_sampler_create(t->validation_corpus, sequence, vocabulary, config->seed, &t->validation);
 }
 
-/* Ranks that were started with different things would train different models. */
-static tri_status check_agreement(trainer *t) {
-  char *text = NULL;
-  TRI_TRY(tri_run_config_print(t->config, &text));
-  tri_status status = tri_must_agree(&t->mesh.world, "configuration", text, strlen(text));
-  tri_free(text);
-  TRI_TRY(status);
-  const int64_t data[] = {tri_corpus_num_tokens(t->train_corpus), t->train.per_epoch,
-                          t->validation.corpus == NULL ? 0 : tri_corpus_num_tokens(t->validation_corpus)};
-  return tri_must_agree(&t->mesh.world, "corpus", (const char *)data, sizeof data);
-}
-
 static tri_engine_options engine_options(const tri_run_config *config, const tri_mesh *mesh) {
   return (tri_engine_options){
       .model = &config->model,
@@ -115,6 +104,11 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .weight_decay = config->optimizer.weight_decay,
       .clip = config->optimizer.clip,
   };
+}
+
+static tri_status check_memory(trainer *t) {
+  tri_engine_options options = engine_options(t->config, &t->mesh);
+  return tri_readiness_memory(&options, t->device);
 }
 
 static tri_status create_engine(trainer *t) {
@@ -349,7 +343,8 @@ static tri_status run(trainer *t) {
 static tri_status train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, open_data(t)));
-  TRI_TRY(tri_common_status(world, check_agreement(t)));
+  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->train_corpus, t->validation_corpus));
+  TRI_TRY(check_memory(t));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(open_output(t, resume));

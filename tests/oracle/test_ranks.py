@@ -223,13 +223,60 @@ def test_timeline(tmp_path, corpus):
     assert share["compute"] > 0.01 and share["bubble"] > 0.01 and share["tensor"] == 0
 
 
-def test_differing_configurations(tmp_path, corpus):
-    """Ranks that were started with different files: each finds out before the first step."""
-    path = write_run(tmp_path, corpus)
-    script = f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ]; then more="--set seed=6"; fi; exec {TRIREME} train {path} $more'
+def run_differently(first, second):
+    """Two ranks of one job with a command of their own each."""
+    script = f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ]; then exec {second}; else exec {first}; fi'
     launcher = ["mpiexec"]
     if "Open" in subprocess.run(["mpiexec", "--version"], capture_output=True, text=True).stdout:
         launcher += ["--allow-run-as-root", "--oversubscribe"]
     done = subprocess.run([*launcher, "-n", "2", "sh", "-c", script], capture_output=True, text=True)
     assert done.returncode != 0
-    assert "rank 1 was started with another configuration than rank 0" in done.stderr
+    return done.stderr
+
+
+def test_differing_ranks(tmp_path, corpus):
+    """Ranks that were started with other files, data or programs: the first step never comes."""
+    path = write_run(tmp_path, corpus)
+    command = f"{TRIREME} train {path}"
+    assert "rank 1 was started with another configuration than rank 0" in run_differently(command, f"{command} --set seed=6")
+    program = tmp_path / "trireme"
+    shutil.copy(TRIREME, program)
+    with open(program, "ab") as file:
+        file.write(b"another build")
+    assert "rank 1 was started with another program than rank 0" in run_differently(command, f"{program} train {path}")
+    for name in ("train", "validation"):
+        shutil.copytree(corpus, tmp_path / name)
+        file = tmp_path / name / f"{name}.bin"
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2 : len(raw) // 2 + 2000] = bytes(2000)
+        file.write_bytes(raw)
+        folder = tmp_path / "here"
+        other = tmp_path / "there"
+        for at, source in ((folder, corpus), (other, tmp_path / name)):
+            shutil.rmtree(at, ignore_errors=True)
+            (at / "data").parent.mkdir()
+            (at / "data").symlink_to(source)
+        keys = "--set data.train=data/train --set data.validation=data/validation"
+        errors = run_differently(f"sh -c 'cd {folder}; {command} {keys}'", f"sh -c 'cd {other}; {command} {keys}'")
+        assert f"rank 1 was started with another corpus (data.{name}) than rank 0" in errors, errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_of_the_node(tmp_path, corpus):
+    """Each rank alone would fit; all of a node do not."""
+    path = write_run(tmp_path, corpus, pipeline=2, data=2)
+    need = 0.6 * available_bytes()
+    hidden = int((need / (16 * 12 * 4)) ** 0.5) // 64 * 64  # 16 bytes a parameter, 12 h^2 a layer, 4 layers on 2 stages
+    done = subprocess.run([TRIREME, "train", path, "-n", "4", "--set", f"model.hidden_size={hidden}"], capture_output=True, text=True)
+    assert done.returncode == 6, done.stderr
+    assert re.search(r"the 4 ranks on \S+ need [\d.]+ GiB and it has [\d.]+ GiB to give; turn up layout.zero", done.stderr), done.stderr
+    for rank in range(4):
+        line = rf"rank {rank} \(data {rank % 2}, pipeline {rank // 2}\): parameters \S+ GiB gradients \S+ GiB optimizer \S+ GiB activations .* buffers .* = "
+        assert re.search(line, done.stderr), done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def available_bytes():
+    for line in open("/proc/meminfo"):
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) * 1024

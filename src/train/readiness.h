@@ -1,0 +1,18 @@
+/* What must hold before the ranks of a job begin: they are of one mind, and their nodes have the memory. */
+#ifndef TRI_TRAIN_READINESS_H
+#define TRI_TRAIN_READINESS_H
+
+#include "data/corpus.h"
+#include "train/engine.h"
+#include "train/run_config.h"
+
+/* COLLECTIVE. All ranks run the same program with the same configuration on the same corpora (validation may be NULL);
+ * else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */
+tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_corpus *train,
+                               const tri_corpus *validation);
+
+/* COLLECTIVE. Plans every rank's memory without allocating it, and adds up the ranks of each node: TRI_OUT_OF_MEMORY on
+ * all ranks if a node has not as much to give, with what each of its ranks needs and for what. */
+tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device);
+
+#endif
