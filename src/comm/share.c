@@ -30,7 +30,7 @@ struct tri_segment {
 };
 
 enum { PIECE_BYTES = 1 << 22 };
-static const size_t MOST_LOOKED = (size_t)32 << 20;
+static const size_t MOST_LOOKED = (size_t)8 << 20;
 
 /* What a rank tells the others of its file, also in it. */
 typedef struct label {

@@ -280,3 +280,38 @@ def available_bytes():
     for line in open("/proc/meminfo"):
         if line.startswith("MemAvailable"):
             return int(line.split()[1]) * 1024
+
+
+def resident_bytes(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+
+
+def rank_of_process(pid):
+    words = open(f"/proc/{pid}/environ", "rb").read().split(b"\0")
+    found = [w.split(b"=")[1] for w in words if w.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK="))]
+    return int(found[0]) if found else None
+
+
+@pytest.mark.parametrize("layout", [dict(data=2, zero=1), dict(pipeline=2, data=2, zero=3), dict(tensor=2, data=2)],
+                         ids=["data2", "pipeline2-data2", "tensor2-data2"])
+def test_resident_memory(tmp_path, corpus, layout):
+    """Resident is what was planned, 5 % and 64 MiB: libraries, generated code, the staging of collectives."""
+    path = write_run(tmp_path, corpus, steps=100000, **layout)
+    ranks = 2 if len(layout) == 2 and "zero" in layout and "pipeline" not in layout else 4
+    bigger = ["--set", "model.hidden_size=512", "--set", "model.num_heads=8", "--set", "checkpoint.every=0"]
+    planned = []
+    for rank in range(ranks):
+        printed = trireme("train", path, "-n", ranks, "--dry-run", "--rank", rank, *bigger).stdout
+        planned.append(int(re.search(r"arena +(\d+) bytes", printed)[1]))
+    process = subprocess.Popen([TRIREME, "train", path, "-n", str(ranks), *bigger], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for_step(tmp_path, process, 5)
+        seen = {rank_of_process(pid): resident_bytes(pid) for pid in ranks_of(tmp_path)}
+        for rank in range(ranks):
+            assert planned[rank] < seen[rank] <= 1.05 * planned[rank] + (64 << 20), (rank, planned[rank], seen[rank])
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until_gone(tmp_path)
