@@ -28,6 +28,8 @@ static tri_event_kind kind_of(int32_t instruction) {
     case TRI_BACKWARD: return TRI_EVENT_BACKWARD;
     case TRI_BACKWARD_INPUT: return TRI_EVENT_BACKWARD_INPUT;
     case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
+    case TRI_SUM_TIED:
+    case TRI_SUM_PARTIAL:
     case TRI_CLIP:
     case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
     default: return TRI_EVENT_COMMUNICATION;
@@ -39,9 +41,7 @@ static int axis_of_instruction(int32_t instruction) {
     case TRI_POST_RECEIVE:
     case TRI_RECEIVE:
     case TRI_SEND:
-    case TRI_WAIT_SENT:
-    case TRI_SUM_TIED: return TRI_AXIS_PIPELINE;
-    case TRI_SUM_PARTIAL: return TRI_AXIS_TENSOR;
+    case TRI_WAIT_SENT: return TRI_AXIS_PIPELINE;
     case TRI_REDUCE:
     case TRI_WAIT_REDUCED:
     case TRI_GATHER:
