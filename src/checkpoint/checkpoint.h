@@ -2,23 +2,26 @@
  *
  *   ROOT/step-00000100/
  *     config.json             Hugging Face's own
- *     model.safetensors       weights under Hugging Face's names, in their global shapes
- *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix
+ *     model.safetensors       weights under Hugging Face's names, in their global shapes; or, where they are more than
+ *                             a file shall hold, model-0000i-of-0000N.safetensors and model.safetensors.index.json
+ *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; likewise
  *     tokenizer.json          where there is one
  *     state.json              progress; sizes and checksums of all of the above
  *     COMPLETE                written last; size and checksum of state.json
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
- * COMPLETE first, then the rest. What a dead process left is cleared away by the next save. One process at a time
- * saves into a root. */
+ * COMPLETE first, then the rest. What a dead process left is cleared away by the next save. One job at a time saves
+ * into a root; its ranks write at once, each what it holds (save.c). */
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
 #define TRI_CHECKPOINT_CHECKPOINT_H
 
 #include "base/file.h"
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
+#include "comm/comm.h"
 #include "device/dtype.h"
+#include "model/parameters.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -32,14 +35,24 @@
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
-/* One tensor in host memory, dense and row-major. */
+/* One tensor, in its global shape. With `data` this rank saves all of it: host memory, dense and row-major. */
 typedef struct tri_checkpoint_tensor {
   const char *name;
   tri_dtype type;
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  const void *data;
+  const void *data; /* or NULL */
 } tri_checkpoint_tensor;
+
+/* What one rank holds of a tensor: elements [first, first + count) of its local part of a parameter (of the whole
+ * tensor where `part` is NULL), dense in host memory, of the tensor's type. To save, all ranks' slices must have each
+ * element once. */
+typedef struct tri_checkpoint_slice {
+  int64_t tensor; /* its number: weights, then the optimizer's */
+  const tri_parameter *part;
+  int64_t first, count;
+  void *data;
+} tri_checkpoint_slice;
 
 /* Where a run stands. */
 typedef struct tri_checkpoint_state {
@@ -50,30 +63,48 @@ typedef struct tri_checkpoint_state {
 } tri_checkpoint_state;
 
 typedef struct tri_checkpoint_request {
+  const tri_group *group; /* the ranks that save together, or NULL: this one alone */
   const char *root;
   tri_checkpoint_state state;
   const tri_checkpoint_tensor *weights, *optimizer;
   int64_t num_weights, num_optimizer; /* without optimizer tensors there is no such file                          */
-  const char *model_config;           /* the text of config.json                                                  */
-  const char *tokenizer;              /* path of a tokenizer.json to copy, or NULL                                */
-  int64_t keep;                       /* newest checkpoints kept, this one included; 0 keeps all                  */
+  const tri_checkpoint_slice *slices; /* of this rank, beyond the tensors that come with data                     */
+  int64_t num_slices;
+  int64_t shard_bytes;      /* the most that a file of tensors holds, if not one tensor; 0: no limit    */
+  const char *model_config; /* the text of config.json                                                  */
+  const char *tokenizer;    /* path of a tokenizer.json to copy, or NULL                                */
+  int64_t keep;             /* newest checkpoints kept, this one included; 0 keeps all                  */
 } tri_checkpoint_request;
 
-/* LOCAL. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to the files with no copy
- * between. When it fails, nothing of it stays and the older checkpoints are as they were. `path` (may be NULL) gets the
- * folder. A checkpoint of the same step is replaced. Trouble with removing old ones is a warning, not a failure. */
+/* COLLECTIVE over the group. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to their
+ * places in the files with no copy between; ranks write side by side. When it fails on any rank it fails on all,
+ * nothing of it stays and the older checkpoints are as they were. `path` (may be NULL) gets the folder, on the first
+ * rank. A checkpoint of the same step is replaced. Trouble with removing old ones is a warning, not a failure. The
+ * request need be equal on all ranks but for its slices; state, config and tokenizer are the first rank's. */
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]);
+
+/* The same step by step, for a save in the background: begin; write, by any thread; when all ranks have written, join;
+ * publish, by any thread, which does something on the first rank only. Then `end`, in any case, with whether all went
+ * well: what is not good goes. What the request points to must stay until then. */
+typedef struct tri_checkpoint_saving tri_checkpoint_saving;
+tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
+                                     tri_checkpoint_saving **out);                      /* COLLECTIVE */
+tri_status tri_checkpoint_save_write(tri_checkpoint_saving *saving);                    /* LOCAL */
+tri_status tri_checkpoint_save_join(tri_checkpoint_saving *saving, tri_status written); /* COLLECTIVE */
+tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *saving);                  /* LOCAL */
+void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);                 /* LOCAL */
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* LOCAL. The newest checkpoint below root that is complete and verified (every size, every checksum); a line is logged
- * for each newer one that was passed over, with the reason. path is "" if there is none at all; if there are some but
- * none is good, that is TRI_BAD_FILE, since to begin anew then should be somebody's decision. */
-tri_status tri_checkpoint_newest(const char *root, char path[TRI_PATH_BYTES]);
+/* COLLECTIVE over the group (NULL: this rank alone). The newest checkpoint below root that is complete and verified
+ * (every size, every checksum; the ranks share the reading); a line is logged for each newer one that was passed over,
+ * with the reason. path is "" if there is none at all; if there are some but none is good, that is TRI_BAD_FILE, since
+ * to begin anew then should be somebody's decision. All ranks get the same. */
+tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
-/* LOCAL. Reads everything and compares sizes and checksums; TRI_BAD_FILE names the first file or tensor that differs.
- * A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
-tri_status tri_checkpoint_verify(const char *path);
+/* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE
+ * names a file or tensor that differs. A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
+tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -108,5 +139,9 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
  * without it too, as in files that transformers saved from a base model. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, void *dst);
+
+/* LOCAL. The same of a part: only its bytes are read, into slice->data. slice->tensor means nothing here. */
+tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                                     const int64_t *shape, const tri_checkpoint_slice *slice);
 
 #endif

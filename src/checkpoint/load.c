@@ -1,9 +1,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/slices.h"
 #include "checkpoint/state.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/agreement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,13 +23,15 @@ enum { INDEX_LIMIT_BYTES = 1 << 28 };
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-tri_status tri_checkpoint_verify(const char *path) {
+tri_status tri_checkpoint_verify(const tri_group *group, const char *path) {
   json_t *document = NULL;
   tri_checkpoint_state state;
-  TRI_TRY(tri_state_load(path, &document, &state));
-  tri_status status = tri_state_verify(path, document);
+  tri_group alone = tri_group_alone("verify");
+  const tri_group *all = group == NULL ? &alone : group;
+  tri_status status = tri_state_load(path, &document, &state);
+  if (status == TRI_OK) status = tri_state_verify(path, document, all->rank, all->size);
   json_decref(document);
-  return status;
+  return tri_common_failure(all, status);
 }
 
 /* From the highest step down; at the same step a final folder before one that was being replaced. */
@@ -43,35 +47,45 @@ static const tri_folder *next_candidate(const tri_folder *list, int64_t count, c
   return best;
 }
 
-tri_status tri_checkpoint_newest(const char *root, char path[TRI_PATH_BYTES]) {
-  tri_folder *list = NULL;
-  int64_t count = 0, bad = 0;
-  TRI_TRY(tri_folder_list(root, &list, &count));
-  tri_status status = TRI_OK;
-  const tri_folder *folder = NULL;
-  while ((folder = next_candidate(list, count, folder)) != NULL) {
-    char candidate[TRI_PATH_BYTES];
-    TRI_TRY_GOTO(tri_path_join(candidate, root, folder->name), free_list);
-    status = tri_checkpoint_verify(candidate);
-    if (status == TRI_OK) {
-      snprintf(path, TRI_PATH_BYTES, "%s", candidate);
-      goto free_list;
-    }
-    if (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED) goto free_list;
-    /* What is left of a removal is no loss and no news. */
-    if (folder->kind == TRI_FOLDER_OLD) continue;
-    tri_log("passing over the checkpoint %s: %s", candidate, tri_status_message());
+/* The next candidate's name, as the first rank sees it: "" for none. What is left of a removal is no loss and no news.
+ */
+typedef struct candidate {
+  char name[64];
+  bool old;
+} candidate;
+
+static tri_status try_candidates(const tri_group *group, const char *root, const tri_folder *list, int64_t count,
+                                 char path[TRI_PATH_BYTES]) {
+  int64_t bad = 0;
+  for (const tri_folder *folder = NULL;;) {
+    candidate next = {.name = ""};
+    if (group->rank == 0) folder = next_candidate(list, count, folder);
+    if (folder != NULL) snprintf(next.name, sizeof next.name, "%s", folder->name);
+    next.old = folder != NULL && folder->kind == TRI_FOLDER_OLD;
+    TRI_TRY(tri_broadcast(group, 0, sizeof next, &next));
+    if (next.name[0] == '\0') break;
+    TRI_TRY(tri_path_join(path, root, next.name));
+    tri_status status = tri_checkpoint_verify(group, path);
+    if (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED) return status;
+    if (next.old) continue;
+    if (group->rank == 0) tri_log("passing over the checkpoint %s: %s", path, tri_status_message());
     bad++;
   }
-  status = TRI_OK;
-  if (bad == 0) {
-    path[0] = '\0';
-  } else {
-    status = tri_fail(TRI_BAD_FILE,
-                      "none of the %" PRId64 " checkpoints in %s is good; restore one, or move them away to begin anew",
-                      bad, root);
-  }
-free_list:
+  path[0] = '\0';
+  if (bad == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "none of the %" PRId64 " checkpoints in %s is good; restore one, or move them away to begin anew",
+                  bad, root);
+}
+
+tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
+  tri_group alone = tri_group_alone("newest");
+  const tri_group *all = group == NULL ? &alone : group;
+  tri_status status = all->rank == 0 ? tri_folder_list(root, &list, &count) : TRI_OK;
+  status = tri_first_rank_status(all, status);
+  if (status == TRI_OK) status = try_candidates(all, root, list, count, path);
   tri_free(list);
   return status;
 }
@@ -234,10 +248,10 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
   return find(checkpoint, name, &file) != NULL;
 }
 
-tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
-                               const int64_t *shape, void *dst) {
-  const tri_safetensors_file *file = NULL;
-  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+/* The tensor of that name, of that shape. */
+static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, int num_dims, const int64_t *shape,
+                          const tri_safetensors_file **file, const tri_safetensors_tensor **out) {
+  const tri_safetensors_tensor *tensor = find(checkpoint, name, file);
   if (tensor == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; is it a checkpoint of another model?", checkpoint->path,
                     name);
@@ -246,9 +260,30 @@ tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *nam
   for (int d = 0; d < num_dims && same; d++) same = tensor->shape[d] == shape[d];
   if (!same) {
     char found[TRI_SAFETENSORS_SHAPE_BYTES], wanted[TRI_SAFETENSORS_SHAPE_BYTES];
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the model's has %s", file->path, tensor->name,
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the model's has %s", (*file)->path, tensor->name,
                     tri_safetensors_shape_text(tensor->num_dims, tensor->shape, found),
                     tri_safetensors_shape_text(num_dims, shape, wanted));
   }
+  *out = tensor;
+  return TRI_OK;
+}
+
+tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                               const int64_t *shape, void *dst) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = NULL;
+  TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
   return tri_safetensors_read(file, tensor, type, dst);
+}
+
+tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                                     const int64_t *shape, const tri_checkpoint_slice *slice) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = NULL;
+  TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
+  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
+    void *to = (char *)slice->data + (size_t)run.at * tri_dtype_bytes(type);
+    TRI_TRY(tri_safetensors_read_some(file, tensor, type, run.global, run.count, to));
+  }
+  return TRI_OK;
 }

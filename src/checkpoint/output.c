@@ -65,7 +65,22 @@ tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) 
   return TRI_OK;
 }
 
-static tri_status write_piece(const tri_output *output, uint64_t offset, const char *data, uint64_t bytes) {
+tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out) {
+  int file = open(path, O_WRONLY | O_CLOEXEC);
+  if (file < 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot open %s, which the first rank has created: %s; all ranks must see `output`",
+                    path, strerror(errno));
+  }
+  *out = (tri_output){.file = file, .path = path, .bytes = bytes};
+  return TRI_OK;
+}
+
+tri_status tri_output_set_length(const tri_output *output, uint64_t bytes) {
+  return ftruncate(output->file, (off_t)bytes) == 0 ? TRI_OK : write_failed(output->path, output->bytes, errno);
+}
+
+tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *from, uint64_t bytes) {
+  const char *data = from;
   while (bytes > 0) {
     ssize_t put = pwrite(output->file, data, (size_t)bytes, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
@@ -78,11 +93,11 @@ static tri_status write_piece(const tri_output *output, uint64_t offset, const c
 }
 
 /* A hint; nothing depends on its success. */
-static void start_writeback(int file, uint64_t offset, uint64_t bytes) {
+void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
-  (void)sync_file_range(file, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+  (void)sync_file_range(output->file, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 #else
-  (void)file, (void)offset, (void)bytes;
+  (void)output, (void)offset, (void)bytes;
 #endif
 }
 
@@ -97,10 +112,10 @@ tri_status tri_output_write(const tri_output *output, uint64_t offset, const voi
     uint64_t piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
     const char *from = (const char *)data + done;
     if (checksum != NULL) XXH3_64bits_update(state, from, (size_t)piece);
-    TRI_TRY_GOTO(write_piece(output, offset + done, from, piece), free_state);
+    TRI_TRY_GOTO(tri_output_put(output, offset + done, from, piece), free_state);
     done += piece;
     if (done - flushed >= FLUSH_BYTES || done == bytes) {
-      start_writeback(output->file, offset + flushed, done - flushed);
+      tri_output_start_writeback(output, offset + flushed, done - flushed);
       flushed = done;
     }
   }
@@ -143,7 +158,7 @@ static tri_status copy_pieces(int source, const char *from, const tri_output *ou
     if (got < 0) return tri_fail(TRI_BAD_FILE, "cannot read %s: %s", from, strerror(errno));
     if (got == 0) return TRI_OK;
     XXH3_64bits_update(state, buffer, (size_t)got);
-    TRI_TRY(write_piece(output, *bytes, buffer, (uint64_t)got));
+    TRI_TRY(tri_output_put(output, *bytes, buffer, (uint64_t)got));
     *bytes += (uint64_t)got;
   }
 }

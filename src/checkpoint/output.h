@@ -22,6 +22,17 @@ tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out);
 tri_status tri_output_write(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes,
                             uint64_t *checksum);
 
+/* LOCAL. Opens a file that another rank has created. */
+tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
+
+/* LOCAL. Writes at a place in the file, and no more than that; and asks the system to begin sending what was written to
+ * the disk. */
+tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
+void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
+
+/* LOCAL. Gives a file its length before its bytes come. */
+tri_status tri_output_set_length(const tri_output *output, uint64_t bytes);
+
 /* LOCAL. Flushes to the disk and closes. */
 tri_status tri_output_finish(tri_output *output);
 /* Closes what is to be thrown away. */

@@ -107,6 +107,9 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
  * (rounded to nearest even) through a small buffer; other pairs are TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
+/* LOCAL. The same of elements [first, first + count). */
+tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
+                                     tri_dtype type, int64_t first, int64_t count, void *out);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -108,17 +108,19 @@ static bool is_real(tri_safetensors_type type) {
 }
 
 static tri_status read_converted(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
-                                 void *out) {
-  int64_t width = tri_safetensors_type_bits(tensor->type) / 8, count = (int64_t)tensor->bytes / width;
+                                 int64_t first, int64_t count, void *out) {
+  int64_t width = tri_safetensors_type_bits(tensor->type) / 8;
   float *out_fp32 = out;
   double *out_fp64 = out;
   char *raw = NULL;
-  TRI_TRY(tri_alloc("the buffer that converts a tensor", CONVERT_ELEMENTS, (size_t)width, &raw));
+  int64_t room = count < CONVERT_ELEMENTS ? count : CONVERT_ELEMENTS;
+  TRI_TRY(tri_alloc("the buffer that converts a tensor", (size_t)room, (size_t)width, &raw));
   tri_status status = TRI_OK;
   for (int64_t done = 0; done < count;) {
-    int64_t piece = count - done < CONVERT_ELEMENTS ? count - done : CONVERT_ELEMENTS;
-    TRI_TRY_GOTO(tri_safetensors_read_bytes(file, tensor, (uint64_t)(done * width), (uint64_t)(piece * width), raw),
-                 free_raw);
+    int64_t piece = count - done < room ? count - done : room;
+    TRI_TRY_GOTO(
+        tri_safetensors_read_bytes(file, tensor, (uint64_t)((first + done) * width), (uint64_t)(piece * width), raw),
+        free_raw);
     for (int64_t i = 0; i < piece; i++) {
       double value = element(tensor->type, raw, i);
       if (type == TRI_FP64) {
@@ -134,14 +136,24 @@ free_raw:
   return status;
 }
 
-tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
-                                void *out) {
+tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
+                                     tri_dtype type, int64_t first, int64_t count, void *out) {
+  uint64_t width = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
   if (tensor->type == tri_safetensors_type_of(type)) {
-    return tri_safetensors_read_bytes(file, tensor, 0, tensor->bytes, out);
+    return tri_safetensors_read_bytes(file, tensor, (uint64_t)first * width, (uint64_t)count * width, out);
   }
-  if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) return read_converted(file, tensor, type, out);
+  if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) {
+    return read_converted(file, tensor, type, first, count, out);
+  }
   return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->path, tensor->name,
                   tri_safetensors_type_name(tensor->type), tri_dtype_name(type));
+}
+
+tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
+                                void *out) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor->num_dims; d++) count *= tensor->shape[d];
+  return tri_safetensors_read_some(file, tensor, type, 0, count, out);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

@@ -1,20 +1,146 @@
+/* A save by many ranks at once.
+ *
+ * The first rank makes the folder and every file in it at its full length, with its header: where a tensor lies follows
+ * from names, types and shapes alone, so each rank knows all places without asking. Then every rank writes its slices
+ * straight into place. A tensor's checksum is a sum over its elements (element_sum.h), to which each rank adds what it
+ * has written; when all have flushed their files, the sums are added up, and the first rank writes state.json and
+ * COMPLETE, and gives the folder its name.
+ *
+ * Only the beginning and the adding up need other ranks. What lies between may be done by another thread while the rank
+ * computes; so it is in pieces. */
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
+#include "checkpoint/slices.h"
 #include "checkpoint/state.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/recorder.h"
+#include "comm/agreement.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* Notes in `files` what state.json will say of a file; facts is NULL where there was no memory for it. */
-static tri_status describe(json_t *files, const char *name, json_t *facts) {
-  if (json_object_set_new(files, name, facts) == 0) return TRI_OK;
+enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20 };
+
+/* A file of tensors: [first, end) of the save's. */
+typedef struct stored_file {
+  char name[64];
+  int64_t first, end;
+  char *header;
+  size_t header_bytes;
+  uint64_t file_bytes;
+} stored_file;
+
+struct tri_checkpoint_saving {
+  tri_checkpoint_request request;
+  tri_group alone;
+  const tri_group *group;
+  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* on the first rank; temporary on all */
+  int64_t num_tensors;                                   /* weights, then the optimizer's */
+  tri_safetensors_tensor *tensors;
+  uint64_t *sums;
+  tri_checkpoint_slice *slices; /* of this rank, by tensor */
+  int64_t num_slices;
+  stored_file *files;
+  int64_t num_files;
+  json_t *facts; /* on the first rank: what state.json will say of the files */
+};
+
+typedef tri_checkpoint_saving saving;
+
+static bool is_first(const saving *s) { return s->group->rank == 0; }
+
+/* ---- what goes where --------------------------------------------------------------------------------------------- */
+
+static const tri_checkpoint_tensor *tensor_at(const tri_checkpoint_request *request, int64_t i) {
+  return i < request->num_weights ? &request->weights[i] : &request->optimizer[i - request->num_weights];
+}
+
+static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
+  uint64_t bytes = tri_dtype_bytes(tensor->type);
+  for (int d = 0; d < tensor->num_dims; d++) bytes *= (uint64_t)tensor->shape[d];
+  return bytes;
+}
+
+static void describe_tensors(saving *s) {
+  for (int64_t i = 0; i < s->num_tensors; i++) {
+    const tri_checkpoint_tensor *from = tensor_at(&s->request, i);
+    s->tensors[i] = (tri_safetensors_tensor){
+        .name = from->name, .type = tri_safetensors_type_of(from->type), .num_dims = from->num_dims};
+    memcpy(s->tensors[i].shape, from->shape, sizeof from->shape);
+  }
+}
+
+/* Tensors [first, end) in files of at most shard_bytes, or of one tensor; one file has a name without a number. */
+static tri_status divide(saving *s, const char *stem, int64_t first, int64_t end) {
+  uint64_t limit = s->request.shard_bytes > 0 ? (uint64_t)s->request.shard_bytes : UINT64_MAX, held = 0;
+  int64_t begin = s->num_files;
+  for (int64_t i = first; i < end; i++) {
+    uint64_t bytes = bytes_of(tensor_at(&s->request, i));
+    if (i == first || held > limit || bytes > limit - held) {
+      TRI_TRY(tri_realloc("the files of a checkpoint", (size_t)s->num_files + 1, sizeof *s->files, &s->files));
+      s->files[s->num_files++] = (stored_file){.first = i};
+      held = 0;
+    }
+    held += bytes;
+    s->files[s->num_files - 1].end = i + 1;
+  }
+  int count = (int)(s->num_files - begin);
+  for (int k = 0; k < count; k++) {
+    stored_file *file = &s->files[begin + k];
+    char *name = file->name;
+    if (count == 1) snprintf(name, sizeof file->name, "%s.safetensors", stem);
+    if (count > 1) snprintf(name, sizeof file->name, "%s-%05d-of-%05d.safetensors", stem, k + 1, count);
+    TRI_TRY(tri_safetensors_layout(s->tensors + file->first, file->end - file->first, "pt", &file->header,
+                                   &file->header_bytes, &file->file_bytes));
+  }
+  return TRI_OK;
+}
+
+static int compare_slices(const void *left, const void *right) {
+  const tri_checkpoint_slice *a = left, *b = right;
+  if (a->tensor != b->tensor) return a->tensor < b->tensor ? -1 : 1;
+  return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* A tensor that comes with its data is one slice. */
+static tri_status gather_slices(saving *s) {
+  const tri_checkpoint_request *request = &s->request;
+  size_t room = (size_t)(request->num_slices + s->num_tensors);
+  TRI_TRY(tri_alloc("the slices of a checkpoint", room, sizeof *s->slices, &s->slices));
+  for (int64_t i = 0; i < request->num_slices; i++) s->slices[s->num_slices++] = request->slices[i];
+  for (int64_t i = 0; i < s->num_tensors; i++) {
+    const tri_checkpoint_tensor *tensor = tensor_at(request, i);
+    if (tensor->data == NULL) continue;
+    int64_t count = (int64_t)(bytes_of(tensor) / tri_dtype_bytes(tensor->type));
+    s->slices[s->num_slices++] = (tri_checkpoint_slice){i, NULL, 0, count, (void *)(uintptr_t)tensor->data};
+  }
+  if (s->num_slices > 0) qsort(s->slices, (size_t)s->num_slices, sizeof *s->slices, compare_slices);
+  return TRI_OK;
+}
+
+static tri_status plan(saving *s) {
+  s->num_tensors = s->request.num_weights + s->request.num_optimizer;
+  TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->tensors, &s->tensors));
+  TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->sums, &s->sums));
+  describe_tensors(s);
+  TRI_TRY(divide(s, "model", 0, s->request.num_weights));
+  TRI_TRY(divide(s, "optimizer", s->request.num_weights, s->num_tensors));
+  return gather_slices(s);
+}
+
+/* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
+
+/* Notes what state.json will say of a file; facts is NULL where there was no memory for it. */
+static tri_status describe(saving *s, const char *name, json_t *facts) {
+  if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
 }
 
@@ -22,80 +148,72 @@ static json_t *describe_plain(uint64_t bytes, uint64_t checksum) {
   return json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "xxh3", tri_state_checksum(checksum));
 }
 
-/* NULL if there was no memory. */
-static json_t *describe_tensors(const tri_safetensors_tensor *tensors, int64_t count, uint64_t file_bytes,
-                                const uint64_t *checksums) {
-  json_t *sums = json_object();
-  for (int64_t i = 0; i < count; i++) {
-    if (json_object_set_new(sums, tensors[i].name, tri_state_checksum(checksums[i + 1])) == 0) continue;
-    json_decref(sums);
-    return NULL;
-  }
-  return json_pack("{s:I, s:o, s:o}", "bytes", (json_int_t)file_bytes, "header", tri_state_checksum(checksums[0]),
-                   "tensors", sums);
-}
-
-static tri_status save_tensors(const char *folder, const char *name, const tri_checkpoint_tensor *list, int64_t count,
-                               json_t *files) {
-  char path[TRI_PATH_BYTES], *header = NULL;
-  size_t header_bytes = 0;
-  uint64_t file_bytes = 0, *checksums = NULL;
-  tri_safetensors_tensor *tensors = NULL;
-  const void **data = NULL;
-  tri_status status = TRI_OK;
-  TRI_TRY(tri_path_join(path, folder, name));
-  TRI_TRY_GOTO(tri_alloc("the table of a checkpoint", (size_t)count, sizeof *tensors, &tensors), free_all);
-  TRI_TRY_GOTO(tri_alloc("the table of a checkpoint", (size_t)count, sizeof *data, &data), free_all);
-  TRI_TRY_GOTO(tri_alloc("the table of a checkpoint", (size_t)count + 1, sizeof *checksums, &checksums), free_all);
-  for (int64_t i = 0; i < count; i++) {
-    tensors[i].name = list[i].name;
-    tensors[i].type = tri_safetensors_type_of(list[i].type);
-    tensors[i].num_dims = list[i].num_dims;
-    memcpy(tensors[i].shape, list[i].shape, sizeof tensors[i].shape);
-    data[i] = list[i].data;
-  }
-  TRI_TRY_GOTO(tri_safetensors_layout(tensors, count, "pt", &header, &header_bytes, &file_bytes), free_all);
-  TRI_TRY_GOTO(tri_safetensors_write(path, tensors, data, count, header, header_bytes, file_bytes, checksums),
-               free_all);
-  status = describe(files, name, describe_tensors(tensors, count, file_bytes, checksums));
-free_all:
-  tri_free(header);
-  tri_free(checksums);
-  tri_free(data);
-  tri_free(tensors);
-  return status;
-}
-
-/* Everything that belongs into the folder, COMPLETE last. */
-static tri_status fill_folder(const tri_checkpoint_request *request, const char *folder, json_t *files) {
+static tri_status write_text(saving *s, const char *name, const char *text) {
   char path[TRI_PATH_BYTES];
-  size_t config_bytes = strlen(request->model_config);
-  TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
-  TRI_TRY(tri_output_file(path, request->model_config, config_bytes));
-  uint64_t config_checksum = tri_checksum(request->model_config, config_bytes);
-  TRI_TRY(describe(files, TRI_FILE_CONFIG, describe_plain(config_bytes, config_checksum)));
-  if (request->tokenizer != NULL) {
-    uint64_t bytes = 0, checksum = 0;
-    TRI_TRY(tri_path_join(path, folder, TRI_FILE_TOKENIZER));
-    TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
-    TRI_TRY(describe(files, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
-  }
-  TRI_TRY(save_tensors(folder, TRI_FILE_MODEL, request->weights, request->num_weights, files));
-  if (request->num_optimizer > 0) {
-    TRI_TRY(save_tensors(folder, TRI_FILE_OPTIMIZER, request->optimizer, request->num_optimizer, files));
-  }
-  return tri_state_save(folder, &request->state, files);
+  size_t bytes = strlen(text);
+  TRI_TRY(tri_path_join(path, s->temporary, name));
+  TRI_TRY(tri_output_file(path, text, bytes));
+  return describe(s, name, describe_plain(bytes, tri_checksum(text, bytes)));
 }
 
-/* Gives the finished folder its name, in place of one of the same step. */
-static tri_status publish(const char *root, int64_t step, const char *temporary, const char *final) {
-  bool replaces = tri_path_exists(final);
-  if (replaces) TRI_TRY(tri_folder_retire(root, step));
-  if (rename(temporary, final) == 0) return tri_directory_sync(root);
-  tri_status status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, final, strerror(errno));
-  char old[TRI_PATH_BYTES];
-  if (replaces && tri_folder_path(root, TRI_FOLDER_OLD, step, old) == TRI_OK) (void)rename(old, final);
+/* A file of tensors at its full length: the header is there, the tensors are holes. */
+static tri_status create_file(saving *s, const stored_file *file) {
+  char path[TRI_PATH_BYTES];
+  tri_output output = {.file = -1};
+  uint64_t header_sum = 0;
+  TRI_TRY(tri_path_join(path, s->temporary, file->name));
+  TRI_TRY(tri_output_create(path, file->file_bytes, &output));
+  tri_status status = tri_output_write(&output, 0, file->header, file->header_bytes, &header_sum);
+  if (status == TRI_OK) status = tri_output_set_length(&output, file->file_bytes);
+  if (status == TRI_OK) status = tri_output_finish(&output);
+  if (status != TRI_OK) {
+    tri_output_abandon(&output);
+    return status;
+  }
+  return describe(
+      s, file->name,
+      json_pack("{s:I, s:o}", "bytes", (json_int_t)file->file_bytes, "header", tri_state_checksum(header_sum)));
+}
+
+/* Which file has which tensor, as transformers wants it. */
+static tri_status write_index(saving *s, const char *stem, int64_t first_file, int64_t end_file) {
+  char name[64];
+  uint64_t total = 0;
+  json_t *map = json_object();
+  for (int64_t f = first_file; f < end_file; f++) {
+    for (int64_t i = s->files[f].first; i < s->files[f].end; i++) {
+      json_object_set_new(map, s->tensors[i].name, json_string(s->files[f].name));
+      total += s->tensors[i].bytes;
+    }
+  }
+  json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+  char *text = index == NULL ? NULL : json_dumps(index, JSON_INDENT(1) | JSON_SORT_KEYS);
+  json_decref(index);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the index of a checkpoint");
+  snprintf(name, sizeof name, "%s.safetensors.index.json", stem);
+  tri_status status = write_text(s, name, text);
+  free(text);
   return status;
+}
+
+static tri_status fill_folder(saving *s) {
+  const tri_checkpoint_request *request = &s->request;
+  TRI_TRY(write_text(s, TRI_FILE_CONFIG, request->model_config));
+  if (request->tokenizer != NULL) {
+    char path[TRI_PATH_BYTES];
+    uint64_t bytes = 0, checksum = 0;
+    TRI_TRY(tri_path_join(path, s->temporary, TRI_FILE_TOKENIZER));
+    TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
+    TRI_TRY(describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
+  }
+  int64_t models = 0;
+  for (int64_t f = 0; f < s->num_files; f++) {
+    TRI_TRY(create_file(s, &s->files[f]));
+    models += s->files[f].first < request->num_weights ? 1 : 0;
+  }
+  if (models > 1) TRI_TRY(write_index(s, "model", 0, models));
+  if (s->num_files - models > 1) TRI_TRY(write_index(s, "optimizer", models, s->num_files));
+  return TRI_OK;
 }
 
 static tri_status create_root(const char *root) {
@@ -106,38 +224,187 @@ static tri_status create_root(const char *root) {
   return tri_directory_sync(parent);
 }
 
-/* Removes the temporary folder without losing the message of what went wrong before. */
-static tri_status drop_folder(const char *folder, tri_status status) {
-  char message[2048];
-  snprintf(message, sizeof message, "%s", tri_status_message());
-  if (tri_directory_remove(folder) != TRI_OK) tri_warn("%s", tri_status_message());
-  return tri_fail(status, "%s", message);
-}
-
-tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]) {
-  const char *root = request->root;
-  int64_t step = request->state.step;
-  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES];
-  if (step < 0 || request->keep < 0) {
-    return tri_fail(TRI_INTERNAL, "a checkpoint of step %" PRId64 " with keep %" PRId64, step, request->keep);
+static tri_status create_folder(saving *s) {
+  const char *root = s->request.root;
+  int64_t step = s->request.state.step;
+  if (step < 0 || s->request.keep < 0) {
+    return tri_fail(TRI_INTERNAL, "a checkpoint of step %" PRId64 " with keep %" PRId64, step, s->request.keep);
   }
   TRI_TRY(create_root(root));
   if (tri_folder_clear(root, TRI_FOLDER_TEMPORARY) != TRI_OK) {
     tri_warn("an unfinished checkpoint stays: %s", tri_status_message());
   }
+  char temporary[TRI_PATH_BYTES];
   TRI_TRY(tri_folder_path(root, TRI_FOLDER_TEMPORARY, step, temporary));
-  TRI_TRY(tri_folder_path(root, TRI_FOLDER_FINAL, step, final));
+  TRI_TRY(tri_folder_path(root, TRI_FOLDER_FINAL, step, s->final));
   if (mkdir(temporary, 0777) != 0) {
     return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", temporary, strerror(errno));
   }
-  json_t *files = json_object();
-  tri_status status = fill_folder(request, temporary, files);
-  json_decref(files);
-  if (status == TRI_OK) status = publish(root, step, temporary, final);
-  if (status != TRI_OK) return drop_folder(temporary, status);
-  if (tri_folder_keep(root, step, request->keep) != TRI_OK) {
+  memcpy(s->temporary, temporary, sizeof temporary);
+  s->facts = json_object();
+  return fill_folder(s);
+}
+
+/* ---- beginning --------------------------------------------------------------------------------------------------- */
+
+/* Removes the temporary folder, if there is one, without losing the message of what went wrong before. */
+static void drop_folder(const saving *s) {
+  char message[2048];
+  if (!is_first(s) || s->temporary[0] == '\0') return;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  if (tri_directory_remove(s->temporary) != TRI_OK) tri_warn("%s", tri_status_message());
+  (void)tri_fail(TRI_IO_FAILED, "%s", message);
+}
+
+static void destroy(saving *s) {
+  if (s == NULL) return;
+  for (int64_t f = 0; f < s->num_files; f++) tri_free(s->files[f].header);
+  json_decref(s->facts);
+  tri_free(s->files);
+  tri_free(s->slices);
+  tri_free(s->sums);
+  tri_free(s->tensors);
+  tri_free(s);
+}
+
+tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_checkpoint_saving **out) {
+  saving *s = NULL;
+  TRI_TRY(tri_alloc("a save", 1, sizeof *s, &s));
+  s->request = *request;
+  s->alone = tri_group_alone("save");
+  s->group = request->group == NULL ? &s->alone : request->group;
+  tri_status status = plan(s);
+  if (status == TRI_OK && is_first(s)) status = create_folder(s);
+  status = tri_common_status(s->group, status);
+  if (status == TRI_OK) status = tri_broadcast(s->group, 0, sizeof s->temporary, s->temporary);
+  if (status != TRI_OK) {
+    drop_folder(s);
+    destroy(s);
+    return status;
+  }
+  *out = s;
+  return TRI_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* A stretch of the file that has been written but not yet sent to the disk. */
+typedef struct unsent {
+  uint64_t begin, end, bytes;
+} unsent;
+
+static void note_written(const tri_output *output, uint64_t offset, uint64_t bytes, unsent *stretch) {
+  if (stretch->bytes == 0) stretch->begin = offset;
+  stretch->end = offset + bytes;
+  stretch->bytes += bytes;
+  if (stretch->bytes < FLUSH_BYTES) return;
+  tri_output_start_writeback(output, stretch->begin, stretch->end - stretch->begin);
+  stretch->bytes = 0;
+}
+
+/* In pieces that fit into the cache: the sum reads a piece from memory, and the copy into the page cache finds it near.
+ */
+static tri_status write_slice(const tri_output *output, const tri_safetensors_tensor *tensor,
+                              const tri_checkpoint_slice *slice, unsent *stretch, uint64_t *sum) {
+  size_t element = (size_t)tri_safetensors_type_bits(tensor->type) / 8;
+  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
+    const char *from = (const char *)slice->data + (size_t)run.at * element;
+    for (int64_t done = 0, most = PIECE_BYTES / (int64_t)element; done < run.count;) {
+      int64_t count = run.count - done < most ? run.count - done : most;
+      uint64_t offset = tensor->offset + (uint64_t)(run.global + done) * element, bytes = (uint64_t)count * element;
+      *sum += tri_element_sum(element, run.global + done, count, from + (size_t)done * element);
+      TRI_TRY(tri_output_put(output, offset, from + (size_t)done * element, bytes));
+      note_written(output, offset, bytes, stretch);
+      done += count;
+    }
+  }
+  return TRI_OK;
+}
+
+/* This rank's slices [first, end), which all lie in the file. */
+static tri_status write_file(saving *s, const stored_file *file, int64_t first, int64_t end) {
+  char path[TRI_PATH_BYTES];
+  tri_output output = {.file = -1};
+  unsent stretch = {0};
+  TRI_TRY(tri_path_join(path, s->temporary, file->name));
+  TRI_TRY(tri_output_open(path, file->file_bytes, &output));
+  tri_status status = TRI_OK;
+  for (int64_t i = first; i < end && status == TRI_OK; i++) {
+    const tri_checkpoint_slice *slice = &s->slices[i];
+    status = write_slice(&output, &s->tensors[slice->tensor], slice, &stretch, &s->sums[slice->tensor]);
+  }
+  if (status == TRI_OK) status = tri_output_finish(&output);
+  if (status != TRI_OK) tri_output_abandon(&output);
+  return status;
+}
+
+tri_status tri_checkpoint_save_write(tri_checkpoint_saving *s) {
+  for (int64_t f = 0, first = 0; f < s->num_files; f++) {
+    int64_t end = first;
+    while (end < s->num_slices && s->slices[end].tensor < s->files[f].end) end++;
+    if (end > first) TRI_TRY(write_file(s, &s->files[f], first, end));
+    first = end;
+  }
+  return TRI_OK;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static tri_status note_sums(saving *s) {
+  for (int64_t f = 0; f < s->num_files; f++) {
+    json_t *sums = json_object();
+    for (int64_t i = s->files[f].first; i < s->files[f].end; i++) {
+      json_object_set_new(sums, s->tensors[i].name, tri_state_checksum(s->sums[i]));
+    }
+    if (json_object_set_new(json_object_get(s->facts, s->files[f].name), "tensors", sums) != 0) {
+      return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written) {
+  TRI_TRY(tri_common_status(s->group, written));
+  return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
+}
+
+/* Gives the finished folder its name, in place of one of the same step. */
+static tri_status rename_folder(const saving *s) {
+  const char *root = s->request.root;
+  int64_t step = s->request.state.step;
+  bool replaces = tri_path_exists(s->final);
+  if (replaces) TRI_TRY(tri_folder_retire(root, step));
+  if (rename(s->temporary, s->final) == 0) return tri_directory_sync(root);
+  tri_status status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, strerror(errno));
+  char old[TRI_PATH_BYTES];
+  if (replaces && tri_folder_path(root, TRI_FOLDER_OLD, step, old) == TRI_OK) (void)rename(old, s->final);
+  return status;
+}
+
+tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *s) {
+  if (!is_first(s)) return TRI_OK;
+  TRI_TRY(note_sums(s));
+  TRI_TRY(tri_state_save(s->temporary, &s->request.state, s->facts));
+  TRI_TRY(rename_folder(s));
+  s->temporary[0] = '\0'; /* nothing to drop any more */
+  if (tri_folder_keep(s->request.root, s->request.state.step, s->request.keep) != TRI_OK) {
     tri_warn("old checkpoints stay: %s", tri_status_message());
   }
-  if (path != NULL) snprintf(path, TRI_PATH_BYTES, "%s", final);
   return TRI_OK;
+}
+
+void tri_checkpoint_save_end(tri_checkpoint_saving *s, bool good) {
+  if (s != NULL && !good) drop_folder(s);
+  destroy(s);
+}
+
+tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]) {
+  saving *s = NULL;
+  TRI_TRY(tri_checkpoint_save_begin(request, &s));
+  tri_status status = tri_checkpoint_save_join(s, tri_checkpoint_save_write(s));
+  if (status == TRI_OK) status = tri_first_rank_status(s->group, tri_checkpoint_save_publish(s));
+  if (status == TRI_OK && path != NULL) snprintf(path, TRI_PATH_BYTES, "%s", s->final);
+  if (status != TRI_OK) drop_folder(s);
+  destroy(s);
+  return status;
 }

@@ -1,9 +1,11 @@
 #include "checkpoint/state.h"
 
+#include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 
 #include "base/memory.h"
+#include "base/recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 
 #define FORMAT "trireme checkpoint"
 
-enum { VERSION = 1, STATE_LIMIT_BYTES = 1 << 28, COMPLETE_LIMIT_BYTES = 256 };
+enum { VERIFY_BYTES = 1 << 20, VERSION = 2, STATE_LIMIT_BYTES = 1 << 28, COMPLETE_LIMIT_BYTES = 256 };
 
 json_t *tri_state_checksum(uint64_t checksum) { return json_sprintf("%016" PRIx64, checksum); }
 
@@ -144,13 +146,26 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
 
 /* ---- verifying --------------------------------------------------------------------------------------------------- */
 
-static tri_status check_range(const tri_safetensors_file *file, const char *part, uint64_t offset, uint64_t bytes,
-                              const json_t *recorded) {
-  uint64_t wanted = 0, found = 0;
+/* What one rank reads of a checkpoint: the bytes whose numbers, over all files, lie in a part of equal size. A tensor
+ * is read by the rank that has its middle. */
+typedef struct share {
+  int rank, ranks;
+  uint64_t seen, all;
+} share;
+
+static bool is_mine(share *of, uint64_t bytes) {
+  double middle = (double)of->seen + 0.5 * (double)bytes;
+  of->seen += bytes;
+  int owner = of->all == 0 ? 0 : (int)(middle / (double)of->all * of->ranks);
+  return (owner < of->ranks ? owner : of->ranks - 1) == of->rank;
+}
+
+static tri_status compare_sums(const tri_safetensors_file *file, const char *part, uint64_t offset, uint64_t bytes,
+                               const json_t *recorded, uint64_t found) {
+  uint64_t wanted = 0;
   if (!tri_state_parse_checksum(recorded, &wanted)) {
     return tri_fail(TRI_BAD_FILE, "%s: %s has no checksum in %s", file->path, part, TRI_FILE_STATE);
   }
-  TRI_TRY(tri_checksum_range(file->file, file->path, offset, bytes, &found));
   if (found == wanted) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s: %s is damaged: its bytes [%" PRIu64 ", %" PRIu64 ") have the checksum %016" PRIx64
@@ -158,18 +173,47 @@ static tri_status check_range(const tri_safetensors_file *file, const char *part
                   file->path, part, offset, offset + bytes, found, wanted);
 }
 
-static tri_status verify_tensors(const char *path, const json_t *facts) {
-  tri_safetensors_file file;
-  TRI_TRY(tri_safetensors_open(path, &file));
-  const tri_safetensors_header *header = &file.header;
+static tri_status sum_tensor(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
+                             uint64_t *sum) {
+  uint64_t element = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "verify a tensor");
+  uint64_t ticket = tri_recorder_begin(&record);
+  *sum = 0;
+  if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->path, tensor->name);
+  for (uint64_t done = 0; done < tensor->bytes;) {
+    uint64_t piece = tensor->bytes - done < VERIFY_BYTES ? tensor->bytes - done : VERIFY_BYTES;
+    TRI_TRY(tri_safetensors_read_bytes(file, tensor, done, piece, buffer));
+    *sum += tri_element_sum((size_t)element, (int64_t)(done / element), (int64_t)(piece / element), buffer);
+    done += piece;
+  }
+  tri_recorder_end(ticket);
+  return TRI_OK;
+}
+
+static tri_status verify_mine(const tri_safetensors_file *file, const json_t *facts, share *of, char *buffer) {
+  const tri_safetensors_header *header = &file->header;
   const json_t *tensors = json_object_get(facts, "tensors");
-  tri_status status = check_range(&file, "its header", 0, header->data_offset, json_object_get(facts, "header"));
-  for (int64_t i = 0; i < header->num_tensors && status == TRI_OK; i++) {
+  uint64_t sum = 0;
+  TRI_TRY(tri_checksum_range(file->file, file->path, 0, header->data_offset, &sum));
+  TRI_TRY(compare_sums(file, "its header", 0, header->data_offset, json_object_get(facts, "header"), sum));
+  for (int64_t i = 0; i < header->num_tensors; i++) {
     const tri_safetensors_tensor *tensor = &header->tensors[i];
     char part[256];
+    if (!is_mine(of, tensor->bytes)) continue;
     snprintf(part, sizeof part, "tensor `%.200s`", tensor->name);
-    status = check_range(&file, part, tensor->offset, tensor->bytes, json_object_get(tensors, tensor->name));
+    TRI_TRY(sum_tensor(file, tensor, buffer, &sum));
+    TRI_TRY(compare_sums(file, part, tensor->offset, tensor->bytes, json_object_get(tensors, tensor->name), sum));
   }
+  return TRI_OK;
+}
+
+static tri_status verify_tensors(const char *path, const json_t *facts, share *of) {
+  tri_safetensors_file file;
+  char *buffer = NULL;
+  TRI_TRY(tri_safetensors_open(path, &file));
+  tri_status status = tri_alloc("the buffer of a checksum", VERIFY_BYTES, 1, &buffer);
+  if (status == TRI_OK) status = verify_mine(&file, facts, of, buffer);
+  tri_free(buffer);
   tri_safetensors_close(&file);
   return status;
 }
@@ -186,7 +230,7 @@ static tri_status verify_plain(const char *path, uint64_t bytes, const json_t *f
                   wanted);
 }
 
-static tri_status verify_file(const char *folder, const char *name, const json_t *facts) {
+static tri_status verify_file(const char *folder, const char *name, const json_t *facts, share *of) {
   char path[TRI_PATH_BYTES];
   int64_t wanted = 0;
   if (strchr(name, '/') != NULL || !get_count(facts, "bytes", &wanted)) {
@@ -199,13 +243,18 @@ static tri_status verify_file(const char *folder, const char *name, const json_t
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " bytes, not %" PRId64 "; it is %s", path, (int64_t)found.st_size,
                     wanted, (int64_t)found.st_size < wanted ? "truncated" : "damaged");
   }
-  if (json_object_get(facts, "tensors") != NULL) return verify_tensors(path, facts);
-  return verify_plain(path, (uint64_t)wanted, facts);
+  if (json_object_get(facts, "tensors") != NULL) return verify_tensors(path, facts, of);
+  return is_mine(of, (uint64_t)wanted) ? verify_plain(path, (uint64_t)wanted, facts) : TRI_OK;
 }
 
-tri_status tri_state_verify(const char *folder, const json_t *document) {
+tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks) {
   json_t *files = json_object_get(document, "files"), *facts = NULL;
   const char *name = NULL;
-  json_object_foreach(files, name, facts) TRI_TRY(verify_file(folder, name, facts));
+  share of = {.rank = rank, .ranks = ranks};
+  json_object_foreach(files, name, facts) {
+    int64_t bytes = 0;
+    if (get_count(facts, "bytes", &bytes)) of.all += (uint64_t)bytes;
+  }
+  json_object_foreach(files, name, facts) TRI_TRY(verify_file(folder, name, facts, &of));
   return TRI_OK;
 }

@@ -111,7 +111,7 @@ static tri_status inspect_checkpoint(const char *given, bool verify) {
   TRI_TRY(tri_checkpoint_open(path, &checkpoint));
   tri_status status = print_checkpoint(checkpoint);
   if (status == TRI_OK && verify) {
-    status = tri_checkpoint_verify(path);
+    status = tri_checkpoint_verify(NULL, path);
     if (status == TRI_OK) printf("every size and checksum agrees\n");
   }
   tri_checkpoint_close(checkpoint);

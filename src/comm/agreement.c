@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
+
 tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
   int32_t code = (int32_t)status;
   if (group->size == 1) return status;
@@ -10,18 +12,38 @@ tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
   return tri_fail((tri_status)code, "%s", "");
 }
 
-tri_status tri_common_status(const tri_group *group, tri_status status) {
+/* The lowest rank that failed and its status; -1 if none did. */
+static tri_status find_failed(const tri_group *group, tri_status status, int *rank, tri_status *code) {
   int32_t own = (int32_t)status, *all = NULL;
-  if (group->size == 1) return status;
   TRI_TRY(tri_alloc("statuses", (size_t)group->size, sizeof *all, &all));
   tri_status gathered = tri_gather_bytes(group, sizeof own, &own, all);
   int failed = 0;
   while (gathered == TRI_OK && failed < group->size && all[failed] == (int32_t)TRI_OK) failed++;
-  tri_status common = gathered != TRI_OK || failed == group->size ? TRI_OK : (tri_status)all[failed];
+  *rank = failed == group->size ? -1 : failed;
+  *code = *rank < 0 || gathered != TRI_OK ? TRI_OK : (tri_status)all[failed];
   tri_free(all);
-  TRI_TRY(gathered);
-  if (common == TRI_OK || failed == group->rank) return common;
-  return tri_fail(common, "%s", "");
+  return gathered;
+}
+
+tri_status tri_common_status(const tri_group *group, tri_status status) {
+  int failed;
+  tri_status code;
+  if (group->size == 1) return status;
+  TRI_TRY(find_failed(group, status, &failed, &code));
+  if (failed < 0 || failed == group->rank) return code;
+  return tri_fail(code, "%s", "");
+}
+
+tri_status tri_common_failure(const tri_group *group, tri_status status) {
+  char message[2048] = "";
+  int failed;
+  tri_status code;
+  if (group->size == 1) return status;
+  if (status != TRI_OK) snprintf(message, sizeof message, "%s", tri_status_message());
+  TRI_TRY(find_failed(group, status, &failed, &code));
+  if (failed < 0) return TRI_OK;
+  TRI_TRY(tri_broadcast(group, failed, sizeof message, message));
+  return tri_fail(code, "%s", message);
 }
 
 /* FNV-1a: a difference must be found, nobody forges one. */

@@ -12,6 +12,9 @@ tri_status tri_first_rank_status(const tri_group *group, tri_status status);
  * keeps its message while the others' are empty: so it is printed once. */
 tri_status tri_common_status(const tri_group *group, tri_status status);
 
+/* COLLECTIVE. As tri_common_status, and every rank has the message: for failures that are not the end. */
+tri_status tri_common_failure(const tri_group *group, tri_status status);
+
 /* COLLECTIVE. All ranks must have equal texts; TRI_BAD_CONFIG on every rank, with the lowest rank whose text differs
  * from rank 0's, and what it is that differs. */
 tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length);

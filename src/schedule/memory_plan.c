@@ -306,6 +306,8 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   }
   plan->partial = take(&end, (size_t)request->num_partial * element);
   plan->message_bytes = end - begin;
+  plan->staging_bytes = request->staging_bytes;
+  plan->staging = take(&end, plan->staging_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   plan->transient = end;
   plan->total_bytes = end + plan->transient_bytes;

@@ -49,12 +49,12 @@ typedef struct tri_memory_plan {
 
   /* Regions of the arena: where they begin. */
   size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, tokens, boxes[TRI_NUM_BOX_KINDS],
-      partial, transient;
+      partial, staging, transient;
   size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
 
   /* Their sizes in bytes. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, constant_bytes, buffer_bytes,
-      activation_bytes, transient_bytes;
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, staging_bytes, constant_bytes,
+      buffer_bytes, activation_bytes, transient_bytes;
   size_t total_bytes;
 } tri_memory_plan;
 
@@ -70,6 +70,7 @@ typedef struct tri_memory_request {
   int64_t num_partial;        /* of the scratch for sums of partial gradients */
   bool training;              /* gradients, moments and backward passes too */
   bool split_backward;        /* gradients of activations wait for the backward of the weights */
+  size_t staging_bytes;       /* room for a copy of what is saved */
   int64_t num_tokens;         /* ids and labels of so many are held, for a step and for an evaluation */
   int64_t boxes[TRI_NUM_BOX_KINDS];
   tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */

@@ -2,192 +2,26 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/huggingface.h"
 #include "comm/agreement.h"
-#include "train/global.h"
+#include "train/shards.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A checkpoint's tensors are the global ones, under the names of the parameter table and, for the moments, a suffix.
- * Where one rank holds all they are views of its arrays; else the first rank collects them. */
-typedef struct tensors {
-  tri_checkpoint_tensor *weights;   /* [n] */
-  tri_checkpoint_tensor *optimizer; /* [2 n] */
-  char (*names)[128];               /* [2 n] */
-  int64_t *entries;                 /* [n]: in the table */
-  int64_t n;
-  char *memory; /* NULL: views */
-} tensors;
-
-static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const char *name, tri_dtype wide) {
-  tri_checkpoint_tensor tensor = {.name = name, .type = wide, .num_dims = parameter->num_dims};
-  for (int d = 0; d < parameter->num_dims; d++) tensor.shape[d] = parameter->shape[d];
-  return tensor;
-}
-
-static void tensors_release(tensors *t) {
-  tri_free(t->memory);
-  tri_free(t->entries);
-  tri_free(t->names);
-  tri_free(t->optimizer);
-  tri_free(t->weights);
-}
-
-/* Names and shapes. On failure the caller releases what there is. */
-static tri_status tensors_create(tri_engine *engine, tri_dtype wide, tensors *out) {
-  const tri_parameter_table *table = tri_engine_parameters(engine);
-  size_t n = (size_t)table->num_entries;
-  TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *out->weights, &out->weights));
-  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->optimizer, &out->optimizer));
-  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *out->names, &out->names));
-  TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *out->entries, &out->entries));
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *parameter = &table->entries[e];
-    if (parameter->tied_to >= 0) continue;
-    int64_t i = out->n++;
-    char *name1 = out->names[2 * i], *name2 = out->names[2 * i + 1];
-    snprintf(name1, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT1);
-    snprintf(name2, sizeof out->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT2);
-    out->entries[i] = e;
-    out->weights[i] = tensor_of(parameter, parameter->name, wide);
-    out->optimizer[2 * i] = tensor_of(parameter, name1, wide);
-    out->optimizer[2 * i + 1] = tensor_of(parameter, name2, wide);
-  }
-  return TRI_OK;
-}
-
-static void view_arrays(tri_engine *engine, tensors *t, size_t element) {
-  const tri_executor *executor = tri_engine_executor(engine);
-  for (int64_t i = 0; i < t->n; i++) {
-    size_t offset = (size_t)tri_engine_parameters(engine)->entries[t->entries[i]].offset * element;
-    t->weights[i].data = (const char *)tri_executor_values(executor) + offset;
-    t->optimizer[2 * i].data = (const char *)tri_executor_moment1(executor) + offset;
-    t->optimizer[2 * i + 1].data = (const char *)tri_executor_moment2(executor) + offset;
-  }
-}
-
-/* COLLECTIVE. Gives every tensor its data, on the first rank. */
-static tri_status collect(tri_engine *engine, tensors *t, size_t element) {
-  const tri_parameter_table *table = tri_engine_parameters(engine);
-  const tri_group *world = &tri_engine_mesh(engine)->world;
-  if (world->size == 1) {
-    view_arrays(engine, t, element);
-    return TRI_OK;
-  }
-  if (world->rank == 0) {
-    TRI_TRY(tri_alloc("the tensors of a checkpoint", 3 * (size_t)table->num_values, element, &t->memory));
-  }
-  char *to = t->memory;
-  for (int64_t i = 0; i < t->n; i++) {
-    size_t bytes = (size_t)tri_parameter_global_count(&table->entries[t->entries[i]]) * element;
-    tri_checkpoint_tensor *tensor[] = {&t->weights[i], &t->optimizer[2 * i], &t->optimizer[2 * i + 1]};
-    const tri_array arrays[] = {TRI_ARRAY_VALUES, TRI_ARRAY_MOMENT1, TRI_ARRAY_MOMENT2};
-    for (int k = 0; k < 3; k++) {
-      TRI_TRY(tri_global_collect(engine, arrays[k], t->entries[i], to));
-      tensor[k]->data = to;
-      if (to != NULL) to += bytes;
-    }
-  }
-  return TRI_OK;
-}
-
-/* ---- saving ------------------------------------------------------------------------------------------------------ */
-
-static tri_status save_tensors(const tensors *v, const tri_run_config *config, const tri_progress *progress,
-                               const char *tokenizer) {
-  char root[TRI_PATH_BYTES];
-  char *run_config = NULL;
-  char *model_config = NULL;
-  json_t *more = NULL;
-  tri_status status = TRI_OK;
-  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
-  TRI_TRY_GOTO(tri_run_config_print(config, &run_config), done);
-  TRI_TRY_GOTO(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &model_config), done);
-  more = json_pack("{s:I, s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
-                   (json_int_t)progress->bad_steps, "bad_in_row", (json_int_t)progress->bad_in_row, "seconds",
-                   progress->seconds);
-  if (more == NULL) {
-    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
-    goto done;
-  }
-  tri_checkpoint_request request = {
-      .root = root,
-      .state = {.step = progress->step,
-                .samples = progress->step * config->optimizer.global_batch,
-                .tokens = progress->tokens,
-                .seed = config->seed,
-                .run_config = run_config,
-                .progress = more},
-      .weights = v->weights,
-      .optimizer = v->optimizer,
-      .num_weights = v->n,
-      .num_optimizer = 2 * v->n,
-      .model_config = model_config,
-      .tokenizer = tokenizer[0] == '\0' ? NULL : tokenizer,
-      .keep = config->checkpoint.keep,
-  };
-  status = tri_checkpoint_save(&request, NULL);
-done:
-  json_decref(more);
-  tri_free(model_config);
-  tri_free(run_config);
-  return status;
-}
-
-/* The first rank writes; the others wait for its verdict, so that all end a failed save alike. */
-static tri_status save_on_first(tri_engine *engine, const tensors *t, const tri_run_config *config,
-                                const tri_progress *progress, const char *tokenizer) {
-  const tri_group *world = &tri_engine_mesh(engine)->world;
-  tri_status status = world->rank == 0 ? save_tensors(t, config, progress, tokenizer) : TRI_OK;
-  return tri_first_rank_status(world, status);
-}
-
-tri_status tri_checkpointing_save(tri_engine *engine, const tri_run_config *config, const tri_progress *progress,
-                                  const char *tokenizer) {
-  tensors t = {0};
-  tri_dtype wide = tri_dtype_wide(config->precision);
-  tri_status status = tensors_create(engine, wide, &t);
-  if (status == TRI_OK) status = collect(engine, &t, tri_dtype_bytes(wide));
-  if (status == TRI_OK) status = save_on_first(engine, &t, config, progress, tokenizer);
-  tensors_release(&t);
-  return status;
-}
-
-/* ---- loading ----------------------------------------------------------------------------------------------------- */
-
-/* Every rank reads each tensor whole and takes its part. */
-static tri_status read_tensor(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *t,
-                              tri_array array, int64_t entry) {
-  const tri_parameter *parameter = &tri_engine_parameters(engine)->entries[entry];
-  void *tensor = NULL;
-  size_t element = tri_dtype_bytes(t->type);
-  TRI_TRY(tri_alloc("a tensor", (size_t)tri_parameter_global_count(parameter), element, &tensor));
-  tri_status status = tri_checkpoint_read(checkpoint, t->name, t->type, t->num_dims, t->shape, tensor);
-  if (status == TRI_OK) status = tri_global_distribute(engine, array, entry, tensor);
-  /* The twin of a tied pair, where it is on this rank without the other. */
-  const tri_parameter_table *table = tri_engine_parameters(engine);
-  for (int64_t twin = 0; twin < table->num_entries && status == TRI_OK; twin++) {
-    if (table->entries[twin].tied_to == entry) status = tri_global_distribute(engine, array, twin, tensor);
-  }
-  tri_free(tensor);
-  return status;
-}
-
-static tri_status read_weights(tri_engine *engine, const tri_checkpoint *checkpoint, const tensors *t) {
-  for (int64_t i = 0; i < t->n; i++) {
-    TRI_TRY(read_tensor(engine, checkpoint, &t->weights[i], TRI_ARRAY_VALUES, t->entries[i]));
-  }
-  return TRI_OK;
-}
-
-static tri_status read_optimizer(tri_engine *engine, const tri_checkpoint *checkpoint, const tensors *t) {
-  for (int64_t i = 0; i < t->n; i++) {
-    TRI_TRY(read_tensor(engine, checkpoint, &t->optimizer[2 * i], TRI_ARRAY_MOMENT1, t->entries[i]));
-    TRI_TRY(read_tensor(engine, checkpoint, &t->optimizer[2 * i + 1], TRI_ARRAY_MOMENT2, t->entries[i]));
+/* Every rank reads what it holds, and no more. */
+static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
+    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
+    uint64_t ticket = tri_recorder_begin(&record);
+    TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
+    tri_recorder_end(ticket);
   }
   return TRI_OK;
 }
@@ -220,16 +54,15 @@ static tri_status read_progress(const tri_checkpoint_state *state, tri_progress 
 /* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
 static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path,
                             tri_progress *progress) {
-  tensors t = {0};
+  tri_shards shards = {0};
   tri_checkpoint *checkpoint = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(tensors_create(engine, tri_dtype_wide(config->precision), &t), done);
+  TRI_TRY_GOTO(tri_shards_create(engine, TRI_SHARDS_LOAD, &shards), done);
   TRI_TRY_GOTO(tri_checkpoint_open(path, &checkpoint), done);
-  TRI_TRY_GOTO(read_weights(engine, checkpoint, &t), done);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  TRI_TRY_GOTO(read_slices(checkpoint, &shards, state != NULL), done);
   if (state != NULL) {
     compare_seeds(config, checkpoint, state);
-    TRI_TRY_GOTO(read_optimizer(engine, checkpoint, &t), done);
     TRI_TRY_GOTO(read_progress(state, progress), done);
     tri_log("resuming from %s, after step %ld", path, (long)progress->step);
   } else {
@@ -238,7 +71,7 @@ static tri_status load_from(tri_engine *engine, const tri_run_config *config, co
   tri_engine_parameters_changed(engine);
 done:
   tri_checkpoint_close(checkpoint);
-  tensors_release(&t);
+  tri_shards_release(&shards);
   return status;
 }
 
@@ -295,10 +128,12 @@ done:
 }
 
 /* Which checkpoint to load; path is "" for none. Moving things about is the first rank's. */
-static tri_status choose(const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+static tri_status choose(const tri_group *world, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) return move_all_aside(root);
-  if (strcmp(resume, "auto") == 0) return tri_path_exists(root) ? tri_checkpoint_newest(root, path) : TRI_OK;
+  if (strcmp(resume, "never") == 0) {
+    return tri_first_rank_status(world, world->rank == 0 ? move_all_aside(root) : TRI_OK);
+  }
+  if (strcmp(resume, "auto") == 0) return tri_checkpoint_newest(world, root, path);
   snprintf(path, TRI_PATH_BYTES, "%s", resume);
   return TRI_OK;
 }
@@ -310,9 +145,7 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   const tri_group *world = &tri_engine_mesh(engine)->world;
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
   *found = false;
-  tri_status status = world->rank == 0 ? choose(root, resume, path) : TRI_OK;
-  TRI_TRY(tri_first_rank_status(world, status));
-  TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
+  TRI_TRY(choose(world, root, resume, path));
   if (path[0] == '\0') return TRI_OK;
   TRI_TRY(tri_common_status(world, load_from(engine, config, path, progress)));
   *found = true;

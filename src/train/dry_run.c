@@ -89,11 +89,17 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
     const char *name;
     size_t bytes;
   } rows[] = {
-      {"parameters", plan->parameter_bytes},  {"gradients", plan->gradient_bytes},
-      {"optimizer", plan->optimizer_bytes},   {"tokens", plan->token_bytes},
-      {"messages", plan->message_bytes},      {"constants", plan->constant_bytes},
-      {"packed weights", plan->buffer_bytes}, {"activations kept", plan->activation_bytes},
-      {"transient", plan->transient_bytes},   {"arena", plan->total_bytes},
+      {"parameters", plan->parameter_bytes},
+      {"gradients", plan->gradient_bytes},
+      {"optimizer", plan->optimizer_bytes},
+      {"tokens", plan->token_bytes},
+      {"messages", plan->message_bytes},
+      {"checkpoint buffer", plan->staging_bytes},
+      {"constants", plan->constant_bytes},
+      {"packed weights", plan->buffer_bytes},
+      {"activations kept", plan->activation_bytes},
+      {"transient", plan->transient_bytes},
+      {"arena", plan->total_bytes},
   };
   fprintf(to, "memory plan:\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -111,7 +117,7 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   tri_mesh_shape shape = tri_layout_mesh(options->layout);
   tri_mesh_place place = tri_mesh_place_of(&shape, rank);
   TRI_TRY_GOTO(tri_engine_parts_create(options, &place, device, &parts), done);
-  tri_memory_request request = tri_engine_memory_request(options, &parts, device);
+  tri_memory_request request = tri_engine_memory_request(options, &parts, &place, device);
   TRI_TRY_GOTO(tri_memory_plan_create(&request, &plan), done);
   if (tri_mesh_num_ranks(&shape) > 1) {
     fprintf(to, "rank %d of %d: %s\n", rank, tri_mesh_num_ranks(&shape),

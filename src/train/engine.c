@@ -4,6 +4,7 @@
 #include "model/family.h"
 #include "train/engine_internal.h"
 #include "train/initialise.h"
+#include "train/shards.h"
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
@@ -89,7 +90,7 @@ void tri_engine_parts_destroy(tri_engine_parts *parts) {
 }
 
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
-                                             tri_device *device) {
+                                             const tri_mesh_place *place, tri_device *device) {
   int64_t sequences = (parts->program->num_micro_batches + 1) * options->layout->micro_batch;
   tri_memory_request request = {
       .lists = (const tri_op_list *const *)parts->lists,
@@ -103,6 +104,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
       .training = true,
       .split_backward = parts->program->split_backward,
       .num_tokens = sequences * options->sequence,
+      .staging_bytes = options->stages ? tri_shards_planned_bytes(options, parts, place) : 0,
       .device = device,
   };
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
@@ -114,7 +116,8 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
 static tri_status set_up(tri_engine *engine) {
   const tri_engine_options *options = &engine->options;
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, engine->device, &engine->parts));
-  tri_memory_request request = tri_engine_memory_request(options, &engine->parts, engine->device);
+  tri_memory_request request =
+      tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
   TRI_TRY(tri_executor_create(engine->parts.table, &request, options->mesh, &engine->executor));
   engine->micro_batches = engine->parts.program->num_micro_batches;
   engine->ids = tri_executor_tokens(engine->executor);
@@ -176,6 +179,11 @@ size_t tri_engine_predicted_bytes(const tri_engine *engine) { return engine->exe
 size_t tri_engine_measured_bytes(const tri_engine *engine) { return engine->device->memory_peak_bytes; }
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
+
+void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {
+  *bytes = engine->executor->plan->staging_bytes;
+  return *bytes == 0 ? NULL : engine->executor->arena + engine->executor->plan->staging;
+}
 
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine) { return &engine->options; }
 

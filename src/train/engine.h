@@ -20,6 +20,7 @@ typedef struct tri_engine_options {
   uint64_t seed;
   int32_t ignore_token; /* labels with this id do not count; -1 is none */
   double beta1, beta2, eps, weight_decay, clip;
+  bool stages; /* room for a copy of what this rank saves of a checkpoint */
 } tri_engine_options;
 
 /* What a step did. The same on every rank. */
@@ -46,7 +47,7 @@ tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_
                                    tri_engine_parts *out);
 void tri_engine_parts_destroy(tri_engine_parts *parts);
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
-                                             tri_device *device);
+                                             const tri_mesh_place *place, tri_device *device);
 
 typedef struct tri_engine tri_engine;
 
@@ -85,6 +86,9 @@ void tri_engine_parameters_changed(tri_engine *engine);
  * with the model, the batch and the sequence lies there. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
+
+/* Room for a copy of what this rank saves of a checkpoint (tri_engine_options.stages), or NULL and 0. */
+void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
 
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine);
 const tri_mesh *tri_engine_mesh(const tri_engine *engine);

@@ -83,7 +83,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
   tri_engine_parts parts = {0};
   tri_memory_plan *plan = NULL;
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, device, &parts));
-  tri_memory_request request = tri_engine_memory_request(options, &parts, device);
+  tri_memory_request request = tri_engine_memory_request(options, &parts, &options->mesh->place, device);
   tri_status status = tri_memory_plan_create(&request, &plan);
   if (status == TRI_OK) {
     *out = (need){.parameters = plan->parameter_bytes,

@@ -124,6 +124,10 @@ static const tri_config_key checkpoint_keys[] = {
     {COUNT("every", checkpoint.every, 0, MOST_STEPS), .fallback = "1000",
      .help = "steps between checkpoints; 0 is only at the end"},
     {COUNT("keep", checkpoint.keep, 0, MOST_STEPS), .fallback = "3", .help = "newest checkpoints that stay; 0 is all"},
+    {KEY("async", checkpoint.async, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "copy the state and write it while training goes on"},
+    {COUNT("shard_bytes", checkpoint.shard_bytes, 1, (int64_t)1 << 50), .fallback = "5000000000",
+     .help = "the most bytes of tensors in one file, if it is not one tensor"},
 };
 TABLE(checkpoint_table, checkpoint_keys);
 

@@ -42,6 +42,8 @@ typedef struct tri_run_config {
   } evaluation;
   struct {
     int64_t every, keep; /* every 0 is only at the end; keep 0 is all */
+    bool async;          /* written while training goes on */
+    int64_t shard_bytes; /* the most that one file of tensors holds */
   } checkpoint;
   double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */
   int64_t max_restarts; /* of a job that -n started and that lost a rank */

@@ -19,6 +19,7 @@
 #include "train/metrics.h"
 #include "train/peak.h"
 #include "train/readiness.h"
+#include "train/saver.h"
 #include "train/summary.h"
 #include "train/timing.h"
 #include "train/watchdog.h"
@@ -32,6 +33,7 @@ typedef struct trainer {
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
+  tri_saver *saver;
   tri_corpus *train_corpus, *validation_corpus;
   tri_sampler train, validation; /* validation.corpus is NULL where there is none */
   char tokenizer[TRI_PATH_BYTES];
@@ -103,6 +105,7 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .eps = config->optimizer.eps,
       .weight_decay = config->optimizer.weight_decay,
       .clip = config->optimizer.clip,
+      .stages = config->checkpoint.async,
   };
 }
 
@@ -192,7 +195,8 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
 
 static tri_status save(trainer *t) {
   if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
-  return tri_checkpointing_save(t->engine, t->config, &t->progress, t->tokenizer);
+  bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
+  return tri_saver_save(t->saver, &t->progress, last);
 }
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
@@ -252,6 +256,7 @@ static tri_status one_step(trainer *t) {
   if (look) TRI_TRY(evaluate(t));
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
+  TRI_TRY(tri_saver_look(t->saver));
   bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || t->stopping;
   return keep ? save(t) : TRI_OK;
 }
@@ -347,6 +352,7 @@ static tri_status train(trainer *t, const char *resume) {
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
+  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->tokenizer, &t->saver)));
   TRI_TRY(open_output(t, resume));
   if (t->progress.step < t->config->optimizer.steps) return run(t);
   tri_log(
@@ -364,6 +370,7 @@ static tri_status dry_run(trainer *t, int rank) {
 static void release(trainer *t) {
   tri_metrics_close(t->metrics);
   tri_watchdog_stop(t->watchdog);
+  tri_saver_destroy(t->saver);
   tri_engine_destroy(t->engine);
   tri_corpus_close(t->validation_corpus);
   tri_corpus_close(t->train_corpus);

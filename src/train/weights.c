@@ -9,7 +9,7 @@ tri_status tri_weights_find(const char *given, char path[TRI_PATH_BYTES]) {
   if (tri_path_exists(inside)) return tri_path_join(path, given, "");
   TRI_TRY(tri_path_join(inside, given, "checkpoints"));
   const char *root = tri_path_is_directory(inside) ? inside : given;
-  TRI_TRY(tri_checkpoint_newest(root, path));
+  TRI_TRY(tri_checkpoint_newest(NULL, root, path));
   if (path[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
   }

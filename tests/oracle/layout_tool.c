@@ -7,10 +7,11 @@
  * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision. For each, OUT/NAME.bin
  * gets every gradient of the first step, then every value after the last, as float64 in the order of the table; a line
  * of JSON on standard output has losses, norms and each rank's bytes. */
+#include "global.h"
+
 #include "base/file.h"
 #include "base/memory.h"
 #include "model/model_config.h"
-#include "train/global.h"
 
 #include <stdio.h>
 #include <stdlib.h>

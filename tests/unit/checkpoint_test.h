@@ -123,7 +123,7 @@ static inline tri_status ct_newest(const char *root, char path[TRI_PATH_BYTES], 
   int saved = dup(STDERR_FILENO);
   fflush(stderr);
   dup2(fileno(file), STDERR_FILENO);
-  tri_status status = tri_checkpoint_newest(root, path);
+  tri_status status = tri_checkpoint_newest(NULL, root, path);
   fflush(stderr);
   dup2(saved, STDERR_FILENO);
   close(saved);

@@ -99,13 +99,13 @@ static int fill_disk(void) {
   char path[TRI_PATH_BYTES], temporary[64], at[TRI_PATH_BYTES];
   snprintf(temporary, sizeof temporary, ".tmp-step-00000002-%ld", (long)getpid());
   assert_false(tri_path_exists(ct_join(at, root, temporary)));
-  CHECK_OK(tri_checkpoint_newest(root, path));
+  CHECK_OK(tri_checkpoint_newest(NULL, root, path));
   assert_int_equal(ct_check_content(path), 1);
   /* Small ones until the disk is full: each failure leaves all that came before. */
   int64_t step = 3;
   while (ct_do_save(&(ct_save){.root = root, .step = step}, NULL) == TRI_OK) step++;
   assert_non_null(strstr(tri_status_message(), "No space left on device"));
-  CHECK_OK(tri_checkpoint_newest(root, path));
+  CHECK_OK(tri_checkpoint_newest(NULL, root, path));
   assert_int_equal(ct_check_content(path), step - 1);
   return 0;
 }

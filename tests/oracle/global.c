@@ -1,4 +1,4 @@
-#include "train/global.h"
+#include "global.h"
 
 #include "base/memory.h"
 
@@ -67,13 +67,12 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   return status;
 }
 
-/* Copies between a rank's local part and the global tensor. */
-static void exchange(const tri_parameter *entry, size_t element, char *local, char *global, bool to_global) {
+/* From a rank's local part to the global tensor. */
+static void spread(const tri_parameter *entry, size_t element, const char *local, char *global) {
   int64_t length = tri_parameter_run_length(entry);
   for (int64_t i = 0; length > 0 && i * length < entry->count; i++) {
-    char *here = local + (size_t)(i * length) * element;
-    char *there = global + (size_t)tri_parameter_run(entry, i) * element;
-    memcpy(to_global ? there : here, to_global ? here : there, (size_t)length * element);
+    memcpy(global + (size_t)tri_parameter_run(entry, i) * element, local + (size_t)(i * length) * element,
+           (size_t)length * element);
   }
 }
 
@@ -96,7 +95,7 @@ static tri_status join_tensor(tri_engine *engine, int64_t index, const char *loc
   TRI_TRY_GOTO(tri_all_gather(group, wide, begins, all), done);
   for (int r = 0; r < group->size; r++) {
     tri_parameter theirs = tri_parameter_of_rank(entry, group->size, r);
-    exchange(&theirs, element, all + (size_t)begins[r] * element, global, true);
+    spread(&theirs, element, all + (size_t)begins[r] * element, global);
   }
 done:
   tri_free(all);
@@ -142,22 +141,6 @@ tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index
   status = send_home(engine, stage, bytes, global, out);
 done:
   tri_free(global);
-  tri_free(local);
-  return status;
-}
-
-tri_status tri_global_distribute(tri_engine *engine, tri_array array, int64_t index, const void *tensor) {
-  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
-  tri_device *device = tri_engine_executor(engine)->device;
-  size_t element = element_bytes(engine);
-  char *local = NULL;
-  if (entry->count == 0 || entry->alias) return TRI_OK;
-  TRI_TRY(tri_alloc("a parameter", (size_t)entry->count, element, &local));
-  exchange(entry, element, local, (char *)(uintptr_t)tensor, false);
-  tri_stretch own = stretch_of(engine, array, index);
-  char *to = (char *)array_of(engine, array) + (size_t)own.at * element;
-  tri_status status =
-      device->kernels->copy_in(device, to, local + (size_t)own.first * element, (size_t)own.count * element);
   tri_free(local);
   return status;
 }

@@ -1,6 +1,6 @@
-/* Between what a rank holds of an array of parameters and the parameters' global tensors. */
-#ifndef TRI_TRAIN_GLOBAL_H
-#define TRI_TRAIN_GLOBAL_H
+/* The global tensors of what many ranks hold, on the first of them: for comparisons. */
+#ifndef TRI_TESTS_GLOBAL_H
+#define TRI_TESTS_GLOBAL_H
 
 #include "train/engine.h"
 
@@ -10,9 +10,5 @@ typedef enum tri_array { TRI_ARRAY_VALUES, TRI_ARRAY_GRADIENTS, TRI_ARRAY_MOMENT
  * the first rank of the mesh; `out` has room for it there and is not touched elsewhere (NULL is fine). A tied twin has
  * no tensor of its own. Gradients are whole after a step's program has run. */
 tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index, void *out);
-
-/* LOCAL. Takes this rank's part out of a global tensor in host memory, wide and dense. Moments of elements that another
- * data rank updates are passed over. */
-tri_status tri_global_distribute(tri_engine *engine, tri_array array, int64_t index, const void *tensor);
 
 #endif

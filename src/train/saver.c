@@ -1,0 +1,239 @@
+/* A save goes through three stages: every rank writes its slices; all join, when the last has written; the first rank
+ * publishes. In the background the first and the last are a thread's, and the ranks look between steps whether the next
+ * stage may begin. */
+#include "train/saver.h"
+
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/huggingface.h"
+#include "comm/agreement.h"
+#include "train/shards.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum stage { STAGE_IDLE, STAGE_WRITING, STAGE_PUBLISHING } stage;
+
+struct tri_saver {
+  tri_engine *engine;
+  const tri_run_config *config;
+  const char *tokenizer;
+  tri_shards shards;
+  tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
+  char root[TRI_PATH_BYTES];
+  char *run_config, *model_config;
+
+  /* Of the save under way. */
+  stage stage;
+  json_t *progress;
+  tri_checkpoint_saving *saving;
+  pthread_t thread;
+  bool has_thread;
+  atomic_bool thread_done;
+  tri_status thread_status;
+  char thread_message[2048];
+};
+
+static const tri_group *world_of(const tri_saver *saver) { return &tri_engine_mesh(saver->engine)->world; }
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+static tri_status stage_slices(tri_saver *saver) {
+  size_t room = 0;
+  char *to = tri_engine_staging(saver->engine, &room);
+  int64_t count = saver->shards.num_slices;
+  if (!saver->config->checkpoint.async) return TRI_OK;
+  if (tri_shards_bytes(&saver->shards) > room) {
+    return tri_fail(TRI_INTERNAL, "%zu bytes of a checkpoint do not fit into %zu of staging",
+                    tri_shards_bytes(&saver->shards), room);
+  }
+  TRI_TRY(tri_alloc("the slices of a checkpoint", (size_t)count, sizeof *saver->staged, &saver->staged));
+  memset(to, 0, room); /* touched now, so that the first save pauses no longer than others */
+  for (int64_t i = 0; i < count; i++) {
+    saver->staged[i] = saver->shards.slices[i];
+    saver->staged[i].data = to;
+    to += tri_shards_slice_bytes(&saver->shards, &saver->staged[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status set_up(tri_saver *saver) {
+  const tri_run_config *config = saver->config;
+  TRI_TRY(tri_path_join(saver->root, config->output, "checkpoints"));
+  TRI_TRY(tri_run_config_print(config, &saver->run_config));
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &saver->model_config));
+  TRI_TRY(tri_shards_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
+  return stage_slices(saver);
+}
+
+tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out) {
+  tri_saver *saver = NULL;
+  TRI_TRY(tri_alloc("a saver", 1, sizeof *saver, &saver));
+  saver->engine = engine;
+  saver->config = config;
+  saver->tokenizer = tokenizer;
+  tri_status status = set_up(saver);
+  if (status != TRI_OK) {
+    tri_saver_destroy(saver);
+    return status;
+  }
+  *out = saver;
+  return TRI_OK;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void *work(void *argument) {
+  tri_saver *saver = argument;
+  bool writes = saver->stage == STAGE_WRITING;
+  saver->thread_status = writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving);
+  if (saver->thread_status != TRI_OK) {
+    snprintf(saver->thread_message, sizeof saver->thread_message, "%s", tri_status_message());
+  }
+  atomic_store(&saver->thread_done, true);
+  return NULL;
+}
+
+static tri_status start_thread(tri_saver *saver, stage next) {
+  saver->stage = next;
+  atomic_store(&saver->thread_done, false);
+  int fault = pthread_create(&saver->thread, NULL, work, saver);
+  if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that saves: %s", strerror(fault));
+  saver->has_thread = true;
+  return TRI_OK;
+}
+
+/* Waits for the thread and takes its status over. */
+static tri_status end_thread(tri_saver *saver) {
+  if (!saver->has_thread) return TRI_OK;
+  pthread_join(saver->thread, NULL);
+  saver->has_thread = false;
+  return saver->thread_status == TRI_OK ? TRI_OK : tri_fail(saver->thread_status, "%s", saver->thread_message);
+}
+
+/* ---- one save ---------------------------------------------------------------------------------------------------- */
+
+static void end_save(tri_saver *saver, bool good) {
+  tri_checkpoint_save_end(saver->saving, good);
+  json_decref(saver->progress);
+  saver->saving = NULL;
+  saver->progress = NULL;
+  saver->stage = STAGE_IDLE;
+}
+
+static tri_status begin_save(tri_saver *saver, const tri_progress *progress, const tri_checkpoint_slice *slices) {
+  const tri_run_config *config = saver->config;
+  saver->progress = json_pack("{s:I, s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
+                              (json_int_t)progress->bad_steps, "bad_in_row", (json_int_t)progress->bad_in_row,
+                              "seconds", progress->seconds);
+  if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
+  tri_checkpoint_request request = {
+      .group = world_of(saver),
+      .root = saver->root,
+      .state = {.step = progress->step,
+                .samples = progress->step * config->optimizer.global_batch,
+                .tokens = progress->tokens,
+                .seed = config->seed,
+                .run_config = saver->run_config,
+                .progress = saver->progress},
+      .weights = saver->shards.weights,
+      .optimizer = saver->shards.optimizer,
+      .num_weights = saver->shards.num_weights,
+      .num_optimizer = 2 * saver->shards.num_weights,
+      .slices = slices,
+      .num_slices = saver->shards.num_slices,
+      .shard_bytes = config->checkpoint.shard_bytes,
+      .model_config = saver->model_config,
+      .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
+      .keep = config->checkpoint.keep,
+  };
+  return tri_checkpoint_save_begin(&request, &saver->saving);
+}
+
+/* All ranks have written, if `written` says so of this one. */
+static tri_status join_and_publish(tri_saver *saver, tri_status written) {
+  tri_status status = tri_checkpoint_save_join(saver->saving, written);
+  if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
+  saver->stage = STAGE_PUBLISHING;
+  return tri_first_rank_status(world_of(saver), status);
+}
+
+static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
+  tri_status status = begin_save(saver, progress, saver->shards.slices);
+  if (status == TRI_OK) {
+    status = tri_checkpoint_save_join(saver->saving, tri_checkpoint_save_write(saver->saving));
+    if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), tri_checkpoint_save_publish(saver->saving));
+  }
+  end_save(saver, status == TRI_OK);
+  return status;
+}
+
+/* The copy, and nothing else, is what a step waits for. */
+static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
+  for (int64_t i = 0; i < saver->shards.num_slices; i++) {
+    const tri_checkpoint_slice *from = &saver->shards.slices[i];
+    memcpy(saver->staged[i].data, from->data, tri_shards_slice_bytes(&saver->shards, from));
+  }
+  tri_status status = begin_save(saver, progress, saver->staged);
+  if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
+  if (status != TRI_OK) {
+    (void)end_thread(saver);
+    end_save(saver, false);
+  }
+  return status;
+}
+
+tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress, bool at_once) {
+  TRI_TRY(tri_saver_finish(saver));
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "save a checkpoint");
+  uint64_t ticket = tri_recorder_begin(&record);
+  bool waits = at_once || saver->staged == NULL;
+  tri_status status = waits ? save_at_once(saver, progress) : save_in_background(saver, progress);
+  tri_recorder_end(ticket);
+  return status;
+}
+
+/* ---- between steps ----------------------------------------------------------------------------------------------- */
+
+/* Whether the threads of all ranks have done what they have to. */
+static tri_status all_done(tri_saver *saver, bool *out) {
+  int64_t busy = saver->has_thread && !atomic_load(&saver->thread_done);
+  TRI_TRY(tri_all_sum_int64(world_of(saver), 1, &busy));
+  *out = busy == 0;
+  return TRI_OK;
+}
+
+/* The stage that all ranks have done gives way to the next. */
+static tri_status advance(tri_saver *saver) {
+  tri_status status = end_thread(saver);
+  bool publishing = saver->stage == STAGE_PUBLISHING;
+  status = publishing ? tri_first_rank_status(world_of(saver), status) : join_and_publish(saver, status);
+  if (publishing || status != TRI_OK) end_save(saver, status == TRI_OK);
+  return status;
+}
+
+tri_status tri_saver_look(tri_saver *saver) {
+  bool done = false;
+  if (saver->stage == STAGE_IDLE) return TRI_OK;
+  TRI_TRY(all_done(saver, &done));
+  return done ? advance(saver) : TRI_OK;
+}
+
+tri_status tri_saver_finish(tri_saver *saver) {
+  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* which waits for the thread */
+  return TRI_OK;
+}
+
+void tri_saver_destroy(tri_saver *saver) {
+  if (saver == NULL) return;
+  (void)end_thread(saver);
+  if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
+  tri_free(saver->staged);
+  tri_free(saver->model_config);
+  tri_free(saver->run_config);
+  tri_shards_release(&saver->shards);
+  tri_free(saver);
+}

@@ -1,0 +1,30 @@
+/* Saving a run's state as checkpoints, at once or in the background. */
+#ifndef TRI_TRAIN_SAVER_H
+#define TRI_TRAIN_SAVER_H
+
+#include "train/engine.h"
+#include "train/progress.h"
+#include "train/run_config.h"
+
+typedef struct tri_saver tri_saver;
+
+/* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". With checkpoint.async the
+ * engine must have room to stage a copy (tri_engine_options.stages). All that is given outlives the saver; release with
+ * tri_saver_destroy. */
+tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out);
+
+/* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async, or
+ * where `at_once`, the checkpoint is there when this returns. Otherwise the state has been copied, and a thread of each
+ * rank writes it. */
+tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress, bool at_once);
+
+/* COLLECTIVE, between steps. Goes on with a save in the background; its failure is this one's. */
+tri_status tri_saver_look(tri_saver *saver);
+
+/* COLLECTIVE. Waits for the end of a save in the background. */
+tri_status tri_saver_finish(tri_saver *saver);
+
+/* LOCAL. A save that has not ended is given up: its folder stays, unfinished, until the next save. */
+void tri_saver_destroy(tri_saver *saver);
+
+#endif
