@@ -45,6 +45,7 @@ for flag in "" "$@"; do
     --tests)
       need header  cmocka.h          libcmocka-dev   "cmocka, with headers"
       need command python3           python3         "Python 3"
+      need command ip                iproute2        "ip, for a test with two hosts"
       need python? ensurepip         python3-venv    "Python's venv"
       need python? pytest            python3-pytest  "pytest"
       need python? numpy             python3-numpy   "NumPy"

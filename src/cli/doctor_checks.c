@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/system.h"
 #include "cli/doctor.h"
+#include "comm/comm.h"
 #include "comm/launcher.h"
 #include "device/device.h"
 #include "device/libraries.h"
@@ -194,12 +195,20 @@ void tri_doctor_check_launcher(tri_doctor *doctor) {
   tri_finding *mpi = tri_doctor_find(doctor, "MPI");
   tri_launcher launcher;
   const char *path = getenv("PATH");
-  if (tri_launcher_find(path != NULL ? path : "", &launcher) != TRI_OK) {
+  if (tri_launcher_find(path != NULL ? path : "", tri_comm_library(), &launcher) != TRI_OK) {
     tri_finding_value(mpi, "not found; training on one rank needs none");
     tri_finding_advise(mpi, TRI_MARK_MISSING, "%s", tri_status_message());
     return;
   }
-  tri_finding_value(mpi, "%s %s, %.200s", launcher.implementation, launcher.version, launcher.path);
+  tri_finding_value(mpi, "%s %s, %.200s; built with %s", launcher.implementation, launcher.version, launcher.path,
+                    tri_comm_library());
+  if (!tri_launcher_speaks(&launcher, tri_comm_library())) {
+    tri_finding_advise(mpi, TRI_MARK_WARNING,
+                       "-n cannot start ranks: put the mpiexec of %s into the PATH, or build with this MPI (cmake "
+                       "-DTRIREME_MPI=openmpi or mpich)",
+                       tri_comm_library());
+  }
+  add_text(mpi, "library", tri_comm_library());
   add_text(mpi, "implementation", launcher.implementation);
   add_text(mpi, "version", launcher.version);
   add_text(mpi, "launcher", launcher.path);

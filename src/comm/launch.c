@@ -8,6 +8,7 @@
  * the step at hand. If this process dies the launcher is told to end, and takes the ranks with it. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/comm.h"
 #include "comm/launcher.h"
 #include "comm/obituary.h"
 #include "comm/placement.h"
@@ -288,7 +289,15 @@ tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments) {
   const char *search = getenv("PATH");
   int count = 0;
   TRI_TRY(check_alone());
-  TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, &launcher));
+  TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, tri_comm_library(), &launcher));
+  if (!tri_launcher_speaks(&launcher, tri_comm_library())) {
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "this program is built with %s, and the only launcher in the PATH, %s, is %s %s: its ranks would not "
+        "find one another. Put the other one's mpiexec into the PATH, or build with this MPI (cmake "
+        "-DTRIREME_MPI=openmpi or mpich)",
+        tri_comm_library(), launcher.path, launcher.implementation, launcher.version);
+  }
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
   program[length] = '\0';

@@ -107,16 +107,29 @@ static void identify(const char *text, tri_launcher *launcher) {
   }
 }
 
-tri_status tri_launcher_find(const char *search_path, tri_launcher *out) {
-  tri_launcher launcher;
-  if (!find_program(search_path, "mpiexec", launcher.path) && !find_program(search_path, "mpirun", launcher.path)) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "there is no mpiexec in the PATH; install Open MPI or MPICH (on Debian: apt install "
-                    "openmpi-bin), or load the cluster's MPI module");
+bool tri_launcher_speaks(const tri_launcher *launcher, const char *library) {
+  bool known = strcmp(launcher->implementation, "unknown") != 0;
+  bool open_launcher = strcmp(launcher->implementation, "Open MPI") == 0;
+  bool open_library = strncmp(library, "Open MPI", strlen("Open MPI")) == 0;
+  return !known || open_launcher == open_library;
+}
+
+tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out) {
+  static const char *const names[] = {"mpiexec", "mpirun", "mpiexec.openmpi", "mpiexec.mpich", "mpiexec.hydra"};
+  bool found = false;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char text[4096];
+    tri_launcher launcher;
+    if (!find_program(search_path, names[i], launcher.path)) continue;
+    ask_version(launcher.path, text, sizeof text);
+    identify(text, &launcher);
+    bool speaks = library == NULL || tri_launcher_speaks(&launcher, library);
+    if (!found || speaks) *out = launcher;
+    found = true;
+    if (speaks) return TRI_OK;
   }
-  char text[4096];
-  ask_version(launcher.path, text, sizeof text);
-  identify(text, &launcher);
-  *out = launcher;
-  return TRI_OK;
+  if (found) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "there is no mpiexec in the PATH; install Open MPI or MPICH (on Debian: apt install "
+                  "openmpi-bin), or load the cluster's MPI module");
 }

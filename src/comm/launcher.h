@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct tri_launcher {
@@ -13,9 +14,13 @@ typedef struct tri_launcher {
   char version[32];        /* "4.1.4", or "" */
 } tri_launcher;
 
-/* LOCAL. Finds mpiexec (or mpirun) in the folders of search_path, which are separated by colons as in $PATH, and asks
- * it who it is. TRI_UNSUPPORTED if there is none. */
-tri_status tri_launcher_find(const char *search_path, tri_launcher *out);
+/* LOCAL. Finds a launcher in the folders of search_path, which are separated by colons as in $PATH, and asks it who it
+ * is: mpiexec, mpirun, or what systems with several MPIs call them. The first that speaks the language of `library`
+ * (tri_comm_library; NULL: any), else the first. TRI_UNSUPPORTED if there is none. */
+tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
+
+/* Whether a launcher can start a program that was built with that library. What is unknown is believed to. */
+bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 /* LOCAL. Starts this program's command line again, less its -n, on `ranks` ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only

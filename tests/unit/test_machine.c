@@ -174,7 +174,7 @@ static void test_launchers_say_who_they_are(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     put_launcher(root, "/bin/mpiexec", cases[i].says);
     tri_launcher launcher;
-    assert_ok(tri_launcher_find(search, &launcher));
+    assert_ok(tri_launcher_find(search, NULL, &launcher));
     assert_string_equal(launcher.implementation, cases[i].implementation);
     assert_string_equal(launcher.version, cases[i].version);
     assert_non_null(strstr(launcher.path, "/bin/mpiexec"));
@@ -189,18 +189,37 @@ static void test_the_first_in_the_path_wins(void **state) {
   put(root, "/a/mpiexec", "not executable");
   snprintf(search, sizeof search, "%s/a:%s/b", root, root);
   tri_launcher launcher;
-  assert_ok(tri_launcher_find(search, &launcher));
+  assert_ok(tri_launcher_find(search, NULL, &launcher));
   assert_string_equal(launcher.version, "2.0"); /* mpiexec before mpirun, and only what can be run */
   snprintf(search, sizeof search, "%s/a", root);
-  assert_ok(tri_launcher_find(search, &launcher));
+  assert_ok(tri_launcher_find(search, NULL, &launcher));
   assert_string_equal(launcher.version, "1.0");
+}
+
+/* A machine with both: the one that the program was built with is taken. */
+static void test_the_right_language_wins(void **state) {
+  const char *root = *state;
+  char search[512];
+  tri_launcher launcher;
+  put_launcher(root, "/both/mpiexec", "mpiexec (OpenRTE) 4.1.4");
+  put_launcher(root, "/both/mpiexec.mpich", "HYDRA build details:\n    Version: 4.0.2\n");
+  snprintf(search, sizeof search, "%s/both", root);
+  assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher));
+  assert_string_equal(launcher.implementation, "MPICH");
+  assert_true(tri_launcher_speaks(&launcher, "Cray MPICH 8.1") && !tri_launcher_speaks(&launcher, "Open MPI 4.1.4"));
+  assert_ok(tri_launcher_find(search, "Open MPI 4.1.4", &launcher));
+  assert_string_equal(launcher.implementation, "Open MPI");
+  put_launcher(root, "/one/mpiexec", "mpiexec (OpenRTE) 4.1.4");
+  snprintf(search, sizeof search, "%s/one", root);
+  assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher)); /* there is no other */
+  assert_false(tri_launcher_speaks(&launcher, "MPICH 4.0.2"));
 }
 
 static void test_no_launcher(void **state) {
   tri_launcher launcher;
-  assert_int_equal(tri_launcher_find(*state, &launcher), TRI_UNSUPPORTED);
+  assert_int_equal(tri_launcher_find(*state, NULL, &launcher), TRI_UNSUPPORTED);
   assert_non_null(strstr(tri_status_message(), "no mpiexec in the PATH; install Open MPI or MPICH"));
-  assert_int_equal(tri_launcher_find("", &launcher), TRI_UNSUPPORTED);
+  assert_int_equal(tri_launcher_find("", NULL, &launcher), TRI_UNSUPPORTED);
 }
 
 int main(void) {
@@ -214,6 +233,7 @@ int main(void) {
       cmocka_unit_test(test_this_machine),
       IN_ROOT(test_launchers_say_who_they_are),
       IN_ROOT(test_the_first_in_the_path_wins),
+      IN_ROOT(test_the_right_language_wins),
       IN_ROOT(test_no_launcher),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
