@@ -73,13 +73,22 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   return TRI_OK;
 }
 
-double tri_model_flops_per_token(const tri_model *model, int64_t sequence) {
+/* Elements of a layer's matrices. */
+static double layer_weights(const tri_model *model) {
   double width = (double)model->hidden_size;
   double attention_width = (double)(model->num_heads * model->head_dim);
   double kv_width = (double)(model->num_kv_heads * model->head_dim);
   double mlp_matrices = model->family == TRI_FAMILY_LLAMA ? 3.0 : 2.0;
-  double weights = width * (2.0 * attention_width + 2.0 * kv_width) + mlp_matrices * width * (double)model->ffn_size;
-  double layer = 2.0 * weights + 4.0 * (double)sequence * attention_width;
-  double head = 2.0 * width * (double)model->vocab_size;
+  return width * (2.0 * attention_width + 2.0 * kv_width) + mlp_matrices * width * (double)model->ffn_size;
+}
+
+double tri_model_flops_per_token(const tri_model *model, int64_t sequence) {
+  double scores = (double)sequence * (double)(model->num_heads * model->head_dim);
+  double layer = 2.0 * layer_weights(model) + 4.0 * scores;
+  double head = 2.0 * (double)model->hidden_size * (double)model->vocab_size;
   return 3.0 * ((double)model->num_layers * layer + head);
+}
+
+double tri_model_head_in_layers(const tri_model *model) {
+  return (double)model->hidden_size * (double)model->vocab_size / layer_weights(model);
 }

@@ -57,4 +57,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
  * them: attention over the full square of positions, recomputation not counted. For MFU. */
 double tri_model_flops_per_token(const tri_model *model, int64_t sequence);
 
+/* The work of the output projection, as a multiple of a layer's: the ratio of their products. */
+double tri_model_head_in_layers(const tri_model *model);
+
 #endif

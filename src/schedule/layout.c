@@ -1,6 +1,7 @@
 #include "schedule/layout.h"
 
 #include "base/parts.h"
+#include "model/family.h"
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -127,18 +128,24 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
   return global_batch / (layout->micro_batch * layout->data);
 }
 
-/* Where stage v begins when num_layers + 2 things are shared out, as the number of a layer. */
-static int64_t first_layer(const tri_model *model, int64_t stages, int64_t v) {
-  int64_t layers = model->num_layers;
-  if (v == 0) return -1;
-  if (v == stages) return layers + 1;
-  int64_t first = tri_part_begin(layers + 2, stages, v) - 1;
-  int64_t least = v, most = layers - (stages - v);
-  return first < least ? least : first > most ? most : first;
-}
-
+/* Layers are alike, so giving each to the stage that has the least work so far makes the most that any has as little as
+ * can be; the last stage begins with the head. Where several have as little it is the first of them, so the stages but
+ * the last differ by one layer at most, and the first of them have more. */
 tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v) {
-  return (tri_layer_range){first_layer(model, stages, v), first_layer(model, stages, v + 1)};
+  double head = tri_model_head_in_layers(model);
+  int64_t others = stages - 1, last = model->num_layers - others; /* every stage has a layer */
+  /* The last stage gives layers away as long as another with one more has less than it. */
+  while (others > 0 && last > 1) {
+    int64_t given = model->num_layers - last, least = given / others;
+    if ((double)(least + 1) >= (double)last + head) break;
+    last--;
+  }
+  int64_t first, count;
+  if (v == others) {
+    return (tri_layer_range){others == 0 ? -1 : model->num_layers - last, model->num_layers + 1};
+  }
+  tri_part_of(model->num_layers - last, others, v, &first, &count);
+  return (tri_layer_range){v == 0 ? -1 : first, first + count};
 }
 
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,

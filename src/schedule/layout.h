@@ -39,8 +39,9 @@ tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 /* Micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* Layers of virtual stage v of `stages` (pipeline x virtual_stages). The embedding and the head count as a layer each
- * when stages are balanced; every stage has a layer at least. */
+/* Layers of virtual stage v of `stages` (pipeline x virtual_stages). Stages are balanced by their work: the head counts
+ * as many layers as its product does, and the embedding, which has none, as nothing; every stage has a layer at least.
+ * No other division leaves the busiest stage with less. */
 tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v);
 
 /* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */

@@ -94,4 +94,5 @@ def main():
         print(json.dumps(dict(seconds=seconds, peak_bytes=peak, torch=torch.__version__)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -29,11 +29,11 @@ static tri_schedule_kind schedule_of(const char *name) {
   return strcmp(name, "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE : TRI_SCHEDULE_1F1B;
 }
 
-static bool parse_layout(const char *line, char name[128], tri_layout *out) {
+static bool parse_layout(const char *line, char name[256], tri_layout *out) {
   char schedule[32], recompute[32], reduce[32];
   int sequence_parallel = 0;
   *out = (tri_layout){.context = 1, .expert = 1};
-  int got = sscanf(line, "%127s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s", name, &out->tensor, &out->pipeline,
+  int got = sscanf(line, "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s", name, &out->tensor, &out->pipeline,
                    &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero, recompute,
                    &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce);
   out->reduce_precision = strcmp(reduce, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
@@ -124,7 +124,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
 }
 
 static tri_status run_layout(const arguments *a, const tri_model *model, const char *line, const int32_t *tokens) {
-  char name[128], path[TRI_PATH_BYTES];
+  char name[256], path[TRI_PATH_BYTES];
   tri_layout layout;
   tri_mesh mesh;
   FILE *to = NULL;

@@ -6,6 +6,7 @@
 #include "schedule/memory_plan.h"
 #include "schedule/program.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static tri_layout layout_of(tri_schedule_kind schedule, int64_t stages, int64_t virtual_stages) {
@@ -181,22 +182,44 @@ static void test_layouts_that_do_not_fit(void **state) {
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
 }
 
-/* Every layer is on one stage, in order, and none is without; the embedding and the head count as layers. */
+/* The least that the busiest of `stages` can have when `layers` and a head are shared out, by trying all. */
+static double least_work(int64_t layers, int64_t stages, double head) {
+  if (stages == 1) return (double)layers + head;
+  double best = INFINITY;
+  for (int64_t first = 1; first <= layers - stages + 1; first++) {
+    best = fmin(best, fmax((double)first, least_work(layers - first, stages - 1, head)));
+  }
+  return best;
+}
+
+/* Every layer is on one stage, in order, and none is without; the busiest has as little as can be. */
 static void test_stages(void **state) {
   (void)state;
   tri_model model = small_model();
-  for (model.num_layers = 1; model.num_layers <= 20; model.num_layers++) {
-    for (int64_t stages = 1; stages <= model.num_layers; stages++) {
-      int64_t next = -1;
-      for (int64_t v = 0; v < stages; v++) {
-        tri_layer_range layers = tri_layout_layers(&model, stages, v);
-        int64_t first = layers.first < 0 ? 0 : layers.first;
-        int64_t end = layers.end > model.num_layers ? model.num_layers : layers.end;
-        assert_int_equal(layers.first, next);
-        assert_true(end > first);
-        next = layers.end;
+  static const int64_t vocabularies[] = {1, 100, 1000, 4000, 20000};
+  for (int k = 0; k < 5; k++) {
+    model.vocab_size = vocabularies[k];
+    double head = tri_model_head_in_layers(&model);
+    for (model.num_layers = 1; model.num_layers <= 12; model.num_layers++) {
+      for (int64_t stages = 1; stages <= model.num_layers; stages++) {
+        int64_t next = -1;
+        double most = 0;
+        for (int64_t v = 0; v < stages; v++) {
+          tri_layer_range layers = tri_layout_layers(&model, stages, v);
+          int64_t first = layers.first < 0 ? 0 : layers.first;
+          int64_t end = layers.end > model.num_layers ? model.num_layers : layers.end;
+          assert_int_equal(layers.first, next);
+          assert_true(end > first);
+          most = fmax(most, (double)(end - first) + (v == stages - 1 ? head : 0));
+          next = layers.end;
+        }
+        assert_int_equal(next, model.num_layers + 1);
+        double best = least_work(model.num_layers, stages, head);
+        if (fabs(most - best) > 1e-9) {
+          fail_msg("%ld layers, head %g, %ld stages: %g, not %g", (long)model.num_layers, head, (long)stages, most,
+                   best);
+        }
       }
-      assert_int_equal(next, model.num_layers + 1);
     }
   }
 }
