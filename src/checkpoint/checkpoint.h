@@ -102,6 +102,10 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
  * to begin anew then should be somebody's decision. All ranks get the same. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
+/* LOCAL. The highest step that a checkpoint below root claims by its name, whatever it is worth; -1 if there is none.
+ */
+int64_t tri_checkpoint_highest_step(const char *root);
+
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE
  * names a file or tensor that differs. A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
 tri_status tri_checkpoint_verify(const tri_group *group, const char *path);

@@ -90,6 +90,17 @@ tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char 
   return status;
 }
 
+int64_t tri_checkpoint_highest_step(const char *root) {
+  tri_folder *list = NULL;
+  int64_t count = 0, highest = -1;
+  if (tri_folder_list(root, &list, &count) != TRI_OK) return -1;
+  for (int64_t i = 0; i < count; i++) {
+    if (list[i].kind == TRI_FOLDER_FINAL && list[i].step > highest) highest = list[i].step;
+  }
+  tri_free(list);
+  return highest;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {

@@ -90,7 +90,8 @@ static tri_status train(const train_arguments *arguments) {
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
   tri_status status = tri_run_config_load(arguments->file, arguments->sets, arguments->num_sets, config);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
-    status = tri_launch(arguments->ranks, config->max_restarts, arguments->given);
+    tri_launch_options options = {arguments->ranks, config->max_restarts, config->elastic};
+    status = tri_launch(&options, arguments->given);
   } else if (status == TRI_OK) {
     status = join_and_train(arguments, config);
   }

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 8192, NOISE_BYTES = 8192, PLACE_BYTES = 96 };
+enum { LINE_BYTES = 8192, NOISE_BYTES = 8192, PLACE_BYTES = 96, NUMBER_BYTES = 32 };
 
 /* What a rank has said of itself. */
 typedef struct rank_news {
@@ -259,32 +259,40 @@ static tri_status run_once(job *j, char **line) {
   return finish(j);
 }
 
-/* A lost rank is worth another start if the run had begun; a wrong key or a full disk is not. */
-static bool may_restart(const job *j, tri_status status) { return status == TRI_COMM && j->steps >= 0 && !asked; }
+/* A lost rank is worth another start if the run had begun; a wrong key or a full disk is not. A job that began once and
+ * then could not begin again has lost more than a rank: an elastic one tries with fewer. */
+static bool may_restart(const tri_launch_options *options, const job *j, tri_status status, int64_t restarts) {
+  if (status != TRI_COMM || asked || restarts == options->max_restarts) return false;
+  return j->steps >= 0 || (options->elastic && restarts > 0 && j->num_ranks > 1);
+}
 
-/* Every start but the first goes on from the newest checkpoint, whatever the first began from. */
-static tri_status run_again_and_again(int64_t ranks, int64_t max_restarts, char **line, int used) {
+/* Every start but the first goes on from what is newest, whatever the first began from. */
+static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
+                                      int used) {
   static const char *const resume[] = {"--resume", "auto"};
   rank_news *news = NULL;
   tri_status status;
+  int64_t ranks = options->ranks;
   TRI_TRY(tri_alloc("what is known of the ranks", (size_t)ranks, sizeof *news, &news));
   for (int64_t restarts = 0;; restarts++) {
     job j = {.num_ranks = ranks, .ranks = news, .steps = -1};
     memset(news, 0, (size_t)ranks * sizeof *news);
+    snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
     status = run_once(&j, line);
-    if (restarts == max_restarts || !may_restart(&j, status)) break;
+    if (!may_restart(options, &j, status, restarts)) break;
+    if (j.steps < 0) ranks--;
     tri_log_failure(tri_status_message());
-    tri_log("restart %lld of %lld (max_restarts), from the newest checkpoint", (long long)restarts + 1,
-            (long long)max_restarts);
+    tri_log("restart %lld of %lld (max_restarts) with %lld ranks, from the newest checkpoint or snapshot",
+            (long long)restarts + 1, (long long)options->max_restarts, (long long)ranks);
     for (int i = 0; i < 2; i++) line[used + i] = (char *)(uintptr_t)resume[i];
   }
   tri_free(news);
   return status;
 }
 
-tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments) {
+tri_status tri_launch(const tri_launch_options *options, char **arguments) {
   tri_launcher launcher;
-  char number[32], program[TRI_PATH_BYTES];
+  char number[NUMBER_BYTES], program[TRI_PATH_BYTES];
   char **line = NULL;
   const char *search = getenv("PATH");
   int count = 0;
@@ -301,13 +309,12 @@ tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments) {
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
   program[length] = '\0';
-  snprintf(number, sizeof number, "%lld", (long long)ranks);
   while (arguments[count] != NULL) count++;
   TRI_TRY(tri_alloc("a command line", (size_t)count + 16, sizeof *line, &line));
   int used = add_launcher(&launcher, number, line);
   line[used++] = program;
   used = add_arguments(arguments, line, used);
-  tri_status status = run_again_and_again(ranks, max_restarts, line, used);
+  tri_status status = run_again_and_again(options, number, line, used);
   tri_free(line);
   return status;
 }

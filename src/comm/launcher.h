@@ -22,11 +22,16 @@ tri_status tri_launcher_find(const char *search_path, const char *library, tri_l
 /* Whether a launcher can start a program that was built with that library. What is unknown is believed to. */
 bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
-/* LOCAL. Starts this program's command line again, less its -n, on `ranks` ranks through the launcher in $PATH, and
+typedef struct tri_launch_options {
+  int64_t ranks, max_restarts;
+  bool elastic; /* start with fewer ranks where as many cannot be had any more */
+} tri_launch_options;
+
+/* LOCAL. Starts this program's command line again, less its -n, on so many ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
  * where no rank has said anything. SIGINT and SIGTERM are passed on as a wish to stop. A job that had begun to train
  * and lost a rank is started again, up to max_restarts times. The status and its message are those of the rank that
  * failed first, or name the rank that was killed. `arguments` begins with the subcommand and ends with NULL. */
-tri_status tri_launch(int64_t ranks, int64_t max_restarts, char **arguments);
+tri_status tri_launch(const tri_launch_options *options, char **arguments);
 
 #endif

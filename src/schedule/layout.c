@@ -2,6 +2,7 @@
 
 #include "base/parts.h"
 #include "model/family.h"
+#include "schedule/schedule.h"
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -110,7 +111,9 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));
   TRI_TRY(check_stages(layout, model));
-  return check_batch(layout, global_batch);
+  TRI_TRY(check_batch(layout, global_batch));
+  tri_schedule_shape shape = {layout->pipeline, layout->virtual_stages, tri_layout_micro_batches(layout, global_batch)};
+  return tri_schedule_of(layout->schedule)->check(&shape);
 }
 
 /* ---- what follows from it ---------------------------------------------------------------------------------------- */

@@ -34,6 +34,12 @@ typedef struct tri_layout {
  * (TRI_BAD_LAYOUT) name the key, the sum that does not fit and the nearest values that do. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks);
 
+/* The legal layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
+ * the one with the nearest tensor, then the nearest pipeline, then the same schedule (else 1f1b), then the nearest
+ * micro-batch from below. TRI_BAD_LAYOUT where there is none. (layout_nearest.c) */
+tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t global_batch, int64_t ranks,
+                              tri_layout *out);
+
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 
 /* Micro-batches of one rank in a step of a resolved layout. */

@@ -79,7 +79,14 @@ typedef struct need {
   char node[NODE_BYTES];
 } need;
 
-static tri_status plan_own(const tri_engine_options *options, tri_device *device, need *out) {
+/* Two snapshots while the newer is being made, of this rank and, with several nodes, of another. */
+static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
+  bool nodes = false;
+  for (int r = 1; r < world->size; r++) nodes = nodes || tri_comm_node_of(r) != tri_comm_node_of(0);
+  return (nodes ? 4 : 2) * (plan->parameter_bytes + plan->optimizer_bytes);
+}
+
+static tri_status plan_own(const tri_engine_options *options, tri_device *device, bool snapshots, need *out) {
   tri_engine_parts parts = {0};
   tri_memory_plan *plan = NULL;
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, device, &parts));
@@ -92,6 +99,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .activations = plan->activation_bytes + plan->transient_bytes,
                   .total = plan->total_bytes,
                   .available = tri_system_memory_of_node()};
+    if (snapshots) out->total += snapshot_bytes(plan, &options->mesh->world);
     out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
@@ -155,11 +163,11 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
                   told.bytes, ranks > RANKS_TOLD ? "\n  ..." : "");
 }
 
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device) {
+tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
   if (mesh->world.size == 1) return TRI_OK; /* the executor says it */
-  TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, &own)));
+  TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, snapshots, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);
   TRI_TRY(tri_common_status(&mesh->world, status));
   status = tri_gather_bytes(&mesh->world, sizeof own, &own, needs);

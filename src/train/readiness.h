@@ -11,8 +11,9 @@
 tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_corpus *train,
                                const tri_corpus *validation);
 
-/* COLLECTIVE. Plans every rank's memory without allocating it, and adds up the ranks of each node: TRI_OUT_OF_MEMORY on
- * all ranks if a node has not as much to give, with what each of its ranks needs and for what. */
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device);
+/* COLLECTIVE. Plans every rank's memory without allocating it, with that of `snapshots` if there are to be some, and
+ * adds up the ranks of each node: TRI_OUT_OF_MEMORY on all ranks if a node has not as much to give, with what each of
+ * its ranks needs and for what. */
+tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots);
 
 #endif

@@ -41,11 +41,13 @@ typedef struct tri_run_config {
     int64_t every, batches; /* every 0 is never */
   } evaluation;
   struct {
-    int64_t every, keep; /* every 0 is only at the end; keep 0 is all */
-    bool async;          /* written while training goes on */
-    int64_t shard_bytes; /* the most that one file of tensors holds */
+    int64_t every, keep;    /* every 0 is only at the end; keep 0 is all */
+    int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0 is never */
+    bool async;             /* written while training goes on */
+    int64_t shard_bytes;    /* the most that one file of tensors holds */
   } checkpoint;
   double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */
+  bool elastic;         /* a layout that does not fit the ranks gives way to the nearest that does */
   int64_t max_restarts; /* of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
 } tri_run_config;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "base/stop.h"
+#include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
@@ -20,6 +21,7 @@
 #include "train/peak.h"
 #include "train/readiness.h"
 #include "train/saver.h"
+#include "train/snapshot.h"
 #include "train/summary.h"
 #include "train/timing.h"
 #include "train/watchdog.h"
@@ -34,6 +36,7 @@ typedef struct trainer {
   tri_device *device;
   tri_engine *engine;
   tri_saver *saver;
+  tri_snapshots *snapshots; /* or NULL */
   tri_corpus *train_corpus, *validation_corpus;
   tri_sampler train, validation; /* validation.corpus is NULL where there is none */
   char tokenizer[TRI_PATH_BYTES];
@@ -111,7 +114,7 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
 
 static tri_status check_memory(trainer *t) {
   tri_engine_options options = engine_options(t->config, &t->mesh);
-  return tri_readiness_memory(&options, t->device);
+  return tri_readiness_memory(&options, t->device, t->config->checkpoint.snapshot_every > 0);
 }
 
 static tri_status create_engine(trainer *t) {
@@ -131,13 +134,42 @@ static tri_status write_config(const tri_run_config *config) {
   return status;
 }
 
+/* What is in memory is taken where no checkpoint is newer. */
+static tri_status open_snapshots(trainer *t, const char *resume, bool *found) {
+  const tri_run_config *config = t->config;
+  const tri_group *world = &t->mesh.world;
+  char root[TRI_PATH_BYTES];
+  int64_t saved = -1, step = -1;
+  if (config->checkpoint.snapshot_every == 0) return TRI_OK;
+  TRI_TRY(tri_snapshots_create(t->engine, config, &t->snapshots));
+  if (strcmp(resume, "auto") != 0) {
+    tri_snapshots_remove(t->snapshots);
+    return tri_barrier(world);
+  }
+  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
+  if (is_first(t)) saved = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof saved, &saved));
+  TRI_TRY(tri_snapshots_find(t->snapshots, &step));
+  if (step < 0 || step < saved) return TRI_OK;
+  tri_status status = tri_snapshots_load(t->snapshots, step, &t->progress);
+  *found = status == TRI_OK;
+  if (*found) {
+    if (is_first(t)) tri_log("resuming from the memory of the nodes, after step %ld", (long)t->progress.step);
+    return TRI_OK;
+  }
+  if (status != TRI_BAD_FILE) return status;
+  if (is_first(t)) tri_log("passing over the snapshot of step %ld: %s", (long)step, tri_status_message());
+  return TRI_OK;
+}
+
 /* Opens the output and takes the run up where it was. */
 static tri_status open_output(trainer *t, const char *resume) {
   const tri_run_config *config = t->config;
   bool found = false;
   tri_status status = is_first(t) ? tri_directory_create(config->output) : TRI_OK;
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
-  TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+  TRI_TRY(open_snapshots(t, resume, &found));
+  if (!found) TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
   if (!is_first(t)) return TRI_OK;
   TRI_TRY(write_config(config));
   return tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
@@ -258,7 +290,9 @@ static tri_status one_step(trainer *t) {
   TRI_TRY(status);
   TRI_TRY(tri_saver_look(t->saver));
   bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || t->stopping;
-  return keep ? save(t) : TRI_OK;
+  if (keep) return save(t);
+  bool copy = t->snapshots != NULL && t->progress.step % config->checkpoint.snapshot_every == 0;
+  return copy ? tri_snapshots_take(t->snapshots, &t->progress) : TRI_OK;
 }
 
 static tri_status loop(trainer *t) {
@@ -332,6 +366,8 @@ static tri_status run(trainer *t) {
   tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
+  bool ends_well = status == TRI_OK || status == TRI_INTERRUPTED; /* with a checkpoint */
+  if (ends_well && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
     if (!is_first(t)) return tri_fail(status, "%s", "");
   } else if (status != TRI_OK) {
@@ -371,6 +407,7 @@ static void release(trainer *t) {
   tri_metrics_close(t->metrics);
   tri_watchdog_stop(t->watchdog);
   tri_saver_destroy(t->saver);
+  tri_snapshots_destroy(t->snapshots);
   tri_engine_destroy(t->engine);
   tri_corpus_close(t->validation_corpus);
   tri_corpus_close(t->train_corpus);
@@ -378,12 +415,32 @@ static void release(trainer *t) {
   tri_mesh_destroy(&t->mesh);
 }
 
+/* An elastic run makes do with the ranks that there are. */
+static tri_status choose_layout(tri_run_config *config, int64_t ranks) {
+  tri_layout *layout = &config->layout, found;
+  int64_t batch = config->optimizer.global_batch;
+  tri_layout wanted = *layout;
+  tri_status status = tri_layout_resolve(layout, &config->model, batch, ranks);
+  if (status != TRI_BAD_LAYOUT || !config->elastic) return status;
+  TRI_TRY(tri_layout_nearest(&wanted, &config->model, batch, ranks, &found));
+  if (tri_comm_rank() == 0) {
+    tri_log(
+        "elastic: tensor %ld x pipeline %ld x data %s does not fit %ld ranks; the nearest that does is tensor %ld x "
+        "pipeline %ld x data %ld with micro-batches of %ld (nearest tensor first, then pipeline, schedule and "
+        "micro-batch; the global batch stays %ld)",
+        (long)wanted.tensor, (long)wanted.pipeline, wanted.data == 0 ? "auto" : "as given", (long)ranks,
+        (long)found.tensor, (long)found.pipeline, (long)found.data, (long)found.micro_batch, (long)batch);
+  }
+  *layout = found;
+  return TRI_OK;
+}
+
 /* A dry run is of any layout on one process; a run is of the job's ranks. */
 static tri_status set_up(trainer *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
   int threads = config->threads > 0 ? (int)config->threads : options->threads;
   int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
-  TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->optimizer.global_batch, ranks));
+  TRI_TRY(choose_layout(config, ranks));
   if (options->dry_run_rank >= ranks) {
     return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",
                     (long)options->dry_run_rank, (long)ranks - 1);

@@ -1,6 +1,7 @@
 """`trireme train -n`: many ranks from the user's side. What they write, how they stop, how they fail."""
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -162,6 +163,62 @@ def test_restart(tmp_path_factory, corpus):
     assert "was killed by signal 9" in errors and "restart 1 of 1" in errors, errors
     assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)]
     assert weights(folder, 12) == weights(undisturbed, 12)
+
+
+def snapshots():
+    return [path for path in pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-*/node-*/step-*/rank-*")]
+
+
+@pytest.mark.parametrize("lost", [None, "node", "byte"], ids=["whole", "a node is lost", "a byte is lost"])
+def test_snapshots(tmp_path_factory, corpus, lost):
+    """A lost rank costs steps: the state comes back from memory, also from another node's; but only if it is whole."""
+    keys = ["--set", "checkpoint.snapshot_every=2", "--set", "optimizer.steps=40", "--set", "checkpoint.every=1000"]
+    two_nodes = {**os.environ, "TRIREME_RANKS_PER_NODE": "1"}
+    undisturbed, folder = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("snapshots")
+    layout = dict(data=2, zero=1)
+    done = subprocess.run([TRIREME, "train", write_run(undisturbed, corpus, **layout), "-n", "2", *keys], env=two_nodes, capture_output=True)
+    assert done.returncode == 0 and not snapshots()
+    path = write_run(folder, corpus, **layout)
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2", *keys], stderr=subprocess.PIPE, text=True, env=two_nodes)
+    wait_for_step(folder, process, 11)
+    os.kill(sorted(ranks_of(folder))[3], signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 9
+    assert len({part.parent.parent for part in snapshots()}) == 2, "both nodes keep something"
+    if lost == "node":
+        shutil.rmtree(snapshots()[0].parent.parent)
+    if lost == "byte":
+        for part in snapshots():
+            raw = bytearray(part.read_bytes())
+            raw[len(raw) // 2] ^= 1
+            part.write_bytes(raw)
+    again = subprocess.run([TRIREME, "train", path, "-n", "2", *keys], env=two_nodes, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    found = re.search(r"resuming from the memory of the nodes, after step (\d+)", again.stderr)
+    if lost == "byte":
+        assert found is None and "passing over the snapshot of step" in again.stderr and "is damaged" in again.stderr
+    else:
+        assert found and 10 <= int(found[1]) <= 14, again.stderr
+    assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)]
+    assert weights(folder, 40) == weights(undisturbed, 40)
+    assert not snapshots(), "nothing stays in memory after a good end"
+
+
+def test_elastic(tmp_path, corpus):
+    """Other ranks than the layout asks for: the nearest layout takes over, the losses go on as if nothing had happened."""
+    path = write_run(tmp_path, corpus, tensor=2, pipeline=2)
+    trireme("train", path, "-n", 4)
+    whole = losses(tmp_path)
+    for checkpoint in ("step-00000008", "step-00000012"):
+        shutil.rmtree(tmp_path / "run/checkpoints" / checkpoint)
+    refused = subprocess.run([TRIREME, "train", path, "-n", "3"], capture_output=True, text=True)
+    assert refused.returncode == 3 and "does not divide the 3 ranks" in refused.stderr, refused.stderr
+    done = subprocess.run([TRIREME, "train", path, "-n", "3", "--set", "elastic=true"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"elastic: tensor 2 x pipeline 2 .* does not fit 3 ranks; the nearest that does is tensor 1 x pipeline 3 x data 1", done.stderr), done.stderr
+    for mine, theirs in zip(losses(tmp_path), whole):
+        close(mine, theirs)
+    assert len(losses(tmp_path)) == 12
 
 
 def test_no_restart_of_wrong_keys(tmp_path, corpus):

@@ -224,6 +224,45 @@ static void test_stages(void **state) {
   }
 }
 
+/* The nearest layout: by trying all, in the order that is promised. */
+static void test_nearest_layout(void **state) {
+  (void)state;
+  tri_model model = small_model();
+  model.num_layers = 4;
+  for (int64_t ranks = 1; ranks <= 12; ranks++) {
+    for (int64_t batch = 1; batch <= 24; batch++) {
+      tri_layout wanted = layout_of(TRI_SCHEDULE_1F1B, 2, 1), found, best = wanted;
+      wanted.tensor = 2;
+      wanted.micro_batch = 4;
+      double least = INFINITY;
+      for (int64_t t = 1; t <= ranks; t++) {
+        for (int64_t p = 1; p <= ranks; p++) {
+          for (int64_t size = 1; size <= wanted.micro_batch; size++) {
+            tri_layout layout = wanted;
+            layout.tensor = t;
+            layout.pipeline = p;
+            layout.data = 0;
+            layout.micro_batch = size;
+            if (tri_layout_resolve(&layout, &model, batch, ranks) != TRI_OK) continue;
+            double distance =
+                1e6 * fabs(log2((double)t / 2)) + 1e3 * fabs(log2((double)p / 2)) + 2 - log2((double)size);
+            if (distance >= least) continue;
+            least = distance;
+            best = layout;
+          }
+        }
+      }
+      tri_status status = tri_layout_nearest(&wanted, &model, batch, ranks, &found);
+      assert_int_equal(status, isfinite(least) ? TRI_OK : TRI_BAD_LAYOUT);
+      if (status != TRI_OK) continue;
+      assert_int_equal(found.tensor * found.pipeline * found.data, ranks);
+      assert_int_equal(found.tensor, best.tensor);
+      assert_int_equal(found.pipeline, best.pipeline);
+      assert_int_equal(found.micro_batch, best.micro_batch);
+    }
+  }
+}
+
 /* ---- intervals --------------------------------------------------------------------------------------------------- */
 
 static bool overlap(const tri_interval *a, const tri_interval *b) {
@@ -356,10 +395,15 @@ static void test_kept_bytes_of_a_layer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_programs),    cmocka_unit_test(test_all_sizes),
-      cmocka_unit_test(test_the_checker), cmocka_unit_test(test_layouts_that_do_not_fit),
-      cmocka_unit_test(test_stages),      cmocka_unit_test(test_intervals),
-      cmocka_unit_test(test_plan),        cmocka_unit_test(test_kept_bytes_of_a_layer),
+      cmocka_unit_test(test_programs),
+      cmocka_unit_test(test_all_sizes),
+      cmocka_unit_test(test_the_checker),
+      cmocka_unit_test(test_layouts_that_do_not_fit),
+      cmocka_unit_test(test_stages),
+      cmocka_unit_test(test_nearest_layout),
+      cmocka_unit_test(test_intervals),
+      cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_kept_bytes_of_a_layer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
