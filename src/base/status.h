@@ -10,6 +10,7 @@
 
 typedef enum tri_status {
   TRI_OK = 0,
+  TRI_DIFFERENT,     /* two things that were compared are not the same  exit status 1 */
   TRI_BAD_USAGE,     /* command line                                    exit status 2 */
   TRI_BAD_CONFIG,    /* a configuration key or value                    exit status 3 */
   TRI_BAD_LAYOUT,    /* an impossible layout                            exit status 3 */

@@ -65,6 +65,8 @@ typedef struct tri_checkpoint_state {
 typedef struct tri_checkpoint_request {
   const tri_group *group; /* the ranks that save together, or NULL: this one alone */
   const char *root;
+  const char *folder; /* not NULL: this very folder, which must not exist; root, step and keep mean nothing then */
+  bool plain;         /* a Hugging Face folder: without state.json and COMPLETE */
   tri_checkpoint_state state;
   const tri_checkpoint_tensor *weights, *optimizer;
   int64_t num_weights, num_optimizer; /* without optimizer tensors there is no such file                          */
@@ -88,8 +90,10 @@ tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[
  * well: what is not good goes. What the request points to must stay until then. */
 typedef struct tri_checkpoint_saving tri_checkpoint_saving;
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
-                                     tri_checkpoint_saving **out);                      /* COLLECTIVE */
-tri_status tri_checkpoint_save_write(tri_checkpoint_saving *saving);                    /* LOCAL */
+                                     tri_checkpoint_saving **out);   /* COLLECTIVE */
+tri_status tri_checkpoint_save_write(tri_checkpoint_saving *saving); /* LOCAL */
+/* LOCAL, between begin and write: saves a slice that the request has not. */
+tri_status tri_checkpoint_save_slice(tri_checkpoint_saving *saving, const tri_checkpoint_slice *slice);
 tri_status tri_checkpoint_save_join(tri_checkpoint_saving *saving, tri_status written); /* COLLECTIVE */
 tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *saving);                  /* LOCAL */
 void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);                 /* LOCAL */

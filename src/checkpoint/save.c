@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20 };
 
@@ -33,6 +34,7 @@ enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20 };
 typedef struct stored_file {
   char name[64];
   int64_t first, end;
+  bool written; /* by tri_checkpoint_save_slice: is to be flushed */
   char *header;
   size_t header_bytes;
   uint64_t file_bytes;
@@ -224,7 +226,22 @@ static tri_status create_root(const char *root) {
   return tri_directory_sync(parent);
 }
 
+/* A folder by its own name becomes so from NAME.tmp-PID. */
+static tri_status create_named(saving *s) {
+  char temporary[TRI_PATH_BYTES];
+  int length = snprintf(temporary, sizeof temporary, "%s.tmp-%ld", s->request.folder, (long)getpid());
+  if (length >= (int)sizeof temporary) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", s->request.folder);
+  snprintf(s->final, sizeof s->final, "%s", s->request.folder);
+  if (mkdir(temporary, 0777) != 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", temporary, strerror(errno));
+  }
+  memcpy(s->temporary, temporary, sizeof temporary);
+  s->facts = json_object();
+  return fill_folder(s);
+}
+
 static tri_status create_folder(saving *s) {
+  if (s->request.folder != NULL) return create_named(s);
   const char *root = s->request.root;
   int64_t step = s->request.state.step;
   if (step < 0 || s->request.keep < 0) {
@@ -342,10 +359,24 @@ tri_status tri_checkpoint_save_write(tri_checkpoint_saving *s) {
   for (int64_t f = 0, first = 0; f < s->num_files; f++) {
     int64_t end = first;
     while (end < s->num_slices && s->slices[end].tensor < s->files[f].end) end++;
-    if (end > first) TRI_TRY(write_file(s, &s->files[f], first, end));
+    if (end > first || s->files[f].written) TRI_TRY(write_file(s, &s->files[f], first, end));
     first = end;
   }
   return TRI_OK;
+}
+
+tri_status tri_checkpoint_save_slice(tri_checkpoint_saving *s, const tri_checkpoint_slice *slice) {
+  char path[TRI_PATH_BYTES];
+  tri_output output = {.file = -1};
+  unsent stretch = {0};
+  stored_file *file = s->files;
+  while (slice->tensor >= file->end) file++;
+  file->written = true;
+  TRI_TRY(tri_path_join(path, s->temporary, file->name));
+  TRI_TRY(tri_output_open(path, file->file_bytes, &output));
+  tri_status status = write_slice(&output, &s->tensors[slice->tensor], slice, &stretch, &s->sums[slice->tensor]);
+  tri_output_abandon(&output); /* flushed with the others */
+  return status;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -368,8 +399,19 @@ tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written
   return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
 }
 
+static tri_status rename_named(const saving *s) {
+  char parent[TRI_PATH_BYTES];
+  TRI_TRY(tri_directory_sync(s->temporary));
+  if (rename(s->temporary, s->final) != 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, strerror(errno));
+  }
+  TRI_TRY(tri_path_join(parent, s->final, ".."));
+  return tri_directory_sync(parent);
+}
+
 /* Gives the finished folder its name, in place of one of the same step. */
 static tri_status rename_folder(const saving *s) {
+  if (s->request.folder != NULL) return rename_named(s);
   const char *root = s->request.root;
   int64_t step = s->request.state.step;
   bool replaces = tri_path_exists(s->final);
@@ -384,9 +426,10 @@ static tri_status rename_folder(const saving *s) {
 tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *s) {
   if (!is_first(s)) return TRI_OK;
   TRI_TRY(note_sums(s));
-  TRI_TRY(tri_state_save(s->temporary, &s->request.state, s->facts));
+  if (!s->request.plain) TRI_TRY(tri_state_save(s->temporary, &s->request.state, s->facts));
   TRI_TRY(rename_folder(s));
   s->temporary[0] = '\0'; /* nothing to drop any more */
+  if (s->request.folder != NULL) return TRI_OK;
   if (tri_folder_keep(s->request.root, s->request.state.step, s->request.keep) != TRI_OK) {
     tri_warn("old checkpoints stay: %s", tri_status_message());
   }

@@ -14,7 +14,9 @@ typedef struct tri_command {
 
 extern const tri_command tri_command_doctor;
 extern const tri_command tri_command_eval;
+extern const tri_command tri_command_export;
 extern const tri_command tri_command_generate;
+extern const tri_command tri_command_import;
 extern const tri_command tri_command_inspect;
 extern const tri_command tri_command_prepare;
 extern const tri_command tri_command_train;

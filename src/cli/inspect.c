@@ -12,6 +12,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,12 +87,28 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
   return status;
 }
 
-static tri_status print_checkpoint(const tri_checkpoint *checkpoint) {
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+/* The lines of the run file's `layout:`, as it was resolved. */
+static void print_layout(const char *run_config) {
+  const char *at = run_config == NULL ? NULL : strstr(run_config, "\nlayout:");
+  if (at == NULL) return;
+  at = strchr(at + 1, '\n');
+  printf("saved under the layout\n");
+  while (at != NULL && at[1] == ' ') {
+    const char *end = strchr(at + 1, '\n');
+    printf("%.*s\n", end == NULL ? (int)strlen(at + 1) : (int)(end - at - 1), at + 1);
+    at = end;
+  }
+}
+
+static void print_checkpoint(const tri_checkpoint *checkpoint) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   printf("%s\n", tri_checkpoint_path(checkpoint));
   if (state != NULL) {
     printf("step %" PRId64 ", %" PRId64 " samples and %" PRId64 " tokens seen\n", state->step, state->samples,
            state->tokens);
+    print_layout(state->run_config);
   }
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);
@@ -101,21 +118,157 @@ static tri_status print_checkpoint(const tri_checkpoint *checkpoint) {
     if (entry.has_checksum) printf("  %016" PRIx64, entry.checksum);
     printf("\n");
   }
+}
+
+static json_t *tensor_json(const tri_checkpoint_entry *entry) {
+  json_t *shape = json_array();
+  for (int d = 0; d < entry->tensor->num_dims; d++) json_array_append_new(shape, json_integer(entry->tensor->shape[d]));
+  json_t *object = json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", entry->tensor->name, "dtype",
+                             tri_safetensors_type_name(entry->tensor->type), "shape", shape, "bytes",
+                             (json_int_t)entry->tensor->bytes, "file", strrchr(entry->file, '/') + 1);
+  if (entry->has_checksum) {
+    json_object_set_new(object, "checksum", json_sprintf("%016" PRIx64, entry->checksum));
+  }
+  return object;
+}
+
+static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, bool verified) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  json_t *tensors = json_array();
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
+    tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);
+    json_array_append_new(tensors, tensor_json(&entry));
+  }
+  json_t *document = json_pack("{s:s, s:o, s:b}", "path", tri_checkpoint_path(checkpoint), "tensors", tensors,
+                               "verified", verified ? 1 : 0);
+  if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the description of a checkpoint");
+  if (state != NULL) {
+    json_object_set_new(document, "step", json_integer(state->step));
+    json_object_set_new(document, "samples", json_integer(state->samples));
+    json_object_set_new(document, "tokens", json_integer(state->tokens));
+    if (state->run_config != NULL) json_object_set_new(document, "config", json_string(state->run_config));
+  }
+  json_dumpf(document, stdout, JSON_INDENT(1));
+  json_decref(document);
+  putchar('\n');
   return TRI_OK;
 }
 
-static tri_status inspect_checkpoint(const char *given, bool verify) {
+static tri_status inspect_checkpoint(const char *given, bool verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_weights_find(given, path));
   TRI_TRY(tri_checkpoint_open(path, &checkpoint));
-  tri_status status = print_checkpoint(checkpoint);
-  if (status == TRI_OK && verify) {
-    status = tri_checkpoint_verify(NULL, path);
-    if (status == TRI_OK) printf("every size and checksum agrees\n");
+  tri_status status = verify ? tri_checkpoint_verify(NULL, path) : TRI_OK;
+  if (status == TRI_OK && json) {
+    status = print_checkpoint_json(checkpoint, verify);
+  } else if (status == TRI_OK) {
+    print_checkpoint(checkpoint);
+    if (verify) printf("every size and checksum agrees\n");
   }
   tri_checkpoint_close(checkpoint);
   return status;
+}
+
+/* ---- two checkpoints --------------------------------------------------------------------------------------------- */
+
+enum { PIECE_ELEMENTS = 1 << 20 };
+
+static const tri_safetensors_tensor *find_tensor(const tri_checkpoint *checkpoint, const char *name) {
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
+    const tri_safetensors_tensor *tensor = tri_checkpoint_get_entry(checkpoint, i).tensor;
+    if (strcmp(tensor->name, name) == 0) return tensor;
+  }
+  return NULL;
+}
+
+static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safetensors_tensor *tensor, int64_t first,
+                             int64_t count, double *out) {
+  tri_checkpoint_slice slice = {0, NULL, first, count, out};
+  return tri_checkpoint_read_slice(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice);
+}
+
+/* Equal means equal as numbers; two that are none are equal. */
+static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
+                                 double *values, double *largest, int64_t *differing) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor->num_dims; d++) count *= tensor->shape[d];
+  for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
+    int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
+    for (int k = 0; k < 2; k++) TRI_TRY(read_piece(both[k], tensor, done, piece, values + k * PIECE_ELEMENTS));
+    for (int64_t i = 0; i < piece; i++) {
+      double a = values[i], b = values[PIECE_ELEMENTS + i];
+      if (a == b || (a != a && b != b)) continue;
+      (*differing)++;
+      *largest = fmax(*largest, fabs(a - b));
+    }
+  }
+  return TRI_OK;
+}
+
+static bool same_shape(const tri_safetensors_tensor *a, const tri_safetensors_tensor *b) {
+  bool same = a->num_dims == b->num_dims;
+  for (int d = 0; d < a->num_dims && same; d++) same = a->shape[d] == b->shape[d];
+  return same;
+}
+
+static tri_status compare_tensor(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
+                                 double *values, int64_t *different) {
+  const tri_safetensors_tensor *other = find_tensor(both[1], tensor->name);
+  char shape[TRI_SAFETENSORS_SHAPE_BYTES], wanted[TRI_SAFETENSORS_SHAPE_BYTES];
+  double largest = 0;
+  int64_t differing = 0;
+  if (other == NULL) {
+    printf("%s is in the first alone\n", tensor->name);
+  } else if (!same_shape(tensor, other)) {
+    printf("%s has shape %s, and %s in the second\n", tensor->name,
+           tri_safetensors_shape_text(tensor->num_dims, tensor->shape, shape),
+           tri_safetensors_shape_text(other->num_dims, other->shape, wanted));
+  } else {
+    TRI_TRY(compare_values(both, tensor, values, &largest, &differing));
+    if (differing == 0) return TRI_OK;
+    printf("%s differs in %" PRId64 " values, by %.6g at most\n", tensor->name, differing, largest);
+  }
+  (*different)++;
+  return TRI_OK;
+}
+
+static tri_status compare_all(const tri_checkpoint *const both[2], int64_t *different) {
+  double *values = NULL;
+  TRI_TRY(tri_alloc("values to compare", 2 * (size_t)PIECE_ELEMENTS, sizeof *values, &values));
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(both[0]) && status == TRI_OK; i++) {
+    status = compare_tensor(both, tri_checkpoint_get_entry(both[0], i).tensor, values, different);
+  }
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(both[1]) && status == TRI_OK; i++) {
+    const char *name = tri_checkpoint_get_entry(both[1], i).tensor->name;
+    if (find_tensor(both[0], name) != NULL) continue;
+    printf("%s is in the second alone\n", name);
+    (*different)++;
+  }
+  tri_free(values);
+  return status;
+}
+
+static tri_status compare_checkpoints(const char *first, const char *second) {
+  const char *given[2] = {first, second};
+  tri_checkpoint *both[2] = {NULL, NULL};
+  int64_t different = 0;
+  tri_status status = TRI_OK;
+  for (int k = 0; k < 2 && status == TRI_OK; k++) {
+    char path[TRI_PATH_BYTES];
+    status = tri_weights_find(given[k], path);
+    if (status == TRI_OK) status = tri_checkpoint_open(path, &both[k]);
+  }
+  if (status == TRI_OK) status = compare_all((const tri_checkpoint *const *)both, &different);
+  int64_t tensors = both[0] == NULL ? 0 : tri_checkpoint_num_tensors(both[0]);
+  for (int k = 0; k < 2; k++) tri_checkpoint_close(both[k]);
+  TRI_TRY(status);
+  if (different == 0) {
+    printf("all %" PRId64 " tensors are equal\n", tensors);
+    return TRI_OK;
+  }
+  return tri_fail(TRI_DIFFERENT, "%" PRId64 " tensors differ", different);
 }
 
 enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY };
@@ -138,13 +291,15 @@ static tri_status run(int count, char **arguments) {
       default: return tri_option_fault("inspect", result, arguments);
     }
   }
+  if (optind + 2 == count) return compare_checkpoints(arguments[optind], arguments[optind + 1]);
   if (optind + 1 != count) {
-    return tri_fail(TRI_BAD_USAGE, "inspect: name one preset, model file or checkpoint; see trireme inspect --help");
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "inspect: name one preset, model file or checkpoint, or two checkpoints; see trireme inspect --help");
   }
   const char *what = arguments[optind];
   if (!tri_path_is_directory(what)) return inspect_model(what, json, all);
-  if (json) return tri_fail(TRI_BAD_USAGE, "inspect: --json is for models; %s is a folder", what);
-  return inspect_checkpoint(what, verify);
+  return inspect_checkpoint(what, verify, json);
 }
 
 const tri_command tri_command_inspect = {
@@ -152,10 +307,14 @@ const tri_command tri_command_inspect = {
     .summary = "the parameters of a model, the tensors of a checkpoint",
     .help =
         "usage: trireme inspect PRESET|MODEL.yaml [--all] [--json]\n"
-        "       trireme inspect CHECKPOINT [--verify]\n"
+        "       trireme inspect CHECKPOINT [--verify] [--json]\n"
+        "       trireme inspect CHECKPOINT CHECKPOINT\n"
         "\n"
         "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each.\n"
-        "A checkpoint, a run's output or a Hugging Face folder: its tensors; --verify checks every checksum.\n"
+        "A checkpoint, a run's output or a Hugging Face folder: its tensors, checksums and the layout that it was "
+        "saved\n"
+        "under; --verify reads all of it and checks every checksum.\n"
+        "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
     .run = run,

@@ -2,7 +2,7 @@
  * PCRE2 reads nearly all of them the same way. What differs is rewritten here:
  *
  *   \s \S   Unicode's White_Space there; here also U+180E, which stopped being a space in Unicode 6.3
- *   \w \W   with marks and connectors there
+ *   \w \W   with marks and connectors there; of other numbers only those of Latin 1, such as a half
  *   \h \H   a hexadecimal digit there, a horizontal space here
  *   ^ $ .   lines end at \n, everywhere in the text: options of PCRE2
  *
@@ -17,7 +17,8 @@
   "\\x00-\\x08\\x0e-\\x1f\\x21-\\x84\\x86-\\x9f\\xa1-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"                  \
   "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define WORD_SET                                                                                                       \
-  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{"      \
+  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{" \
+  "1f169}\\x{1f170}-\\x{"                                                                                              \
   "1f189}"
 
 enum { MAX_PATTERN_BYTES = 65536, LONGEST_SET = 256 };

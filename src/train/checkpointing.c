@@ -51,6 +51,12 @@ static tri_status read_progress(const tri_checkpoint_state *state, tri_progress 
   return TRI_OK;
 }
 
+/* One that was imported has none: its moments are those of a fresh run. */
+static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
+}
+
 /* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
 static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path,
                             tri_progress *progress) {
@@ -60,7 +66,7 @@ static tri_status load_from(tri_engine *engine, const tri_run_config *config, co
   TRI_TRY_GOTO(tri_shards_create(engine, TRI_SHARDS_LOAD, &shards), done);
   TRI_TRY_GOTO(tri_checkpoint_open(path, &checkpoint), done);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
-  TRI_TRY_GOTO(read_slices(checkpoint, &shards, state != NULL), done);
+  TRI_TRY_GOTO(read_slices(checkpoint, &shards, has_optimizer(checkpoint, &shards)), done);
   if (state != NULL) {
     compare_seeds(config, checkpoint, state);
     TRI_TRY_GOTO(read_progress(state, progress), done);

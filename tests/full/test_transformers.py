@@ -83,3 +83,48 @@ def test_we_load_theirs(tmp_path, corpus, make):
             parameter.add_(0.05 * torch.randn_like(parameter))  # biases that are not zero
     model.save_pretrained(tmp_path)
     assert abs(their_loss(tmp_path, corpus) / our_loss(tmp_path, corpus) - 1) < 1e-5
+
+
+THEIRS = {
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=257, n_positions=64, n_embd=48, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=257, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64)),
+    "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(
+        vocab_size=257, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64, sliding_window=None)),
+    "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(
+        vocab_size=257, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64)),
+}
+
+
+@pytest.mark.parametrize("kind", THEIRS)
+def test_import_train_export(tmp_path, corpus, kind):
+    """Their model comes in, goes out as it came, trains a step under tensor 2 x pipeline 2, and they load what comes out."""
+    torch.manual_seed(3)
+    model = THEIRS[kind]().eval()
+    model.save_pretrained(tmp_path / "theirs", max_shard_size="60KB")
+    trireme("import", tmp_path / "theirs", tmp_path / "ours", "--shard-bytes", 50000)
+    trireme("inspect", tmp_path / "ours", "--verify")
+    trireme("export", tmp_path / "ours", tmp_path / "back")
+    tokens = torch.arange(40)[None] * 5 % 257
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "back", dtype=torch.float32).eval()
+    with torch.no_grad():
+        assert (again(tokens).logits - model(tokens).logits).abs().max() < 1e-5
+    for (name, mine), (_, other) in zip(sorted(model.state_dict().items()), sorted(again.state_dict().items())):
+        assert torch.equal(mine, other), name
+    described = json.loads((tmp_path / "ours/config.json").read_text())
+    family = "gpt2" if kind == "gpt2" else "llama"
+    shape = (dict(family="gpt2", num_layers=2, hidden_size=48, num_heads=4, vocab_size=257, max_sequence=64) if family == "gpt2" else
+             dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257,
+                  max_sequence=64, tied=described.get("tie_word_embeddings", False), attention_bias=kind == "qwen2",
+                  norm_eps=described["rms_norm_eps"], rope_theta=described.get("rope_theta", 10000.0)))
+    run = write_run(tmp_path, corpus, shape)
+    trireme("train", run, "-n", 4, "--resume", tmp_path / "ours", "--set", "layout.tensor=2", "--set", "layout.pipeline=2",
+            "--set", "optimizer.steps=1")
+    trireme("export", tmp_path / "run", tmp_path / "trained", "--precision", "bf16", "--shard-bytes", 40000)
+    trained = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "trained", dtype=torch.float32).eval()
+    differences = [float((a - b).abs().max()) for a, b in zip(model.state_dict().values(), trained.state_dict().values())]
+    assert 1e-4 < max(differences) < 0.1

@@ -336,6 +336,13 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->evaluation.batches = 1 + (int64_t)next(index, 1000);
   c->checkpoint.every = (int64_t)next(index, 1000);
   c->checkpoint.keep = (int64_t)next(index, 1000);
+  c->checkpoint.async = next(index, 2) == 1;
+  c->checkpoint.shard_bytes = 1 + (int64_t)next(index, UINT64_C(1) << 50);
+  c->checkpoint.snapshot_every = (int64_t)next(index, 1000);
+  c->layout.reduce_precision = c->precision != TRI_FP64 && next(index, 2) == 1 ? TRI_BF16 : TRI_FP32;
+  c->hang_timeout = next_double(index, 1000);
+  c->elastic = next(index, 2) == 1;
+  c->max_restarts = (int64_t)next(index, 100);
   snprintf(c->output, sizeof c->output, "%s", next(index, 2) == 0 ? "/runs/a b" : "null");
 }
 
@@ -372,7 +379,7 @@ static void prints_what_others_read(void **state) {
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
       "    else: yield k, v\n"
-      "words = 'name family activation train validation tokenizer schedule recompute decay precision device output'\n"
+      "words = 'name family activation train validation tokenizer schedule recompute reduce_precision decay precision device output'\n"
       "for k, v in leaves(c):\n"
       "  assert isinstance(v, str) == (k in words.split() or v == 'auto'), (k, v)\n"
       "o = c['optimizer']\n"

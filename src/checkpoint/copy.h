@@ -1,0 +1,23 @@
+/* A model's weights from one folder to another: import and export. */
+#ifndef TRI_CHECKPOINT_COPY_H
+#define TRI_CHECKPOINT_COPY_H
+
+#include "checkpoint/checkpoint.h"
+#include "model/model.h"
+
+typedef struct tri_copy_request {
+  const tri_checkpoint *from;
+  const tri_model *model;
+  const char *to;        /* a folder that does not exist yet */
+  tri_dtype type;        /* of the weights there: fp32, fp64 or bf16 */
+  int64_t shard_bytes;   /* see tri_checkpoint_request */
+  const char *tokenizer; /* path of a tokenizer.json to copy, or NULL */
+  bool plain;            /* a Hugging Face folder; else a checkpoint of step 0, without an optimizer's state */
+} tri_copy_request;
+
+/* LOCAL. Copies tensor by tensor, in pieces of some megabytes. `from` must have the model's tensors and no others
+ * (TRI_BAD_FILE with their names), but for what transformers keeps beside them and can make anew. When it fails nothing
+ * stays of the new folder. */
+tri_status tri_checkpoint_copy(const tri_copy_request *request);
+
+#endif

@@ -1,0 +1,130 @@
+/* Weights of Hugging Face's as a checkpoint, and back. */
+#include "base/log.h"
+#include "checkpoint/copy.h"
+#include "checkpoint/huggingface.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "train/weights.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct copy_arguments {
+  const char *from, *to;
+  tri_dtype type;
+  int64_t shard_bytes;
+} copy_arguments;
+
+enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES };
+
+static tri_status take_precision(const char *text, tri_dtype *out) {
+  if (strcmp(text, "fp32") == 0) {
+    *out = TRI_FP32;
+  } else if (strcmp(text, "bf16") == 0) {
+    *out = TRI_BF16;
+  } else {
+    return tri_fail(TRI_BAD_USAGE, "export: --precision is fp32 or bf16, not `%s`", text);
+  }
+  return TRI_OK;
+}
+
+static tri_status parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
+  static const struct option options[] = {
+      {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
+      {"precision", required_argument, NULL, OPTION_PRECISION},
+      {NULL, 0, NULL, 0},
+  };
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+    if (result == OPTION_SHARD_BYTES) {
+      TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
+    } else if (result == OPTION_PRECISION && exports) {
+      TRI_TRY(take_precision(optarg, &out->type));
+    } else if (result == OPTION_PRECISION) {
+      return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
+    } else {
+      return tri_option_fault(name, result, arguments);
+    }
+  }
+  if (optind + 2 != count) {
+    return tri_fail(TRI_BAD_USAGE, "%s: name two folders, the one that is there and the new one; see trireme %s --help",
+                    name, name);
+  }
+  out->from = arguments[optind];
+  out->to = arguments[optind + 1];
+  size_t length = strlen(arguments[optind + 1]);
+  while (length > 1 && out->to[length - 1] == '/') arguments[optind + 1][--length] = '\0';
+  return TRI_OK;
+}
+
+static tri_status copy(const copy_arguments *arguments, const char *path, bool plain) {
+  char tokenizer[TRI_PATH_BYTES];
+  tri_model model;
+  tri_checkpoint *checkpoint = NULL;
+  TRI_TRY(tri_huggingface_load(path, &model));
+  TRI_TRY(tri_path_join(tokenizer, path, "tokenizer.json"));
+  TRI_TRY(tri_checkpoint_open(path, &checkpoint));
+  tri_copy_request request = {.from = checkpoint,
+                              .model = &model,
+                              .to = arguments->to,
+                              .type = arguments->type,
+                              .shard_bytes = arguments->shard_bytes,
+                              .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                              .plain = plain};
+  tri_status status = tri_checkpoint_copy(&request);
+  tri_checkpoint_close(checkpoint);
+  if (status == TRI_OK) tri_log("%s is written", arguments->to);
+  return status;
+}
+
+static tri_status run_import(int count, char **arguments) {
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  TRI_TRY(parse("import", false, count, arguments, &parsed));
+  if (!tri_path_is_directory(parsed.from)) {
+    return tri_fail(TRI_BAD_FILE, "%s is not a folder; Hugging Face's has config.json and model.safetensors",
+                    parsed.from);
+  }
+  return copy(&parsed, parsed.from, false);
+}
+
+static tri_status run_export(int count, char **arguments) {
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(parse("export", true, count, arguments, &parsed));
+  TRI_TRY(tri_weights_find(parsed.from, path));
+  return copy(&parsed, path, true);
+}
+
+const tri_command tri_command_import = {
+    .name = "import",
+    .summary = "make a checkpoint of a Hugging Face folder",
+    .help =
+        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N]\n"
+        "\n"
+        "Reads GPT-2, Llama (1, 2, 3), Mistral and Qwen 2 in fp32, bf16 or fp16, from one file or from shards, and "
+        "writes\n"
+        "a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
+        "CHECKPOINT`.\n"
+        "\n"
+        "example: trireme import models/Llama-3.2-1B llama-1b\n",
+    .run = run_import,
+};
+
+const tri_command tri_command_export = {
+    .name = "export",
+    .summary = "write a checkpoint's weights as a Hugging Face folder",
+    .help =
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--shard-bytes N]\n"
+        "\n"
+        "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
+        "the\n"
+        "tokenizer; transformers loads a checkpoint as it is, too, with the optimizer's files beside it.\n"
+        "\n"
+        "  --precision bf16   half the bytes, rounded to nearest\n"
+        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "\n"
+        "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
+    .run = run_export,
+};
