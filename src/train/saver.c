@@ -3,6 +3,7 @@
  * stage may begin. */
 #include "train/saver.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
@@ -35,6 +36,8 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_status thread_status;
   char thread_message[2048];
+  double begun_s, pause_s;
+  tri_saver_times newest;
 };
 
 static const tri_group *world_of(const tri_saver *saver) { return &tri_engine_mesh(saver->engine)->world; }
@@ -122,6 +125,7 @@ static void end_save(tri_saver *saver, bool good) {
   saver->saving = NULL;
   saver->progress = NULL;
   saver->stage = STAGE_IDLE;
+  if (good) saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s};
 }
 
 static tri_status begin_save(tri_saver *saver, const tri_progress *progress, const tri_checkpoint_slice *slices) {
@@ -191,7 +195,10 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress, bool a
   tri_record record = tri_record_make(TRI_RECORD_WORK, "save a checkpoint");
   uint64_t ticket = tri_recorder_begin(&record);
   bool waits = at_once || saver->staged == NULL;
+  saver->begun_s = tri_clock_s();
   tri_status status = waits ? save_at_once(saver, progress) : save_in_background(saver, progress);
+  saver->pause_s = tri_clock_s() - saver->begun_s;
+  if (waits) saver->newest.pause_s = saver->pause_s;
   tri_recorder_end(ticket);
   return status;
 }
@@ -226,6 +233,8 @@ tri_status tri_saver_finish(tri_saver *saver) {
   while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* which waits for the thread */
   return TRI_OK;
 }
+
+tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest; }
 
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;

@@ -24,6 +24,13 @@ tri_status tri_saver_look(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
+/* LOCAL. Of the newest save that has ended: for how long the steps waited, and how long it took from its beginning
+ * until the checkpoint was there (in the background: until a step found that it was). 0 before the first. */
+typedef struct tri_saver_times {
+  double pause_s, whole_s;
+} tri_saver_times;
+tri_saver_times tri_saver_newest(const tri_saver *saver);
+
 /* LOCAL. A save that has not ended is given up: its folder stays, unfinished, until the next save. */
 void tri_saver_destroy(tri_saver *saver);
 

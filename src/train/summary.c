@@ -109,6 +109,9 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "peak_bytes_predicted", json_integer((json_int_t)s->peak_bytes_predicted));
   failed |= json_object_set_new(object, "peak_bytes_measured", json_integer((json_int_t)s->peak_bytes_measured));
   failed |= json_object_set_new(object, "peak_rss_bytes", json_integer((json_int_t)s->peak_rss_bytes));
+  failed |= json_object_set_new(object, "checkpoint_pause_s", real_or_null(s->checkpoint_pause_s));
+  failed |= json_object_set_new(object, "checkpoint_s", real_or_null(s->checkpoint_s));
+  failed |= json_object_set_new(object, "load_s", real_or_null(s->load_s));
   failed |= json_object_set_new(object, "share", s->time.num_steps > 0 ? shares_json(&s->time) : json_null());
   failed |= json_object_set_new(object, "model", text_or_null(s->model));
   failed |= json_object_set_new(object, "device", text_or_null(s->device));

@@ -43,6 +43,7 @@ typedef struct trainer {
   tri_metrics *metrics;
   tri_progress progress;
   double peak_flops;
+  double load_s;          /* of the state that it began with */
   double validation_loss; /* the last one; NaN before the first */
   size_t predicted_bytes;
   tri_watchdog *watchdog;
@@ -168,8 +169,10 @@ static tri_status open_output(trainer *t, const char *resume) {
   bool found = false;
   tri_status status = is_first(t) ? tri_directory_create(config->output) : TRI_OK;
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  double begin_s = tri_clock_s();
   TRI_TRY(open_snapshots(t, resume, &found));
   if (!found) TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+  if (found) t->load_s = tri_clock_s() - begin_s;
   if (!is_first(t)) return TRI_OK;
   TRI_TRY(write_config(config));
   return tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
@@ -322,6 +325,9 @@ static tri_status write_summary(trainer *t) {
       .model = config->model.name,
       .device = t->device->name,
       .precision = tri_dtype_name(config->precision),
+      .checkpoint_pause_s = tri_saver_newest(t->saver).pause_s,
+      .checkpoint_s = tri_saver_newest(t->saver).whole_s,
+      .load_s = t->load_s,
       .time = t->timing.shares,
   };
   tri_status status = tri_run_summary_fill(&history, &summary);

@@ -150,6 +150,36 @@ def test_kill_a_rank(tmp_path_factory, corpus):
         assert weights(folder, 12) == weights(undisturbed, 12)
 
 
+def test_kills_during_saves(tmp_path_factory, corpus):
+    """All processes are killed at once, at random moments of saves in the background: what is taken up is always good, and
+    the losses are those of a run that was left alone. TRIREME_KILLS=50 kills so often."""
+    keys = ["--set", "checkpoint.async=true", "--set", "checkpoint.every=1", "--set", "checkpoint.keep=2", "--set",
+            "checkpoint.shard_bytes=20000", "--set", "optimizer.steps=4000", "--set", "evaluation.every=0", "--set",
+            "optimizer.decay=constant"]
+    folder = tmp_path_factory.mktemp("killed")
+    path = write_run(folder, corpus, data=2, zero=1)
+    chance = random.Random(8)
+    reached = 0
+    for _ in range(int(os.environ.get("TRIREME_KILLS", 12))):
+        saved = list(folder.glob("run/checkpoints/step-*/COMPLETE"))
+        process = subprocess.Popen([TRIREME, "train", path, "-n", "2", *keys], stderr=subprocess.PIPE, text=True)
+        wait_for_step(folder, process, reached + chance.randrange(1, 4))
+        time.sleep(chance.uniform(0, 0.03))
+        for pid in reversed(sorted(ranks_of(folder))):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        _, errors = process.communicate(timeout=30)
+        wait_until_gone(folder)
+        assert "passing over" not in errors and ("resuming from" in errors) == bool(saved), errors
+        reached = losses(folder)[-1]["step"] if (folder / "run/metrics.jsonl").exists() else 0
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    trireme("train", write_run(undisturbed, corpus, data=2, zero=1), "-n", 2, *keys, "--set", f"optimizer.steps={reached}",
+            "--set", "checkpoint.every=0")
+    assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)] and reached > 10
+
+
 def test_restart(tmp_path_factory, corpus):
     """max_restarts: the same command comes through, as if nothing had happened."""
     undisturbed, folder = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("restarted")
