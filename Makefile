@@ -34,6 +34,7 @@ bench: ## speed and memory beside PyTorch's, on this machine
 	@$(MAKE) --no-print-directory build
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_scaling.py
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_checkpoint.py
 
 demo: ## from real text to a trained model that writes
 	@scripts/install-deps.sh --demo

@@ -4,7 +4,7 @@
  * that a rank that is stuck or failed can tell what it was doing (train/watchdog.h). On request all records from a
  * moment on are kept, and a timeline is drawn from them (train/timing.h). A record costs some 100 ns.
  *
- * One thread records; any thread may look. */
+ * Any thread may record and look. */
 #ifndef TRI_BASE_RECORDER_H
 #define TRI_BASE_RECORDER_H
 
@@ -24,12 +24,12 @@ typedef enum tri_record_kind {
 /* Texts are not copied: they must stay. -1 where a number has no meaning. */
 typedef struct tri_record {
   tri_record_kind kind;
+  int32_t code;          /* of work: what the recording floor makes of it */
   const char *name;      /* "forward", "all_reduce" */
   const char *group;     /* of communication: "tensor"; NULL otherwise */
   uint64_t number;       /* of a collective in its group, from 1; of a message, the same for its start and its wait */
   double begin_s, end_s; /* on tri_clock_s; end_s is 0 while it goes on. tri_recorder_begin sets both */
   int64_t step, bytes;   /* tri_recorder_begin sets the step */
-  int32_t code;          /* of work: what the recording floor makes of it */
   int32_t micro_batch, chunk, bucket;
   int32_t peer, tag; /* of a message; peer is a rank of the group */
   bool background;   /* other work goes on meanwhile */

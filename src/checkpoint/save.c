@@ -345,6 +345,8 @@ static tri_status write_file(saving *s, const stored_file *file, int64_t first, 
   unsent stretch = {0};
   TRI_TRY(tri_path_join(path, s->temporary, file->name));
   TRI_TRY(tri_output_open(path, file->file_bytes, &output));
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "write a checkpoint's file");
+  uint64_t ticket = tri_recorder_begin(&record);
   tri_status status = TRI_OK;
   for (int64_t i = first; i < end && status == TRI_OK; i++) {
     const tri_checkpoint_slice *slice = &s->slices[i];
@@ -352,6 +354,7 @@ static tri_status write_file(saving *s, const stored_file *file, int64_t first, 
   }
   if (status == TRI_OK) status = tri_output_finish(&output);
   if (status != TRI_OK) tri_output_abandon(&output);
+  tri_recorder_end(ticket);
   return status;
 }
 

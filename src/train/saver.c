@@ -190,15 +190,15 @@ static tri_status save_in_background(tri_saver *saver, const tri_progress *progr
   return status;
 }
 
-tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress, bool at_once) {
+tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress) {
   TRI_TRY(tri_saver_finish(saver));
   tri_record record = tri_record_make(TRI_RECORD_WORK, "save a checkpoint");
   uint64_t ticket = tri_recorder_begin(&record);
-  bool waits = at_once || saver->staged == NULL;
   saver->begun_s = tri_clock_s();
-  tri_status status = waits ? save_at_once(saver, progress) : save_in_background(saver, progress);
+  bool background = saver->staged != NULL;
+  tri_status status = background ? save_in_background(saver, progress) : save_at_once(saver, progress);
   saver->pause_s = tri_clock_s() - saver->begun_s;
-  if (waits) saver->newest.pause_s = saver->pause_s;
+  if (!background) saver->newest.pause_s = saver->pause_s;
   tri_recorder_end(ticket);
   return status;
 }

@@ -13,10 +13,9 @@ typedef struct tri_saver tri_saver;
  * tri_saver_destroy. */
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out);
 
-/* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async, or
- * where `at_once`, the checkpoint is there when this returns. Otherwise the state has been copied, and a thread of each
- * rank writes it. */
-tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress, bool at_once);
+/* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
+ * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */
+tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
 /* COLLECTIVE, between steps. Goes on with a save in the background; its failure is this one's. */
 tri_status tri_saver_look(tri_saver *saver);

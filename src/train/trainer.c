@@ -158,7 +158,7 @@ static tri_status open_snapshots(trainer *t, const char *resume, bool *found) {
     if (is_first(t)) tri_log("resuming from the memory of the nodes, after step %ld", (long)t->progress.step);
     return TRI_OK;
   }
-  if (status != TRI_BAD_FILE) return status;
+  if (status != TRI_BAD_FILE && status != TRI_IO_FAILED) return status;
   if (is_first(t)) tri_log("passing over the snapshot of step %ld: %s", (long)step, tri_status_message());
   return TRI_OK;
 }
@@ -231,7 +231,8 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
 static tri_status save(trainer *t) {
   if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
   bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
-  return tri_saver_save(t->saver, &t->progress, last);
+  TRI_TRY(tri_saver_save(t->saver, &t->progress));
+  return last ? tri_saver_finish(t->saver) : TRI_OK;
 }
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {

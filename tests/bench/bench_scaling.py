@@ -124,6 +124,7 @@ CLAIMS = [
     ("pipeline 2, 1f1b, 8 micro-batches, of its bound", "1f1b", lambda r: BOUND * r["one core accumulating"], 0.95),
     ("gpipe, of the same bound", "gpipe", lambda r: BOUND * r["one core accumulating"], None),
     ("interleaved (2 virtual stages), of the same bound", "interleaved", lambda r: BOUND * r["one core accumulating"], None),
+    ("zero-bubble, of the same bound", "zero-bubble", lambda r: BOUND * r["one core accumulating"], None),
     ("zero-bubble, of 1f1b", "zero-bubble", lambda r: r["1f1b"], 1.0),
     ("ZeRO 1, of ZeRO 0", "zero 1", lambda r: r["zero 0"], None),
     ("ZeRO 2, of ZeRO 0", "zero 2", lambda r: r["zero 0"], None),
