@@ -8,9 +8,11 @@
 #include "comm/agreement.h"
 #include "schedule/program.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WARM_UP = 2, STEPS = 8 };
 
@@ -219,12 +221,23 @@ static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
 
 /* ---- the timed steps --------------------------------------------------------------------------------------------- */
 
-void tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to) {
+/* Better now than after the steps. */
+static tri_status check_folder(const char *path) {
+  char folder[TRI_PATH_BYTES] = ".";
+  const char *slash = strrchr(path, '/');
+  if (slash != NULL) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+  if (access(folder, W_OK | X_OK) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "--timeline %s: cannot write to the folder %s: %s", path, folder, strerror(errno));
+}
+
+tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to) {
   timing->mesh = mesh;
   timing->first = timing->end = -1;
-  if (timing->path == NULL && mesh->world.size > MOST_RANKS) return;
+  if (timing->path == NULL && mesh->world.size > MOST_RANKS) return TRI_OK;
   timing->first = to - from > WARM_UP ? from + WARM_UP : from;
   timing->end = to - timing->first < STEPS ? to : timing->first + STEPS;
+  bool checks = timing->path != NULL && mesh->world.rank == 0;
+  return tri_first_rank_status(&mesh->world, checks ? check_folder(timing->path) : TRI_OK);
 }
 
 void tri_timing_step_begins(const tri_timing *timing, int64_t step) {

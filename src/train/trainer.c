@@ -361,7 +361,7 @@ static void introduce(const trainer *t) {
 
 static tri_status watch(trainer *t) {
   introduce(t);
-  tri_timing_plan(&t->timing, &t->mesh, t->progress.step, t->config->optimizer.steps);
+  TRI_TRY(tri_timing_plan(&t->timing, &t->mesh, t->progress.step, t->config->optimizer.steps));
   TRI_TRY(tri_path_join(t->flight, t->config->output, "flight"));
   return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
 }

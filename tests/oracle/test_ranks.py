@@ -293,6 +293,8 @@ def test_kill_those_above(tmp_path, corpus, who):
 def test_timeline(tmp_path, corpus):
     """What ranks did, drawn: every instruction of every step of every rank is there; the shares are of one whole."""
     path = write_run(tmp_path, corpus, pipeline=2, data=2, zero=1)
+    refused = trireme("train", path, "-n", 4, "--timeline", tmp_path / "nowhere/t.svg", status=5)
+    assert "cannot write to the folder" in refused.stderr and refused.stderr.count("trireme: ") == 1
     trireme("train", path, "-n", 4, "--timeline", tmp_path / "t.svg")
     events = json.loads((tmp_path / "t.json").read_text())
     events = events["traceEvents"] if isinstance(events, dict) else events
