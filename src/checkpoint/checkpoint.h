@@ -62,6 +62,9 @@ typedef struct tri_checkpoint_state {
   json_t *progress;       /* an object with whatever else the caller wants back, or NULL; never changed */
 } tri_checkpoint_state;
 
+/* What a rank's save needs beside what it saves. */
+enum { TRI_CHECKPOINT_BUFFER_BYTES = (8 << 20) + 4096 };
+
 typedef struct tri_checkpoint_request {
   const tri_group *group; /* the ranks that save together, or NULL: this one alone */
   const char *root;
@@ -75,11 +78,12 @@ typedef struct tri_checkpoint_request {
   int64_t shard_bytes;      /* the most that a file of tensors holds, if not one tensor; 0: no limit    */
   const char *model_config; /* the text of config.json                                                  */
   const char *tokenizer;    /* path of a tokenizer.json to copy, or NULL                                */
+  void *buffers;            /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
   int64_t keep;             /* newest checkpoints kept, this one included; 0 keeps all                  */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to their
- * places in the files with no copy between; ranks write side by side. When it fails on any rank it fails on all,
+ * places in the files through the buffers; ranks write side by side. When it fails on any rank it fails on all,
  * nothing of it stays and the older checkpoints are as they were. `path` (may be NULL) gets the folder, on the first
  * rank. A checkpoint of the same step is replaced. Trouble with removing old ones is a warning, not a failure. The
  * request need be equal on all ranks but for its slices; state, config and tokenizer are the first rank's. */
@@ -106,6 +110,12 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
  * to begin anew then should be somebody's decision. All ranks get the same. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
+/* COLLECTIVE over the group. The same, where the caller says whether a candidate will do: `take` is COLLECTIVE, and
+ * sets *damaged where its failure is the checkpoint's fault, so that an older one is to be tried. */
+typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *damaged);
+tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
+                                      char path[TRI_PATH_BYTES]);
+
 /* LOCAL. The highest step that a checkpoint below root claims by its name, whatever it is worth; -1 if there is none.
  */
 int64_t tri_checkpoint_highest_step(const char *root);
@@ -113,6 +123,9 @@ int64_t tri_checkpoint_highest_step(const char *root);
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE
  * names a file or tensor that differs. A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
 tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
+
+/* COLLECTIVE over the group. The same without reading the tensors: all sizes, all headers, every other file. */
+tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -151,5 +164,14 @@ tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *nam
 /* LOCAL. The same of a part: only its bytes are read, into slice->data. slice->tensor means nothing here. */
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                      const int64_t *shape, const tri_checkpoint_slice *slice);
+
+/* COLLECTIVE over the group. Compares what was read with the checkpoint's checksums, and so does the rest of
+ * tri_checkpoint_verify without reading anything a second time: the slices of all ranks are each tensor's elements
+ * once, as a save of them would have it (tri_checkpoint_request), in the types of the file. TRI_BAD_FILE names a tensor
+ * that differs. */
+tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
+                                        const tri_checkpoint_tensor *weights, int64_t num_weights,
+                                        const tri_checkpoint_tensor *optimizer, int64_t num_optimizer,
+                                        const tri_checkpoint_slice *slices, int64_t num_slices);
 
 #endif

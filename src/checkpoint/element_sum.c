@@ -31,3 +31,15 @@ uint64_t tri_element_sum(size_t element_bytes, int64_t first, int64_t count, con
   }
   return sum;
 }
+
+uint64_t tri_element_sum_parallel(size_t element_bytes, int64_t first, int64_t count, const void *data) {
+  enum { BLOCK = 1 << 16 };
+  uint64_t sum = 0;
+  if (count <= BLOCK) return tri_element_sum(element_bytes, first, count, data);
+#pragma omp parallel for reduction(+ : sum)
+  for (int64_t at = 0; at < count; at += BLOCK) {
+    int64_t some = count - at < BLOCK ? count - at : BLOCK;
+    sum += tri_element_sum(element_bytes, first + at, some, (const char *)data + (size_t)at * element_bytes);
+  }
+  return sum;
+}

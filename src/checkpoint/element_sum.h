@@ -15,4 +15,7 @@
 /* The part of elements [first, first + count), each of element_bytes (1, 2, 4 or 8), at `data`. */
 uint64_t tri_element_sum(size_t element_bytes, int64_t first, int64_t count, const void *data);
 
+/* The same with all threads. */
+uint64_t tri_element_sum_parallel(size_t element_bytes, int64_t first, int64_t count, const void *data);
+
 #endif

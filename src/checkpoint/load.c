@@ -1,4 +1,5 @@
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
@@ -23,15 +24,25 @@ enum { INDEX_LIMIT_BYTES = 1 << 28 };
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-tri_status tri_checkpoint_verify(const tri_group *group, const char *path) {
+static tri_status verify(const tri_group *group, const char *path, bool tensors) {
   json_t *document = NULL;
   tri_checkpoint_state state;
   tri_group alone = tri_group_alone("verify");
   const tri_group *all = group == NULL ? &alone : group;
   tri_status status = tri_state_load(path, &document, &state);
-  if (status == TRI_OK) status = tri_state_verify(path, document, all->rank, all->size);
+  if (status == TRI_OK) status = tri_state_verify(path, document, all->rank, all->size, tensors);
   json_decref(document);
   return tri_common_failure(all, status);
+}
+
+tri_status tri_checkpoint_verify(const tri_group *group, const char *path) { return verify(group, path, true); }
+
+tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path) { return verify(group, path, false); }
+
+static tri_status verify_candidate(void *context, const char *path, bool *damaged) {
+  tri_status status = tri_checkpoint_verify(context, path);
+  *damaged = status == TRI_BAD_FILE || status == TRI_UNSUPPORTED;
+  return status;
 }
 
 /* From the highest step down; at the same step a final folder before one that was being replaced. */
@@ -55,7 +66,7 @@ typedef struct candidate {
 } candidate;
 
 static tri_status try_candidates(const tri_group *group, const char *root, const tri_folder *list, int64_t count,
-                                 char path[TRI_PATH_BYTES]) {
+                                 tri_checkpoint_try take, void *context, char path[TRI_PATH_BYTES]) {
   int64_t bad = 0;
   for (const tri_folder *folder = NULL;;) {
     candidate next = {.name = ""};
@@ -65,8 +76,9 @@ static tri_status try_candidates(const tri_group *group, const char *root, const
     TRI_TRY(tri_broadcast(group, 0, sizeof next, &next));
     if (next.name[0] == '\0') break;
     TRI_TRY(tri_path_join(path, root, next.name));
-    tri_status status = tri_checkpoint_verify(group, path);
-    if (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED) return status;
+    bool damaged = false;
+    tri_status status = take(context, path, &damaged);
+    if (status == TRI_OK || !damaged) return status;
     if (next.old) continue;
     if (group->rank == 0) tri_log("passing over the checkpoint %s: %s", path, tri_status_message());
     bad++;
@@ -79,13 +91,18 @@ static tri_status try_candidates(const tri_group *group, const char *root, const
 }
 
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]) {
-  tri_folder *list = NULL;
-  int64_t count = 0;
   tri_group alone = tri_group_alone("newest");
   const tri_group *all = group == NULL ? &alone : group;
+  return tri_checkpoint_newest_that(all, root, verify_candidate, (void *)(uintptr_t)all, path);
+}
+
+tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tri_checkpoint_try take, void *context,
+                                      char path[TRI_PATH_BYTES]) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
   tri_status status = all->rank == 0 ? tri_folder_list(root, &list, &count) : TRI_OK;
   status = tri_first_rank_status(all, status);
-  if (status == TRI_OK) status = try_candidates(all, root, list, count, path);
+  if (status == TRI_OK) status = try_candidates(all, root, list, count, take, context, path);
   tri_free(list);
   return status;
 }
@@ -135,7 +152,8 @@ static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const
     }
     const tri_safetensors_file *shard = &checkpoint->files[json_integer_value(number)];
     if (tri_safetensors_find(&shard->header, name) == NULL) {
-      status = tri_fail(TRI_BAD_FILE, "%s has no tensor `%.200s`, which %s places there", shard->path, name, path);
+      status =
+          tri_fail(TRI_BAD_FILE, "%s has no tensor `%.200s`, which %s places there", shard->input.path, name, path);
       goto drop_seen;
     }
   }
@@ -225,8 +243,9 @@ tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, 
     index -= file->header.num_tensors;
     file++;
   }
-  tri_checkpoint_entry entry = {.tensor = &file->header.tensors[index], .file = file->path};
-  const json_t *facts = json_object_get(json_object_get(checkpoint->document, "files"), strrchr(file->path, '/') + 1);
+  tri_checkpoint_entry entry = {.tensor = &file->header.tensors[index], .file = file->input.path};
+  const json_t *facts =
+      json_object_get(json_object_get(checkpoint->document, "files"), strrchr(file->input.path, '/') + 1);
   const json_t *recorded = json_object_get(json_object_get(facts, "tensors"), entry.tensor->name);
   entry.has_checksum = tri_state_parse_checksum(recorded, &entry.checksum);
   return entry;
@@ -271,8 +290,8 @@ static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, in
   for (int d = 0; d < num_dims && same; d++) same = tensor->shape[d] == shape[d];
   if (!same) {
     char found[TRI_SAFETENSORS_SHAPE_BYTES], wanted[TRI_SAFETENSORS_SHAPE_BYTES];
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the model's has %s", (*file)->path, tensor->name,
-                    tri_safetensors_shape_text(tensor->num_dims, tensor->shape, found),
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the model's has %s", (*file)->input.path,
+                    tensor->name, tri_safetensors_shape_text(tensor->num_dims, tensor->shape, found),
                     tri_safetensors_shape_text(num_dims, shape, wanted));
   }
   *out = tensor;
@@ -297,4 +316,53 @@ tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const cha
     TRI_TRY(tri_safetensors_read_some(file, tensor, type, run.global, run.count, to));
   }
   return TRI_OK;
+}
+
+/* ---- verifying what was read ------------------------------------------------------------------------------------- */
+
+static uint64_t sum_slice(const tri_checkpoint_slice *slice, tri_dtype type) {
+  size_t element = tri_dtype_bytes(type);
+  uint64_t sum = 0;
+  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
+    sum +=
+        tri_element_sum_parallel(element, run.global, run.count, (const char *)slice->data + (size_t)run.at * element);
+  }
+  return sum;
+}
+
+static tri_status compare_tensor(const tri_checkpoint *checkpoint, const char *name, uint64_t found) {
+  const tri_safetensors_file *file = NULL;
+  uint64_t wanted = 0;
+  if (find(checkpoint, name, &file) == NULL) return TRI_OK; /* nothing was read */
+  const json_t *facts =
+      json_object_get(json_object_get(checkpoint->document, "files"), strrchr(file->input.path, '/') + 1);
+  if (!tri_state_parse_checksum(json_object_get(json_object_get(facts, "tensors"), name), &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has no checksum in %s", file->input.path, name, TRI_FILE_STATE);
+  }
+  if (found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: tensor `%s` is damaged: what was read has the checksum %016" PRIx64 ", not %016" PRIx64,
+                  file->input.path, name, found, wanted);
+}
+
+tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
+                                        const tri_checkpoint_tensor *weights, int64_t num_weights,
+                                        const tri_checkpoint_tensor *optimizer, int64_t num_optimizer,
+                                        const tri_checkpoint_slice *slices, int64_t num_slices) {
+  int64_t count = num_weights + num_optimizer;
+  uint64_t *sums = NULL;
+  tri_status status = tri_alloc("the checksums of a checkpoint", (size_t)count, sizeof *sums, &sums);
+  TRI_TRY(tri_common_failure(group, status));
+  for (int64_t i = 0; i < num_slices; i++) {
+    int64_t t = slices[i].tensor;
+    if (t < count)
+      sums[t] += sum_slice(&slices[i], t < num_weights ? weights[t].type : optimizer[t - num_weights].type);
+  }
+  status = tri_all_sum_int64(group, count, (int64_t *)sums);
+  for (int64_t t = 0; t < count && status == TRI_OK; t++) {
+    const char *name = t < num_weights ? weights[t].name : optimizer[t - num_weights].name;
+    status = compare_tensor(checkpoint, name, sums[t]);
+  }
+  tri_free(sums);
+  return status;
 }

@@ -5,11 +5,13 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct tri_output {
   int file;
+  int direct;       /* the same file past the page cache, or -1 */
   const char *path; /* borrowed */
   uint64_t bytes;   /* what the whole file will take, for the message when the disk is full */
 } tri_output;
@@ -28,6 +30,9 @@ tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 /* LOCAL. Writes at a place in the file, and no more than that; and asks the system to begin sending what was written to
  * the disk. */
 tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
+/* LOCAL. The same past the page cache, if tri_output_is_direct; data, offset and bytes are multiples of 4096. */
+bool tri_output_is_direct(const tri_output *output);
+tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
 
 /* LOCAL. Gives a file its length before its bytes come. */
@@ -44,13 +49,11 @@ tri_status tri_output_file(const char *path, const void *data, size_t bytes);
 /* LOCAL. A copy of a file, piece by piece. */
 tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum);
 
+/* LOCAL. The open file a second time, past the page cache, to be read or written (mode: O_RDONLY, O_WRONLY); -1 where
+ * the file system is not one of a local disk's or does not want it. */
+int tri_open_direct(const char *path, int file, int mode);
+
 /* The checksum of all of a checkpoint's parts: XXH3, 64 bits. */
 uint64_t tri_checksum(const void *data, size_t bytes);
-
-/* LOCAL. The checksum of bytes [offset, offset + bytes) of an open file, read through a small buffer. */
-tri_status tri_checksum_range(int file, const char *path, uint64_t offset, uint64_t bytes, uint64_t *out);
-
-/* LOCAL. Reads exactly [offset, offset + bytes) or fails with TRI_BAD_FILE. */
-tri_status tri_read_range(int file, const char *path, uint64_t offset, uint64_t bytes, void *out);
 
 #endif

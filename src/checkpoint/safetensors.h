@@ -11,8 +11,8 @@
 #ifndef TRI_CHECKPOINT_SAFETENSORS_H
 #define TRI_CHECKPOINT_SAFETENSORS_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "checkpoint/input.h"
 #include "device/dtype.h"
 
 #include <jansson.h>
@@ -89,9 +89,8 @@ const char *tri_safetensors_metadata(const tri_safetensors_header *header, const
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef struct tri_safetensors_file {
-  int file;
+  tri_input input;
   uint64_t file_bytes;
-  char path[TRI_PATH_BYTES];
   tri_safetensors_header header;
 } tri_safetensors_file;
 

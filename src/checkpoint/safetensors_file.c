@@ -4,8 +4,6 @@
 
 #include "base/memory.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,27 +18,25 @@ enum { CONVERT_ELEMENTS = 32768 };
 /* Reads as much of the beginning as the header takes by its own word, if the file has that. */
 static tri_status read_header(tri_safetensors_file *file) {
   uint64_t length = 0, held = file->file_bytes < sizeof length ? file->file_bytes : sizeof length;
-  TRI_TRY(tri_read_range(file->file, file->path, 0, held, &length));
+  TRI_TRY(tri_input_read(&file->input, 0, held, &length));
   char *data = NULL;
   tri_status status = TRI_OK;
   if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) held += length;
-  TRI_TRY_GOTO(tri_alloc(file->path, held, 1, &data), free_data);
-  TRI_TRY_GOTO(tri_read_range(file->file, file->path, 0, held, data), free_data);
-  status = tri_safetensors_parse(file->path, data, held, file->file_bytes, &file->header);
+  TRI_TRY_GOTO(tri_alloc(file->input.path, held, 1, &data), free_data);
+  TRI_TRY_GOTO(tri_input_read(&file->input, 0, held, data), free_data);
+  status = tri_safetensors_parse(file->input.path, data, held, file->file_bytes, &file->header);
 free_data:
   tri_free(data);
   return status;
 }
 
 tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out) {
-  tri_safetensors_file file = {.file = -1};
-  int length = snprintf(file.path, sizeof file.path, "%s", path);
-  if (length < 0 || (size_t)length >= sizeof file.path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
-  file.file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file.file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  tri_safetensors_file file = {.input = {.file = -1, .direct = -1}};
+  if (strlen(path) >= sizeof file.input.path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
+  TRI_TRY(tri_input_open(path, &file.input));
   tri_status status = TRI_OK;
   struct stat facts;
-  if (fstat(file.file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  if (fstat(file.input.file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
     status = tri_fail(TRI_BAD_FILE, "%s is not a file", path);
     goto close_file;
   }
@@ -49,14 +45,13 @@ tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out) {
   *out = file;
   return TRI_OK;
 close_file:
-  close(file.file);
+  tri_input_close(&file.input);
   return status;
 }
 
 void tri_safetensors_close(tri_safetensors_file *file) {
   tri_safetensors_header_destroy(&file->header);
-  if (file->file >= 0) close(file->file);
-  file->file = -1;
+  tri_input_close(&file->input);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -67,7 +62,7 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
     return tri_fail(TRI_INTERNAL, "bytes [%" PRIu64 ", %" PRIu64 ") of tensor `%s`, which has %" PRIu64, first,
                     first + bytes, tensor->name, tensor->bytes);
   }
-  return tri_read_range(file->file, file->path, tensor->offset + first, bytes, out);
+  return tri_input_read(&file->input, tensor->offset + first, bytes, out);
 }
 
 static float from_bf16(uint16_t value) {
@@ -145,8 +140,8 @@ tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri
   if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) {
     return read_converted(file, tensor, type, first, count, out);
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->path, tensor->name,
-                  tri_safetensors_type_name(tensor->type), tri_dtype_name(type));
+  return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->input.path,
+                  tensor->name, tri_safetensors_type_name(tensor->type), tri_dtype_name(type));
 }
 
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
@@ -161,7 +156,7 @@ tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safe
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_tensor *tensors, const void *const *data,
                                  int64_t count, const char *header, size_t header_bytes, uint64_t file_bytes,
                                  uint64_t *checksums) {
-  tri_output output = {.file = -1};
+  tri_output output = {.file = -1, .direct = -1};
   TRI_TRY(tri_output_create(path, file_bytes, &output));
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(tri_output_write(&output, 0, header, header_bytes, checksums), abandon_output);

@@ -14,6 +14,7 @@
 #include "checkpoint/output.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
+#include "checkpoint/stream.h"
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -28,13 +29,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20 };
+enum { PIECE_BYTES = 1 << 18 };
 
 /* A file of tensors: [first, end) of the save's. */
 typedef struct stored_file {
   char name[64];
   int64_t first, end;
-  bool written; /* by tri_checkpoint_save_slice: is to be flushed */
   char *header;
   size_t header_bytes;
   uint64_t file_bytes;
@@ -52,7 +52,9 @@ struct tri_checkpoint_saving {
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
-  json_t *facts; /* on the first rank: what state.json will say of the files */
+  tri_stream *stream;
+  const stored_file *open; /* whose bytes the stream takes, or NULL */
+  json_t *facts;           /* on the first rank: what state.json will say of the files */
 };
 
 typedef tri_checkpoint_saving saving;
@@ -161,7 +163,7 @@ static tri_status write_text(saving *s, const char *name, const char *text) {
 /* A file of tensors at its full length: the header is there, the tensors are holes. */
 static tri_status create_file(saving *s, const stored_file *file) {
   char path[TRI_PATH_BYTES];
-  tri_output output = {.file = -1};
+  tri_output output = {.file = -1, .direct = -1};
   uint64_t header_sum = 0;
   TRI_TRY(tri_path_join(path, s->temporary, file->name));
   TRI_TRY(tri_output_create(path, file->file_bytes, &output));
@@ -276,6 +278,7 @@ static void drop_folder(const saving *s) {
 static void destroy(saving *s) {
   if (s == NULL) return;
   for (int64_t f = 0; f < s->num_files; f++) tri_free(s->files[f].header);
+  tri_stream_destroy(s->stream);
   json_decref(s->facts);
   tri_free(s->files);
   tri_free(s->slices);
@@ -305,80 +308,57 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* A stretch of the file that has been written but not yet sent to the disk. */
-typedef struct unsent {
-  uint64_t begin, end, bytes;
-} unsent;
-
-static void note_written(const tri_output *output, uint64_t offset, uint64_t bytes, unsent *stretch) {
-  if (stretch->bytes == 0) stretch->begin = offset;
-  stretch->end = offset + bytes;
-  stretch->bytes += bytes;
-  if (stretch->bytes < FLUSH_BYTES) return;
-  tri_output_start_writeback(output, stretch->begin, stretch->end - stretch->begin);
-  stretch->bytes = 0;
-}
-
-/* In pieces that fit into the cache: the sum reads a piece from memory, and the copy into the page cache finds it near.
- */
-static tri_status write_slice(const tri_output *output, const tri_safetensors_tensor *tensor,
-                              const tri_checkpoint_slice *slice, unsent *stretch, uint64_t *sum) {
+/* In pieces that fit into the cache: the sum reads a piece from memory, and the copy into the stream finds it near. */
+static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
+  const tri_safetensors_tensor *tensor = &s->tensors[slice->tensor];
   size_t element = (size_t)tri_safetensors_type_bits(tensor->type) / 8;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
     const char *from = (const char *)slice->data + (size_t)run.at * element;
     for (int64_t done = 0, most = PIECE_BYTES / (int64_t)element; done < run.count;) {
       int64_t count = run.count - done < most ? run.count - done : most;
-      uint64_t offset = tensor->offset + (uint64_t)(run.global + done) * element, bytes = (uint64_t)count * element;
-      *sum += tri_element_sum(element, run.global + done, count, from + (size_t)done * element);
-      TRI_TRY(tri_output_put(output, offset, from + (size_t)done * element, bytes));
-      note_written(output, offset, bytes, stretch);
+      uint64_t offset = tensor->offset + (uint64_t)(run.global + done) * element;
+      s->sums[slice->tensor] += tri_element_sum(element, run.global + done, count, from + (size_t)done * element);
+      TRI_TRY(tri_stream_put(s->stream, offset, from + (size_t)done * element, (uint64_t)count * element));
       done += count;
     }
   }
   return TRI_OK;
 }
 
-/* This rank's slices [first, end), which all lie in the file. */
-static tri_status write_file(saving *s, const stored_file *file, int64_t first, int64_t end) {
-  char path[TRI_PATH_BYTES];
-  tri_output output = {.file = -1};
-  unsent stretch = {0};
-  TRI_TRY(tri_path_join(path, s->temporary, file->name));
-  TRI_TRY(tri_output_open(path, file->file_bytes, &output));
-  tri_record record = tri_record_make(TRI_RECORD_WORK, "write a checkpoint's file");
-  uint64_t ticket = tri_recorder_begin(&record);
-  tri_status status = TRI_OK;
-  for (int64_t i = first; i < end && status == TRI_OK; i++) {
-    const tri_checkpoint_slice *slice = &s->slices[i];
-    status = write_slice(&output, &s->tensors[slice->tensor], slice, &stretch, &s->sums[slice->tensor]);
-  }
-  if (status == TRI_OK) status = tri_output_finish(&output);
-  if (status != TRI_OK) tri_output_abandon(&output);
-  tri_recorder_end(ticket);
-  return status;
+static tri_status close_file(saving *s) {
+  if (s->open == NULL) return TRI_OK;
+  s->open = NULL;
+  return tri_stream_close(s->stream);
 }
 
-tri_status tri_checkpoint_save_write(tri_checkpoint_saving *s) {
-  for (int64_t f = 0, first = 0; f < s->num_files; f++) {
-    int64_t end = first;
-    while (end < s->num_slices && s->slices[end].tensor < s->files[f].end) end++;
-    if (end > first || s->files[f].written) TRI_TRY(write_file(s, &s->files[f], first, end));
-    first = end;
-  }
+/* The file of the slice's tensor is the one that is open. */
+static tri_status open_file_of(saving *s, const tri_checkpoint_slice *slice) {
+  char path[TRI_PATH_BYTES];
+  const stored_file *file = s->open == NULL ? s->files : s->open;
+  if (s->open != NULL && slice->tensor >= file->first && slice->tensor < file->end) return TRI_OK;
+  TRI_TRY(close_file(s));
+  for (file = s->files; slice->tensor >= file->end;) file++;
+  TRI_TRY(tri_path_join(path, s->temporary, file->name));
+  TRI_TRY(tri_stream_open(s->stream, path, file->file_bytes));
+  s->open = file;
   return TRI_OK;
 }
 
 tri_status tri_checkpoint_save_slice(tri_checkpoint_saving *s, const tri_checkpoint_slice *slice) {
-  char path[TRI_PATH_BYTES];
-  tri_output output = {.file = -1};
-  unsent stretch = {0};
-  stored_file *file = s->files;
-  while (slice->tensor >= file->end) file++;
-  file->written = true;
-  TRI_TRY(tri_path_join(path, s->temporary, file->name));
-  TRI_TRY(tri_output_open(path, file->file_bytes, &output));
-  tri_status status = write_slice(&output, &s->tensors[slice->tensor], slice, &stretch, &s->sums[slice->tensor]);
-  tri_output_abandon(&output); /* flushed with the others */
+  if (s->stream == NULL) TRI_TRY(tri_stream_create(s->request.buffers, &s->stream));
+  TRI_TRY(open_file_of(s, slice));
+  return write_slice(s, slice);
+}
+
+tri_status tri_checkpoint_save_write(tri_checkpoint_saving *s) {
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "write a checkpoint's files");
+  uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < s->num_slices && status == TRI_OK; i++) {
+    status = tri_checkpoint_save_slice(s, &s->slices[i]);
+  }
+  if (status == TRI_OK) status = close_file(s);
+  tri_recorder_end(ticket);
   return status;
 }
 

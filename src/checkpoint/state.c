@@ -8,13 +8,11 @@
 #include "base/recorder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define FORMAT "trireme checkpoint"
 
@@ -150,6 +148,7 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
  * is read by the rank that has its middle. */
 typedef struct share {
   int rank, ranks;
+  bool tensors;
   uint64_t seen, all;
 } share;
 
@@ -164,13 +163,13 @@ static tri_status compare_sums(const tri_safetensors_file *file, const char *par
                                const json_t *recorded, uint64_t found) {
   uint64_t wanted = 0;
   if (!tri_state_parse_checksum(recorded, &wanted)) {
-    return tri_fail(TRI_BAD_FILE, "%s: %s has no checksum in %s", file->path, part, TRI_FILE_STATE);
+    return tri_fail(TRI_BAD_FILE, "%s: %s has no checksum in %s", file->input.path, part, TRI_FILE_STATE);
   }
   if (found == wanted) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s: %s is damaged: its bytes [%" PRIu64 ", %" PRIu64 ") have the checksum %016" PRIx64
                   ", not %016" PRIx64,
-                  file->path, part, offset, offset + bytes, found, wanted);
+                  file->input.path, part, offset, offset + bytes, found, wanted);
 }
 
 static tri_status sum_tensor(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
@@ -179,7 +178,7 @@ static tri_status sum_tensor(const tri_safetensors_file *file, const tri_safeten
   tri_record record = tri_record_make(TRI_RECORD_WORK, "verify a tensor");
   uint64_t ticket = tri_recorder_begin(&record);
   *sum = 0;
-  if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->path, tensor->name);
+  if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->input.path, tensor->name);
   for (uint64_t done = 0; done < tensor->bytes;) {
     uint64_t piece = tensor->bytes - done < VERIFY_BYTES ? tensor->bytes - done : VERIFY_BYTES;
     TRI_TRY(tri_safetensors_read_bytes(file, tensor, done, piece, buffer));
@@ -194,9 +193,9 @@ static tri_status verify_mine(const tri_safetensors_file *file, const json_t *fa
   const tri_safetensors_header *header = &file->header;
   const json_t *tensors = json_object_get(facts, "tensors");
   uint64_t sum = 0;
-  TRI_TRY(tri_checksum_range(file->file, file->path, 0, header->data_offset, &sum));
+  TRI_TRY(tri_input_checksum(&file->input, 0, header->data_offset, &sum));
   TRI_TRY(compare_sums(file, "its header", 0, header->data_offset, json_object_get(facts, "header"), sum));
-  for (int64_t i = 0; i < header->num_tensors; i++) {
+  for (int64_t i = 0; i < header->num_tensors && of->tensors; i++) {
     const tri_safetensors_tensor *tensor = &header->tensors[i];
     char part[256];
     if (!is_mine(of, tensor->bytes)) continue;
@@ -220,10 +219,10 @@ static tri_status verify_tensors(const char *path, const json_t *facts, share *o
 
 static tri_status verify_plain(const char *path, uint64_t bytes, const json_t *facts) {
   uint64_t wanted = 0, found = 0;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-  tri_status status = tri_checksum_range(file, path, 0, bytes, &found);
-  close(file);
+  tri_input file = {.file = -1};
+  TRI_TRY(tri_input_open(path, &file));
+  tri_status status = tri_input_checksum(&file, 0, bytes, &found);
+  tri_input_close(&file);
   TRI_TRY(status);
   if (tri_state_parse_checksum(json_object_get(facts, "xxh3"), &wanted) && found == wanted) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s is damaged: it has the checksum %016" PRIx64 ", not %016" PRIx64, path, found,
@@ -247,10 +246,10 @@ static tri_status verify_file(const char *folder, const char *name, const json_t
   return is_mine(of, (uint64_t)wanted) ? verify_plain(path, (uint64_t)wanted, facts) : TRI_OK;
 }
 
-tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks) {
+tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks, bool tensors) {
   json_t *files = json_object_get(document, "files"), *facts = NULL;
   const char *name = NULL;
-  share of = {.rank = rank, .ranks = ranks};
+  share of = {.rank = rank, .ranks = ranks, .tensors = tensors};
   json_object_foreach(files, name, facts) {
     int64_t bytes = 0;
     if (get_count(facts, "bytes", &bytes)) of.all += (uint64_t)bytes;

@@ -23,8 +23,8 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* LOCAL. Compares the files of the folder with what the document of its state says: sizes and headers of all of them,
- * and of the bytes the share of `rank` of so many. */
-tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks);
+ * and of the bytes the share of `rank` of so many; those of tensors only with `tensors`. */
+tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks, bool tensors);
 
 /* A checksum as in the file, and back; false where there is none. */
 json_t *tri_state_checksum(uint64_t checksum);

@@ -280,7 +280,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
     snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
     status = run_once(&j, line);
     if (!may_restart(options, &j, status, restarts)) break;
-    if (j.steps < 0) ranks--;
+    ranks = j.steps < 0 ? ranks - 1 : options->ranks; /* what was lost may be back */
     tri_log_failure(tri_status_message());
     tri_log("restart %lld of %lld (max_restarts) with %lld ranks, from the newest checkpoint or snapshot",
             (long long)restarts + 1, (long long)options->max_restarts, (long long)ranks);

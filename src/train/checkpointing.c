@@ -38,7 +38,7 @@ static void compare_seeds(const tri_run_config *config, const tri_checkpoint *ch
            tri_checkpoint_path(checkpoint), (unsigned long long)state->seed, (unsigned long long)config->seed);
 }
 
-static tri_status read_progress(const tri_checkpoint_state *state, tri_progress *out) {
+static void read_progress(const tri_checkpoint_state *state, tri_progress *out) {
   const json_t *more = state->progress;
   *out = (tri_progress){
       .step = state->step,
@@ -48,7 +48,6 @@ static tri_status read_progress(const tri_checkpoint_state *state, tri_progress 
       .bad_in_row = integer_of(more, "bad_in_row"),
       .seconds = json_number_value(json_object_get(more, "seconds")),
   };
-  return TRI_OK;
 }
 
 /* One that was imported has none: its moments are those of a fresh run. */
@@ -57,27 +56,74 @@ static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_shards *sh
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
 }
 
-/* A plain Hugging Face folder has weights alone: the run begins at step 0 from them. */
-static tri_status load_from(tri_engine *engine, const tri_run_config *config, const char *path,
-                            tri_progress *progress) {
-  tri_shards shards = {0};
-  tri_checkpoint *checkpoint = NULL;
+typedef struct loading {
+  tri_engine *engine;
+  const tri_run_config *config;
+  tri_progress *progress;
+  bool plain_too;         /* a folder without checksums will do */
+  tri_shards held, saved; /* what this rank holds, and its share of what all hold together */
+} loading;
+
+/* Whether values change their type on the way into memory, where checksums of the file mean nothing then. */
+static bool converts(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+  tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
+  return entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+}
+
+static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
+
+/* Reads what does not fit: because the checkpoint is damaged, or because it is another model's. */
+static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
+                           bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  char message[2048];
+  tri_status status = tri_common_failure(world, read_slices(checkpoint, &l->held, optimizer));
+  if (status == TRI_OK || !has_state) return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  *damaged = is_damage(tri_checkpoint_verify(world, tri_checkpoint_path(checkpoint)));
+  return *damaged ? TRI_BAD_FILE : tri_fail(status, "%s", message);
+}
+
+/* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
+ * checksums. */
+static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const char *path = tri_checkpoint_path(checkpoint);
+  bool has_state = tri_checkpoint_get_state(checkpoint) != NULL, optimizer = has_optimizer(checkpoint, &l->held);
+  bool whole = has_state && converts(checkpoint, &l->held);
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(tri_shards_create(engine, TRI_SHARDS_LOAD, &shards), done);
-  TRI_TRY_GOTO(tri_checkpoint_open(path, &checkpoint), done);
-  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
-  TRI_TRY_GOTO(read_slices(checkpoint, &shards, has_optimizer(checkpoint, &shards)), done);
-  if (state != NULL) {
-    compare_seeds(config, checkpoint, state);
-    TRI_TRY_GOTO(read_progress(state, progress), done);
-    tri_log("resuming from %s, after step %ld", path, (long)progress->step);
-  } else {
-    tri_log("beginning with the weights of %s", path);
+  if (has_state || !l->plain_too)
+    status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
+  if (status != TRI_OK || !has_state || whole) return status;
+  int64_t weights = l->saved.num_weights;
+  status = tri_checkpoint_verify_slices(world, checkpoint, l->saved.weights, weights, l->saved.optimizer,
+                                        optimizer ? 2 * weights : 0, l->saved.slices, l->saved.num_slices);
+  *damaged = is_damage(status);
+  return status;
+}
+
+/* The state of a checkpoint into the engine: a tri_checkpoint_try. */
+static tri_status load_from(void *context, const char *path, bool *damaged) {
+  const loading *l = context;
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  tri_checkpoint *checkpoint = NULL;
+  tri_status status = tri_common_failure(world, tri_checkpoint_open(path, &checkpoint));
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = read_and_verify(l, checkpoint, damaged);
+  if (status == TRI_OK) {
+    const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+    if (state != NULL) {
+      compare_seeds(l->config, checkpoint, state);
+      read_progress(state, l->progress);
+      tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
+    } else {
+      tri_log("beginning with the weights of %s", path);
+    }
+    tri_engine_parameters_changed(l->engine);
   }
-  tri_engine_parameters_changed(engine);
-done:
   tri_checkpoint_close(checkpoint);
-  tri_shards_release(&shards);
   return status;
 }
 
@@ -133,28 +179,34 @@ done:
   return status;
 }
 
-/* Which checkpoint to load; path is "" for none. Moving things about is the first rank's. */
-static tri_status choose(const tri_group *world, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+/* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
+static tri_status find_and_load(loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  bool damaged = false;
   path[0] = '\0';
   if (strcmp(resume, "never") == 0) {
     return tri_first_rank_status(world, world->rank == 0 ? move_all_aside(root) : TRI_OK);
   }
-  if (strcmp(resume, "auto") == 0) return tri_checkpoint_newest(world, root, path);
+  if (strcmp(resume, "auto") == 0) return tri_checkpoint_newest_that(world, root, load_from, l, path);
   snprintf(path, TRI_PATH_BYTES, "%s", resume);
-  return TRI_OK;
+  l->plain_too = true;
+  return load_from(l, path, &damaged);
 }
 
 tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const char *resume,
                                   tri_progress *progress, bool *found) {
-  char root[TRI_PATH_BYTES];
-  char path[TRI_PATH_BYTES] = "";
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   const tri_group *world = &tri_engine_mesh(engine)->world;
+  loading l = {.engine = engine, .config = config, .progress = progress};
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
-  *found = false;
-  TRI_TRY(choose(world, root, resume, path));
-  if (path[0] == '\0') return TRI_OK;
-  TRI_TRY(tri_common_status(world, load_from(engine, config, path, progress)));
-  *found = true;
-  if (strcmp(resume, "auto") == 0 || world->rank > 0) return TRI_OK;
+  tri_status status = tri_shards_create(engine, TRI_SHARDS_LOAD, &l.held);
+  if (status == TRI_OK) status = tri_shards_create(engine, TRI_SHARDS_SAVE, &l.saved);
+  status = tri_common_status(world, status);
+  if (status == TRI_OK) status = tri_common_status(world, find_and_load(&l, root, resume, path));
+  tri_shards_release(&l.saved);
+  tri_shards_release(&l.held);
+  TRI_TRY(status);
+  *found = path[0] != '\0';
+  if (!*found || strcmp(resume, "auto") == 0 || world->rank > 0) return TRI_OK;
   return move_later_aside(root, progress->step);
 }

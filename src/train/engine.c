@@ -89,6 +89,13 @@ void tri_engine_parts_destroy(tri_engine_parts *parts) {
   *parts = (tri_engine_parts){0};
 }
 
+static size_t staging_bytes(const tri_engine_options *options, const tri_engine_parts *parts,
+                            const tri_mesh_place *place) {
+  if (!options->saves) return 0;
+  size_t copy = options->saves_in_background ? tri_shards_planned_bytes(options, parts, place) : 0;
+  return TRI_CHECKPOINT_BUFFER_BYTES + copy;
+}
+
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
                                              const tri_mesh_place *place, tri_device *device) {
   int64_t sequences = (parts->program->num_micro_batches + 1) * options->layout->micro_batch;
@@ -104,7 +111,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
       .training = true,
       .split_backward = parts->program->split_backward,
       .num_tokens = sequences * options->sequence,
-      .staging_bytes = options->stages ? tri_shards_planned_bytes(options, parts, place) : 0,
+      .staging_bytes = staging_bytes(options, parts, place),
       .device = device,
   };
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];

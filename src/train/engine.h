@@ -20,7 +20,8 @@ typedef struct tri_engine_options {
   uint64_t seed;
   int32_t ignore_token; /* labels with this id do not count; -1 is none */
   double beta1, beta2, eps, weight_decay, clip;
-  bool stages; /* room for a copy of what this rank saves of a checkpoint */
+  bool saves;               /* room for what a save needs */
+  bool saves_in_background; /* and for a copy of what this rank saves */
 } tri_engine_options;
 
 /* What a step did. The same on every rank. */
@@ -87,7 +88,8 @@ void tri_engine_parameters_changed(tri_engine *engine);
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 
-/* Room for a copy of what this rank saves of a checkpoint (tri_engine_options.stages), or NULL and 0. */
+/* Room for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then for a copy of what this rank saves
+ * (tri_engine_options.saves and saves_in_background); NULL and 0 without either. */
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
 
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine);

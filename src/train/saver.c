@@ -23,6 +23,7 @@ struct tri_saver {
   const tri_run_config *config;
   const char *tokenizer;
   tri_shards shards;
+  void *buffers;                /* of the engine's, for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
   char root[TRI_PATH_BYTES];
   char *run_config, *model_config;
@@ -46,15 +47,17 @@ static const tri_group *world_of(const tri_saver *saver) { return &tri_engine_me
 
 static tri_status stage_slices(tri_saver *saver) {
   size_t room = 0;
-  char *to = tri_engine_staging(saver->engine, &room);
+  saver->buffers = tri_engine_staging(saver->engine, &room);
+  char *to = (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES;
   int64_t count = saver->shards.num_slices;
-  if (!saver->config->checkpoint.async) return TRI_OK;
-  if (tri_shards_bytes(&saver->shards) > room) {
-    return tri_fail(TRI_INTERNAL, "%zu bytes of a checkpoint do not fit into %zu of staging",
-                    tri_shards_bytes(&saver->shards), room);
+  bool copies = saver->config->checkpoint.async;
+  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_shards_bytes(&saver->shards) : 0);
+  if (wanted > room) {
+    return tri_fail(TRI_INTERNAL, "a save wants %zu bytes of memory, and %zu were planned", wanted, room);
   }
+  memset(saver->buffers, 0, wanted); /* touched now, so that the first save pauses no longer than others */
+  if (!copies) return TRI_OK;
   TRI_TRY(tri_alloc("the slices of a checkpoint", (size_t)count, sizeof *saver->staged, &saver->staged));
-  memset(to, 0, room); /* touched now, so that the first save pauses no longer than others */
   for (int64_t i = 0; i < count; i++) {
     saver->staged[i] = saver->shards.slices[i];
     saver->staged[i].data = to;
@@ -149,6 +152,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .num_optimizer = 2 * saver->shards.num_weights,
       .slices = slices,
       .num_slices = saver->shards.num_slices,
+      .buffers = saver->buffers,
       .shard_bytes = config->checkpoint.shard_bytes,
       .model_config = saver->model_config,
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,

@@ -9,8 +9,8 @@
 typedef struct tri_saver tri_saver;
 
 /* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". With checkpoint.async the
- * engine must have room to stage a copy (tri_engine_options.stages). All that is given outlives the saver; release with
- * tri_saver_destroy. */
+ * engine must have the room (tri_engine_options.saves, saves_in_background). All that is given outlives the saver;
+ * release with tri_saver_destroy. */
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out);
 
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the

@@ -109,7 +109,8 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .eps = config->optimizer.eps,
       .weight_decay = config->optimizer.weight_decay,
       .clip = config->optimizer.clip,
-      .stages = config->checkpoint.async,
+      .saves = true,
+      .saves_in_background = config->checkpoint.async,
   };
 }
 
@@ -366,6 +367,16 @@ static tri_status watch(trainer *t) {
   return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
 }
 
+/* The failure with its rank's name; what the rank did before is beside it in the flight record, if there is room. */
+static tri_status name_failure(const trainer *t, tri_status status) {
+  char message[2048];
+  status = name_rank(t, status);
+  if (t->mesh.world.size == 1) return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  if (tri_flight_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
+  return tri_fail(status, "%s", message);
+}
+
 static tri_status run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
   announce(t);
@@ -378,8 +389,7 @@ static tri_status run(trainer *t) {
   if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
     if (!is_first(t)) return tri_fail(status, "%s", "");
   } else if (status != TRI_OK) {
-    if (t->mesh.world.size > 1) (void)tri_flight_write(&t->mesh, t->flight); /* beside the failure itself */
-    return name_rank(t, status);
+    return name_failure(t, status);
   }
   if (!is_first(t) || status == TRI_DIVERGED) return status;
   char message[512];

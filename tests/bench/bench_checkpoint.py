@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from pathlib import Path
 
 import bench
 
@@ -35,9 +36,11 @@ try:
     distributed = time.perf_counter() - begin
 except Exception:
     distributed = float("nan")
+print(copied, saved, distributed, flush=True)
+sys.stdin.readline()  # the caller empties the page cache
 begin = time.perf_counter()
 torch.load(sys.argv[1] + "/torch.pt")
-print(copied, saved, distributed, time.perf_counter() - begin)
+print(time.perf_counter() - begin)
 """.replace("BYTES", str(BYTES))
 
 
@@ -45,6 +48,15 @@ def fresh():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     os.sync()
+
+
+def empty_page_cache():
+    """So that what is loaded comes from the disk; only root may, and without that it comes from memory."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        bench.say("the page cache cannot be emptied: loads are from memory")
 
 
 def dd():
@@ -64,9 +76,18 @@ def trireme(ranks, background):
     command = [bench.TRIREME, "train", str(FOLDER / "run.yaml")] + (["-n", str(ranks)] if ranks > 1 else [])
     summaries = []
     for steps in (3, 4):
+        empty_page_cache()
         subprocess.run([*command, "--set", f"optimizer.steps={steps}"], check=True, capture_output=True)
         summaries.append(json.loads((FOLDER / "run/summary.json").read_text()))
     return summaries[0]["checkpoint_s"], summaries[0]["checkpoint_pause_s"], summaries[1]["load_s"]
+
+
+def pytorch(python):
+    with subprocess.Popen([python, "-c", TORCH, FOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        saved = child.stdout.readline().split()
+        empty_page_cache()
+        loaded, _ = child.communicate("\n")
+    return dict(zip(("copy", "torch.save", "dcp", "torch.load"), map(float, saved + loaded.split())))
 
 
 def main():
@@ -83,8 +104,7 @@ def main():
             _, measured[f"pause {ranks}"], _ = trireme(ranks, True)
         if python:
             fresh()
-            done = subprocess.run([python, "-c", TORCH, FOLDER], check=True, capture_output=True, text=True)
-            measured.update(zip(("copy", "torch.save", "dcp", "torch.load"), map(float, done.stdout.split())))
+            measured.update(pytorch(python))
         measured["dd again"] = dd()
         rounds.append(measured)
         bench.say(f"round {number + 1}: " + ", ".join(f"{k} {v:.2f} s" for k, v in measured.items()))

@@ -109,7 +109,8 @@ static tri_status run_layout(const job *j, const char *name, tri_run_config *con
                                 .eps = config->optimizer.eps,
                                 .weight_decay = config->optimizer.weight_decay,
                                 .clip = config->optimizer.clip,
-                                .stages = config->checkpoint.async};
+                                .saves = true,
+                                .saves_in_background = config->checkpoint.async};
   if (status == TRI_OK) status = tri_engine_create(&options, device, &engine);
   if (status == TRI_OK) status = on_engine(j, name, config, engine, from);
   tri_engine_destroy(engine);

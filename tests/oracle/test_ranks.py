@@ -239,8 +239,7 @@ def test_elastic(tmp_path, corpus):
     path = write_run(tmp_path, corpus, tensor=2, pipeline=2)
     trireme("train", path, "-n", 4)
     whole = losses(tmp_path)
-    for checkpoint in ("step-00000008", "step-00000012"):
-        shutil.rmtree(tmp_path / "run/checkpoints" / checkpoint)
+    begin_again(tmp_path, 4)
     refused = subprocess.run([TRIREME, "train", path, "-n", "3"], capture_output=True, text=True)
     assert refused.returncode == 3 and "does not divide the 3 ranks" in refused.stderr, refused.stderr
     done = subprocess.run([TRIREME, "train", path, "-n", "3", "--set", "elastic=true"], capture_output=True, text=True)
@@ -249,6 +248,19 @@ def test_elastic(tmp_path, corpus):
     for mine, theirs in zip(losses(tmp_path), whole):
         close(mine, theirs)
     assert len(losses(tmp_path)) == 12
+    begin_again(tmp_path, 8)  # what three ranks have saved goes on with six
+    done = subprocess.run([TRIREME, "train", path, "-n", "6", "--set", "elastic=true"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"elastic: .* does not fit 6 ranks; the nearest that does is tensor 2 x pipeline 3 x data 1", done.stderr), done.stderr
+    assert "after step 8" in done.stderr
+    for mine, theirs in zip(losses(tmp_path), whole):
+        close(mine, theirs)
+
+
+def begin_again(folder, step):
+    for path in (folder / "run/checkpoints").glob("step-*"):
+        if int(path.name[5:]) > step:
+            shutil.rmtree(path)
 
 
 def test_no_restart_of_wrong_keys(tmp_path, corpus):

@@ -1,0 +1,27 @@
+/* Reading parts of a checkpoint's files. Used by the files of this folder only. */
+#ifndef TRI_CHECKPOINT_INPUT_H
+#define TRI_CHECKPOINT_INPUT_H
+
+#include "base/file.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_input {
+  int file;   /* -1: none */
+  int direct; /* the same file past the page cache, or -1 */
+  char path[TRI_PATH_BYTES];
+} tri_input;
+
+/* LOCAL. A missing file is TRI_BAD_FILE. */
+tri_status tri_input_open(const char *path, tri_input *out);
+void tri_input_close(tri_input *input);
+
+/* LOCAL. Reads exactly [offset, offset + bytes) or fails with TRI_BAD_FILE; large ranges with all threads. */
+tri_status tri_input_read(const tri_input *input, uint64_t offset, uint64_t bytes, void *out);
+
+/* LOCAL. The checksum (tri_checksum) of bytes [offset, offset + bytes), read through a small buffer. */
+tri_status tri_input_checksum(const tri_input *input, uint64_t offset, uint64_t bytes, uint64_t *out);
+
+#endif

@@ -1,0 +1,194 @@
+/* The bytes of a buffer lie in it as they lie in the file modulo a page, so that all but the first and the last part of
+ * a page can go past the page cache (output.h, where the file system allows that). Those two, and whatever is short, go
+ * through it: another rank may write the rest of such a page, and the system puts both together. */
+#include "checkpoint/stream.h"
+
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/output.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+  PAGE = 4096,
+  BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
+  DIRECT_BYTES = 64 << 10, /* below that the page cache is faster */
+  FLUSH_BYTES = 16 << 20   /* after so many through the page cache, the system is asked to send them on */
+};
+
+typedef struct buffer {
+  char *bytes;
+  uint64_t base;       /* place in the file of bytes[0]: a multiple of a page */
+  uint64_t begin, end; /* place in the file of what is in it */
+} buffer;
+
+struct tri_stream {
+  char *owned; /* the allocation, if the buffers are not the caller's */
+  buffer buffers[2];
+  int filling; /* the caller's; the other is the thread's while `writing` */
+
+  tri_output output;
+  char path[TRI_PATH_BYTES];
+  uint64_t unsent_begin, unsent_end, unsent_bytes; /* through the page cache, by the thread */
+
+  pthread_t thread;
+  bool has_thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  bool writing, ending;
+  tri_status status; /* of the first write that failed since the file was opened */
+  char message[2048];
+};
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static tri_status put_cached(tri_stream *s, const buffer *from, uint64_t begin, uint64_t end) {
+  if (begin == end) return TRI_OK;
+  TRI_TRY(tri_output_put(&s->output, begin, from->bytes + (begin - from->base), end - begin));
+  if (s->unsent_bytes == 0) s->unsent_begin = begin;
+  s->unsent_end = end;
+  s->unsent_bytes += end - begin;
+  if (s->unsent_bytes < FLUSH_BYTES) return TRI_OK;
+  tri_output_start_writeback(&s->output, s->unsent_begin, s->unsent_end - s->unsent_begin);
+  s->unsent_bytes = 0;
+  return TRI_OK;
+}
+
+static tri_status write_buffer(tri_stream *s, const buffer *from) {
+  uint64_t first = (from->begin + PAGE - 1) / PAGE * PAGE, last = from->end / PAGE * PAGE;
+  if (!tri_output_is_direct(&s->output) || last < first + DIRECT_BYTES) {
+    return put_cached(s, from, from->begin, from->end);
+  }
+  TRI_TRY(put_cached(s, from, from->begin, first));
+  TRI_TRY(tri_output_put_direct(&s->output, first, from->bytes + (first - from->base), last - first));
+  return put_cached(s, from, last, from->end);
+}
+
+static void *work(void *argument) {
+  tri_stream *s = argument;
+  pthread_mutex_lock(&s->mutex);
+  for (;;) {
+    while (!s->writing && !s->ending) pthread_cond_wait(&s->changed, &s->mutex);
+    if (!s->writing) break;
+    bool good = s->status == TRI_OK;
+    const buffer *from = &s->buffers[1 - s->filling];
+    pthread_mutex_unlock(&s->mutex);
+    tri_status status = good ? write_buffer(s, from) : TRI_OK;
+    pthread_mutex_lock(&s->mutex);
+    if (status != TRI_OK) {
+      s->status = status;
+      snprintf(s->message, sizeof s->message, "%s", tri_status_message());
+    }
+    s->writing = false;
+    pthread_cond_broadcast(&s->changed);
+  }
+  pthread_mutex_unlock(&s->mutex);
+  return NULL;
+}
+
+/* ---- the caller -------------------------------------------------------------------------------------------------- */
+
+tri_status tri_stream_create(void *buffers, tri_stream **out) {
+  tri_stream *s = NULL;
+  TRI_TRY(tri_alloc("a stream to a file", 1, sizeof *s, &s));
+  s->output = (tri_output){.file = -1, .direct = -1};
+  pthread_mutex_init(&s->mutex, NULL);
+  pthread_cond_init(&s->changed, NULL);
+  tri_status status = TRI_OK;
+  if (buffers == NULL) {
+    TRI_TRY_GOTO(tri_alloc("the buffers of a save", TRI_CHECKPOINT_BUFFER_BYTES, 1, &s->owned), destroy_stream);
+    buffers = s->owned;
+  }
+  char *first = (char *)buffers + (PAGE - (uintptr_t)buffers % PAGE) % PAGE;
+  for (int i = 0; i < 2; i++) s->buffers[i].bytes = first + (size_t)i * BUFFER_BYTES;
+  int fault = pthread_create(&s->thread, NULL, work, s);
+  if (fault != 0) {
+    status = tri_fail(TRI_INTERNAL, "cannot start the thread that writes: %s", strerror(fault));
+    goto destroy_stream;
+  }
+  s->has_thread = true;
+  *out = s;
+  return TRI_OK;
+destroy_stream:
+  tri_stream_destroy(s);
+  return status;
+}
+
+void tri_stream_destroy(tri_stream *s) {
+  if (s == NULL) return;
+  pthread_mutex_lock(&s->mutex);
+  s->ending = true;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+  if (s->has_thread) pthread_join(s->thread, NULL);
+  tri_output_abandon(&s->output);
+  pthread_cond_destroy(&s->changed);
+  pthread_mutex_destroy(&s->mutex);
+  tri_free(s->owned);
+  tri_free(s);
+}
+
+tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
+  snprintf(s->path, sizeof s->path, "%s", path);
+  TRI_TRY(tri_output_open(s->path, bytes, &s->output));
+  s->status = TRI_OK;
+  s->unsent_bytes = 0;
+  s->buffers[s->filling].begin = s->buffers[s->filling].end = 0;
+  return TRI_OK;
+}
+
+/* Waits for the thread, and says how its writes went. */
+static tri_status settle(tri_stream *s) {
+  pthread_mutex_lock(&s->mutex);
+  while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);
+  tri_status status = s->status;
+  pthread_mutex_unlock(&s->mutex);
+  return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", s->message);
+}
+
+/* Gives the buffer that was filled to the thread, and the other to the caller. */
+static tri_status hand_over(tri_stream *s) {
+  TRI_TRY(settle(s));
+  if (s->buffers[s->filling].end == s->buffers[s->filling].begin) return TRI_OK;
+  pthread_mutex_lock(&s->mutex);
+  s->filling = 1 - s->filling;
+  s->writing = true;
+  pthread_cond_broadcast(&s->changed);
+  pthread_mutex_unlock(&s->mutex);
+  s->buffers[s->filling].begin = s->buffers[s->filling].end = 0;
+  return TRI_OK;
+}
+
+tri_status tri_stream_put(tri_stream *s, uint64_t offset, const void *data, uint64_t bytes) {
+  const char *from = data;
+  while (bytes > 0) {
+    buffer *to = &s->buffers[s->filling];
+    bool empty = to->begin == to->end;
+    if (!empty && (to->end != offset || to->end == to->base + BUFFER_BYTES)) {
+      TRI_TRY(hand_over(s));
+      continue;
+    }
+    if (empty) {
+      to->base = offset / PAGE * PAGE;
+      to->begin = to->end = offset;
+    }
+    uint64_t room = to->base + BUFFER_BYTES - offset, some = bytes < room ? bytes : room;
+    memcpy(to->bytes + (offset - to->base), from, (size_t)some);
+    to->end += some;
+    from += some;
+    offset += some;
+    bytes -= some;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_stream_close(tri_stream *s) {
+  tri_status status = hand_over(s);
+  if (status == TRI_OK) status = settle(s);
+  if (status == TRI_OK) return tri_output_finish(&s->output);
+  tri_output_abandon(&s->output);
+  return status;
+}
