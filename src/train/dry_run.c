@@ -51,7 +51,7 @@ static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chu
   }
 }
 
-static void print_instruction(int64_t number, const tri_instruction *at, const tri_engine_parts *parts, FILE *to) {
+static void print_instruction(int64_t number, const tri_instruction *at, const tri_parts *parts, FILE *to) {
   fprintf(to, "  %4ld  %-16s", (long)number, tri_instruction_name(at->kind));
   if (at->micro_batch >= 0) fprintf(to, " micro_batch %d", at->micro_batch);
   if (at->chunk >= 0 && parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
@@ -74,7 +74,7 @@ static void print_instruction(int64_t number, const tri_instruction *at, const t
   fprintf(to, "\n");
 }
 
-static void print_program(const tri_engine_parts *parts, FILE *to) {
+static void print_program(const tri_parts *parts, FILE *to) {
   const tri_program *program = parts->program;
   int64_t in_flight = 0;
   for (int64_t c = 0; c < program->num_chunks; c++) in_flight += program->num_frames[c];
@@ -110,7 +110,7 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
 }
 
 tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, FILE *to) {
-  tri_engine_parts parts = {0};
+  tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;
   char where[128];
@@ -128,6 +128,6 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   print_memory(plan, to);
 done:
   tri_memory_plan_destroy(plan);
-  tri_engine_parts_destroy(&parts);
+  tri_parts_destroy(&parts);
   return status;
 }

@@ -1,120 +1,39 @@
 #include "train/engine.h"
 
 #include "base/memory.h"
-#include "model/family.h"
 #include "train/engine_internal.h"
 #include "train/initialise.h"
 #include "train/shards.h"
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-static tri_list_request list_request(const tri_engine_options *options, const tri_model_share *share, int64_t chunk) {
-  tri_list_request request = tri_list_request_whole(options->model, TRI_LIST_TRAIN, options->layout->micro_batch,
-                                                    options->sequence, options->precision);
-  request.layers = share->chunks[chunk];
-  request.weights_pass = options->layout->zero > 2 && options->layout->data > 1;
-  request.recompute = options->layout->recompute;
-  request.recompute_every = options->layout->recompute_every;
-  request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
-  return request;
-}
-
-/* Room for one slot for every head that ranks hold copies of; what all ranks hold is added up where it lies. */
-static int64_t partial_elements(const tri_parameter_table *table) {
-  int64_t most = 0;
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (!entry->partial_gradient || entry->split.dim < 0) continue;
-    if (entry->count * entry->split.units > most) most = entry->count * entry->split.units;
-  }
-  return most;
-}
-
-/* Whether this rank has a part in a tied pair. */
-static bool holds_tied(const tri_parameter_table *table) {
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->tied_to >= 0 && (entry->count > 0 || table->entries[entry->tied_to].count > 0)) return true;
-  }
-  return false;
-}
-
-static tri_status fill_parts(const tri_engine_options *options, const tri_mesh_place *place, tri_engine_parts *parts) {
-  const tri_layout *layout = options->layout;
-  size_t chunks = (size_t)layout->virtual_stages;
-  parts->num_chunks = layout->virtual_stages;
-  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->chunks, &parts->chunks));
-  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->lists, &parts->lists));
-  tri_model_share share = tri_layout_share(layout, options->model, place, parts->chunks);
-  TRI_TRY(tri_parameter_table_create(options->model, &share, &parts->table));
-  parts->num_partial = partial_elements(parts->table);
-  for (int64_t c = 0; c < parts->num_chunks; c++) {
-    tri_list_request request = list_request(options, &share, c);
-    TRI_TRY(tri_model_operations(options->model, &request, &parts->lists[c]));
-  }
-  int64_t micro_batches = tri_layout_micro_batches(layout, options->global_batch);
-  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], micro_batches,
-                             (int64_t)tri_dtype_bytes(tri_dtype_wide(options->precision)), &parts->buckets));
-  tri_program_request request = {
-      .layout = layout,
-      .stage = place->at[TRI_AXIS_PIPELINE],
-      .micro_batches = micro_batches,
-      .lists = (const tri_op_list *const *)parts->lists,
-      .buckets = parts->buckets,
-      .tied_pair = holds_tied(parts->table),
-  };
-  return tri_program_create(&request, &parts->program);
+static tri_parts_request parts_request(const tri_engine_options *options) {
+  return (tri_parts_request){.model = options->model,
+                             .layout = options->layout,
+                             .micro_batches = tri_layout_micro_batches(options->layout, options->global_batch),
+                             .sequence = options->sequence,
+                             .precision = options->precision};
 }
 
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
-                                   tri_engine_parts *out) {
-  tri_engine_parts parts = {0};
+                                   tri_parts *out) {
+  tri_parts_request request = parts_request(options);
   TRI_TRY(tri_device_supports(device, options->precision));
-  tri_status status = fill_parts(options, place, &parts);
-  if (status != TRI_OK) {
-    tri_engine_parts_destroy(&parts);
-    return status;
-  }
-  *out = parts;
-  return TRI_OK;
+  return tri_parts_create(&request, place, out);
 }
 
-void tri_engine_parts_destroy(tri_engine_parts *parts) {
-  tri_program_destroy(parts->program);
-  tri_buckets_destroy(parts->buckets);
-  for (int64_t c = 0; parts->lists != NULL && c < parts->num_chunks; c++) tri_op_list_destroy(parts->lists[c]);
-  tri_free(parts->lists);
-  tri_parameter_table_destroy(parts->table);
-  tri_free(parts->chunks);
-  *parts = (tri_engine_parts){0};
-}
-
-static size_t staging_bytes(const tri_engine_options *options, const tri_engine_parts *parts,
-                            const tri_mesh_place *place) {
+static size_t staging_bytes(const tri_engine_options *options, const tri_parts *parts, const tri_mesh_place *place) {
   if (!options->saves) return 0;
   size_t copy = options->saves_in_background ? tri_shards_planned_bytes(options, parts, place) : 0;
   return TRI_CHECKPOINT_BUFFER_BYTES + copy;
 }
 
-tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
                                              const tri_mesh_place *place, tri_device *device) {
-  int64_t sequences = (parts->program->num_micro_batches + 1) * options->layout->micro_batch;
-  tri_memory_request request = {
-      .lists = (const tri_op_list *const *)parts->lists,
-      .num_frames = parts->program->num_frames,
-      .num_chunks = parts->num_chunks,
-      .buckets = parts->buckets,
-      .num_values = parts->buckets->value_elements,
-      .num_gradients = parts->buckets->gradient_elements,
-      .num_moments = parts->buckets->state_elements,
-      .num_partial = parts->num_partial,
-      .training = true,
-      .split_backward = parts->program->split_backward,
-      .num_tokens = sequences * options->sequence,
-      .staging_bytes = staging_bytes(options, parts, place),
-      .device = device,
-  };
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
+  tri_parts_request of = parts_request(options);
+  tri_memory_request request = tri_parts_memory(&of, parts);
+  request.staging_bytes = staging_bytes(options, parts, place);
+  request.device = device;
   return request;
 }
 
@@ -177,7 +96,7 @@ void tri_engine_destroy(tri_engine *engine) {
   tri_free(engine->reductions);
   tri_free(engine->messages);
   tri_executor_destroy(engine->executor);
-  tri_engine_parts_destroy(&engine->parts);
+  tri_parts_destroy(&engine->parts);
   tri_free(engine);
 }
 

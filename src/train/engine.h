@@ -5,8 +5,7 @@
 
 #include "comm/mesh.h"
 #include "data/corpus.h"
-#include "schedule/buckets.h"
-#include "schedule/program.h"
+#include "schedule/parts.h"
 #include "train/evaluate.h"
 #include "train/executor.h"
 
@@ -32,22 +31,11 @@ typedef struct tri_step {
   bool skipped;     /* loss or norm was not finite: no update was made */
 } tri_step;
 
-/* What a run is made of on one rank before it has any memory. */
-typedef struct tri_engine_parts {
-  tri_layer_range *chunks; /* [num_chunks] */
-  int64_t num_chunks;
-  tri_parameter_table *table;
-  tri_op_list **lists; /* [num_chunks] */
-  tri_buckets *buckets;
-  tri_program *program;
-  int64_t num_partial; /* elements of scratch for sums of partial gradients */
-} tri_engine_parts;
-
-/* LOCAL. Describes the run of the rank at `place`; also what a dry run shows. */
+/* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a
+ * dry run shows. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
-                                   tri_engine_parts *out);
-void tri_engine_parts_destroy(tri_engine_parts *parts);
-tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_engine_parts *parts,
+                                   tri_parts *out);
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
                                              const tri_mesh_place *place, tri_device *device);
 
 typedef struct tri_engine tri_engine;

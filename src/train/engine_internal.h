@@ -9,7 +9,7 @@ struct tri_engine {
   tri_engine_options options;
   tri_mesh alone; /* where the caller has no mesh */
   tri_device *device;
-  tri_engine_parts parts;
+  tri_parts parts;
   tri_executor *executor;
   int64_t micro_batches;  /* of this rank in a step */
   int32_t *ids, *labels;  /* [micro_batches * micro_batch, sequence], then room for a micro-batch of an evaluation */

@@ -87,7 +87,7 @@ static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world
 }
 
 static tri_status plan_own(const tri_engine_options *options, tri_device *device, bool snapshots, need *out) {
-  tri_engine_parts parts = {0};
+  tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, device, &parts));
   tri_memory_request request = tri_engine_memory_request(options, &parts, &options->mesh->place, device);
@@ -105,7 +105,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
     out->node[sizeof out->node - 1] = '\0';
   }
   tri_memory_plan_destroy(plan);
-  tri_engine_parts_destroy(&parts);
+  tri_parts_destroy(&parts);
   return status;
 }
 

@@ -133,7 +133,7 @@ size_t tri_shards_bytes(const tri_shards *shards) {
   return bytes;
 }
 
-size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_engine_parts *parts,
+size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
                                 const tri_mesh_place *place) {
   const holder h = {options->layout, parts->buckets, parts->table, place->at[TRI_AXIS_DATA]};
   int64_t elements = 0;

@@ -32,7 +32,6 @@ size_t tri_shards_bytes(const tri_shards *shards);
 const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number);
 
 /* Bytes that the slices to save take on a rank, without an engine: of its memory plan. */
-size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_engine_parts *parts,
-                                const tri_mesh_place *place);
+size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts, const tri_mesh_place *place);
 
 #endif

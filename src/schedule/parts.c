@@ -1,0 +1,100 @@
+#include "schedule/parts.h"
+
+#include "base/memory.h"
+#include "model/family.h"
+
+static tri_list_request list_request(const tri_parts_request *of, const tri_model_share *share, int64_t chunk) {
+  tri_list_request request =
+      tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
+  request.layers = share->chunks[chunk];
+  request.weights_pass = of->layout->zero > 2 && of->layout->data > 1;
+  request.recompute = of->layout->recompute;
+  request.recompute_every = of->layout->recompute_every;
+  request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
+  return request;
+}
+
+/* Room for one slot for every head that ranks hold copies of; what all ranks hold is added up where it lies. */
+static int64_t partial_elements(const tri_parameter_table *table) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (!entry->partial_gradient || entry->split.dim < 0) continue;
+    if (entry->count * entry->split.units > most) most = entry->count * entry->split.units;
+  }
+  return most;
+}
+
+/* Whether this rank has a part in a tied pair. */
+static bool holds_tied(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->tied_to >= 0 && (entry->count > 0 || table->entries[entry->tied_to].count > 0)) return true;
+  }
+  return false;
+}
+
+static tri_status fill(const tri_parts_request *of, const tri_mesh_place *place, tri_parts *parts) {
+  const tri_layout *layout = of->layout;
+  size_t chunks = (size_t)layout->virtual_stages;
+  parts->num_chunks = layout->virtual_stages;
+  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->chunks, &parts->chunks));
+  TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->lists, &parts->lists));
+  tri_model_share share = tri_layout_share(layout, of->model, place, parts->chunks);
+  TRI_TRY(tri_parameter_table_create(of->model, &share, &parts->table));
+  parts->num_partial = partial_elements(parts->table);
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    tri_list_request request = list_request(of, &share, c);
+    TRI_TRY(tri_model_operations(of->model, &request, &parts->lists[c]));
+  }
+  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], of->micro_batches,
+                             (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
+  tri_program_request request = {
+      .layout = layout,
+      .stage = place->at[TRI_AXIS_PIPELINE],
+      .micro_batches = of->micro_batches,
+      .lists = (const tri_op_list *const *)parts->lists,
+      .buckets = parts->buckets,
+      .tied_pair = holds_tied(parts->table),
+  };
+  return tri_program_create(&request, &parts->program);
+}
+
+tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out) {
+  tri_parts parts = {0};
+  tri_status status = fill(request, place, &parts);
+  if (status != TRI_OK) {
+    tri_parts_destroy(&parts);
+    return status;
+  }
+  *out = parts;
+  return TRI_OK;
+}
+
+void tri_parts_destroy(tri_parts *parts) {
+  tri_program_destroy(parts->program);
+  tri_buckets_destroy(parts->buckets);
+  for (int64_t c = 0; parts->lists != NULL && c < parts->num_chunks; c++) tri_op_list_destroy(parts->lists[c]);
+  tri_free(parts->lists);
+  tri_parameter_table_destroy(parts->table);
+  tri_free(parts->chunks);
+  *parts = (tri_parts){0};
+}
+
+tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts *parts) {
+  tri_memory_request request = {
+      .lists = (const tri_op_list *const *)parts->lists,
+      .num_frames = parts->program->num_frames,
+      .num_chunks = parts->num_chunks,
+      .buckets = parts->buckets,
+      .num_values = parts->buckets->value_elements,
+      .num_gradients = parts->buckets->gradient_elements,
+      .num_moments = parts->buckets->state_elements,
+      .num_partial = parts->num_partial,
+      .training = true,
+      .split_backward = parts->program->split_backward,
+      .num_tokens = (of->micro_batches + 1) * of->layout->micro_batch * of->sequence,
+  };
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
+  return request;
+}

@@ -1,0 +1,35 @@
+/* What a step is made of on one rank before it has any memory: its share of the parameters, its lists of operations,
+ * its buckets, its program. The engine executes them, the simulator prices them, the memory plan lays them out. */
+#ifndef TRI_SCHEDULE_PARTS_H
+#define TRI_SCHEDULE_PARTS_H
+
+#include "schedule/buckets.h"
+#include "schedule/memory_plan.h"
+#include "schedule/program.h"
+
+typedef struct tri_parts_request {
+  const tri_model *model;   /* complete */
+  const tri_layout *layout; /* resolved */
+  int64_t micro_batches;    /* of one rank in a step (tri_layout_micro_batches) */
+  int64_t sequence;
+  tri_dtype precision;
+} tri_parts_request;
+
+typedef struct tri_parts {
+  tri_layer_range *chunks; /* [num_chunks] */
+  int64_t num_chunks;
+  tri_parameter_table *table;
+  tri_op_list **lists; /* [num_chunks] */
+  tri_buckets *buckets;
+  tri_program *program;
+  int64_t num_partial; /* elements of scratch for sums of partial gradients */
+} tri_parts;
+
+/* Of the rank at `place`. The model and the layout must outlive the parts. Release with tri_parts_destroy. */
+tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out);
+void tri_parts_destroy(tri_parts *parts);
+
+/* What tri_memory_plan_create is asked for; without a device and without room for a save. */
+tri_memory_request tri_parts_memory(const tri_parts_request *request, const tri_parts *parts);
+
+#endif
