@@ -3,6 +3,7 @@
 #include "base/config_value.h"
 #include "base/format.h"
 
+#include <stdint.h>
 #include <string.h>
 
 enum { MAX_PATH = 128, MAX_KEYS = 128, SUBJECT_BYTES = 256 };
@@ -47,7 +48,7 @@ static void collect(const tri_config_table *table, const char *path, key_list *l
     join(full, path, key->name);
     memcpy(list->paths[list->count], full, sizeof full);
     list->names[list->count++] = key->name;
-    if (key->type == TRI_CONFIG_SECTION) collect(key->table, full, list);
+    if (key->table != NULL) collect(key->table, full, list);
   }
 }
 
@@ -148,9 +149,14 @@ static tri_status check_names(const tri_config_table *table, const tri_yaml *sec
   for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
     const tri_config_key *key = find_key(table, child->key);
     if (key == NULL) return unknown_key(table, path, child);
-    if (key->type != TRI_CONFIG_SECTION || child->kind != TRI_YAML_MAPPING) continue;
     join(inner, path, key->name);
-    TRI_TRY(check_names(key->table, child, inner));
+    if (key->type == TRI_CONFIG_SECTION && child->kind == TRI_YAML_MAPPING) {
+      TRI_TRY(check_names(key->table, child, inner));
+    }
+    if (key->type != TRI_CONFIG_LIST || child->kind != TRI_YAML_LIST) continue;
+    for (const tri_yaml *item = child->first; item != NULL; item = item->next) {
+      if (item->kind == TRI_YAML_MAPPING) TRI_TRY(check_names(key->table, item, inner));
+    }
   }
   return TRI_OK;
 }
@@ -181,6 +187,30 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
 }
 
 static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
+                               char *values);
+
+static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *node, const char *path,
+                            char *values) {
+  char subject[SUBJECT_BYTES], inner[MAX_PATH];
+  int64_t *count = (int64_t *)(void *)(values + key->count);
+  *count = 0;
+  if (node == NULL) return TRI_OK;
+  subject_of(subject, path, key->name);
+  join(inner, path, key->name);
+  if (node->kind != TRI_YAML_LIST) return tri_config_value_wrong(key, node, subject);
+  for (tri_yaml *item = node->first; item != NULL; item = item->next) {
+    if (item->kind != TRI_YAML_MAPPING) return tri_yaml_fail(item, subject, " must be a list of mappings of keys");
+    if ((double)*count >= key->range.high) {
+      return tri_yaml_fail(item, subject, " has more than %.0f entries", key->range.high);
+    }
+    TRI_TRY(read_section(key->table, tree, item, inner, values + key->offset + (size_t)*count * key->bytes));
+    (*count)++;
+  }
+  if ((double)*count >= key->range.low) return TRI_OK;
+  return tri_yaml_fail(node, subject, " must have at least %.0f entries", key->range.low);
+}
+
+static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
                                char *values) {
   char subject[SUBJECT_BYTES];
   char inner[MAX_PATH];
@@ -195,6 +225,8 @@ static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tre
       TRI_TRY(open_section(key, tree, section, path, &mapping));
       join(inner, path, key->name);
       TRI_TRY(read_section(key->table, tree, mapping, inner, at));
+    } else if (key->type == TRI_CONFIG_LIST) {
+      TRI_TRY(read_list(key, tree, node, path, values));
     } else if (node != NULL) {
       TRI_TRY(tri_config_value_read(key, node, subject_of(subject, path, key->name), at));
     } else if (key->fallback != NULL) {
@@ -224,10 +256,11 @@ static tri_status check_section(const tri_config_table *table, const char *path,
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
     join(full, path, key->name);
-    if (key->type == TRI_CONFIG_SECTION) {
-      TRI_TRY(check_section(key->table, full, at));
-      continue;
+    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 1;
+    for (int64_t n = 0; n < entries && key->table != NULL; n++) {
+      TRI_TRY(check_section(key->table, full, at + (size_t)n * key->bytes));
     }
+    if (key->table != NULL) continue;
     const char *wrong = tri_config_value_fault(key, at, fault);
     if (wrong != NULL) return tri_fail(TRI_BAD_CONFIG, "`%s` %s", full, wrong);
   }

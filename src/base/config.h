@@ -32,6 +32,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_STRING,  /* char[bytes]                                  */
   TRI_CONFIG_CHOICE,  /* an enum, one of words                        */
   TRI_CONFIG_SECTION, /* the keys of another table                    */
+  TRI_CONFIG_LIST,    /* an array of structs: a list of such sections */
 } tri_config_type;
 
 typedef struct tri_config_word {
@@ -59,10 +60,11 @@ typedef struct tri_config_key {
   const char *example;  /* there is no default: the key is asked for, and this is shown                           */
 
   tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR                            */
-  size_t bytes;           /* STRING: the room, the closing NUL included                                           */
+  size_t bytes;           /* STRING: the room, the closing NUL included; LIST: of one struct                      */
+  size_t count;           /* LIST: where in the struct its length lies, an int64_t; `range` says how many it may have */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table
-      *table; /* SECTION; `offset` is added to the offsets of its rows; absent sections take defaults */
+      *table; /* SECTION, LIST; `offset` is added to the offsets of its rows; absent sections take defaults */
 
   /* SECTION: what a name in the place of a mapping stands for; NULL if that is no legal value. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);

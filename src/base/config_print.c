@@ -100,20 +100,26 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
     case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
     case TRI_CONFIG_STRING: format_string(at, buffer, bytes); break;
     case TRI_CONFIG_CHOICE: snprintf(buffer, bytes, "%s", word_of(key, at)); break;
+    case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: buffer[0] = '\0'; break;
   }
 }
 
-static void print_section(const tri_config_table *table, const char *values, int indent, FILE *to) {
+/* An entry of a list begins with a dash in the place of its first key's last two blanks. */
+static void print_section(const tri_config_table *table, const char *values, int indent, bool dash, FILE *to) {
   char value[LINE_BYTES];
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
     format_value(key, at, value, sizeof value);
     const char *blank = value[0] == '\0' ? "" : " ";
-    int width = fprintf(to, "%*s%s:%s%s", indent, "", key->name, blank, value);
+    int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
     fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
-    if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, to);
+    if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
+    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 0;
+    for (int64_t n = 0; n < entries; n++) {
+      print_section(key->table, at + (size_t)n * key->bytes, indent + 4, true, to);
+    }
   }
 }
 
@@ -124,7 +130,7 @@ tri_status tri_config_print(const tri_config_table *table, const void *values, c
   FILE *to = open_memstream(&text, &bytes);
   if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory while printing a %s", table->noun);
   fputs(heading, to);
-  print_section(table, values, 0, to);
+  print_section(table, values, 0, false, to);
   bool failed = ferror(to) != 0;
   failed = fclose(to) != 0 || failed;
   tri_status status =
@@ -139,7 +145,7 @@ static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
   static const char *const names[] = {
       [TRI_CONFIG_INT] = "integer",   [TRI_CONFIG_AUTO] = "integer|auto",     [TRI_CONFIG_SEED] = "integer",
       [TRI_CONFIG_DOUBLE] = "number", [TRI_CONFIG_PAIR] = "[number, number]", [TRI_CONFIG_BOOL] = "true|false",
-      [TRI_CONFIG_STRING] = "text",   [TRI_CONFIG_SECTION] = "keys"};
+      [TRI_CONFIG_STRING] = "text",   [TRI_CONFIG_SECTION] = "keys",          [TRI_CONFIG_LIST] = "list of keys"};
   if (key->type != TRI_CONFIG_CHOICE) {
     snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|file|keys" : names[key->type]);
     return;
@@ -162,7 +168,7 @@ static void help_section(const tri_config_table *table, const char *path, FILE *
     if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
     if (standard[0] == '\0' && key->type == TRI_CONFIG_STRING) standard = "(none)";
     fprintf(to, "  %-42s %-34s %-24s %s\n", full, type, standard, key->help);
-    if (key->type == TRI_CONFIG_SECTION) help_section(key->table, full, to);
+    if (key->table != NULL) help_section(key->table, full, to);
   }
 }
 

@@ -32,6 +32,7 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_PAIR: kind = "two numbers in brackets, `[a, b]`"; break;
     case TRI_CONFIG_BOOL: kind = "`true` or `false`"; break;
     case TRI_CONFIG_STRING: kind = "a text"; break;
+    case TRI_CONFIG_LIST: kind = "a list of mappings of keys"; break;
     case TRI_CONFIG_SECTION: kind = key->expand == NULL ? "a mapping of keys" : "a name or a mapping of keys"; break;
     case TRI_CONFIG_CHOICE: {
       const char *names[MAX_WORDS];
@@ -136,6 +137,7 @@ const char *tri_config_value_fault(const tri_config_key *key, const void *at, ch
       return buffer;
     case TRI_CONFIG_SEED:
     case TRI_CONFIG_BOOL:
+    case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: return NULL;
   }
   return NULL;
@@ -236,6 +238,7 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
     case TRI_CONFIG_CHOICE: return scan_choice(key, node->text, at);
     case TRI_CONFIG_STRING: copy_string(key, node->text, at); return true;
     case TRI_CONFIG_PAIR:
+    case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: return false;
   }
   return false;

@@ -19,6 +19,7 @@ extern const tri_command tri_command_generate;
 extern const tri_command tri_command_import;
 extern const tri_command tri_command_inspect;
 extern const tri_command tri_command_prepare;
+extern const tri_command tri_command_simulate;
 extern const tri_command tri_command_train;
 
 #endif

@@ -178,15 +178,28 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
+/* Where a backward follows, the forward makes the gradients too: three products of one size. The ranks of a tensor
+ * group join three numbers a row. */
 static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
-  double element = (double)tri_dtype_bytes(call->type);
+  double element = (double)tri_dtype_bytes(call->type), products = call->training ? 3.0 : 1.0;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  if (pass == TRI_PASS_BACKWARD_INPUT) {
+    out->bytes = 2.0 * rows * width * element;
+    return;
+  }
   *out = (tri_cost){
-      .flops = 2.0 * rows * width * vocabulary,
-      .bytes = (rows * width + rows * vocabulary + width * vocabulary) * element,
+      .flops = products * 2.0 * rows * width * vocabulary,
+      .rows = rows,
+      .inner = width,
+      .columns = vocabulary,
+      .bytes = products * (rows * width + rows * vocabulary + width * vocabulary) * element,
+      .vector_flops = rows * vocabulary * 16.0,
+      .collective = TRI_COLLECTIVE_ALL_REDUCE,
+      .collective_bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
   };
-  if (pass == TRI_PASS_FORWARD) out->vector_flops = rows * vocabulary * 16.0;
 }
 
 static const tri_op op_cross_entropy = {

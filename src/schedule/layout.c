@@ -134,7 +134,13 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
 /* Layers are alike, so giving each to the stage that has the least work so far makes the most that any has as little as
  * can be; the last stage begins with the head. Where several have as little it is the first of them, so the stages but
  * the last differ by one layer at most, and the first of them have more. */
-tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v) {
+tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
+  int64_t stages = layout->pipeline * layout->virtual_stages;
+  if (layout->balance == TRI_BALANCE_LAYERS) {
+    int64_t first, count;
+    tri_part_of(model->num_layers, stages, v, &first, &count);
+    return (tri_layer_range){v == 0 ? -1 : first, v == stages - 1 ? model->num_layers + 1 : first + count};
+  }
   double head = tri_model_head_in_layers(model);
   int64_t others = stages - 1, last = model->num_layers - others; /* every stage has a layer */
   /* The last stage gives layers away as long as another with one more has less than it. */
@@ -153,9 +159,8 @@ tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_
 
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,
                                  tri_layer_range *chunks) {
-  int64_t stages = layout->pipeline * layout->virtual_stages;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
-    chunks[c] = tri_layout_layers(model, stages, c * layout->pipeline + place->at[TRI_AXIS_PIPELINE]);
+    chunks[c] = tri_layout_layers(layout, model, c * layout->pipeline + place->at[TRI_AXIS_PIPELINE]);
   }
   return (tri_model_share){
       .tensor = layout->tensor,

@@ -17,10 +17,14 @@ typedef enum tri_schedule_kind {
   TRI_SCHEDULE_ZERO_BUBBLE,
 } tri_schedule_kind;
 
+/* What stages have equally much of, as far as layers go. */
+typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
+
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data, expert; /* data 0 is "auto" until resolved */
   int64_t virtual_stages;
   tri_schedule_kind schedule;
+  tri_balance balance;
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
@@ -45,10 +49,10 @@ tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 /* Micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* Layers of virtual stage v of `stages` (pipeline x virtual_stages). Stages are balanced by their work: the head counts
- * as many layers as its product does, and the embedding, which has none, as nothing; every stage has a layer at least.
- * No other division leaves the busiest stage with less. */
-tri_layer_range tri_layout_layers(const tri_model *model, int64_t stages, int64_t v);
+/* Layers of virtual stage v of pipeline x virtual_stages. Balanced by their work, the head counts as many layers as its
+ * product does, and the embedding, which has none, as nothing; every stage has a layer at least, and no other division
+ * leaves the busiest stage with less. Or by the number of layers alone. */
+tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,

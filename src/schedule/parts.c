@@ -25,8 +25,7 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Whether this rank has a part in a tied pair. */
-static bool holds_tied(const tri_parameter_table *table) {
+bool tri_parts_hold_tied(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->tied_to >= 0 && (entry->count > 0 || table->entries[entry->tied_to].count > 0)) return true;
@@ -49,13 +48,14 @@ static tri_status fill(const tri_parts_request *of, const tri_mesh_place *place,
   }
   TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], of->micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
+  if (of->without_program) return TRI_OK;
   tri_program_request request = {
       .layout = layout,
       .stage = place->at[TRI_AXIS_PIPELINE],
       .micro_batches = of->micro_batches,
       .lists = (const tri_op_list *const *)parts->lists,
       .buckets = parts->buckets,
-      .tied_pair = holds_tied(parts->table),
+      .tied_pair = tri_parts_hold_tied(parts->table),
   };
   return tri_program_create(&request, &parts->program);
 }

@@ -13,6 +13,7 @@ typedef struct tri_parts_request {
   int64_t micro_batches;    /* of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;
   tri_dtype precision;
+  bool without_program; /* the program is left NULL: for whoever makes those of many stages from one stage's parts */
 } tri_parts_request;
 
 typedef struct tri_parts {
@@ -28,6 +29,9 @@ typedef struct tri_parts {
 /* Of the rank at `place`. The model and the layout must outlive the parts. Release with tri_parts_destroy. */
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
+
+/* Whether a rank with this table has a part in a tied pair. */
+bool tri_parts_hold_tied(const tri_parameter_table *table);
 
 /* What tri_memory_plan_create is asked for; without a device and without room for a save. */
 tri_memory_request tri_parts_memory(const tri_parts_request *request, const tri_parts *parts);

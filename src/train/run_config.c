@@ -7,19 +7,13 @@
 
 #include "base/config.h"
 #include "model/model_config.h"
+#include "schedule/layout_config.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static const tri_config_word schedules[] = {{"gpipe", TRI_SCHEDULE_GPIPE},
-                                            {"1f1b", TRI_SCHEDULE_1F1B},
-                                            {"interleaved", TRI_SCHEDULE_INTERLEAVED},
-                                            {"zero-bubble", TRI_SCHEDULE_ZERO_BUBBLE},
-                                            {NULL, 0}};
-static const tri_config_word recomputes[] = {
-    {"none", TRI_RECOMPUTE_NONE}, {"selective", TRI_RECOMPUTE_SELECTIVE}, {"full", TRI_RECOMPUTE_FULL}, {NULL, 0}};
 static const tri_config_word decays[] = {{"constant", TRI_DECAY_CONSTANT},
                                          {"linear", TRI_DECAY_LINEAR},
                                          {"cosine", TRI_DECAY_COSINE},
@@ -27,11 +21,7 @@ static const tri_config_word decays[] = {{"constant", TRI_DECAY_CONSTANT},
                                          {NULL, 0}};
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
-static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {NULL, 0}};
-
-static_assert(sizeof(tri_schedule_kind) == sizeof(int) && sizeof(tri_recompute) == sizeof(int) &&
-                  sizeof(tri_decay) == sizeof(int) && sizeof(tri_dtype) == sizeof(int),
-              "a choice is stored as int");
+static_assert(sizeof(tri_decay) == sizeof(int) && sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 static_assert(offsetof(tri_run_config, optimizer.beta2) == offsetof(tri_run_config, optimizer.beta1) + sizeof(double),
               "a pair is stored as double[2]");
 
@@ -60,33 +50,6 @@ static const tri_config_key data_keys[] = {
      .help = "labels with this id (padding) do not count in the loss; -1 is none"},
 };
 TABLE(data_table, data_keys);
-
-static const tri_config_key layout_keys[] = {
-    {COUNT("tensor", layout.tensor, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each layer"},
-    {COUNT("pipeline", layout.pipeline, 1, MOST_RANKS), .fallback = "1", .help = "stages of consecutive layers"},
-    {COUNT("context", layout.context, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each sequence"},
-    {AUTO("data", layout.data, 1, MOST_RANKS), .fallback = "auto",
-     .help = "replicas; auto is what the other dimensions leave"},
-    {COUNT("expert", layout.expert, 1, MOST_RANKS), .fallback = "1", .help = "ranks that share out experts"},
-    {COUNT("virtual_stages", layout.virtual_stages, 1, 1 << 14), .fallback = "1",
-     .help = "chunks of layers per rank (schedule: interleaved)"},
-    {CHOICE("schedule", layout.schedule, schedules), .fallback = "1f1b", .help = "order of work in the pipeline"},
-    {KEY("sequence_parallel", layout.sequence_parallel, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "split the sequence between layers, too, over the tensor ranks"},
-    {COUNT("zero", layout.zero, 0, 3), .fallback = "0",
-     .help = "shard over replicas: 1 optimizer, 2 and gradients, 3 and parameters"},
-    {CHOICE("recompute", layout.recompute, recomputes), .fallback = "none",
-     .help = "activations computed anew in the backward pass to save memory"},
-    {COUNT("recompute_every", layout.recompute_every, 1, 1 << 20), .fallback = "1",
-     .help = "recompute: full throws away the activations of every so-many-th layer"},
-    {CHOICE("reduce_precision", layout.reduce_precision, reduce_precisions), .fallback = "fp32",
-     .help = "of gradients on their way between the data ranks; bf16 halves the bytes, sums are made in fp32"},
-    {COUNT("bucket_bytes", layout.bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
-     .help = "bytes of gradients that are reduced over the data ranks together"},
-    {COUNT("micro_batch", layout.micro_batch, 1, MOST_SEQUENCES), .fallback = "1",
-     .help = "sequences in one forward pass"},
-};
-TABLE(layout_table, layout_keys);
 
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
@@ -142,7 +105,11 @@ static const tri_config_key run_keys[] = {
      .example = "gpt2-124m",
      .help = "a preset's name, a YAML file (relative to the current directory) or keys"},
     {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
-    {.name = "layout", .type = TRI_CONFIG_SECTION, .table = &layout_table, .help = "how the model lies over the ranks"},
+    {.name = "layout",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_layout_table,
+     .offset = offsetof(tri_run_config, layout),
+     .help = "how the model lies over the ranks"},
     {.name = "optimizer",
      .type = TRI_CONFIG_SECTION,
      .table = &optimizer_table,

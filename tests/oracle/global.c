@@ -120,7 +120,7 @@ static int64_t stage_of(const tri_engine *engine, int64_t layer) {
   const tri_engine_options *options = tri_engine_get_options(engine);
   int64_t stages = options->layout->pipeline * options->layout->virtual_stages;
   for (int64_t v = 0; v < stages; v++) {
-    tri_layer_range layers = tri_layout_layers(options->model, stages, v);
+    tri_layer_range layers = tri_layout_layers(options->layout, options->model, v);
     if (layer >= layers.first && layer < layers.end) return v % options->layout->pipeline;
   }
   return 0;

@@ -325,6 +325,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->optimizer.eps = exp(-next_double(index, 700));
   c->optimizer.weight_decay = next_double(index, 10);
   c->optimizer.clip = next_double(index, 10);
+  c->layout.balance = (tri_balance)(next(index, 2));
   c->layout.recompute_every = 1 + (int64_t)next(index, 100);
   c->layout.bucket_bytes = 1 + (int64_t)next(index, 1 << 30);
   c->optimizer.max_bad_steps = 1 + (int64_t)next(index, 100);

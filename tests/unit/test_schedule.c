@@ -205,7 +205,8 @@ static void test_stages(void **state) {
         int64_t next = -1;
         double most = 0;
         for (int64_t v = 0; v < stages; v++) {
-          tri_layer_range layers = tri_layout_layers(&model, stages, v);
+          tri_layout layout = {.pipeline = stages, .virtual_stages = 1};
+          tri_layer_range layers = tri_layout_layers(&layout, &model, v);
           int64_t first = layers.first < 0 ? 0 : layers.first;
           int64_t end = layers.end > model.num_layers ? model.num_layers : layers.end;
           assert_int_equal(layers.first, next);

@@ -1,0 +1,85 @@
+#include "cli/plan_options.h"
+
+#include "cli/options.h"
+#include "model/model_config.h"
+
+#include <string.h>
+
+tri_plan_options tri_plan_options_default(void) {
+  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16};
+}
+
+static tri_status precision_of(const char *text, tri_dtype *out) {
+  static const struct {
+    const char *name;
+    tri_dtype type;
+  } names[] = {{"bf16", TRI_BF16}, {"fp16", TRI_BF16}, {"fp32", TRI_FP32}, {"fp64", TRI_FP64}};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(text, names[i].name) != 0) continue;
+    *out = names[i].type;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be bf16, fp16, fp32 or fp64", text);
+}
+
+tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
+  enum { MOST = 1 << 24 };
+  *taken = true;
+  switch (result) {
+    case TRI_OPTION_MODEL: o->model_name = value; return TRI_OK;
+    case TRI_OPTION_CLUSTER: o->cluster_name = value; return TRI_OK;
+    case TRI_OPTION_SYSTEM: o->system_name = value; return TRI_OK;
+    case TRI_OPTION_DEVICES: return tri_option_int("--devices", value, 1, MOST, &o->devices);
+    case TRI_OPTION_GLOBAL_BATCH: return tri_option_int("--global-batch", value, 1, MOST, &o->global_batch);
+    case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
+    case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
+    case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
+    case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
+    default: *taken = false; return TRI_OK;
+  }
+}
+
+static tri_status check_devices(const tri_plan_options *o) {
+  int64_t node = o->cluster.node_devices, below = o->devices / node * node;
+  if (o->cluster.max_devices > 0 && o->devices > o->cluster.max_devices) {
+    return tri_fail(TRI_BAD_USAGE, "--devices is %ld, and %s has %ld (max_devices of its file)", (long)o->devices,
+                    o->cluster.name, (long)o->cluster.max_devices);
+  }
+  if (o->devices < node || o->devices % node == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
+                  (long)o->devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
+}
+
+tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
+  const struct {
+    const char *option, *example;
+    bool there;
+  } wanted[] = {{"--model", "frontier-175b", o->model_name != NULL},
+                {"--cluster", "frontier", o->cluster_name != NULL},
+                {"--devices", "1024", o->devices > 0},
+                {"--global-batch", "640", o->global_batch > 0}};
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    if (wanted[i].there) continue;
+    return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
+                    wanted[i].example);
+  }
+  TRI_TRY(tri_model_load(o->model_name, &o->model));
+  TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
+  TRI_TRY(tri_system_load(o->system_name, &o->system));
+  if (o->sequence == 0) o->sequence = o->model.max_sequence;
+  if (o->sequence > o->model.max_sequence) {
+    return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)", (long)o->sequence,
+                    o->model.name, (long)o->model.max_sequence);
+  }
+  return check_devices(o);
+}
+
+tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const tri_layout *layout) {
+  return (tri_simulation_request){.model = &o->model,
+                                  .layout = layout,
+                                  .cluster = &o->cluster,
+                                  .system = &o->system,
+                                  .global_batch = o->global_batch,
+                                  .sequence = o->sequence,
+                                  .precision = o->precision};
+}

@@ -1,0 +1,64 @@
+/* The options that commands on described machines share: what is to be trained, where, in which way. */
+#ifndef TRI_CLI_PLAN_OPTIONS_H
+#define TRI_CLI_PLAN_OPTIONS_H
+
+#include "model/model.h"
+#include "plan/simulate.h"
+
+#include <getopt.h>
+
+typedef struct tri_plan_options {
+  const char *model_name, *cluster_name, *system_name;
+  int64_t devices, global_batch, sequence;
+  double tokens;
+  tri_dtype precision;
+  bool json;
+
+  tri_model model;
+  tri_cluster cluster;
+  tri_system system;
+} tri_plan_options;
+
+enum {
+  TRI_OPTION_MODEL = 800,
+  TRI_OPTION_CLUSTER,
+  TRI_OPTION_SYSTEM,
+  TRI_OPTION_DEVICES,
+  TRI_OPTION_GLOBAL_BATCH,
+  TRI_OPTION_SEQUENCE,
+  TRI_OPTION_TOKENS_TO_TRAIN,
+  TRI_OPTION_PLAN_PRECISION,
+  TRI_OPTION_PLAN_JSON
+};
+#define TRI_PLAN_OPTION_ROWS                                                                                           \
+  {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
+      {"system", required_argument, NULL, TRI_OPTION_SYSTEM}, {"devices", required_argument, NULL, TRI_OPTION_DEVICES}, \
+      {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
+      {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
+      {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
+      {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
+    "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
+  }
+#define TRI_PLAN_OPTION_HELP                                                                                           \
+  "  --model M           a preset (configs/models) or a model file\n"                                                  \
+  "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
+  "  --devices N         how many devices; a part of one node, or whole nodes\n"                                      \
+  "  --global-batch B    sequences in one step\n"                                                                      \
+  "  --sequence S        tokens of one; the model's max_sequence unless given\n"                                       \
+  "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
+  "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
+  "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
+  "  --json              one JSON document on standard output\n"
+
+tri_plan_options tri_plan_options_default(void);
+
+/* Takes one of the rows above; false if `result` is none of them. */
+tri_status tri_plan_option(int result, const char *value, tri_plan_options *options, bool *taken);
+
+/* After the last option: what must be there is, and the files are read. */
+tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
+
+/* The request for a layout; the options and the layout must outlive it. */
+tri_simulation_request tri_plan_options_request(const tri_plan_options *options, const tri_layout *layout);
+
+#endif

@@ -1,0 +1,109 @@
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/plan_options.h"
+#include "plan/report.h"
+#include "schedule/layout_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_LAYOUT = 256, OPTION_TIMELINE };
+
+typedef struct arguments {
+  tri_plan_options plan;
+  const char *layout, *timeline;
+} arguments;
+
+static tri_status parse(int count, char **given, arguments *out) {
+  static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
+                                          {"layout", required_argument, NULL, OPTION_LAYOUT},
+                                          {"timeline", required_argument, NULL, OPTION_TIMELINE},
+                                          {NULL, 0, NULL, 0}};
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    bool taken = false;
+    int result = getopt_long(count, given, ":", options, NULL);
+    if (result == -1) break;
+    TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
+    if (taken) continue;
+    switch (result) {
+      case OPTION_LAYOUT: out->layout = optarg; break;
+      case OPTION_TIMELINE: out->timeline = optarg; break;
+      default: return tri_option_fault("simulate", result, given);
+    }
+  }
+  if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);
+  if (out->layout == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "simulate: --layout is missing, for example --layout tensor=4,pipeline=16,zero=1");
+  }
+  return TRI_OK;
+}
+
+static tri_status print_json(json_t *document) {
+  char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
+  json_decref(document);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  printf("%s\n", text);
+  free(text);
+  return TRI_OK;
+}
+
+/* FILE.svg or FILE.json by the name's ending. */
+static tri_status draw(const tri_simulation_request *request, const tri_prediction *prediction, const char *path) {
+  tri_timeline *timeline = NULL;
+  char title[256], layout[TRI_LAYOUT_TEXT_BYTES];
+  size_t length = strlen(path);
+  bool json = length > 5 && strcmp(path + length - 5, ".json") == 0;
+  bool svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
+  if (!json && !svg) return tri_fail(TRI_BAD_USAGE, "--timeline %s: the name must end in .svg or .json", path);
+  TRI_TRY(tri_simulate_timeline(request, &timeline));
+  snprintf(title, sizeof title, "%s on %s, simulated: %.3f s a step; %s", request->model->name, request->cluster->name,
+           prediction->step_s, tri_layout_text(request->layout, layout, sizeof layout));
+  tri_status status = json ? tri_timeline_write_json(timeline, path) : tri_timeline_write_svg(timeline, title, path);
+  tri_timeline_destroy(timeline);
+  return status;
+}
+
+static tri_status simulate(const arguments *given) {
+  tri_layout layout = {0};
+  tri_prediction prediction;
+  tri_simulation_request request = tri_plan_options_request(&given->plan, &layout);
+  TRI_TRY(tri_layout_parse(given->layout, &layout));
+  TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.global_batch, given->plan.devices));
+  TRI_TRY(tri_simulate(&request, &prediction));
+  if (given->timeline != NULL) TRI_TRY(draw(&request, &prediction, given->timeline));
+  if (given->plan.json) return print_json(tri_report_json(&request, &prediction, given->plan.tokens));
+  tri_report_text(&request, &prediction, given->plan.tokens, stdout);
+  return TRI_OK;
+}
+
+static tri_status run(int count, char **given) {
+  arguments *parsed = NULL;
+  TRI_TRY(tri_alloc("options", 1, sizeof *parsed, &parsed));
+  parsed->plan = tri_plan_options_default();
+  tri_status status = parse(count, given, parsed);
+  if (status == TRI_OK) status = tri_plan_options_finish("simulate", &parsed->plan);
+  if (status == TRI_OK) status = simulate(parsed);
+  tri_free(parsed);
+  return status;
+}
+
+const tri_command tri_command_simulate = {
+    .name = "simulate",
+    .summary = "say how fast one layout is on a described machine, and whether it fits",
+    .help =
+        "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
+        "                        [--sequence S] [--precision P] [--system S] [--tokens T] [--timeline FILE] [--json]\n"
+        "\n"
+        "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
+        "\n" TRI_PLAN_OPTION_HELP
+        "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"
+        "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"
+        "\n"
+        "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"
+        "                 --layout tensor=4,pipeline=16,zero=1,micro_batch=1,recompute=full --global-batch 10240\n",
+    .run = run,
+};

@@ -1,0 +1,113 @@
+#include "plan/cluster.h"
+
+#include "base/format.h"
+#include "plan/preset_file.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define POSITIVE .range = {.low = 0, .high = 1e30, .open_low = true}
+#define NOT_NEGATIVE .range = {.low = 0, .high = 1e30}
+#define SHARE .range = {.low = 0, .high = 1, .open_low = true}
+#define DEVICES .range = {.low = 1, .high = 1 << 24}
+
+static const tri_config_key link_keys[] = {
+    {KEY(tri_link, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_link *)0)->name), .example = "node",
+     .help = "what reports call it"},
+    {KEY(tri_link, spans, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
+     .help = "neighbouring devices that it joins; auto: all"},
+    {KEY(tri_link, per, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "neighbouring devices that share its ports"},
+    {KEY(tri_link, ports, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "ports that they share"},
+    {KEY(tri_link, bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "25.0e9",
+     .help = "bytes a second of a port, each way"},
+    {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6", .help = "seconds of a small message"},
+};
+static const tri_config_table link_table = {
+    .noun = "link", .keys = link_keys, .num_keys = sizeof link_keys / sizeof *link_keys};
+
+#define EFFICIENCY(NAME) KEY(tri_efficiency, NAME, TRI_CONFIG_DOUBLE)
+static const tri_config_key efficiency_keys[] = {
+    {EFFICIENCY(matmul), SHARE, .example = "0.7", .help = "share of the peak that a large matrix product reaches"},
+    {EFFICIENCY(matmul_half), NOT_NEGATIVE, .example = "100.0",
+     .help = "dimension of a product at which half of that is left"},
+    {EFFICIENCY(attention), SHARE, .example = "0.4", .help = "share of the peak that attention reaches"},
+    {EFFICIENCY(memory), SHARE, .example = "0.8", .help = "share of the memory's bandwidth"},
+    {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
+    {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6", .help = "seconds to start an operation"},
+};
+static const tri_config_table efficiency_table = {
+    .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
+
+#define CLUSTER(NAME, TYPE) KEY(tri_cluster, NAME, TYPE)
+static const tri_config_key cluster_keys[] = {
+    {CLUSTER(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->name), .fallback = "inline",
+     .help = "what reports call it"},
+    {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},
+    {CLUSTER(max_devices, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
+     .help = "devices that there are; auto: as many as one likes"},
+    {CLUSTER(peak_bf16, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0",
+     .help = "FLOP/s of matrix products in bf16 or fp16; 0: has none"},
+    {CLUSTER(peak_fp32, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp32"},
+    {CLUSTER(peak_fp64, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp64"},
+    {CLUSTER(vector_flops, TRI_CONFIG_DOUBLE), POSITIVE, .example = "20.0e12",
+     .help = "FLOP/s of element-wise arithmetic"},
+    {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9", .help = "bytes of a device's memory"},
+    {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
+    {.name = "links", .type = TRI_CONFIG_LIST, .offset = offsetof(tri_cluster, links), .table = &link_table,
+     .bytes = sizeof(tri_link), .count = offsetof(tri_cluster, num_links),
+     .range = {.low = 0, .high = TRI_CLUSTER_LINKS}, .fallback = "", .help = "from the innermost out"},
+    {.name = "efficiency", .type = TRI_CONFIG_SECTION, .offset = offsetof(tri_cluster, efficiency),
+     .table = &efficiency_table, .help = "what programs reach of it; a fit moves these"},
+};
+const tri_config_table tri_cluster_table = {
+    .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
+
+static tri_status check(const tri_cluster *cluster) {
+  int64_t inner = 1;
+  if (cluster->peak_bf16 == 0 && cluster->peak_fp32 == 0 && cluster->peak_fp64 == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`peak_bf16`, `peak_fp32` and `peak_fp64` are all 0: this device computes nothing");
+  }
+  for (int64_t l = 0; l < cluster->num_links; l++) {
+    const tri_link *link = &cluster->links[l];
+    bool last = l + 1 == cluster->num_links;
+    if (link->spans == 0 && !last) {
+      return tri_fail(TRI_BAD_CONFIG, "`links`: %s joins all devices and is not the last; order them from the innermost out",
+                      link->name);
+    }
+    if (link->spans != 0 && (link->spans <= inner || link->spans % inner != 0)) {
+      return tri_fail(TRI_BAD_CONFIG, "`links`: %s spans %ld devices, which is no multiple of the %ld of the level within",
+                      link->name, (long)link->spans, (long)inner);
+    }
+    if (link->spans != 0) inner = link->spans;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
+  tri_cluster cluster = {0};
+  TRI_TRY(tri_preset_file_load(&(tri_preset_file){"clusters", "cluster", &tri_cluster_table}, name_or_file, &cluster,
+                               cluster.name, sizeof cluster.name));
+  tri_status status = check(&cluster);
+  if (status != TRI_OK) {
+    char message[1024];
+    snprintf(message, sizeof message, "%s", tri_status_message());
+    return tri_fail(status, "the cluster %s: %s", name_or_file, message);
+  }
+  *out = cluster;
+  return TRI_OK;
+}
+
+double *tri_cluster_constants(tri_cluster *cluster) { return &cluster->efficiency.matmul; }
+
+const char *tri_cluster_constant_name(int i) { return efficiency_keys[i].name; }
+
+double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision) {
+  switch (precision) {
+    case TRI_BF16: return cluster->peak_bf16;
+    case TRI_FP32: return cluster->peak_fp32;
+    case TRI_FP64: return cluster->peak_fp64;
+    default: return 0;
+  }
+}

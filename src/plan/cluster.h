@@ -1,0 +1,60 @@
+/* A machine as planning sees it: devices, their memory, and a hierarchy of links. Everything that is known of a machine
+ * stands in its file (configs/clusters/NAME.yaml), with its sources; nothing in the code knows one. */
+#ifndef TRI_PLAN_CLUSTER_H
+#define TRI_PLAN_CLUSTER_H
+
+#include "base/config.h"
+#include "device/dtype.h"
+
+#include <stdint.h>
+
+enum { TRI_CLUSTER_LINKS = 6 };
+
+/* One level of the hierarchy, from the innermost out. Units of `per` neighbouring devices have `ports` ports to it, of
+ * `bandwidth` bytes a second each way; what `spans` neighbouring devices have in common lies inside it. */
+typedef struct tri_link {
+  char name[32];
+  int64_t spans; /* devices; 0 is all there are */
+  int64_t per, ports;
+  double bandwidth;
+  double latency; /* seconds from one device to another */
+} tri_link;
+
+/* Shares of what the hardware could do that programs reach, and what a kernel's start costs. These are what a fit to
+ * measurements moves (tri_cluster_constants); everything else is the machine's description. */
+typedef struct tri_efficiency {
+  double matmul;      /* of the peak, by a large matrix product */
+  double matmul_half; /* the size of a product's dimension at which it reaches half of that */
+  double attention;   /* of the peak, by the products of attention */
+  double memory;      /* of the memory's bandwidth */
+  double link;        /* of the links' bandwidth */
+  double launch;      /* seconds between an operation's call and its work */
+} tri_efficiency;
+enum { TRI_CLUSTER_CONSTANTS = 6 };
+
+typedef struct tri_cluster {
+  char name[64];
+  int64_t node_devices;
+  int64_t max_devices; /* 0: as many as one likes */
+  double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
+  double vector_flops;                    /* FLOP/s of element-wise arithmetic */
+  double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */
+  tri_link links[TRI_CLUSTER_LINKS];
+  int64_t num_links;
+  tri_efficiency efficiency;
+} tri_cluster;
+
+extern const tri_config_table tri_cluster_table;
+
+/* A cluster of configs/clusters by its name, or a file by its path (with a slash, or ending in .yaml). Unknown names
+ * list what there is; a missing or negative figure is named with its line. */
+tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
+
+/* The constants as an array, for whoever fits them. */
+double *tri_cluster_constants(tri_cluster *cluster);
+const char *tri_cluster_constant_name(int i);
+
+/* FLOP/s of matrix products in a precision; 0: the device has none. */
+double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision);
+
+#endif

@@ -1,0 +1,135 @@
+/* Bytes of one rank of a stage. Trireme's own are the engine's plan. Another system's are counted: weights, gradients
+ * and states by what a parameter takes, activations by the plan of the same operations. */
+#include "base/memory.h"
+#include "plan/simulate.h"
+
+/* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. */
+static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
+  int64_t stages = layout->pipeline * layout->virtual_stages, few = 4 * stages + micro_batches % layout->pipeline;
+  return layout->schedule == TRI_SCHEDULE_GPIPE || micro_batches < few + layout->pipeline ? micro_batches : few;
+}
+
+static double parameters_of(const tri_parts *parts) {
+  double count = 0;
+  for (int64_t i = 0; i < parts->table->num_entries; i++) {
+    if (!parts->table->entries[i].alias) count += (double)parts->table->entries[i].count;
+  }
+  return count;
+}
+
+/* Of the tied embedding on this rank. */
+static double tied_of(const tri_parts *parts) {
+  double count = 0;
+  for (int64_t i = 0; i < parts->table->num_entries; i++) {
+    const tri_parameter *entry = &parts->table->entries[i];
+    if (entry->tied_to < 0) continue;
+    double other = (double)parts->table->entries[entry->tied_to].count;
+    count += entry->count > 0 ? (double)entry->count : other;
+  }
+  return count;
+}
+
+static int64_t most_in_flight(const tri_parts *parts) {
+  int64_t frames = 0;
+  for (int64_t c = 0; c < parts->program->num_chunks; c++) frames += parts->program->num_frames[c];
+  return frames;
+}
+
+static tri_memory_parts of_plan(const tri_memory_plan *plan) {
+  tri_memory_parts parts = {
+      .parameters = (double)(plan->parameter_bytes + plan->buffer_bytes),
+      .gradients = (double)plan->gradient_bytes,
+      .optimizer = (double)plan->optimizer_bytes,
+      .activations = (double)(plan->activation_bytes + plan->transient_bytes),
+      .peak = (double)plan->total_bytes,
+  };
+  parts.buffers = parts.peak - parts.parameters - parts.gradients - parts.optimizer - parts.activations;
+  parts.steady = parts.peak - parts.activations;
+  return parts;
+}
+
+static tri_memory_parts of_system(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
+                                  const tri_memory_plan *plan) {
+  const tri_system *system = request->system;
+  const tri_layout *layout = request->layout;
+  double count = parameters_of(parts), tied = tied_of(parts), data = (double)layout->data;
+  double tensor = (double)layout->tensor, rows = (double)layout->micro_batch * (double)request->sequence;
+  double element = (double)tri_dtype_bytes(request->precision), hidden = (double)request->model->hidden_size;
+  bool last = stage == layout->pipeline - 1;
+  if (system->copies_positions && last && layout->pipeline > 1) {
+    count += (double)request->model->max_sequence * hidden;
+    tied += (double)request->model->max_sequence * hidden;
+  }
+  tri_memory_parts out = {
+      .parameters = system->weight_bytes * count / (layout->zero > 2 ? data : 1),
+      .gradients = system->gradient_bytes * count / (layout->zero > 1 ? data : 1),
+      .optimizer = system->state_bytes * count / (layout->zero > 0 ? data : 1),
+      .activations = (double)(plan->activation_bytes + plan->transient_bytes),
+      .buffers = system->context_bytes,
+  };
+  if (system->keeps_messages && stage > 0) {
+    out.activations += (double)most_in_flight(parts) * rows * hidden * element / tensor;
+  }
+  bool shrink = system->whole_gradients && layout->zero > 0;
+  double gradients = shrink ? system->gradient_bytes * count / data : out.gradients;
+  if (shrink && system->whole_tied_gradients) gradients += system->gradient_bytes * tied * (1 - 1 / data);
+  if (system->keeps_logits && last) {
+    out.buffers += rows * (double)request->model->vocab_size / tensor * (element + 8);
+  }
+  out.steady = out.parameters + gradients + out.optimizer + out.buffers;
+  out.buffers += system->bucket_bytes;
+  out.peak = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
+  return out;
+}
+
+tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out) {
+  tri_parts parts = {0};
+  tri_memory_plan *plan = NULL;
+  tri_status status = TRI_OK;
+  int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
+  tri_parts_request of = {.model = request->model,
+                          .layout = request->layout,
+                          .micro_batches = enough_micro_batches(request->layout, micro_batches),
+                          .sequence = request->sequence,
+                          .precision = request->precision};
+  tri_mesh_place place = {{0}};
+  place.at[TRI_AXIS_PIPELINE] = (int)stage;
+  TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
+  of.micro_batches = micro_batches;
+  tri_memory_request memory = tri_parts_memory(&of, &parts);
+  memory.device = request->device;
+  TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
+  *out = request->system->planned ? of_plan(plan) : of_system(request, stage, &parts, plan);
+done:
+  tri_memory_plan_destroy(plan);
+  tri_parts_destroy(&parts);
+  return status;
+}
+
+/* Earlier stages have more micro-batches in flight, so of neighbours with as many layers the first is the fullest. */
+static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
+  const tri_layout *layout = request->layout;
+  if (stage <= 1 || stage == layout->pipeline - 1) return true;
+  for (int64_t c = 0; c < layout->virtual_stages; c++) {
+    tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
+    tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);
+    if (mine.end - mine.first > before.end - before.first) return true;
+  }
+  return false;
+}
+
+tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out) {
+  tri_memory_parts fullest = {.peak = -1};
+  int64_t where = 0;
+  for (int64_t s = 0; s < request->layout->pipeline; s++) {
+    tri_memory_parts here;
+    if (!may_be_fullest(request, s)) continue;
+    TRI_TRY(tri_predict_memory(request, s, &here));
+    if (here.peak <= fullest.peak) continue;
+    fullest = here;
+    where = s;
+  }
+  if (stage != NULL) *stage = where;
+  *out = fullest;
+  return TRI_OK;
+}

@@ -1,0 +1,18 @@
+/* Reading a description that is either a preset (configs/FOLDER/NAME.yaml) or a file by its path. */
+#ifndef TRI_PLAN_PRESET_FILE_H
+#define TRI_PLAN_PRESET_FILE_H
+
+#include "base/config.h"
+
+typedef struct tri_preset_file {
+  const char *folder; /* of configs/ */
+  const char *noun;   /* "cluster" */
+  const tri_config_table *table;
+} tri_preset_file;
+
+/* Fills *values. `name` gets the preset's or file's name, if the file has none of its own. TRI_BAD_CONFIG lists the
+ * presets where there is none of that name. */
+tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
+                                size_t bytes);
+
+#endif

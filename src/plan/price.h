@@ -1,0 +1,34 @@
+/* What things cost in seconds on a described machine. */
+#ifndef TRI_PLAN_PRICE_H
+#define TRI_PLAN_PRICE_H
+
+#include "ops/op.h"
+#include "plan/cluster.h"
+#include "plan/system.h"
+
+/* One pass of an operation: on the device, and in collectives of its tensor group. */
+typedef struct tri_price {
+  double compute_s, tensor_s;
+} tri_price;
+
+/* Ranks first, first + stride, ...: those of a group along an axis of the mesh. */
+typedef struct tri_span {
+  int64_t size, stride;
+} tri_span;
+
+/* The roofline: the longer of arithmetic and memory traffic, with what the cluster says is reached of both. A product's
+ * share of the peak falls with its dimensions d as d / (d + matmul_half). */
+tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
+                         tri_span tensor);
+
+/* Reads and writes of so many bytes. */
+double tri_price_memory(const tri_cluster *cluster, double bytes);
+
+/* A collective of `bytes` (the whole buffer) by the cheapest of ring, tree and ring within ring (hierarchical), with
+ * all other groups along the same axis doing the same at the same time. */
+double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group);
+
+/* A message from each device to the one `stride` further on. */
+double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride);
+
+#endif

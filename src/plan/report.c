@@ -1,0 +1,121 @@
+#include "plan/report.h"
+
+#include "base/format.h"
+#include "schedule/layout_config.h"
+
+#include <string.h>
+
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
+
+static const char *word_of(const tri_config_key *key, const void *at) {
+  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+    if (word->value == *(const int *)at) return word->name;
+  }
+  return "";
+}
+
+json_t *tri_report_layout(const tri_layout *layout) {
+  json_t *object = json_object();
+  for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
+    const tri_config_key *key = &tri_layout_table.keys[i];
+    const void *at = (const char *)layout + key->offset;
+    json_t *value = NULL;
+    if (key->type == TRI_CONFIG_CHOICE) {
+      value = json_string(word_of(key, at));
+    } else if (key->type == TRI_CONFIG_BOOL) {
+      value = json_boolean(*(const bool *)at);
+    } else {
+      value = json_integer((json_int_t) * (const int64_t *)at);
+    }
+    json_object_set_new(object, key->name, value);
+  }
+  return object;
+}
+
+void tri_report_paste(const tri_layout *layout, FILE *to) {
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  tri_layout_text(layout, text, sizeof text);
+  fprintf(to, "layout: {");
+  for (const char *at = text; *at != '\0'; at++) {
+    if (*at == '=') {
+      fprintf(to, ": ");
+    } else if (*at == ',') {
+      fprintf(to, ", ");
+    } else {
+      fputc(*at, to);
+    }
+  }
+  fprintf(to, "}\n");
+}
+
+/* ---- predictions ------------------------------------------------------------------------------------------------- */
+
+static double devices_of(const tri_simulation_request *request) {
+  const tri_layout *layout = request->layout;
+  return (double)(layout->tensor * layout->context * layout->data * layout->pipeline);
+}
+
+static double nodes_of(const tri_simulation_request *request) {
+  double per_node = (double)request->cluster->node_devices, devices = devices_of(request);
+  return devices < per_node ? 1 : devices / per_node;
+}
+
+json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *p, double tokens) {
+  const tri_step_time *t = &p->time;
+  const tri_memory_parts *m = &p->memory;
+  json_t *time = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tensor", t->tensor,
+                           "pipeline", t->pipeline, "data", t->data, "context", t->context, "expert", t->expert, "bubble",
+                           t->bubble, "optimizer", t->optimizer);
+  json_t *memory =
+      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->parameters, "gradients",
+                (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations", (json_int_t)m->activations,
+                "buffers", (json_int_t)m->buffers, "peak", (json_int_t)m->peak);
+  json_t *object =
+      json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout", tri_report_layout(request->layout), "step_s",
+                p->step_s, "tokens_per_s", p->tokens_per_s, "tflops_per_device", p->tflops_per_device, "mfu", p->mfu, "hfu",
+                p->hfu, "bubble", p->bubble, "fits", (int)p->fits, "time", time, "memory", memory);
+  if (object == NULL || tokens <= 0) return object;
+  double hours = tokens / p->tokens_per_s / 3600;
+  json_object_set_new(object, "tokens", json_real(tokens));
+  json_object_set_new(object, "days", json_real(hours / 24));
+  json_object_set_new(object, "node_hours", json_real(hours * nodes_of(request)));
+  json_object_set_new(object, "device_hours", json_real(hours * devices_of(request)));
+  return object;
+}
+
+static void print_part(const char *name, double seconds, double whole, FILE *to) {
+  if (seconds > 0) fprintf(to, "  %-12s %10.4f s  %5.1f %%\n", name, seconds, 100 * seconds / whole);
+}
+
+static void print_bytes(const char *name, double bytes, FILE *to) {
+  char text[32];
+  fprintf(to, "  %-12s %12s\n", name, tri_format_bytes(bytes, text, sizeof text));
+}
+
+void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
+  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32], room[32];
+  const tri_step_time *t = &p->time;
+  fprintf(to, "%s on %.0f devices of %s, %s\n", request->model->name, devices_of(request), request->cluster->name,
+          tri_layout_text(request->layout, layout, sizeof layout));
+  fprintf(to, "a step of %ld sequences of %ld: %.4f s, %s tokens/s, %.1f TFLOP/s a device (MFU %.1f %%, HFU %.1f %%)\n",
+          (long)request->global_batch, (long)request->sequence, p->step_s,
+          tri_format_count(p->tokens_per_s, rate, sizeof rate), p->tflops_per_device, 100 * p->mfu, 100 * p->hfu);
+  print_part("compute", t->compute, p->step_s, to);
+  print_part("tensor", t->tensor, p->step_s, to);
+  print_part("pipeline", t->pipeline, p->step_s, to);
+  print_part("data", t->data, p->step_s, to);
+  print_part("bubble", t->bubble, p->step_s, to);
+  print_part("optimizer", t->optimizer, p->step_s, to);
+  fprintf(to, "the fullest rank, of stage %ld, holds %s of the device's %s: %s\n", (long)p->fullest_stage,
+          tri_format_bytes(p->memory.peak, size, sizeof size),
+          tri_format_bytes(request->cluster->memory_bytes, room, sizeof room), p->fits ? "it fits" : "it does not fit");
+  print_bytes("parameters", p->memory.parameters, to);
+  print_bytes("gradients", p->memory.gradients, to);
+  print_bytes("optimizer", p->memory.optimizer, to);
+  print_bytes("activations", p->memory.activations, to);
+  print_bytes("buffers", p->memory.buffers, to);
+  if (tokens <= 0) return;
+  double hours = tokens / p->tokens_per_s / 3600;
+  fprintf(to, "%s tokens take %.1f days, %s node-hours\n", tri_format_count(tokens, size, sizeof size), hours / 24,
+          tri_format_count(hours * nodes_of(request), rate, sizeof rate));
+}

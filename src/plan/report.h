@@ -1,0 +1,23 @@
+/* Predictions as text and as JSON. */
+#ifndef TRI_PLAN_REPORT_H
+#define TRI_PLAN_REPORT_H
+
+#include "plan/simulate.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* { layout, step_s, tokens_per_s, tflops_per_device, mfu, hfu, bubble, fits, time: {...}, memory: {...} }; with
+ * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL where there is no memory for it. */
+json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
+
+/* The same for people. */
+void tri_report_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens, FILE *to);
+
+/* The layout's keys as JSON, as a run file has them. */
+json_t *tri_report_layout(const tri_layout *layout);
+
+/* "layout:" and its keys, to be pasted into a run file. */
+void tri_report_paste(const tri_layout *layout, FILE *to);
+
+#endif

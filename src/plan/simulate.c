@@ -1,0 +1,440 @@
+#include "plan/simulate.h"
+
+#include "base/memory.h"
+#include "model/family.h"
+#include "plan/stages.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+/* Messages with one tag, in their order: when they were started on either side, and when they were on their way. */
+typedef struct channel {
+  double *sent, *posted, *begin, *end;
+  int64_t num_sent, num_posted, num_done, taken;
+} channel;
+
+typedef struct walker {
+  const tri_stage_kind *kind;
+  const tri_program *program;
+  int64_t at;
+  double now, stream; /* the rank's own clock; when its reductions and gathers are through */
+  double *bucket_end; /* [buckets]: of the one under way */
+  int64_t *box_tag, *box_number; /* [kind, box]: the message that was started there */
+  tri_step_time spent;
+  int arrived; /* at meetings of several stages: how many it has come to */
+} walker;
+
+enum { MEETINGS = 2 }; /* the tied pair's, and all stages' at the norm */
+
+typedef struct simulation {
+  const tri_stages *stages;
+  int64_t micro_batches, most_boxes, num_channels;
+  walker *walkers;
+  channel *channels;
+  double *times; /* of the channels */
+  double met[MEETINGS];
+  int64_t come[MEETINGS], expected[MEETINGS];
+  tri_timeline *timeline; /* or NULL */
+} simulation;
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+typedef struct what {
+  tri_event_kind kind;
+  const char *name;
+  int axis;
+  double begin_s, end_s, wait_s;
+  bool background;
+} what;
+
+static tri_status tell(simulation *sim, const walker *w, const tri_instruction *at, what w_of) {
+  if (sim->timeline == NULL || w_of.end_s <= w_of.begin_s) return TRI_OK;
+  tri_event event =
+      tri_event_make((int)(w - sim->walkers), w_of.kind, w_of.name, w_of.begin_s, w_of.end_s);
+  event.step = 0;
+  event.wait_s = w_of.wait_s;
+  event.micro_batch = at->micro_batch;
+  event.chunk = at->chunk;
+  event.axis = w_of.axis;
+  if (w_of.background) event.lane = TRI_LANE_COMMUNICATION;
+  return tri_timeline_add(sim->timeline, &event);
+}
+
+static tri_event_kind kind_of(tri_instruction_kind kind) {
+  switch (kind) {
+    case TRI_FORWARD: return TRI_EVENT_FORWARD;
+    case TRI_BACKWARD: return TRI_EVENT_BACKWARD;
+    case TRI_BACKWARD_INPUT: return TRI_EVENT_BACKWARD_INPUT;
+    case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
+    case TRI_CLIP:
+    case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
+    default: return TRI_EVENT_LOAD;
+  }
+}
+
+/* The rank is busy for so long. */
+static tri_status spend(simulation *sim, walker *w, const tri_instruction *at, double seconds, double *into) {
+  what event = {kind_of(at->kind), tri_instruction_name(at->kind), TRI_EVENT_NO_AXIS, w->now, w->now + seconds, 0, false};
+  w->now += seconds;
+  *into += seconds;
+  return tell(sim, w, at, event);
+}
+
+/* It communicates until `end`, of which it waits for others until `begin`. */
+static tri_status communicate(simulation *sim, walker *w, const tri_instruction *at, int axis, double begin, double end,
+                              double *into) {
+  if (end <= w->now) return TRI_OK;
+  double carried = end - (begin > w->now ? begin : w->now), waited = end - w->now - carried;
+  what event = {TRI_EVENT_COMMUNICATION, tri_instruction_name(at->kind), axis, w->now, end, waited, false};
+  *into += carried;
+  w->spent.bubble += waited;
+  w->now = end;
+  return tell(sim, w, at, event);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* Carries whatever both sides have started. One tag's messages follow each other through the same port. */
+static void carry(const simulation *sim, channel *c) {
+  while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
+    int64_t n = c->num_done++;
+    double begin = c->sent[n] > c->posted[n] ? c->sent[n] : c->posted[n];
+    if (n > 0 && c->end[n - 1] > begin) begin = c->end[n - 1];
+    c->begin[n] = begin;
+    c->end[n] = begin + sim->stages->message_s;
+  }
+}
+
+static int64_t box_of(const simulation *sim, const tri_instruction *at) {
+  return (int64_t)at->box_kind * sim->most_boxes + at->box;
+}
+
+static tri_status start_message(simulation *sim, walker *w, const tri_instruction *at) {
+  channel *c = &sim->channels[at->tag];
+  bool sends = at->kind == TRI_SEND;
+  int64_t number = sends ? c->num_sent : c->num_posted;
+  w->box_tag[box_of(sim, at)] = at->tag;
+  w->box_number[box_of(sim, at)] = number;
+  if (sends) {
+    c->sent[c->num_sent++] = w->now;
+  } else {
+    c->posted[c->num_posted++] = w->now;
+  }
+  carry(sim, c);
+  if (!sends || sim->stages->request->system->overlap_messages) return TRI_OK;
+  return communicate(sim, w, at, TRI_AXIS_PIPELINE, w->now, w->now + sim->stages->message_s, &w->spent.pipeline);
+}
+
+/* *blocked: the message has not been carried yet. */
+static tri_status await_message(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
+  const channel *c = &sim->channels[w->box_tag[box_of(sim, at)]];
+  int64_t number = w->box_number[box_of(sim, at)];
+  *blocked = c->num_done <= number;
+  if (*blocked) return TRI_OK;
+  return communicate(sim, w, at, TRI_AXIS_PIPELINE, c->begin[number], c->end[number], &w->spent.pipeline);
+}
+
+/* ---- meetings ---------------------------------------------------------------------------------------------------- */
+
+/* Several stages do something together, when the last has come. */
+static tri_status meet(simulation *sim, walker *w, const tri_instruction *at, int meeting, double seconds, double *into,
+                       bool *blocked) {
+  if ((w->arrived & 1 << meeting) == 0) {
+    w->arrived |= 1 << meeting;
+    sim->come[meeting]++;
+    if (w->now > sim->met[meeting]) sim->met[meeting] = w->now;
+  }
+  *blocked = sim->come[meeting] < sim->expected[meeting];
+  if (*blocked) return TRI_OK;
+  int axis = meeting == 0 ? (int)TRI_AXIS_PIPELINE : TRI_EVENT_NO_AXIS;
+  return communicate(sim, w, at, axis, sim->met[meeting], sim->met[meeting] + seconds, into);
+}
+
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static tri_status compute(simulation *sim, walker *w, const tri_instruction *at) {
+  tri_price price = tri_stages_price(w->kind, at);
+  TRI_TRY(spend(sim, w, at, price.compute_s, &w->spent.compute));
+  return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + price.tensor_s, &w->spent.tensor);
+}
+
+/* In the background, behind what is there already; or at once. */
+static tri_status start_bucket(simulation *sim, walker *w, const tri_instruction *at, double seconds, bool overlaps) {
+  double begin = w->stream > w->now ? w->stream : w->now;
+  w->stream = begin + seconds;
+  w->bucket_end[at->bucket] = w->stream;
+  what event = {TRI_EVENT_COMMUNICATION, tri_instruction_name(at->kind), TRI_AXIS_DATA, begin, w->stream, 0, true};
+  if (overlaps) return tell(sim, w, at, event);
+  return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->stream, &w->spent.data);
+}
+
+static tri_status clip(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
+  if ((w->arrived & 1 << 1) == 0) TRI_TRY(spend(sim, w, at, w->kind->clip_s, &w->spent.optimizer));
+  return meet(sim, w, at, 1, sim->stages->clip_all_s, &w->spent.optimizer, blocked);
+}
+
+static tri_status execute(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
+  const tri_stage_kind *kind = w->kind;
+  bool overlaps = sim->stages->request->system->overlap_reductions;
+  *blocked = false;
+  switch (at->kind) {
+    case TRI_LOAD: return TRI_OK;
+    case TRI_COUNT_LABELS:
+      return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->now + sim->stages->count_s, &w->spent.data);
+    case TRI_PREPARE: return spend(sim, w, at, kind->prepare_s, &w->spent.optimizer);
+    case TRI_POST_RECEIVE:
+    case TRI_SEND: return start_message(sim, w, at);
+    case TRI_RECEIVE:
+    case TRI_WAIT_SENT: return await_message(sim, w, at, blocked);
+    case TRI_FORWARD:
+    case TRI_BACKWARD:
+    case TRI_BACKWARD_INPUT:
+    case TRI_BACKWARD_WEIGHT: return compute(sim, w, at);
+    case TRI_SUM_TIED:
+      if (sim->stages->num_stages == 1) return spend(sim, w, at, kind->tied_s, &w->spent.compute);
+      return meet(sim, w, at, 0, kind->tied_s, &w->spent.pipeline, blocked);
+    case TRI_SUM_PARTIAL:
+      return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + kind->partial_s[at->bucket], &w->spent.tensor);
+    case TRI_REDUCE: return start_bucket(sim, w, at, kind->reduce_s[at->bucket], overlaps);
+    case TRI_GATHER: return start_bucket(sim, w, at, kind->gather_s[at->bucket], overlaps);
+    case TRI_WAIT_REDUCED:
+    case TRI_WAIT_GATHERED:
+      return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->bucket_end[at->bucket], &w->spent.data);
+    case TRI_CLIP: return clip(sim, w, at, blocked);
+    case TRI_UPDATE: return spend(sim, w, at, kind->update_s, &w->spent.optimizer);
+  }
+  return tri_fail(TRI_INTERNAL, "instruction %d is not one that the simulator knows", (int)at->kind);
+}
+
+static tri_status run_until_blocked(simulation *sim, walker *w, bool *moved) {
+  while (w->at < w->program->num_instructions) {
+    bool blocked = false;
+    TRI_TRY(execute(sim, w, &w->program->instructions[w->at], &blocked));
+    if (blocked) return TRI_OK;
+    w->at++;
+    *moved = true;
+  }
+  return TRI_OK;
+}
+
+static tri_status run(simulation *sim) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < sim->stages->num_stages; s++) TRI_TRY(run_until_blocked(sim, &sim->walkers[s], &moved));
+    for (int64_t s = sim->stages->num_stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(sim, &sim->walkers[s], &moved));
+  }
+  for (int64_t s = 0; s < sim->stages->num_stages; s++) {
+    const walker *w = &sim->walkers[s];
+    if (w->at == w->program->num_instructions) continue;
+    return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
+                    (long)w->at);
+  }
+  return TRI_OK;
+}
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+static tri_status create_programs(simulation *sim) {
+  const tri_simulation_request *request = sim->stages->request;
+  for (int64_t s = 0; s < sim->stages->num_stages; s++) {
+    walker *w = &sim->walkers[s];
+    w->kind = &sim->stages->kinds[sim->stages->kind_of[s]];
+    tri_program_request of = {.layout = request->layout,
+                              .stage = s,
+                              .micro_batches = sim->micro_batches,
+                              .lists = (const tri_op_list *const *)w->kind->parts.lists,
+                              .buckets = w->kind->parts.buckets,
+                              .tied_pair = w->kind->tied};
+    tri_program *program = NULL;
+    TRI_TRY(tri_program_create(&of, &program));
+    w->program = program;
+    for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+      if (program->boxes[kind] > sim->most_boxes) sim->most_boxes = program->boxes[kind];
+    }
+    if (w->kind->tied) sim->expected[0]++;
+    sim->expected[1]++;
+  }
+  return TRI_OK;
+}
+
+static tri_status create_room(simulation *sim) {
+  const tri_layout *layout = sim->stages->request->layout;
+  size_t m = (size_t)sim->micro_batches, boxes = (size_t)(TRI_NUM_BOX_KINDS * sim->most_boxes);
+  sim->num_channels = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1);
+  size_t channels = (size_t)sim->num_channels;
+  TRI_TRY(tri_alloc("a simulation", channels, sizeof *sim->channels, &sim->channels));
+  TRI_TRY(tri_alloc("a simulation", channels * m, 4 * sizeof(double), &sim->times));
+  for (size_t c = 0; c < channels; c++) {
+    double *at = sim->times + 4 * m * c;
+    sim->channels[c] = (channel){.sent = at, .posted = at + m, .begin = at + 2 * m, .end = at + 3 * m};
+  }
+  for (int64_t s = 0; s < sim->stages->num_stages; s++) {
+    walker *w = &sim->walkers[s];
+    TRI_TRY(tri_alloc("a simulation", (size_t)w->kind->parts.buckets->count, sizeof *w->bucket_end, &w->bucket_end));
+    TRI_TRY(tri_alloc("a simulation", 2 * boxes, sizeof *w->box_tag, &w->box_tag));
+    w->box_number = w->box_tag + boxes;
+  }
+  return TRI_OK;
+}
+
+static void release(simulation *sim) {
+  for (int64_t s = 0; sim->walkers != NULL && s < sim->stages->num_stages; s++) {
+    tri_free(sim->walkers[s].box_tag);
+    tri_free(sim->walkers[s].bucket_end);
+    tri_program_destroy((tri_program *)(uintptr_t)sim->walkers[s].program);
+  }
+  tri_free(sim->times);
+  tri_free(sim->channels);
+  tri_free(sim->walkers);
+}
+
+static double *seconds_of(tri_step_time *time) { return &time->compute; }
+enum { TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
+
+/* A step of so many micro-batches: its length and where it goes, in the mean over the stages. */
+static tri_status simulate(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline, double *step_s,
+                           tri_step_time *out) {
+  simulation sim = {.stages = stages, .micro_batches = micro_batches, .timeline = timeline};
+  tri_status status = TRI_OK;
+  double longest = 0;
+  tri_step_time sum = {0};
+  TRI_TRY_GOTO(tri_alloc("a simulation", (size_t)stages->num_stages, sizeof *sim.walkers, &sim.walkers), done);
+  TRI_TRY_GOTO(create_programs(&sim), done);
+  TRI_TRY_GOTO(create_room(&sim), done);
+  TRI_TRY_GOTO(run(&sim), done);
+  for (int64_t s = 0; s < stages->num_stages; s++) {
+    if (sim.walkers[s].now > longest) longest = sim.walkers[s].now;
+  }
+  for (int64_t s = 0; s < stages->num_stages; s++) {
+    walker *w = &sim.walkers[s];
+    w->spent.bubble += longest - w->now;
+    for (int i = 0; i < TIME_PARTS; i++) seconds_of(&sum)[i] += seconds_of(&w->spent)[i] / (double)stages->num_stages;
+  }
+  *step_s = longest;
+  *out = sum;
+done:
+  release(&sim);
+  return status;
+}
+
+/* ---- many micro-batches ------------------------------------------------------------------------------------------ */
+
+typedef struct sample {
+  double step_s;
+  tri_step_time time;
+} sample;
+
+static bool close_to(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)); }
+
+/* The middle of a step repeats itself every `period` micro-batches, once it has settled. */
+static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, sample *out, bool *settled) {
+  const tri_layout *layout = stages->request->layout;
+  int64_t period = layout->pipeline, first = 2 * period + micro_batches % period;
+  *settled = false;
+  if (first + 4 * period >= micro_batches) return TRI_OK;
+  sample at[3];
+  for (int i = 0; i < 3; i++) TRI_TRY(simulate(stages, first + i * period, NULL, &at[i].step_s, &at[i].time));
+  *settled = close_to(at[2].step_s - at[1].step_s, at[1].step_s - at[0].step_s);
+  if (!*settled) return TRI_OK;
+  double more = (double)((micro_batches - first - 2 * period) / period);
+  *out = at[2];
+  out->step_s += more * (at[2].step_s - at[1].step_s);
+  for (int i = 0; i < TIME_PARTS; i++) {
+    seconds_of(&out->time)[i] += more * (seconds_of(&at[2].time)[i] - seconds_of(&at[1].time)[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status run_step(const tri_stages *stages, sample *out) {
+  bool settled = false;
+  int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
+  TRI_TRY(extrapolate(stages, micro_batches, out, &settled));
+  return settled ? TRI_OK : simulate(stages, micro_batches, NULL, &out->step_s, &out->time);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+double tri_step_model_flops(const tri_simulation_request *request) {
+  return tri_model_flops_per_token(request->model, request->sequence) * (double)request->global_batch *
+         (double)request->sequence;
+}
+
+/* A layer that is made again in full is a third more; the head is not. */
+double tri_step_hardware_flops(const tri_simulation_request *request) {
+  const tri_layout *layout = request->layout;
+  double all = tri_step_model_flops(request);
+  if (layout->recompute != TRI_RECOMPUTE_FULL) return all;
+  double head = 6.0 * (double)request->model->hidden_size * (double)request->model->vocab_size *
+                (double)request->global_batch * (double)request->sequence;
+  return all + (all - head) / 3.0 / (double)layout->recompute_every;
+}
+
+static tri_status check(const tri_simulation_request *request) {
+  const tri_cluster *cluster = request->cluster;
+  const tri_layout *layout = request->layout;
+  int64_t devices = layout->tensor * layout->context * layout->data * layout->pipeline;
+  if (tri_cluster_peak(cluster, request->precision) <= 0) {
+    return tri_fail(TRI_UNSUPPORTED, "the cluster %s says no FLOP/s for %s; choose another --precision", cluster->name,
+                    tri_dtype_name(request->precision));
+  }
+  if (devices > 1 && cluster->num_links == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, and %ld devices need some", cluster->name, (long)devices);
+  }
+  int64_t reach = cluster->num_links == 0 ? 1 : cluster->links[cluster->num_links - 1].spans;
+  if (reach != 0 && devices > reach) {
+    return tri_fail(TRI_BAD_LAYOUT, "the links of the cluster %s join %ld devices, and the layout has %ld", cluster->name,
+                    (long)reach, (long)devices);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
+  tri_stages stages = {0};
+  sample step;
+  tri_prediction answer = {0};
+  const tri_layout *layout = request->layout;
+  TRI_TRY(check(request));
+  TRI_TRY(tri_stages_create(request, &stages));
+  tri_status status = run_step(&stages, &step);
+  tri_stages_destroy(&stages);
+  TRI_TRY(status);
+  double devices = (double)(layout->tensor * layout->context * layout->data * layout->pipeline);
+  double peak = tri_cluster_peak(request->cluster, request->precision);
+  answer.step_s = step.step_s;
+  answer.time = step.time;
+  answer.bubble = step.time.bubble / step.step_s;
+  answer.tokens_per_s = (double)request->global_batch * (double)request->sequence / step.step_s;
+  answer.tflops_per_device = tri_step_hardware_flops(request) / step.step_s / devices / 1e12;
+  answer.hfu = answer.tflops_per_device * 1e12 / peak;
+  answer.mfu = tri_step_model_flops(request) / step.step_s / devices / peak;
+  TRI_TRY(tri_predict_fullest(request, &answer.fullest_stage, &answer.memory));
+  answer.fits = answer.memory.peak <= request->cluster->memory_bytes;
+  *out = answer;
+  return TRI_OK;
+}
+
+tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out) {
+  tri_stages stages = {0};
+  tri_timeline *timeline = NULL;
+  sample step;
+  tri_status status = check(request);
+  TRI_TRY(status);
+  TRI_TRY(tri_stages_create(request, &stages));
+  TRI_TRY_GOTO(tri_timeline_create((int)stages.num_stages, &timeline), done);
+  for (int64_t s = 0; s < stages.num_stages; s++) {
+    snprintf(timeline->labels[s], TRI_TIMELINE_LABEL_BYTES, "pipeline %ld", (long)s);
+  }
+  TRI_TRY_GOTO(simulate(&stages, tri_layout_micro_batches(request->layout, request->global_batch), timeline, &step.step_s,
+                        &step.time),
+               done);
+  TRI_TRY_GOTO(tri_timeline_finish(timeline), done);
+  *out = timeline;
+  timeline = NULL;
+done:
+  tri_timeline_destroy(timeline);
+  tri_stages_destroy(&stages);
+  return status;
+}

@@ -1,0 +1,39 @@
+/* The stages of a layout with their programs and their prices: what the simulator runs. Stages that hold alike layers
+ * share everything but their programs. */
+#ifndef TRI_PLAN_STAGES_H
+#define TRI_PLAN_STAGES_H
+
+#include "plan/price.h"
+#include "plan/simulate.h"
+
+/* Sums over the calls before each of a chunk's list: [num_calls + 1]. */
+typedef struct tri_chunk_prices {
+  tri_price *forward, *backward_input, *backward_weight;
+  tri_price *again; /* forwards that run again before a backward, at the call behind which they do */
+  int64_t num_calls;
+} tri_chunk_prices;
+
+typedef struct tri_stage_kind {
+  tri_parts parts; /* without a program */
+  tri_chunk_prices *chunks;
+  double *reduce_s, *gather_s, *partial_s; /* [buckets] */
+  double prepare_s, update_s, clip_s, tied_s;
+  bool tied;
+} tri_stage_kind;
+
+typedef struct tri_stages {
+  const tri_simulation_request *request;
+  int64_t num_stages, num_kinds;
+  tri_stage_kind *kinds;
+  int64_t *kind_of; /* [num_stages] */
+  double message_s, count_s, clip_all_s;
+} tri_stages;
+
+/* Release with tri_stages_destroy. */
+tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
+void tri_stages_destroy(tri_stages *stages);
+
+/* What an instruction computes: its operations' passes. */
+tri_price tri_stages_price(const tri_stage_kind *kind, const tri_instruction *at);
+
+#endif

@@ -1,0 +1,39 @@
+#include "plan/system.h"
+
+#include "plan/preset_file.h"
+
+#define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_system, NAME)
+#define FLAG(NAME) KEY(NAME, TRI_CONFIG_BOOL)
+#define BYTES(NAME) KEY(NAME, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e15}, .fallback = "0.0"
+
+static const tri_config_key system_keys[] = {
+    {KEY(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_system *)0)->name), .fallback = "inline",
+     .help = "what reports call it"},
+    {FLAG(flash_attention), .fallback = "true", .help = "attention keeps its scores on the chip"},
+    {FLAG(overlap_reductions), .fallback = "true", .help = "gradients are reduced beside the backward"},
+    {FLAG(overlap_messages), .fallback = "true", .help = "stages compute while their messages are under way"},
+    {FLAG(scatter_messages), .fallback = "false", .help = "tensor ranks send a part each, and the receivers gather"},
+    {BYTES(reduce_bytes), .help = "of a gradient on its way; 0: as layout.reduce_precision says"},
+    {BYTES(gather_bytes), .help = "of a parameter on its way; 0: as the engine does"},
+    {FLAG(planned), .fallback = "true", .help = "memory is the engine's plan; false: what the keys below say"},
+    {BYTES(weight_bytes), .help = "of a parameter's value"},
+    {BYTES(gradient_bytes), .help = "of its gradient"},
+    {BYTES(state_bytes), .help = "of its master copy and moments"},
+    {FLAG(whole_gradients), .fallback = "true", .help = "zero shards gradients only when a step is over"},
+    {FLAG(whole_tied_gradients), .fallback = "false", .help = "a tied embedding's gradients are never sharded"},
+    {FLAG(copies_positions), .fallback = "false", .help = "a tied model's last stage has the positions, too"},
+    {FLAG(keeps_messages), .fallback = "false", .help = "messages of micro-batches in flight stay, 1/tensor of each"},
+    {FLAG(keeps_logits), .fallback = "false", .help = "the last stage keeps a micro-batch's logits"},
+    {BYTES(context_bytes), .help = "of libraries and fragments on each device"},
+    {BYTES(bucket_bytes), .help = "of reductions and gathers under way in a step"},
+};
+const tri_config_table tri_system_table = {
+    .noun = "system file", .keys = system_keys, .num_keys = sizeof system_keys / sizeof *system_keys};
+
+tri_status tri_system_load(const char *name_or_file, tri_system *out) {
+  tri_system system = {0};
+  TRI_TRY(tri_preset_file_load(&(tri_preset_file){"systems", "system", &tri_system_table}, name_or_file, &system,
+                               system.name, sizeof system.name));
+  *out = system;
+  return TRI_OK;
+}

@@ -1,0 +1,35 @@
+/* How a training system goes about a step where systems differ: Trireme itself, or another whose published figures are
+ * to be predicted (configs/systems/NAME.yaml). The step program stays the same; this says how its parts are carried out
+ * and what memory they keep. */
+#ifndef TRI_PLAN_SYSTEM_H
+#define TRI_PLAN_SYSTEM_H
+
+#include "base/config.h"
+
+typedef struct tri_system {
+  char name[64];
+  bool flash_attention;    /* scores stay on the chip; else they are written and read, all of the square */
+  bool overlap_reductions; /* gradients are reduced beside the backward */
+  bool overlap_messages;   /* stages compute while a message of theirs is under way */
+  bool scatter_messages;   /* each rank of a tensor group sends its part, and the receivers gather */
+  double reduce_bytes;     /* of a gradient on its way; 0: as the layout says */
+  double gather_bytes;     /* of a parameter on its way; 0: as the engine does */
+
+  /* Memory. `planned` takes the engine's own plan and nothing of what follows. */
+  bool planned;
+  double weight_bytes, gradient_bytes, state_bytes; /* of a parameter; state: master copy and moments */
+  bool whole_gradients;      /* in the step gradients are whole; zero shards them when it is over */
+  bool whole_tied_gradients; /* those of the tied embedding always are */
+  bool copies_positions;     /* the last stage of a tied model has the embedding of positions, too */
+  bool keeps_messages;       /* a stage keeps what it received of each micro-batch in flight, 1/tensor of it */
+  bool keeps_logits;         /* the last stage keeps the last micro-batch's: half, fp32, fp32 softmax */
+  double context_bytes;      /* libraries and fragments */
+  double bucket_bytes;       /* of reductions and gathers under way, while a step goes on */
+} tri_system;
+
+extern const tri_config_table tri_system_table;
+
+/* A system of configs/systems by its name, or a file by its path. */
+tri_status tri_system_load(const char *name_or_file, tri_system *out);
+
+#endif

@@ -1,0 +1,107 @@
+#include "schedule/layout_config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const tri_config_word schedules[] = {{"gpipe", TRI_SCHEDULE_GPIPE},
+                                            {"1f1b", TRI_SCHEDULE_1F1B},
+                                            {"interleaved", TRI_SCHEDULE_INTERLEAVED},
+                                            {"zero-bubble", TRI_SCHEDULE_ZERO_BUBBLE},
+                                            {NULL, 0}};
+static const tri_config_word recomputes[] = {
+    {"none", TRI_RECOMPUTE_NONE}, {"selective", TRI_RECOMPUTE_SELECTIVE}, {"full", TRI_RECOMPUTE_FULL}, {NULL, 0}};
+static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {NULL, 0}};
+
+static const tri_config_word balances[] = {{"work", TRI_BALANCE_WORK}, {"layers", TRI_BALANCE_LAYERS}, {NULL, 0}};
+
+static_assert(sizeof(tri_balance) == sizeof(int) && sizeof(tri_schedule_kind) == sizeof(int) && sizeof(tri_recompute) == sizeof(int) &&
+                  sizeof(tri_dtype) == sizeof(int),
+              "a choice is stored as int");
+
+#define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_layout, NAME)
+#define COUNT(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}
+#define AUTO(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
+#define CHOICE(NAME, WORDS) KEY(NAME, TRI_CONFIG_CHOICE), .words = WORDS
+
+enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24 };
+
+static const tri_config_key layout_keys[] = {
+    {COUNT(tensor, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each layer"},
+    {COUNT(pipeline, 1, MOST_RANKS), .fallback = "1", .help = "stages of consecutive layers"},
+    {COUNT(context, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each sequence"},
+    {AUTO(data, 1, MOST_RANKS), .fallback = "auto", .help = "replicas; auto is what the other dimensions leave"},
+    {COUNT(expert, 1, MOST_RANKS), .fallback = "1", .help = "ranks that share out experts"},
+    {COUNT(virtual_stages, 1, 1 << 14), .fallback = "1", .help = "chunks of layers per rank (schedule: interleaved)"},
+    {CHOICE(schedule, schedules), .fallback = "1f1b", .help = "order of work in the pipeline"},
+    {CHOICE(balance, balances), .fallback = "work",
+     .help = "what stages are to have equally much of: work (the head's too), or layers"},
+    {KEY(sequence_parallel, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "split the sequence between layers, too, over the tensor ranks"},
+    {COUNT(zero, 0, 3), .fallback = "0", .help = "shard over replicas: 1 optimizer, 2 and gradients, 3 and parameters"},
+    {CHOICE(recompute, recomputes), .fallback = "none",
+     .help = "activations computed anew in the backward pass to save memory"},
+    {COUNT(recompute_every, 1, 1 << 20), .fallback = "1",
+     .help = "recompute: full throws away the activations of every so-many-th layer"},
+    {CHOICE(reduce_precision, reduce_precisions), .fallback = "fp32",
+     .help = "of gradients on their way between the data ranks; bf16 halves the bytes, sums are made in fp32"},
+    {COUNT(bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
+     .help = "bytes of gradients that are reduced over the data ranks together"},
+    {COUNT(micro_batch, 1, MOST_SEQUENCES), .fallback = "1", .help = "sequences in one forward pass"},
+};
+const tri_config_table tri_layout_table = {
+    .noun = "layout", .keys = layout_keys, .num_keys = sizeof layout_keys / sizeof *layout_keys};
+
+tri_status tri_layout_parse(const char *text, tri_layout *out) {
+  tri_yaml_tree *tree = NULL;
+  tri_yaml *root = NULL, *label = NULL;
+  tri_layout layout;
+  TRI_TRY(tri_yaml_create(&tree));
+  tri_status status = tri_yaml_make(tree, &(tri_yaml){.source = "--layout"}, NULL, &root);
+  while (status == TRI_OK && *text != '\0') {
+    char name[64], value[64];
+    size_t length = strcspn(text, ",");
+    const char *equals = memchr(text, '=', length);
+    if (equals == NULL || (size_t)(equals - text) >= sizeof name || length - (size_t)(equals - text) > sizeof value) {
+      status = tri_fail(TRI_BAD_USAGE, "--layout %.200s: write key=value,..., for example tensor=4,pipeline=16,zero=1",
+                        text);
+      break;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    snprintf(value, sizeof value, "%.*s", (int)(length - (size_t)(equals - text) - 1), equals + 1);
+    status = tri_yaml_make(tree, root, value, &label);
+    if (status == TRI_OK) status = tri_yaml_put(tree, root, name, label);
+    text += length + (text[length] == ',');
+  }
+  if (status == TRI_OK) status = tri_config_read(&tri_layout_table, tree, root, &layout);
+  tri_yaml_destroy(tree);
+  if (status == TRI_OK) *out = layout;
+  return status;
+}
+
+char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes) {
+  static const tri_config_table *table = &tri_layout_table;
+  size_t held = 0;
+  buffer[0] = '\0';
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    char value[32] = "";
+    const void *at = (const char *)layout + key->offset;
+    if (key->type == TRI_CONFIG_CHOICE) {
+      for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+        if (word->value == *(const int *)at) snprintf(value, sizeof value, "%s", word->name);
+      }
+    } else if (key->type == TRI_CONFIG_BOOL) {
+      snprintf(value, sizeof value, "%s", *(const bool *)at ? "true" : "false");
+    } else {
+      snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)at);
+    }
+    bool usual = strcmp(value, key->fallback) == 0;
+    bool shown = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "pipeline") == 0 ||
+                 strcmp(key->name, "data") == 0 || strcmp(key->name, "micro_batch") == 0;
+    if (usual && !shown) continue;
+    int added = snprintf(buffer + held, bytes - held, "%s%s=%s", held == 0 ? "" : ",", key->name, value);
+    held += added > 0 && held + (size_t)added < bytes ? (size_t)added : 0;
+  }
+  return buffer;
+}

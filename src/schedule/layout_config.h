@@ -1,0 +1,19 @@
+/* Layouts as text: the table of their keys, "tensor=4,pipeline=16" on a command line, printing. */
+#ifndef TRI_SCHEDULE_LAYOUT_CONFIG_H
+#define TRI_SCHEDULE_LAYOUT_CONFIG_H
+
+#include "base/config.h"
+#include "schedule/layout.h"
+
+/* The keys of `layout:`; offsets into tri_layout. */
+extern const tri_config_table tri_layout_table;
+
+/* "tensor=4,pipeline=16,zero=1"; keys that are not there have their defaults, `data` auto. The same checks as a run
+ * file's. */
+tri_status tri_layout_parse(const char *text, tri_layout *out);
+
+/* The same back: the axes and micro_batch, and whatever is not the default. Returns buffer. */
+enum { TRI_LAYOUT_TEXT_BYTES = 256 };
+char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
+
+#endif
