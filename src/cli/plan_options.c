@@ -46,7 +46,8 @@ static tri_status check_devices(const tri_plan_options *o) {
                     o->cluster.name, (long)o->cluster.max_devices);
   }
   if (o->devices < node || o->devices % node == 0) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
+  return tri_fail(TRI_BAD_USAGE,
+                  "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
                   (long)o->devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
@@ -68,8 +69,8 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   if (o->sequence == 0) o->sequence = o->model.max_sequence;
   if (o->sequence > o->model.max_sequence) {
-    return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)", (long)o->sequence,
-                    o->model.name, (long)o->model.max_sequence);
+    return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
+                    (long)o->sequence, o->model.name, (long)o->model.max_sequence);
   }
   return check_devices(o);
 }

@@ -32,7 +32,8 @@ enum {
 };
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
-      {"system", required_argument, NULL, TRI_OPTION_SYSTEM}, {"devices", required_argument, NULL, TRI_OPTION_DEVICES}, \
+      {"system", required_argument, NULL, TRI_OPTION_SYSTEM},                                                          \
+      {"devices", required_argument, NULL, TRI_OPTION_DEVICES},                                                        \
       {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
       {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
       {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
@@ -42,7 +43,7 @@ enum {
 #define TRI_PLAN_OPTION_HELP                                                                                           \
   "  --model M           a preset (configs/models) or a model file\n"                                                  \
   "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
-  "  --devices N         how many devices; a part of one node, or whole nodes\n"                                      \
+  "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
   "  --global-batch B    sequences in one step\n"                                                                      \
   "  --sequence S        tokens of one; the model's max_sequence unless given\n"                                       \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \

@@ -9,17 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_LAYOUT = 256, OPTION_TIMELINE };
+enum { OPTION_LAYOUT = 256, OPTION_TIMELINE, OPTION_STAGES };
 
 typedef struct arguments {
   tri_plan_options plan;
   const char *layout, *timeline;
+  bool stages;
 } arguments;
 
 static tri_status parse(int count, char **given, arguments *out) {
   static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
                                           {"layout", required_argument, NULL, OPTION_LAYOUT},
                                           {"timeline", required_argument, NULL, OPTION_TIMELINE},
+                                          {"stages", no_argument, NULL, OPTION_STAGES},
                                           {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
@@ -32,6 +34,7 @@ static tri_status parse(int count, char **given, arguments *out) {
     switch (result) {
       case OPTION_LAYOUT: out->layout = optarg; break;
       case OPTION_TIMELINE: out->timeline = optarg; break;
+      case OPTION_STAGES: out->stages = true; break;
       default: return tri_option_fault("simulate", result, given);
     }
   }
@@ -67,6 +70,36 @@ static tri_status draw(const tri_simulation_request *request, const tri_predicti
   return status;
 }
 
+/* The memory of a rank of every stage. */
+static tri_status add_stages(const tri_simulation_request *request, json_t *document) {
+  json_t *list = json_array();
+  for (int64_t s = 0; s < request->layout->pipeline; s++) {
+    tri_memory_parts m;
+    TRI_TRY(tri_predict_memory(request, s, &m));
+    json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m.parameters,
+                                          "gradients", (json_int_t)m.gradients, "optimizer", (json_int_t)m.optimizer,
+                                          "activations", (json_int_t)m.activations, "buffers", (json_int_t)m.buffers,
+                                          "steady", (json_int_t)m.steady, "peak", (json_int_t)m.peak));
+  }
+  json_object_set_new(document, "stages", list);
+  return TRI_OK;
+}
+
+static tri_status print_stages(const tri_simulation_request *request) {
+  printf(
+      "MiB of a rank of each stage:\n  stage  parameters   gradients   optimizer activations     buffers      steady   "
+      "     peak\n");
+  for (int64_t s = 0; s < request->layout->pipeline; s++) {
+    tri_memory_parts m;
+    TRI_TRY(tri_predict_memory(request, s, &m));
+    printf("  %5ld", (long)s);
+    const double columns[] = {m.parameters, m.gradients, m.optimizer, m.activations, m.buffers, m.steady, m.peak};
+    for (int i = 0; i < 7; i++) printf(" %11.1f", columns[i] / (1 << 20));
+    printf("\n");
+  }
+  return TRI_OK;
+}
+
 static tri_status simulate(const arguments *given) {
   tri_layout layout = {0};
   tri_prediction prediction;
@@ -75,9 +108,13 @@ static tri_status simulate(const arguments *given) {
   TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.global_batch, given->plan.devices));
   TRI_TRY(tri_simulate(&request, &prediction));
   if (given->timeline != NULL) TRI_TRY(draw(&request, &prediction, given->timeline));
-  if (given->plan.json) return print_json(tri_report_json(&request, &prediction, given->plan.tokens));
-  tri_report_text(&request, &prediction, given->plan.tokens, stdout);
-  return TRI_OK;
+  if (!given->plan.json) {
+    tri_report_text(&request, &prediction, given->plan.tokens, stdout);
+    return given->stages ? print_stages(&request) : TRI_OK;
+  }
+  json_t *document = tri_report_json(&request, &prediction, given->plan.tokens);
+  if (given->stages && document != NULL) TRI_TRY(add_stages(&request, document));
+  return print_json(document);
 }
 
 static tri_status run(int count, char **given) {
@@ -101,6 +138,7 @@ const tri_command tri_command_simulate = {
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"
+        "  --stages            also say the memory of a rank of every stage\n"
         "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"
         "\n"
         "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"

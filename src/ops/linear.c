@@ -100,7 +100,9 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
       .rows = pass == TRI_PASS_BACKWARD_WEIGHT ? in : rows,
-      .inner = pass == TRI_PASS_FORWARD ? in : pass == TRI_PASS_BACKWARD_INPUT ? width : rows,
+      .inner = pass == TRI_PASS_FORWARD          ? in
+               : pass == TRI_PASS_BACKWARD_INPUT ? width
+                                                 : rows,
       .columns = pass == TRI_PASS_BACKWARD_INPUT ? in : width,
       .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
                in * width *

@@ -20,9 +20,12 @@ static const tri_config_key link_keys[] = {
      .help = "neighbouring devices that it joins; auto: all"},
     {KEY(tri_link, per, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "neighbouring devices that share its ports"},
     {KEY(tri_link, ports, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "ports that they share"},
+    {KEY(tri_link, stripe, TRI_CONFIG_INT), DEVICES, .fallback = "1",
+     .help = "ports that one ring goes through at once"},
     {KEY(tri_link, bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "25.0e9",
      .help = "bytes a second of a port, each way"},
-    {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6", .help = "seconds of a small message"},
+    {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6",
+     .help = "seconds of a small message"},
 };
 static const tri_config_table link_table = {
     .noun = "link", .keys = link_keys, .num_keys = sizeof link_keys / sizeof *link_keys};
@@ -35,7 +38,8 @@ static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(attention), SHARE, .example = "0.4", .help = "share of the peak that attention reaches"},
     {EFFICIENCY(memory), SHARE, .example = "0.8", .help = "share of the memory's bandwidth"},
     {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
-    {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6", .help = "seconds to start an operation"},
+    {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
+     .help = "seconds to start an operation, beside the device's work"},
 };
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
@@ -55,11 +59,20 @@ static const tri_config_key cluster_keys[] = {
      .help = "FLOP/s of element-wise arithmetic"},
     {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9", .help = "bytes of a device's memory"},
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
-    {.name = "links", .type = TRI_CONFIG_LIST, .offset = offsetof(tri_cluster, links), .table = &link_table,
-     .bytes = sizeof(tri_link), .count = offsetof(tri_cluster, num_links),
-     .range = {.low = 0, .high = TRI_CLUSTER_LINKS}, .fallback = "", .help = "from the innermost out"},
-    {.name = "efficiency", .type = TRI_CONFIG_SECTION, .offset = offsetof(tri_cluster, efficiency),
-     .table = &efficiency_table, .help = "what programs reach of it; a fit moves these"},
+    {.name = "links",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_cluster, links),
+     .table = &link_table,
+     .bytes = sizeof(tri_link),
+     .count = offsetof(tri_cluster, num_links),
+     .range = {.low = 0, .high = TRI_CLUSTER_LINKS},
+     .fallback = "",
+     .help = "from the innermost out"},
+    {.name = "efficiency",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_cluster, efficiency),
+     .table = &efficiency_table,
+     .help = "what programs reach of it; a fit moves these"},
 };
 const tri_config_table tri_cluster_table = {
     .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
@@ -73,12 +86,14 @@ static tri_status check(const tri_cluster *cluster) {
     const tri_link *link = &cluster->links[l];
     bool last = l + 1 == cluster->num_links;
     if (link->spans == 0 && !last) {
-      return tri_fail(TRI_BAD_CONFIG, "`links`: %s joins all devices and is not the last; order them from the innermost out",
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`links`: %s joins all devices and is not the last; order them from the innermost out",
                       link->name);
     }
     if (link->spans != 0 && (link->spans <= inner || link->spans % inner != 0)) {
-      return tri_fail(TRI_BAD_CONFIG, "`links`: %s spans %ld devices, which is no multiple of the %ld of the level within",
-                      link->name, (long)link->spans, (long)inner);
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`links`: %s spans %ld devices, which is no multiple of the %ld of the level within", link->name,
+                      (long)link->spans, (long)inner);
     }
     if (link->spans != 0) inner = link->spans;
   }

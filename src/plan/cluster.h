@@ -16,6 +16,7 @@ typedef struct tri_link {
   char name[32];
   int64_t spans; /* devices; 0 is all there are */
   int64_t per, ports;
+  int64_t stripe; /* ports that one ring goes through at once */
   double bandwidth;
   double latency; /* seconds from one device to another */
 } tri_link;
@@ -35,7 +36,7 @@ enum { TRI_CLUSTER_CONSTANTS = 6 };
 typedef struct tri_cluster {
   char name[64];
   int64_t node_devices;
-  int64_t max_devices; /* 0: as many as one likes */
+  int64_t max_devices;                    /* 0: as many as one likes */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */

@@ -22,13 +22,14 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
   }
   tri_yaml_excerpt(name, excerpt);
   if (count == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`",
+    return tri_fail(TRI_BAD_CONFIG,
+                    "there is no %s `%s`: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`",
                     kind->noun, excerpt);
   }
   const char *nearest = tri_nearest_word(name, pointers, count);
   if (nearest != NULL) snprintf(meant, sizeof meant, "did you mean `%s`? ", nearest);
-  return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`; %sThere are %s (a file's name ends in .yaml)", kind->noun, excerpt,
-                  meant, all);
+  return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`; %sThere are %s (a file's name ends in .yaml)", kind->noun,
+                  excerpt, meant, all);
 }
 
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,

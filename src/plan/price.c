@@ -32,15 +32,15 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   }
   double traffic = cost.bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
   price.compute_s = arithmetic > traffic ? arithmetic : traffic;
-  if (price.compute_s > 0) price.compute_s += cluster->efficiency.launch;
+  if (price.compute_s > 0 || cost.collective != TRI_COLLECTIVE_NONE) price.launch_s = cluster->efficiency.launch;
   if (cost.collective != TRI_COLLECTIVE_NONE) {
-    price.tensor_s = tri_price_collective(cluster, cost.collective, cost.collective_bytes, tensor);
+    price.tensor_s = tri_price_collective(cluster, cost.collective, cost.collective_bytes, tensor, system);
   }
   return price;
 }
 
 double tri_price_memory(const tri_cluster *cluster, double bytes) {
-  return bytes <= 0 ? 0 : bytes / (cluster->memory_bandwidth * cluster->efficiency.memory) + cluster->efficiency.launch;
+  return bytes <= 0 ? 0 : bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
@@ -62,14 +62,25 @@ static const tri_link *joining(const tri_cluster *cluster, tri_span group) {
   return &cluster->links[cluster->num_links - 1];
 }
 
-/* Bytes a second of one of so many flows through the ports that `per` devices have together. */
-static double rate(const tri_cluster *cluster, const tri_link *link, double flows) {
-  double all = (double)link->ports * link->bandwidth * cluster->efficiency.link;
-  return flows > 1 ? all / flows : all;
+/* Bytes a second of one of so many flows through the ports that `per` devices have together; a flow takes no more than
+ * `stripe` ports at once. */
+static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
+  double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports / flows;
+  double most = port * (double)stripe;
+  return shared < most ? shared : most;
 }
 
+/* The ways through the machine that a system's collectives take. */
+typedef struct route {
+  const tri_cluster *cluster;
+  bool striped;
+} route;
+
+static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
+
 /* One ring through all members crosses every level once a unit; units of `per` devices hold several groups' rings. */
-static double ring_rate(const tri_cluster *cluster, tri_span group, double *latency) {
+static double ring_rate(const route *by, tri_span group, double *latency) {
+  const tri_cluster *cluster = by->cluster;
   double slowest = INFINITY;
   int64_t inside = 1;
   *latency = 0;
@@ -78,7 +89,7 @@ static double ring_rate(const tri_cluster *cluster, tri_span group, double *late
     int64_t within = members_within(group, span_of(link));
     if (within > inside) {
       double rings = (double)link->per / (double)members_within(group, link->per);
-      double here = rate(cluster, link, rings);
+      double here = rate(cluster, link, rings, stripe_of(by, link));
       if (here < slowest) slowest = here;
       if (link->latency > *latency) *latency = link->latency;
     }
@@ -89,20 +100,21 @@ static double ring_rate(const tri_cluster *cluster, tri_span group, double *late
 
 static double passes_of(tri_collective kind) { return kind == TRI_COLLECTIVE_ALL_REDUCE ? 2.0 : 1.0; }
 
-static double ring(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group) {
-  double latency, size = (double)group.size, speed = ring_rate(cluster, group, &latency);
+static double ring(const route *by, tri_collective kind, double bytes, tri_span group) {
+  double latency, size = (double)group.size, speed = ring_rate(by, group, &latency);
   return passes_of(kind) * (size - 1.0) * (bytes / size / speed + latency);
 }
 
 /* Up to the root and down again, in pieces small enough to fill the way: each link carries the buffer once a pass. */
-static double tree(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group) {
-  double latency, speed = ring_rate(cluster, group, &latency), height = ceil(log2((double)group.size));
+static double tree(const route *by, tri_collective kind, double bytes, tri_span group) {
+  double latency, speed = ring_rate(by, group, &latency), height = ceil(log2((double)group.size));
   double most = kind == TRI_COLLECTIVE_ALL_REDUCE ? 2.0 : 1.0;
   return most * (bytes / speed + height * latency);
 }
 
 /* Level by level: each reduces and scatters within, and passes on its part. Every device uses the outer ports then. */
-static double hierarchical(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group) {
+static double hierarchical(const route *by, tri_collective kind, double bytes, tri_span group) {
+  const tri_cluster *cluster = by->cluster;
   double seconds = 0, passes = passes_of(kind);
   int64_t inside = 1;
   for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
@@ -111,10 +123,10 @@ static double hierarchical(const tri_cluster *cluster, tri_collective kind, doub
     if (within % inside != 0) return INFINITY;
     int64_t ways = within / inside;
     if (ways > 1) {
-      double speed = rate(cluster, link, (double)link->per);
+      double speed = rate(cluster, link, (double)link->per, link->ports);
       if (inside == 1) { /* nothing was scattered: rings as above */
         double latency;
-        speed = ring_rate(cluster, (tri_span){within, group.stride}, &latency);
+        speed = ring_rate(by, (tri_span){within, group.stride}, &latency);
       }
       seconds += passes * (double)(ways - 1) * (bytes / (double)inside / (double)ways / speed + link->latency);
     }
@@ -123,15 +135,17 @@ static double hierarchical(const tri_cluster *cluster, tri_collective kind, doub
   return seconds;
 }
 
-double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group) {
+double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                            const tri_system *system) {
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
   if (cluster->num_links == 0) return INFINITY;
-  double best = ring(cluster, kind, bytes, group);
-  double other = hierarchical(cluster, kind, bytes, group);
+  route by = {cluster, !system->single_ring};
+  double best = ring(&by, kind, bytes, group);
+  double other = system->levels ? hierarchical(&by, kind, bytes, group) : best;
   if (other < best) best = other;
-  if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = tree(cluster, kind, bytes, group);
+  if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = tree(&by, kind, bytes, group);
   if (other < best) best = other;
-  return best + cluster->efficiency.launch;
+  return best / system->link_share;
 }
 
 double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride) {
@@ -139,5 +153,5 @@ double tri_price_message(const tri_cluster *cluster, double bytes, int64_t strid
   if (cluster->num_links == 0) return INFINITY;
   const tri_link *link = joining(cluster, (tri_span){2, stride});
   double sharing = (double)(stride < link->per ? stride : link->per);
-  return bytes / rate(cluster, link, sharing) + link->latency + cluster->efficiency.launch;
+  return bytes / rate(cluster, link, sharing, 1) + link->latency;
 }

@@ -6,9 +6,10 @@
 #include "plan/cluster.h"
 #include "plan/system.h"
 
-/* One pass of an operation: on the device, and in collectives of its tensor group. */
+/* One pass of an operation: on the device, in collectives of its tensor group, and for whoever tells the device what to
+ * do, which goes on beside the others as long as it is shorter. */
 typedef struct tri_price {
-  double compute_s, tensor_s;
+  double compute_s, tensor_s, launch_s;
 } tri_price;
 
 /* Ranks first, first + stride, ...: those of a group along an axis of the mesh. */
@@ -24,9 +25,10 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
 /* Reads and writes of so many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* A collective of `bytes` (the whole buffer) by the cheapest of ring, tree and ring within ring (hierarchical), with
- * all other groups along the same axis doing the same at the same time. */
-double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group);
+/* A collective of `bytes` (the whole buffer) by the cheapest of ring, tree and, if the system has them, rings within
+ * rings, with all other groups along the same axis doing the same at the same time. */
+double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                            const tri_system *system);
 
 /* A message from each device to the one `stride` further on. */
 double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride);

@@ -64,17 +64,19 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
   const tri_step_time *t = &p->time;
   const tri_memory_parts *m = &p->memory;
   json_t *time = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tensor", t->tensor,
-                           "pipeline", t->pipeline, "data", t->data, "context", t->context, "expert", t->expert, "bubble",
-                           t->bubble, "optimizer", t->optimizer);
+                           "pipeline", t->pipeline, "data", t->data, "context", t->context, "expert", t->expert,
+                           "bubble", t->bubble, "optimizer", t->optimizer);
   json_t *memory =
       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->parameters, "gradients",
-                (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations", (json_int_t)m->activations,
-                "buffers", (json_int_t)m->buffers, "peak", (json_int_t)m->peak);
+                (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                (json_int_t)m->activations, "buffers", (json_int_t)m->buffers, "peak", (json_int_t)m->peak);
   json_t *object =
-      json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout", tri_report_layout(request->layout), "step_s",
-                p->step_s, "tokens_per_s", p->tokens_per_s, "tflops_per_device", p->tflops_per_device, "mfu", p->mfu, "hfu",
-                p->hfu, "bubble", p->bubble, "fits", (int)p->fits, "time", time, "memory", memory);
-  if (object == NULL || tokens <= 0) return object;
+      json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout", tri_report_layout(request->layout),
+                "step_s", p->step_s, "tokens_per_s", p->tokens_per_s, "tflops_per_device", p->tflops_per_device, "mfu",
+                p->mfu, "hfu", p->hfu, "bubble", p->bubble, "fits", (int)p->fits, "time", time, "memory", memory);
+  if (object == NULL) return object;
+  json_object_set_new(object, "num_parameters", json_integer((json_int_t)tri_model_num_parameters(request->model)));
+  if (tokens <= 0) return object;
   double hours = tokens / p->tokens_per_s / 3600;
   json_object_set_new(object, "tokens", json_real(tokens));
   json_object_set_new(object, "days", json_real(hours / 24));
@@ -95,8 +97,9 @@ static void print_bytes(const char *name, double bytes, FILE *to) {
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
   char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32], room[32];
   const tri_step_time *t = &p->time;
-  fprintf(to, "%s on %.0f devices of %s, %s\n", request->model->name, devices_of(request), request->cluster->name,
-          tri_layout_text(request->layout, layout, sizeof layout));
+  fprintf(to, "%s (%s parameters) on %.0f devices of %s, %s\n", request->model->name,
+          tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), devices_of(request),
+          request->cluster->name, tri_layout_text(request->layout, layout, sizeof layout));
   fprintf(to, "a step of %ld sequences of %ld: %.4f s, %s tokens/s, %.1f TFLOP/s a device (MFU %.1f %%, HFU %.1f %%)\n",
           (long)request->global_batch, (long)request->sequence, p->step_s,
           tri_format_count(p->tokens_per_s, rate, sizeof rate), p->tflops_per_device, 100 * p->mfu, 100 * p->hfu);

@@ -20,12 +20,24 @@ typedef struct walker {
   const tri_stage_kind *kind;
   const tri_program *program;
   int64_t at;
-  double now, stream; /* the rank's own clock; when its reductions and gathers are through */
-  double *bucket_end; /* [buckets]: of the one under way */
+  double now, stream;            /* the rank's own clock; when its reductions and gathers are through */
+  double *bucket_end;            /* [buckets]: of the one under way */
   int64_t *box_tag, *box_number; /* [kind, box]: the message that was started there */
   tri_step_time spent;
+  struct walker_note {
+    double now;
+    tri_step_time spent;
+  } notes[3];  /* when the forwards of the probe's micro-batches began */
   int arrived; /* at meetings of several stages: how many it has come to */
 } walker;
+
+/* Looks at a step's middle: whether it repeats itself every `period` micro-batches, and what each period adds. */
+typedef struct probe {
+  int64_t first, period; /* looks at the micro-batches first, first + period and first + 2 period */
+  bool settled;
+  double step_s;
+  tri_step_time time; /* in the mean over the stages */
+} probe;
 
 enum { MEETINGS = 2 }; /* the tied pair's, and all stages' at the norm */
 
@@ -38,6 +50,7 @@ typedef struct simulation {
   double met[MEETINGS];
   int64_t come[MEETINGS], expected[MEETINGS];
   tri_timeline *timeline; /* or NULL */
+  probe *probe;           /* or NULL */
 } simulation;
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -52,8 +65,7 @@ typedef struct what {
 
 static tri_status tell(simulation *sim, const walker *w, const tri_instruction *at, what w_of) {
   if (sim->timeline == NULL || w_of.end_s <= w_of.begin_s) return TRI_OK;
-  tri_event event =
-      tri_event_make((int)(w - sim->walkers), w_of.kind, w_of.name, w_of.begin_s, w_of.end_s);
+  tri_event event = tri_event_make((int)(w - sim->walkers), w_of.kind, w_of.name, w_of.begin_s, w_of.end_s);
   event.step = 0;
   event.wait_s = w_of.wait_s;
   event.micro_batch = at->micro_batch;
@@ -77,7 +89,8 @@ static tri_event_kind kind_of(tri_instruction_kind kind) {
 
 /* The rank is busy for so long. */
 static tri_status spend(simulation *sim, walker *w, const tri_instruction *at, double seconds, double *into) {
-  what event = {kind_of(at->kind), tri_instruction_name(at->kind), TRI_EVENT_NO_AXIS, w->now, w->now + seconds, 0, false};
+  what event = {
+      kind_of(at->kind), tri_instruction_name(at->kind), TRI_EVENT_NO_AXIS, w->now, w->now + seconds, 0, false};
   w->now += seconds;
   *into += seconds;
   return tell(sim, w, at, event);
@@ -155,20 +168,44 @@ static tri_status meet(simulation *sim, walker *w, const tri_instruction *at, in
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
+static void note(const simulation *sim, walker *w, const tri_instruction *at) {
+  if (sim->probe == NULL || at->kind != TRI_FORWARD || at->chunk != 0 || at->first_call > 0) return;
+  int64_t behind = at->micro_batch - sim->probe->first;
+  if (behind < 0 || behind % sim->probe->period != 0 || behind > 2 * sim->probe->period) return;
+  w->notes[behind / sim->probe->period] = (struct walker_note){w->now, w->spent};
+}
+
 static tri_status compute(simulation *sim, walker *w, const tri_instruction *at) {
+  note(sim, w, at);
   tri_price price = tri_stages_price(w->kind, at);
+  double late = price.launch_s - price.compute_s - price.tensor_s; /* the device waits for its orders */
+  if (late > 0) price.compute_s += late;
   TRI_TRY(spend(sim, w, at, price.compute_s, &w->spent.compute));
   return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + price.tensor_s, &w->spent.tensor);
 }
 
-/* In the background, behind what is there already; or at once. */
-static tri_status start_bucket(simulation *sim, walker *w, const tri_instruction *at, double seconds, bool overlaps) {
+static bool overlaps(const simulation *sim, const tri_instruction *at) {
+  const tri_system *system = sim->stages->request->system;
+  bool reduces = at->kind == TRI_REDUCE || at->kind == TRI_WAIT_REDUCED;
+  return reduces ? system->overlap_reductions : system->overlap_gathers;
+}
+
+/* In the background, behind what is there already; without overlap, when it is waited for. */
+static tri_status start_bucket(simulation *sim, walker *w, const tri_instruction *at, double seconds) {
+  if (!overlaps(sim, at)) {
+    w->bucket_end[at->bucket] = seconds;
+    return TRI_OK;
+  }
   double begin = w->stream > w->now ? w->stream : w->now;
   w->stream = begin + seconds;
   w->bucket_end[at->bucket] = w->stream;
   what event = {TRI_EVENT_COMMUNICATION, tri_instruction_name(at->kind), TRI_AXIS_DATA, begin, w->stream, 0, true};
-  if (overlaps) return tell(sim, w, at, event);
-  return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->stream, &w->spent.data);
+  return tell(sim, w, at, event);
+}
+
+static tri_status await_bucket(simulation *sim, walker *w, const tri_instruction *at) {
+  double end = w->bucket_end[at->bucket] + (overlaps(sim, at) ? 0 : w->now);
+  return communicate(sim, w, at, TRI_AXIS_DATA, w->now, end, &w->spent.data);
 }
 
 static tri_status clip(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
@@ -178,7 +215,6 @@ static tri_status clip(simulation *sim, walker *w, const tri_instruction *at, bo
 
 static tri_status execute(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
   const tri_stage_kind *kind = w->kind;
-  bool overlaps = sim->stages->request->system->overlap_reductions;
   *blocked = false;
   switch (at->kind) {
     case TRI_LOAD: return TRI_OK;
@@ -198,11 +234,10 @@ static tri_status execute(simulation *sim, walker *w, const tri_instruction *at,
       return meet(sim, w, at, 0, kind->tied_s, &w->spent.pipeline, blocked);
     case TRI_SUM_PARTIAL:
       return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + kind->partial_s[at->bucket], &w->spent.tensor);
-    case TRI_REDUCE: return start_bucket(sim, w, at, kind->reduce_s[at->bucket], overlaps);
-    case TRI_GATHER: return start_bucket(sim, w, at, kind->gather_s[at->bucket], overlaps);
+    case TRI_REDUCE: return start_bucket(sim, w, at, kind->reduce_s[at->bucket]);
+    case TRI_GATHER: return start_bucket(sim, w, at, kind->gather_s[at->bucket]);
     case TRI_WAIT_REDUCED:
-    case TRI_WAIT_GATHERED:
-      return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->bucket_end[at->bucket], &w->spent.data);
+    case TRI_WAIT_GATHERED: return await_bucket(sim, w, at);
     case TRI_CLIP: return clip(sim, w, at, blocked);
     case TRI_UPDATE: return spend(sim, w, at, kind->update_s, &w->spent.optimizer);
   }
@@ -224,7 +259,8 @@ static tri_status run(simulation *sim) {
   for (bool moved = true; moved;) {
     moved = false;
     for (int64_t s = 0; s < sim->stages->num_stages; s++) TRI_TRY(run_until_blocked(sim, &sim->walkers[s], &moved));
-    for (int64_t s = sim->stages->num_stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(sim, &sim->walkers[s], &moved));
+    for (int64_t s = sim->stages->num_stages - 1; s >= 0; s--)
+      TRI_TRY(run_until_blocked(sim, &sim->walkers[s], &moved));
   }
   for (int64_t s = 0; s < sim->stages->num_stages; s++) {
     const walker *w = &sim->walkers[s];
@@ -294,10 +330,29 @@ static void release(simulation *sim) {
 static double *seconds_of(tri_step_time *time) { return &time->compute; }
 enum { TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
 
+static bool close_to(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)); }
+
+/* Settled: every stage takes as long for one period as for the one before, and as all others do. */
+static void read_probe(const simulation *sim) {
+  probe *out = sim->probe;
+  const struct walker_note *notes = sim->walkers[0].notes;
+  out->step_s = notes[2].now - notes[1].now;
+  out->settled = out->step_s > 0;
+  for (int64_t s = 0; s < sim->stages->num_stages && out->settled; s++) {
+    notes = sim->walkers[s].notes;
+    double newer = notes[2].now - notes[1].now, older = notes[1].now - notes[0].now;
+    out->settled = close_to(newer, older) && close_to(newer, out->step_s);
+    for (int i = 0; i < TIME_PARTS; i++) {
+      double more = ((const double *)&notes[2].spent)[i] - ((const double *)&notes[1].spent)[i];
+      seconds_of(&out->time)[i] += more / (double)sim->stages->num_stages;
+    }
+  }
+}
+
 /* A step of so many micro-batches: its length and where it goes, in the mean over the stages. */
-static tri_status simulate(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline, double *step_s,
-                           tri_step_time *out) {
-  simulation sim = {.stages = stages, .micro_batches = micro_batches, .timeline = timeline};
+static tri_status simulate(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline, probe *looks,
+                           double *step_s, tri_step_time *out) {
+  simulation sim = {.stages = stages, .micro_batches = micro_batches, .timeline = timeline, .probe = looks};
   tri_status status = TRI_OK;
   double longest = 0;
   tri_step_time sum = {0};
@@ -305,6 +360,7 @@ static tri_status simulate(const tri_stages *stages, int64_t micro_batches, tri_
   TRI_TRY_GOTO(create_programs(&sim), done);
   TRI_TRY_GOTO(create_room(&sim), done);
   TRI_TRY_GOTO(run(&sim), done);
+  if (looks != NULL) read_probe(&sim);
   for (int64_t s = 0; s < stages->num_stages; s++) {
     if (sim.walkers[s].now > longest) longest = sim.walkers[s].now;
   }
@@ -327,32 +383,33 @@ typedef struct sample {
   tri_step_time time;
 } sample;
 
-static bool close_to(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)); }
-
-/* The middle of a step repeats itself every `period` micro-batches, once it has settled. */
-static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, sample *out, bool *settled) {
-  const tri_layout *layout = stages->request->layout;
-  int64_t period = layout->pipeline, first = 2 * period + micro_batches % period;
+/* The middle of a step repeats itself once it has settled: what lies between is added without being run. */
+static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, int64_t period, sample *out,
+                              bool *settled) {
+  probe looks = {.first = 2 * stages->request->layout->pipeline, .period = period};
+  int64_t few = looks.first + 2 * period + 1;
+  few += ((micro_batches - few) % period + period) % period;
+  if (period > 4) few += period; /* the last groups of an interleaved schedule are no middle any more */
   *settled = false;
-  if (first + 4 * period >= micro_batches) return TRI_OK;
-  sample at[3];
-  for (int i = 0; i < 3; i++) TRI_TRY(simulate(stages, first + i * period, NULL, &at[i].step_s, &at[i].time));
-  *settled = close_to(at[2].step_s - at[1].step_s, at[1].step_s - at[0].step_s);
-  if (!*settled) return TRI_OK;
-  double more = (double)((micro_batches - first - 2 * period) / period);
-  *out = at[2];
-  out->step_s += more * (at[2].step_s - at[1].step_s);
-  for (int i = 0; i < TIME_PARTS; i++) {
-    seconds_of(&out->time)[i] += more * (seconds_of(&at[2].time)[i] - seconds_of(&at[1].time)[i]);
-  }
+  if (few + period > micro_batches) return TRI_OK;
+  TRI_TRY(simulate(stages, few, NULL, &looks, &out->step_s, &out->time));
+  *settled = looks.settled;
+  double more = (double)((micro_batches - few) / period);
+  out->step_s += more * looks.step_s;
+  for (int i = 0; i < TIME_PARTS; i++) seconds_of(&out->time)[i] += more * seconds_of(&looks.time)[i];
   return TRI_OK;
 }
 
 static tri_status run_step(const tri_stages *stages, sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
-  TRI_TRY(extrapolate(stages, micro_batches, out, &settled));
-  return settled ? TRI_OK : simulate(stages, micro_batches, NULL, &out->step_s, &out->time);
+  const tri_layout *layout = stages->request->layout;
+  bool repeats = layout->schedule != TRI_SCHEDULE_GPIPE; /* which has all forwards first */
+  if (repeats && layout->virtual_stages == 1) TRI_TRY(extrapolate(stages, micro_batches, 4, out, &settled));
+  if (repeats && !settled && layout->pipeline > 1) {
+    TRI_TRY(extrapolate(stages, micro_batches, layout->pipeline, out, &settled));
+  }
+  return settled ? TRI_OK : simulate(stages, micro_batches, NULL, NULL, &out->step_s, &out->time);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
@@ -381,17 +438,18 @@ static tri_status check(const tri_simulation_request *request) {
                     tri_dtype_name(request->precision));
   }
   if (devices > 1 && cluster->num_links == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, and %ld devices need some", cluster->name, (long)devices);
+    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, and %ld devices need some", cluster->name,
+                    (long)devices);
   }
   int64_t reach = cluster->num_links == 0 ? 1 : cluster->links[cluster->num_links - 1].spans;
   if (reach != 0 && devices > reach) {
-    return tri_fail(TRI_BAD_LAYOUT, "the links of the cluster %s join %ld devices, and the layout has %ld", cluster->name,
-                    (long)reach, (long)devices);
+    return tri_fail(TRI_BAD_LAYOUT, "the links of the cluster %s join %ld devices, and the layout has %ld",
+                    cluster->name, (long)reach, (long)devices);
   }
   return TRI_OK;
 }
 
-tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
+tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
   tri_stages stages = {0};
   sample step;
   tri_prediction answer = {0};
@@ -410,9 +468,14 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   answer.tflops_per_device = tri_step_hardware_flops(request) / step.step_s / devices / 1e12;
   answer.hfu = answer.tflops_per_device * 1e12 / peak;
   answer.mfu = tri_step_model_flops(request) / step.step_s / devices / peak;
-  TRI_TRY(tri_predict_fullest(request, &answer.fullest_stage, &answer.memory));
-  answer.fits = answer.memory.peak <= request->cluster->memory_bytes;
   *out = answer;
+  return TRI_OK;
+}
+
+tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
+  TRI_TRY(tri_simulate_step(request, out));
+  TRI_TRY(tri_predict_fullest(request, &out->fullest_stage, &out->memory));
+  out->fits = out->memory.peak <= request->cluster->memory_bytes;
   return TRI_OK;
 }
 
@@ -427,8 +490,8 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
   for (int64_t s = 0; s < stages.num_stages; s++) {
     snprintf(timeline->labels[s], TRI_TIMELINE_LABEL_BYTES, "pipeline %ld", (long)s);
   }
-  TRI_TRY_GOTO(simulate(&stages, tri_layout_micro_batches(request->layout, request->global_batch), timeline, &step.step_s,
-                        &step.time),
+  TRI_TRY_GOTO(simulate(&stages, tri_layout_micro_batches(request->layout, request->global_batch), timeline, NULL,
+                        &step.step_s, &step.time),
                done);
   TRI_TRY_GOTO(tri_timeline_finish(timeline), done);
   *out = timeline;

@@ -3,8 +3,8 @@
  * that, its messages arrive when they have been sent, posted and carried.
  *
  * Ranks of one stage do the same at the same time, so one of them stands for all. A step of very many micro-batches
- * repeats itself in its middle: it is run at three lesser numbers of them, a period apart, and if each adds as much as
- * the one before, the rest is added without being run; if not, all is run. */
+ * repeats itself in its middle: a shorter one is run, and where in its middle every stage takes as long for a period of
+ * micro-batches as for the one before, further periods are added without being run; if not, all is run. */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -25,10 +25,10 @@ typedef struct tri_simulation_request {
 
 /* Where a step's seconds go, in the mean over the ranks; together they are the step. */
 typedef struct tri_step_time {
-  double compute;   /* forwards and backwards */
-  double tensor;    /* collectives of tensor groups */
-  double pipeline;  /* messages that a rank waits for while they are under way */
-  double data;      /* reductions and gathers that it waits for */
+  double compute;  /* forwards and backwards */
+  double tensor;   /* collectives of tensor groups */
+  double pipeline; /* messages that a rank waits for while they are under way */
+  double data;     /* reductions and gathers that it waits for */
   double context, expert;
   double bubble;    /* neither: it waits for another rank */
   double optimizer; /* norm, update, packing of new weights */
@@ -51,8 +51,9 @@ typedef struct tri_prediction {
   bool fits;
 } tri_prediction;
 
-/* Seconds and, with memory, bytes. */
+/* Seconds and bytes; or seconds alone, and memory, fullest_stage and fits are left 0. */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
+tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
 /* The whole step, drawn: one rank of each stage. Release with tri_timeline_destroy. */
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out);
@@ -61,6 +62,9 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out);
 /* The stage with the highest peak; *stage may be NULL. */
 tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out);
+
+/* Of the whole model; a tied embedding once. 0 where there is no memory to count them. */
+double tri_model_num_parameters(const tri_model *model);
 
 /* FLOPs of a step over all devices: the model's, and with what recomputation adds. Attention over the full square, as
  * published figures count it (tri_model_flops_per_token). */

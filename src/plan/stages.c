@@ -12,7 +12,8 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
     if ((a[c].first == -1) != (b[c].first == -1) || (a[c].end == behind) != (b[c].end == behind)) return false;
-    if (layout->recompute == TRI_RECOMPUTE_FULL && a[c].first % layout->recompute_every != b[c].first % layout->recompute_every) {
+    if (layout->recompute == TRI_RECOMPUTE_FULL &&
+        a[c].first % layout->recompute_every != b[c].first % layout->recompute_every) {
       return false;
     }
   }
@@ -22,11 +23,18 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
 static tri_price plus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s + b.compute_s, a.tensor_s + b.tensor_s};
+  return (tri_price){a.compute_s + b.compute_s, a.tensor_s + b.tensor_s, a.launch_s + b.launch_s};
 }
 
 static tri_price minus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s};
+  return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s, a.launch_s - b.launch_s};
+}
+
+/* Whether the call's forward runs again before its layer's backward. */
+static bool runs_again(const tri_simulation_request *request, const tri_op_call *call) {
+  const tri_layout *layout = request->layout;
+  bool whole = request->system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
+  return call->again || (whole && call->layer % layout->recompute_every == 0);
 }
 
 static tri_status price_chunk(const tri_simulation_request *request, const tri_op_list *list, tri_chunk_prices *out) {
@@ -43,12 +51,14 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
     const tri_cluster *cluster = request->cluster;
     const tri_system *system = request->system;
     tri_price forward = tri_price_pass(cluster, system, call, TRI_PASS_FORWARD, tensor), input = {0}, weight = {0};
-    if (call->op->backward_input != NULL) input = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_INPUT, tensor);
-    if (call->op->backward_weight != NULL) weight = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_WEIGHT, tensor);
+    if (call->op->backward_input != NULL)
+      input = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_INPUT, tensor);
+    if (call->op->backward_weight != NULL)
+      weight = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_WEIGHT, tensor);
     out->forward[c + 1] = plus(out->forward[c], forward);
     out->backward_input[c + 1] = plus(out->backward_input[c], input);
     out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);
-    if (call->again) again = plus(again, forward);
+    if (runs_again(request, call)) again = plus(again, forward);
     bool last = tri_op_list_layer(list, c).end == c + 1;
     out->again[c + 1] = last ? plus(out->again[c], again) : out->again[c];
     if (last) again = (tri_price){0};
@@ -74,7 +84,7 @@ static double price_partial(const tri_simulation_request *request, const tri_par
     if (!entry->partial_gradient || entry->count == 0) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
     seconds += tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
-                                    (tri_span){request->layout->tensor, 1});
+                                    (tri_span){request->layout->tensor, 1}, request->system);
   }
   return seconds;
 }
@@ -98,8 +108,9 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
     double elements = (double)(bucket->end - bucket->first);
-    kind->reduce_s[b] = tri_price_collective(cluster, how, elements * reduced, data);
-    kind->gather_s[b] = tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data);
+    kind->reduce_s[b] = tri_price_collective(cluster, how, elements * reduced, data, request->system);
+    kind->gather_s[b] =
+        tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, request->system);
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     own += (double)(bucket->own_end - bucket->own_first);
     all += elements;
@@ -108,7 +119,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   const tri_system *system = request->system;
   kind->clip_s = tri_price_memory(cluster, own * (system->planned ? wide : system->gradient_bytes));
   kind->prepare_s = system->planned ? tri_price_memory(cluster, all * (wide + element)) : 0;
-  double moved = system->planned ? 7.0 * wide : system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;
+  double moved =
+      system->planned ? 7.0 * wide : system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;
   kind->update_s = tri_price_memory(cluster, own * moved);
   return TRI_OK;
 }
@@ -126,10 +138,10 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   kind->tied = tri_parts_hold_tied(kind->parts.table);
   if (!kind->tied) return;
   int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
-  kind->tied_s = layout->pipeline == 1
-                     ? tri_price_memory(request->cluster, 3.0 * count * wide)
-                     : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                            count * or_else(request->system->reduce_bytes, wide), (tri_span){2, apart});
+  kind->tied_s = layout->pipeline == 1 ? tri_price_memory(request->cluster, 3.0 * count * wide)
+                                       : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
+                                                              count * or_else(request->system->reduce_bytes, wide),
+                                                              (tri_span){2, apart}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -189,7 +201,8 @@ static double price_message(const tri_simulation_request *request) {
   if (layout->pipeline == 1) return 0;
   double seconds = tri_price_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes, stride);
   if (!scattered || sliced) return seconds;
-  return seconds + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1});
+  return seconds + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
+                                        request->system);
 }
 
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out) {
@@ -202,10 +215,10 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
   }
   stages.message_s = price_message(request);
   stages.count_s = tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                                        (tri_span){layout->data, layout->tensor * layout->context});
-  stages.clip_all_s =
-      tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                           (tri_span){layout->tensor * layout->context * layout->data * layout->pipeline, 1});
+                                        (tri_span){layout->data, layout->tensor * layout->context}, request->system);
+  stages.clip_all_s = tri_price_collective(
+      request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
+      (tri_span){layout->tensor * layout->context * layout->data * layout->pipeline, 1}, request->system);
   *out = stages;
   return TRI_OK;
 }

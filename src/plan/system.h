@@ -10,8 +10,13 @@ typedef struct tri_system {
   char name[64];
   bool flash_attention;    /* scores stay on the chip; else they are written and read, all of the square */
   bool overlap_reductions; /* gradients are reduced beside the backward */
+  bool overlap_gathers;    /* parameters are gathered beside it, and beside the forward */
   bool overlap_messages;   /* stages compute while a message of theirs is under way */
   bool scatter_messages;   /* each rank of a tensor group sends its part, and the receivers gather */
+  bool whole_recompute;    /* a layer that runs again does so to its end; else to the last that its backward reads */
+  bool single_ring;        /* collectives go through one port of a node, whatever the cluster's links allow */
+  double link_share;       /* of the bandwidth that its collectives reach where the cluster's are measured */
+  bool levels;             /* collectives work node by node first; else one ring or tree joins all of a group */
   double reduce_bytes;     /* of a gradient on its way; 0: as the layout says */
   double gather_bytes;     /* of a parameter on its way; 0: as the engine does */
 

@@ -15,8 +15,8 @@ static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16",
 
 static const tri_config_word balances[] = {{"work", TRI_BALANCE_WORK}, {"layers", TRI_BALANCE_LAYERS}, {NULL, 0}};
 
-static_assert(sizeof(tri_balance) == sizeof(int) && sizeof(tri_schedule_kind) == sizeof(int) && sizeof(tri_recompute) == sizeof(int) &&
-                  sizeof(tri_dtype) == sizeof(int),
+static_assert(sizeof(tri_balance) == sizeof(int) && sizeof(tri_schedule_kind) == sizeof(int) &&
+                  sizeof(tri_recompute) == sizeof(int) && sizeof(tri_dtype) == sizeof(int),
               "a choice is stored as int");
 
 #define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_layout, NAME)

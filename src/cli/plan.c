@@ -1,0 +1,138 @@
+#include "base/format.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/plan_options.h"
+#include "plan/report.h"
+#include "plan/search.h"
+#include "schedule/layout_config.h"
+
+#include <stdlib.h>
+
+enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE };
+
+typedef struct arguments {
+  tri_plan_options plan;
+  int64_t top;
+  bool pareto, exhaustive;
+} arguments;
+
+static tri_status parse(int count, char **given, arguments *out) {
+  static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
+                                          {"top", required_argument, NULL, OPTION_TOP},
+                                          {"pareto", no_argument, NULL, OPTION_PARETO},
+                                          {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
+                                          {NULL, 0, NULL, 0}};
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    bool taken = false;
+    int result = getopt_long(count, given, ":", options, NULL);
+    if (result == -1) break;
+    TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
+    if (taken) continue;
+    switch (result) {
+      case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
+      case OPTION_PARETO: out->pareto = true; break;
+      case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
+      default: return tri_option_fault("plan", result, given);
+    }
+  }
+  if (optind < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[optind]);
+  return TRI_OK;
+}
+
+static tri_status print_json(const arguments *given, const tri_search_result *result) {
+  json_t *list = json_array();
+  for (int64_t i = 0; i < result->num_answers; i++) {
+    const tri_answer *answer = &result->answers[i];
+    tri_simulation_request request = tri_plan_options_request(&given->plan, &answer->layout);
+    json_array_append_new(list, tri_report_json(&request, &answer->prediction, given->plan.tokens));
+  }
+  char *text = json_dumps(list, JSON_INDENT(2));
+  json_decref(list);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  printf("%s\n", text);
+  free(text);
+  return TRI_OK;
+}
+
+static void print_table(const tri_search_result *result) {
+  printf("%4s %10s %10s %8s %8s %12s  %s\n", "", "step s", "TFLOP/s", "MFU", "bubble", "peak memory", "layout");
+  for (int64_t i = 0; i < result->num_answers; i++) {
+    const tri_prediction *p = &result->answers[i].prediction;
+    char bytes[32], layout[TRI_LAYOUT_TEXT_BYTES];
+    printf("%4ld %10.4f %10.1f %6.1f %% %6.1f %% %12s  %s\n", (long)i + 1, p->step_s, p->tflops_per_device,
+           100 * p->mfu, 100 * p->bubble, tri_format_bytes(p->memory.peak, bytes, sizeof bytes),
+           tri_layout_text(&result->answers[i].layout, layout, sizeof layout));
+  }
+}
+
+static void print_text(const arguments *given, const tri_search_result *result) {
+  const tri_answer *best = &result->answers[0];
+  tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
+  printf("%s on %ld devices of %s: %ld legal layouts, %ld simulated; no other can be better\n", given->plan.model.name,
+         (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, (long)result->simulated);
+  print_table(result);
+  if (given->pareto) return;
+  printf("\nthe best of them:\n");
+  tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
+  if (result->num_answers > 1) {
+    double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
+    printf("the runner-up takes %.2f %% longer\n", 100 * loss);
+  }
+  for (int64_t i = 0; i < result->num_reasons; i++) printf("%s: %s\n", result->reasons[i].key, result->reasons[i].text);
+  printf("\n");
+  tri_report_paste(&best->layout, stdout);
+}
+
+static tri_status plan(const arguments *given) {
+  tri_search_result result = {0};
+  tri_search_request request = {.model = &given->plan.model,
+                                .cluster = &given->plan.cluster,
+                                .system = &given->plan.system,
+                                .devices = given->plan.devices,
+                                .global_batch = given->plan.global_batch,
+                                .sequence = given->plan.sequence,
+                                .precision = given->plan.precision,
+                                .top = given->top,
+                                .exhaustive = given->exhaustive};
+  TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
+  tri_status status = TRI_OK;
+  if (given->plan.json) {
+    status = print_json(given, &result);
+  } else {
+    print_text(given, &result);
+  }
+  tri_search_release(&result);
+  return status;
+}
+
+static tri_status run(int count, char **given) {
+  arguments *parsed = NULL;
+  TRI_TRY(tri_alloc("options", 1, sizeof *parsed, &parsed));
+  parsed->plan = tri_plan_options_default();
+  parsed->top = 5;
+  tri_status status = parse(count, given, parsed);
+  if (status == TRI_OK) status = tri_plan_options_finish("plan", &parsed->plan);
+  if (status == TRI_OK) status = plan(parsed);
+  tri_free(parsed);
+  return status;
+}
+
+const tri_command tri_command_plan = {
+    .name = "plan",
+    .summary = "find the fastest layout that fits on a described machine",
+    .help =
+        "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
+        "                    [--sequence S] [--precision P] [--system S] [--tokens T] [--json]\n"
+        "\n"
+        "Tries every legal layout, ranks those that fit, and explains the best.\n"
+        "\n" TRI_PLAN_OPTION_HELP
+        "  --top K             how many (5)\n"
+        "  --pareto            the fastest for each amount of memory instead\n"
+        "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
+        "\n"
+        "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
+    .run = run,
+};

@@ -1,0 +1,238 @@
+#include "plan/bounds.h"
+
+#include "base/memory.h"
+#include "model/family.h"
+
+struct tri_bounds {
+  const tri_search_request *request;
+  tri_layer_prices *prices;
+  int64_t num_prices, room;
+  tri_layer_sizes *sizes;
+  int64_t num_sizes;
+};
+
+enum { MOST_SIZES = 64 };
+
+tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
+  tri_bounds *bounds = NULL;
+  TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
+  bounds->request = request;
+  tri_status status = tri_alloc("bounds", MOST_SIZES, sizeof *bounds->sizes, &bounds->sizes);
+  if (status != TRI_OK) {
+    tri_bounds_destroy(bounds);
+    return status;
+  }
+  *out = bounds;
+  return TRI_OK;
+}
+
+void tri_bounds_destroy(tri_bounds *bounds) {
+  if (bounds == NULL) return;
+  tri_free(bounds->sizes);
+  tri_free(bounds->prices);
+  tri_free(bounds);
+}
+
+/* ---- one layer --------------------------------------------------------------------------------------------------- */
+
+static double seconds(tri_price price) { return price.compute_s + price.tensor_s; }
+
+/* Adds the calls of one layer to a unit. */
+static void add_calls(const tri_search_request *request, const tri_layer_prices *of, const tri_op_list *list,
+                      int64_t layer, tri_unit_price *unit) {
+  tri_span tensor = {of->tensor, 1};
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (call->layer != layer || call->op->passes_messages) continue;
+    double forward = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_FORWARD, tensor));
+    double input = 0, weight = 0, again = call->again ? forward : 0;
+    if (call->op->backward_input != NULL) {
+      input = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_INPUT, tensor));
+    }
+    if (call->op->backward_weight != NULL) {
+      weight = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_WEIGHT, tensor));
+    }
+    bool whole = request->system->whole_recompute && of->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
+    if (whole) again = forward;
+    unit->forward += forward;
+    unit->backward += input + weight + again;
+    unit->backward_input += input + again;
+    unit->again += again;
+  }
+  for (int64_t s = 0; s < list->num_slots; s++) {
+    const tri_slot *slot = &list->slots[s];
+    const tri_slot *root = &list->slots[slot->memory_of];
+    if (slot->memory_of != s || list->calls[slot->producer].layer != layer || !slot->kept || root->recomputed) continue;
+    unit->kept += (double)tri_shape_bytes(&slot->shape);
+  }
+}
+
+static tri_status price(const tri_search_request *request, tri_layer_prices *of) {
+  const tri_model *model = request->model;
+  tri_list_request list_request =
+      tri_list_request_whole(model, TRI_LIST_TRAIN, of->micro_batch, request->sequence, request->precision);
+  list_request.recompute = of->recompute;
+  list_request.recompute_every = 1;
+  list_request.shard = (tri_op_shard){of->tensor, 0, of->sequence_parallel && of->tensor > 1};
+  tri_op_list *list = NULL;
+  list_request.layers = (tri_layer_range){-1, 1};
+  TRI_TRY(tri_model_operations(model, &list_request, &list));
+  add_calls(request, of, list, -1, &of->embedding);
+  add_calls(request, of, list, 0, &of->layer);
+  tri_op_list_destroy(list);
+  list_request.layers = (tri_layer_range){model->num_layers - 1, model->num_layers + 1};
+  TRI_TRY(tri_model_operations(model, &list_request, &list));
+  add_calls(request, of, list, model->num_layers, &of->head);
+  tri_op_list_destroy(list);
+  return TRI_OK;
+}
+
+static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, const tri_layer_prices **out) {
+  for (int64_t i = bounds->num_prices - 1; i >= 0; i--) {
+    const tri_layer_prices *at = &bounds->prices[i];
+    bool same = at->tensor == layout->tensor && at->micro_batch == layout->micro_batch &&
+                at->recompute == layout->recompute && at->sequence_parallel == layout->sequence_parallel;
+    if (!same) continue;
+    *out = at;
+    return TRI_OK;
+  }
+  if (bounds->num_prices == bounds->room) {
+    int64_t room = bounds->room == 0 ? 64 : bounds->room * 2;
+    TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->prices, &bounds->prices));
+    bounds->room = room;
+  }
+  tri_layer_prices *made = &bounds->prices[bounds->num_prices];
+  *made = (tri_layer_prices){.tensor = layout->tensor,
+                             .micro_batch = layout->micro_batch,
+                             .recompute = layout->recompute,
+                             .sequence_parallel = layout->sequence_parallel};
+  TRI_TRY(price(bounds->request, made));
+  bounds->num_prices++;
+  *out = made;
+  return TRI_OK;
+}
+
+static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const tri_layer_sizes **out) {
+  for (int64_t i = 0; i < bounds->num_sizes; i++) {
+    if (bounds->sizes[i].tensor != tensor) continue;
+    *out = &bounds->sizes[i];
+    return TRI_OK;
+  }
+  if (bounds->num_sizes == MOST_SIZES)
+    return tri_fail(TRI_INTERNAL, "more than %d numbers of tensor ranks", MOST_SIZES);
+  const tri_model *model = bounds->request->model;
+  tri_layer_range all = {-1, model->num_layers + 1};
+  tri_model_share share = {.tensor = tensor, .chunks = &all, .num_chunks = 1};
+  tri_parameter_table *table = NULL;
+  tri_layer_sizes sizes = {.tensor = tensor};
+  TRI_TRY(tri_parameter_table_create(model, &share, &table));
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    double count = (double)entry->count;
+    if (entry->tied_to >= 0) {
+      sizes.tied += count;
+    } else if (entry->layer == -1) {
+      sizes.embedding += count;
+    } else if (entry->layer == model->num_layers) {
+      sizes.head += count;
+    } else if (entry->layer == 0) {
+      sizes.layer += count;
+    }
+  }
+  tri_parameter_table_destroy(table);
+  bounds->sizes[bounds->num_sizes] = sizes;
+  *out = &bounds->sizes[bounds->num_sizes++];
+  return TRI_OK;
+}
+
+/* ---- a layout ---------------------------------------------------------------------------------------------------- */
+
+static double most(double a, double b) { return a > b ? a : b; }
+
+/* Layers of a stage, all of its chunks. */
+static double layers_of(const tri_layout *layout, const tri_model *model, int64_t stage) {
+  double count = 0;
+  for (int64_t c = 0; c < layout->virtual_stages; c++) {
+    tri_layer_range range = tri_layout_layers(layout, model, c * layout->pipeline + stage);
+    int64_t first = range.first < 0 ? 0 : range.first,
+            end = range.end > model->num_layers ? model->num_layers : range.end;
+    count += (double)(end - first);
+  }
+  return count;
+}
+
+/* A stage computes all its micro-batches one after the other; the first reaches it through the stages before it, and
+ * the last one's gradient goes back through them. With several chunks a rank, through one chunk of each. */
+static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layer_prices *p,
+                         double layers, double last_layers) {
+  double m = (double)tri_layout_micro_batches(layout, request->global_batch), stages = (double)layout->pipeline;
+  double chunks = (double)layout->virtual_stages;
+  double layer = p->layer.forward + p->layer.backward;
+  if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) layer += p->layer.again;
+  double first = layers * layer + p->embedding.forward + p->embedding.backward;
+  double last = last_layers * layer + p->head.forward + p->head.backward;
+  if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
+  /* No stage has fewer layers than a whole share of the rest's, rounded down. */
+  double least = (double)((request->model->num_layers - (int64_t)last_layers) / (layout->pipeline - 1)) / chunks;
+  if (chunks > 1) least = (double)(request->model->num_layers / (layout->pipeline * layout->virtual_stages));
+  double hop = least * (p->layer.forward + p->layer.backward_input);
+  return most(m * first, m * last + (stages - 1) * hop);
+}
+
+static double stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, double layers, bool first,
+                             bool last) {
+  double count = layers * sizes->layer;
+  if (first) count += sizes->embedding;
+  if (last) count += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
+  return count;
+}
+
+static double state_bytes(const tri_search_request *request, const tri_layout *layout, double count, double tied) {
+  const tri_system *system = request->system;
+  double data = (double)layout->data;
+  bool planned = system->planned;
+  double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  double weight = planned ? wide : system->weight_bytes, gradient = planned ? wide : system->gradient_bytes;
+  double states = planned ? 2 * wide : system->state_bytes;
+  bool alone = tri_layout_micro_batches(layout, request->global_batch) == 1;
+  double free = count - (planned ? tied : 0); /* the engine never shards a tied embedding's values and gradients */
+  double sharded = free / data, whole = count - free;
+  double values = layout->zero > 2 ? sharded + whole : count;
+  double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : count;
+  return weight * values + gradient * gradients + states * count / (layout->zero > 0 ? data : 1);
+}
+
+/* What comes behind the last backward: the update, and the gathers of new parameters. */
+static double end_s(const tri_search_request *request, const tri_layout *layout, double count) {
+  const tri_system *system = request->system;
+  double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  double moved = system->planned ? 7 * wide : system->gradient_bytes + 2 * system->state_bytes + system->weight_bytes;
+  double own = layout->zero > 0 ? count / (double)layout->data : count;
+  double all = tri_price_memory(request->cluster, own * moved);
+  if (layout->zero != 1 && layout->zero != 2) return all;
+  double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
+  return all + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
+                                    (tri_span){layout->data, layout->tensor}, system) *
+                   0.999;
+}
+
+tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
+  const tri_search_request *request = bounds->request;
+  const tri_model *model = request->model;
+  const tri_layer_prices *p = NULL;
+  const tri_layer_sizes *sizes = NULL;
+  TRI_TRY(find_prices(bounds, layout, &p));
+  TRI_TRY(find_sizes(bounds, layout->tensor, &sizes));
+  double first = layers_of(layout, model, 0), last = layers_of(layout, model, layout->pipeline - 1);
+  bool alone = layout->pipeline == 1;
+  double count = stage_elements(sizes, layout, first, true, alone);
+  double m = (double)tri_layout_micro_batches(layout, request->global_batch);
+  double in_flight = m < (double)layout->pipeline ? m : (double)layout->pipeline;
+  double tied = model->tied ? sizes->tied : 0;
+  double kept = in_flight * (first * p->layer.kept + p->embedding.kept) + (alone ? p->head.kept : 0);
+  /* Several chunks may each hold as many micro-batches as their turn allows: no less than one chunk's share of all. */
+  if (layout->virtual_stages > 1) kept = in_flight * first / (double)layout->virtual_stages * p->layer.kept;
+  *out = (tri_bound){.step_s = pipeline_s(request, layout, p, first, last) + end_s(request, layout, count),
+                     .bytes = state_bytes(request, layout, count, tied) + kept};
+  return TRI_OK;
+}

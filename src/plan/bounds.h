@@ -1,0 +1,41 @@
+/* Lower bounds of a layout's time and memory, cheap enough for hundreds of thousands of layouts. Used by the search. */
+#ifndef TRI_PLAN_BOUNDS_H
+#define TRI_PLAN_BOUNDS_H
+
+#include "plan/price.h"
+#include "plan/search.h"
+
+/* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
+typedef struct tri_unit_price {
+  double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
+  double again;                             /* and is this, for schedules that do it for either */
+  double kept;                              /* bytes from the forward to the backward */
+} tri_unit_price;
+
+typedef struct tri_layer_prices {
+  int64_t tensor, micro_batch;
+  tri_recompute recompute;
+  bool sequence_parallel;
+  tri_unit_price embedding, layer, head;
+} tri_layer_prices;
+
+/* Elements on one rank, by the number of tensor ranks. */
+typedef struct tri_layer_sizes {
+  int64_t tensor;
+  double embedding, tied, layer, head;
+} tri_layer_sizes;
+
+typedef struct tri_bounds tri_bounds;
+
+/* Release with tri_bounds_destroy. */
+tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
+void tri_bounds_destroy(tri_bounds *bounds);
+
+typedef struct tri_bound {
+  double step_s, bytes; /* no less than these */
+} tri_bound;
+
+/* Of a resolved layout. Prices of layers are made when they are first asked for: not to be called by two threads. */
+tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out);
+
+#endif

@@ -1,0 +1,444 @@
+#include "plan/search.h"
+
+#include "base/format.h"
+#include "base/memory.h"
+#include "plan/bounds.h"
+#include "schedule/layout_config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MICRO_BATCH = 64, MOST_CHUNKS = 16, AT_ONCE = 16 };
+
+typedef struct candidate {
+  tri_layout layout;
+  tri_bound bound;
+  bool planned, simulated; /* memory is known; time is */
+  tri_prediction prediction;
+} candidate;
+
+typedef struct search {
+  const tri_search_request *request;
+  candidate *all; /* by their bounds */
+  int64_t count, room, simulated;
+} search;
+
+static tri_simulation_request simulation_of(const tri_search_request *request, const tri_layout *layout) {
+  return (tri_simulation_request){.model = request->model,
+                                  .layout = layout,
+                                  .cluster = request->cluster,
+                                  .system = request->system,
+                                  .global_batch = request->global_batch,
+                                  .sequence = request->sequence,
+                                  .precision = request->precision};
+}
+
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
+
+static tri_status add(search *s, tri_bounds *bounds, tri_layout layout) {
+  if (tri_layout_resolve(&layout, s->request->model, s->request->global_batch, s->request->devices) != TRI_OK)
+    return TRI_OK;
+  if (s->count == s->room) {
+    int64_t room = s->room == 0 ? 1024 : s->room * 2;
+    TRI_TRY(tri_realloc("candidates", (size_t)room, sizeof *s->all, &s->all));
+    s->room = room;
+  }
+  candidate *made = &s->all[s->count];
+  *made = (candidate){.layout = layout};
+  TRI_TRY(tri_bounds_of(bounds, &layout, &made->bound));
+  s->count++;
+  return TRI_OK;
+}
+
+/* ZeRO says nothing where there is one replica; and with several micro-batches the engine does the same for 2 as for 1.
+ */
+static tri_status add_zeros(search *s, tri_bounds *bounds, tri_layout layout) {
+  int64_t data = s->request->devices / (layout.tensor * layout.pipeline);
+  bool several = s->request->global_batch / data > layout.micro_batch;
+  for (layout.zero = 0; layout.zero <= (data > 1 ? 3 : 0); layout.zero++) {
+    if (layout.zero == 2 && several && s->request->system->planned) continue;
+    TRI_TRY(add(s, bounds, layout));
+  }
+  return TRI_OK;
+}
+
+static tri_status add_schedules(search *s, tri_bounds *bounds, tri_layout layout) {
+  layout.virtual_stages = 1;
+  layout.schedule = TRI_SCHEDULE_1F1B;
+  TRI_TRY(add_zeros(s, bounds, layout));
+  if (layout.pipeline == 1) return TRI_OK;
+  layout.schedule = TRI_SCHEDULE_ZERO_BUBBLE;
+  TRI_TRY(add_zeros(s, bounds, layout));
+  layout.schedule = TRI_SCHEDULE_INTERLEAVED;
+  int64_t chunks = s->request->model->num_layers / layout.pipeline;
+  for (layout.virtual_stages = 2; layout.virtual_stages <= chunks && layout.virtual_stages <= MOST_CHUNKS;
+       layout.virtual_stages++) {
+    if (s->request->model->num_layers % (layout.virtual_stages * layout.pipeline) != 0) continue;
+    TRI_TRY(add_zeros(s, bounds, layout));
+  }
+  return TRI_OK;
+}
+
+static tri_status add_stages(search *s, tri_bounds *bounds, tri_layout layout) {
+  int64_t devices = s->request->devices, batch = s->request->global_batch;
+  for (layout.pipeline = 1; layout.pipeline <= s->request->model->num_layers; layout.pipeline++) {
+    if (devices % (layout.tensor * layout.pipeline) != 0) continue;
+    int64_t data = devices / (layout.tensor * layout.pipeline);
+    if (batch % (data * layout.micro_batch) == 0) TRI_TRY(add_schedules(s, bounds, layout));
+  }
+  return TRI_OK;
+}
+
+static tri_status add_layers(search *s, tri_bounds *bounds, tri_layout layout) {
+  static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
+  for (int r = 0; r < 3; r++) {
+    layout.recompute = recomputes[r];
+    for (int sliced = 0; sliced <= (layout.tensor > 1 ? 1 : 0); sliced++) {
+      layout.sequence_parallel = sliced == 1;
+      TRI_TRY(add_stages(s, bounds, layout));
+    }
+  }
+  return TRI_OK;
+}
+
+static int compare_bounds(const void *left, const void *right) {
+  const candidate *a = left, *b = right;
+  return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
+}
+
+static tri_status enumerate(search *s) {
+  const tri_search_request *request = s->request;
+  tri_bounds *bounds = NULL;
+  TRI_TRY(tri_bounds_create(request, &bounds));
+  tri_layout layout = {
+      .context = 1, .expert = 1, .recompute_every = 1, .reduce_precision = TRI_FP32, .bucket_bytes = 26214400};
+  tri_status status = TRI_OK;
+  for (layout.tensor = 1; layout.tensor <= request->devices && status == TRI_OK; layout.tensor++) {
+    if (request->devices % layout.tensor != 0 || request->model->num_heads % layout.tensor != 0) continue;
+    for (layout.micro_batch = 1; layout.micro_batch <= MOST_MICRO_BATCH && status == TRI_OK; layout.micro_batch++) {
+      if (request->global_batch % layout.micro_batch == 0) status = add_layers(s, bounds, layout);
+    }
+  }
+  tri_bounds_destroy(bounds);
+  TRI_TRY(status);
+  if (s->count == 0) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "no layout of %" PRId64 " devices is legal: tensor must divide the %" PRId64
+                    " heads, pipeline be at most the %" PRId64
+                    " layers, and data x micro_batch divide the global batch of "
+                    "%" PRId64 "; try another --devices or --global-batch",
+                    request->devices, request->model->num_heads, request->model->num_layers, request->global_batch);
+  }
+  qsort(s->all, (size_t)s->count, sizeof *s->all, compare_bounds);
+  return TRI_OK;
+}
+
+/* ---- simulating -------------------------------------------------------------------------------------------------- */
+
+/* Memory first: what does not fit into `room` needs no time. */
+static tri_status simulate(const search *s, candidate *c, double room) {
+  tri_simulation_request request = simulation_of(s->request, &c->layout);
+  if (!c->planned) {
+    TRI_TRY(tri_predict_fullest(&request, &c->prediction.fullest_stage, &c->prediction.memory));
+    c->planned = true;
+  }
+  if (c->simulated || c->prediction.memory.peak > room) return TRI_OK;
+  tri_prediction timed;
+  TRI_TRY(tri_simulate_step(&request, &timed));
+  timed.memory = c->prediction.memory;
+  timed.fullest_stage = c->prediction.fullest_stage;
+  timed.fits = timed.memory.peak <= s->request->cluster->memory_bytes;
+  c->prediction = timed;
+  c->simulated = true;
+  return TRI_OK;
+}
+
+/* Several at once; a failure of any is the failure of all. */
+static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
+  char message[1024] = "";
+  tri_status worst = TRI_OK;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i = 0; i < count; i++) {
+    tri_status status = simulate(s, some[i], room);
+#pragma omp critical(tri_search_failure)
+    if (status != TRI_OK && worst == TRI_OK) {
+      worst = status;
+      snprintf(message, sizeof message, "%s", tri_status_message());
+    }
+  }
+  for (int64_t i = 0; i < count; i++) s->simulated += some[i]->simulated;
+  return worst == TRI_OK ? TRI_OK : tri_fail(worst, "%s", message);
+}
+
+static int compare_answers(const void *left, const void *right) {
+  const candidate *const *a = left, *const *b = right;
+  double x = (*a)->prediction.step_s, y = (*b)->prediction.step_s;
+  if (x != y) return x > y ? 1 : -1;
+  return (*a)->prediction.memory.peak > (*b)->prediction.memory.peak ? 1 : -1;
+}
+
+/* The best so far, best first; *count of at most `top`. */
+static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
+  if (c->prediction.memory.peak > room) return;
+  if (*count == top) {
+    if (compare_answers(&c, &best[top - 1]) >= 0) return;
+    (*count)--;
+  }
+  best[(*count)++] = c;
+  qsort(best, (size_t)*count, sizeof *best, compare_answers);
+}
+
+/* The fastest candidates that hold no more than `room` bytes. */
+static tri_status find(search *s, double room, int64_t top, candidate **best, int64_t *found) {
+  candidate *some[AT_ONCE];
+  *found = 0;
+  for (int64_t next = 0; next < s->count;) {
+    int64_t count = 0;
+    while (next < s->count && count < AT_ONCE) {
+      candidate *c = &s->all[next];
+      bool late = *found == top && c->bound.step_s > best[top - 1]->prediction.step_s;
+      if (late && !s->request->exhaustive) {
+        next = s->count;
+        break;
+      }
+      next++;
+      if (c->bound.bytes <= room || s->request->exhaustive) some[count++] = c;
+    }
+    TRI_TRY(simulate_all(s, some, count, room));
+    for (int64_t i = 0; i < count; i++) keep_best(best, found, top, some[i], room);
+  }
+  return TRI_OK;
+}
+
+/* ---- nothing fits ------------------------------------------------------------------------------------------------ */
+
+static int compare_bytes(const void *left, const void *right) {
+  const candidate *a = left, *b = right;
+  return (a->bound.bytes > b->bound.bytes) - (a->bound.bytes < b->bound.bytes);
+}
+
+/* The candidate with the least memory, by bounds and then as planned. Leaves them ordered by that. */
+static tri_status smallest(search *s, candidate **out, double *bytes) {
+  *out = NULL;
+  *bytes = INFINITY;
+  qsort(s->all, (size_t)s->count, sizeof *s->all, compare_bytes);
+  for (int64_t i = 0; i < s->count && s->all[i].bound.bytes < *bytes; i++) {
+    candidate *c = &s->all[i];
+    tri_memory_parts memory;
+    tri_simulation_request request = simulation_of(s->request, &c->layout);
+    TRI_TRY(tri_predict_fullest(&request, NULL, &memory));
+    if (memory.peak >= *bytes) continue;
+    *bytes = memory.peak;
+    *out = c;
+  }
+  return TRI_OK;
+}
+
+/* So many times the devices with which something would fit, or 0. */
+static tri_status enough_devices(const search *s, int64_t *out) {
+  *out = 0;
+  for (int64_t times = 2; times <= 64 && *out == 0; times *= 2) {
+    tri_search_request more = *s->request;
+    search larger = {.request = &more};
+    candidate *least = NULL;
+    double bytes = INFINITY;
+    more.devices *= times;
+    more.global_batch *= times;
+    tri_status status = enumerate(&larger);
+    if (status == TRI_OK) status = smallest(&larger, &least, &bytes);
+    tri_free(larger.all);
+    if (status != TRI_OK && status != TRI_BAD_LAYOUT) return status;
+    if (bytes <= more.cluster->memory_bytes) *out = more.devices;
+  }
+  return TRI_OK;
+}
+
+static tri_status nothing_fits(search *s) {
+  candidate *least = NULL;
+  double bytes = 0, room = s->request->cluster->memory_bytes;
+  char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "take a smaller model";
+  int64_t devices = 0;
+  TRI_TRY(smallest(s, &least, &bytes));
+  TRI_TRY(enough_devices(s, &devices));
+  if (devices > 0) {
+    snprintf(advice, sizeof advice, "%" PRId64 " devices with a global batch of %" PRId64 " would do", devices,
+             s->request->global_batch * (devices / s->request->devices));
+  }
+  return tri_fail(TRI_OUT_OF_MEMORY,
+                  "no layout of %s fits %" PRId64
+                  " devices of %s: the smallest, %s, needs %s on its fullest rank and there "
+                  "are %s, %s (%.0f bytes) too few; %s",
+                  s->request->model->name, s->request->devices, s->request->cluster->name,
+                  tri_layout_text(&least->layout, layout, sizeof layout), tri_format_bytes(bytes, need, sizeof need),
+                  tri_format_bytes(room, there, sizeof there), tri_format_bytes(bytes - room, missing, sizeof missing),
+                  bytes - room, advice);
+}
+
+/* ---- reasons ----------------------------------------------------------------------------------------------------- */
+
+/* What grew most from the best to another. */
+static const char *largest_loss(const tri_prediction *best, const tri_prediction *other, double *seconds) {
+  const struct {
+    const char *name;
+    double more;
+  } parts[] = {{"computation", other->time.compute - best->time.compute},
+               {"communication of tensor groups", other->time.tensor - best->time.tensor},
+               {"messages between stages", other->time.pipeline - best->time.pipeline},
+               {"reductions and gathers of data ranks", other->time.data - best->time.data},
+               {"bubble", other->time.bubble - best->time.bubble},
+               {"the optimizer", other->time.optimizer - best->time.optimizer}};
+  size_t most = 0;
+  for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++) {
+    if (parts[i].more > parts[most].more) most = i;
+  }
+  *seconds = parts[most].more;
+  return parts[most].name;
+}
+
+typedef bool (*differs)(const tri_layout *a, const tri_layout *b);
+static bool other_tensor(const tri_layout *a, const tri_layout *b) { return a->tensor != b->tensor; }
+static bool other_pipeline(const tri_layout *a, const tri_layout *b) { return a->pipeline != b->pipeline; }
+static bool other_micro_batch(const tri_layout *a, const tri_layout *b) { return a->micro_batch != b->micro_batch; }
+static bool other_zero(const tri_layout *a, const tri_layout *b) { return a->zero != b->zero; }
+static bool other_recompute(const tri_layout *a, const tri_layout *b) { return a->recompute != b->recompute; }
+static bool other_schedule(const tri_layout *a, const tri_layout *b) {
+  return a->schedule != b->schedule || a->virtual_stages != b->virtual_stages;
+}
+static bool other_sequence(const tri_layout *a, const tri_layout *b) {
+  return a->sequence_parallel != b->sequence_parallel;
+}
+
+/* The fastest that fits and differs in this key: first met by bounds, as in the search. */
+static tri_status best_other(search *s, const candidate *best, differs other, candidate **out) {
+  *out = NULL;
+  for (int64_t i = 0; i < s->count; i++) {
+    candidate *c = &s->all[i];
+    if (*out != NULL && c->bound.step_s > (*out)->prediction.step_s) break;
+    if (!other(&c->layout, &best->layout) || c->bound.bytes > s->request->cluster->memory_bytes) continue;
+    TRI_TRY(simulate(s, c, s->request->cluster->memory_bytes));
+    if (c->simulated && c->prediction.fits && (*out == NULL || c->prediction.step_s < (*out)->prediction.step_s))
+      *out = c;
+  }
+  return TRI_OK;
+}
+
+static void say(tri_search_result *result, const char *key, const char *text) {
+  if (result->num_reasons == TRI_REASONS) return;
+  tri_reason *reason = &result->reasons[result->num_reasons++];
+  reason->key = key;
+  snprintf(reason->text, sizeof reason->text, "%s", text);
+}
+
+static tri_status explain_key(search *s, const candidate *best, const char *key, differs other,
+                              tri_search_result *result) {
+  candidate *next = NULL;
+  char text[256], layout[TRI_LAYOUT_TEXT_BYTES];
+  double seconds = 0;
+  TRI_TRY(best_other(s, best, other, &next));
+  if (next == NULL) {
+    say(result, key, "nothing else fits");
+    return TRI_OK;
+  }
+  const char *loss = largest_loss(&best->prediction, &next->prediction, &seconds);
+  double more = next->prediction.step_s / best->prediction.step_s - 1;
+  snprintf(text, sizeof text, "the best other, %s, takes %.1f %% longer: %.1f %% of the step more for %s",
+           tri_layout_text(&next->layout, layout, sizeof layout), 100 * more, 100 * seconds / best->prediction.step_s,
+           loss);
+  say(result, key, text);
+  return TRI_OK;
+}
+
+static tri_status explain(search *s, const candidate *best, tri_search_result *result) {
+  const tri_layout *layout = &best->layout;
+  static const struct {
+    const char *key;
+    differs other;
+  } keys[] = {{"tensor", other_tensor},
+              {"pipeline", other_pipeline},
+              {"micro_batch", other_micro_batch},
+              {"schedule", other_schedule},
+              {"recompute", other_recompute},
+              {"zero", other_zero},
+              {"sequence_parallel", other_sequence}};
+  char text[256];
+  if (layout->tensor > 1) {
+    int64_t node = s->request->cluster->node_devices;
+    snprintf(text, sizeof text, "%" PRId64 " ranks %s a node of %" PRId64, layout->tensor,
+             layout->tensor <= node ? "stay inside" : "reach beyond", node);
+    say(result, "tensor", text);
+  }
+  for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+    TRI_TRY(explain_key(s, best, keys[k].key, keys[k].other, result));
+  return TRI_OK;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static tri_status give(const search *s, candidate *const *best, int64_t found, tri_search_result *result) {
+  TRI_TRY(tri_alloc("answers", (size_t)found, sizeof *result->answers, &result->answers));
+  for (int64_t i = 0; i < found; i++) result->answers[i] = (tri_answer){best[i]->layout, best[i]->prediction};
+  result->num_answers = found;
+  result->legal = s->count;
+  result->simulated = s->simulated;
+  return TRI_OK;
+}
+
+tri_status tri_search(const tri_search_request *request, tri_search_result *out) {
+  search s = {.request = request};
+  tri_search_result result = {0};
+  candidate **best = NULL;
+  int64_t found = 0;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(enumerate(&s), done);
+  TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
+  TRI_TRY_GOTO(find(&s, request->cluster->memory_bytes, request->top, best, &found), done);
+  if (found == 0) {
+    status = nothing_fits(&s);
+    goto done;
+  }
+  TRI_TRY_GOTO(give(&s, best, found, &result), done);
+  if (!request->exhaustive) TRI_TRY_GOTO(explain(&s, best[0], &result), done);
+  *out = result;
+  result = (tri_search_result){0};
+done:
+  tri_search_release(&result);
+  tri_free(best);
+  tri_free(s.all);
+  return status;
+}
+
+tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out) {
+  enum { POINTS = 24 };
+  search s = {.request = request};
+  tri_search_result result = {0};
+  candidate *front[POINTS];
+  int64_t points = 0;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(enumerate(&s), done);
+  for (double room = request->cluster->memory_bytes; points < POINTS;) {
+    int64_t found = 0;
+    TRI_TRY_GOTO(find(&s, room, 1, &front[points], &found), done);
+    if (found == 0) break;
+    room = 0.97 * front[points]->prediction.memory.peak; /* steps worth telling apart */
+    points++;
+  }
+  if (points == 0) {
+    status = nothing_fits(&s);
+    goto done;
+  }
+  TRI_TRY_GOTO(give(&s, front, points, &result), done);
+  *out = result;
+  result = (tri_search_result){0};
+done:
+  tri_search_release(&result);
+  tri_free(s.all);
+  return status;
+}
+
+void tri_search_release(tri_search_result *result) {
+  tri_free(result->answers);
+  *result = (tri_search_result){0};
+}

@@ -1,0 +1,50 @@
+/* The search for the fastest layout that fits.
+ *
+ * Every legal combination of tensor, pipeline, data, virtual stages, schedule, micro-batch, ZeRO, recomputation and
+ * sequence parallelism gets a lower bound of its time and of its memory, from the prices of one layer, the embedding
+ * and the head. Candidates are taken in the order of their bounds and simulated, until no bound is below the worst of
+ * the answers: what is left out cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. */
+#ifndef TRI_PLAN_SEARCH_H
+#define TRI_PLAN_SEARCH_H
+
+#include "plan/simulate.h"
+
+typedef struct tri_search_request {
+  const tri_model *model;
+  const tri_cluster *cluster;
+  const tri_system *system;
+  int64_t devices, global_batch, sequence;
+  tri_dtype precision;
+  int64_t top;     /* answers wanted */
+  bool exhaustive; /* simulate everything: what the pruning is compared with */
+} tri_search_request;
+
+typedef struct tri_answer {
+  tri_layout layout; /* resolved */
+  tri_prediction prediction;
+} tri_answer;
+
+/* What one key of the best layout is worth: the best with another value of it. */
+typedef struct tri_reason {
+  const char *key;
+  char text[256];
+} tri_reason;
+enum { TRI_REASONS = 12 };
+
+typedef struct tri_search_result {
+  tri_answer *answers; /* best first */
+  int64_t num_answers;
+  int64_t legal, simulated; /* candidates */
+  tri_reason reasons[TRI_REASONS];
+  int64_t num_reasons;
+} tri_search_result;
+
+/* TRI_BAD_LAYOUT where no combination is legal (which rule, which numbers); TRI_OUT_OF_MEMORY where none fits: by how
+ * many bytes the smallest fails, and what would fit. Release with tri_search_release. */
+tri_status tri_search(const tri_search_request *request, tri_search_result *out);
+void tri_search_release(tri_search_result *result);
+
+/* The fastest for each amount of memory: answers with less and less of it. */
+tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out);
+
+#endif
