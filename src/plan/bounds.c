@@ -166,16 +166,15 @@ static double layers_of(const tri_layout *layout, const tri_model *model, int64_
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layer_prices *p,
                          double layers, double last_layers) {
   double m = (double)tri_layout_micro_batches(layout, request->global_batch), stages = (double)layout->pipeline;
-  double chunks = (double)layout->virtual_stages;
   double layer = p->layer.forward + p->layer.backward;
   if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) layer += p->layer.again;
   double first = layers * layer + p->embedding.forward + p->embedding.backward;
   double last = last_layers * layer + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
   /* No stage has fewer layers than a whole share of the rest's, rounded down. */
-  double least = (double)((request->model->num_layers - (int64_t)last_layers) / (layout->pipeline - 1)) / chunks;
-  if (chunks > 1) least = (double)(request->model->num_layers / (layout->pipeline * layout->virtual_stages));
-  double hop = least * (p->layer.forward + p->layer.backward_input);
+  int64_t least = (request->model->num_layers - (int64_t)last_layers) / (layout->pipeline - 1);
+  if (layout->virtual_stages > 1) least = request->model->num_layers / (layout->pipeline * layout->virtual_stages);
+  double hop = (double)least * (p->layer.forward + p->layer.backward_input);
   return most(m * first, m * last + (stages - 1) * hop);
 }
 

@@ -59,6 +59,8 @@ static const tri_config_key cluster_keys[] = {
      .help = "FLOP/s of element-wise arithmetic"},
     {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9", .help = "bytes of a device's memory"},
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
+    {CLUSTER(carries, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "devices carry what passes between them by themselves, and compute nothing meanwhile"},
     {.name = "links",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_cluster, links),

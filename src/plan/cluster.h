@@ -40,6 +40,7 @@ typedef struct tri_cluster {
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */
+  bool carries; /* devices carry what passes between them by themselves: nothing goes on beside their work */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_efficiency efficiency;

@@ -137,7 +137,8 @@ static tri_status start_message(simulation *sim, walker *w, const tri_instructio
     c->posted[c->num_posted++] = w->now;
   }
   carry(sim, c);
-  if (!sends || sim->stages->request->system->overlap_messages) return TRI_OK;
+  const tri_simulation_request *request = sim->stages->request;
+  if (!sends || (request->system->overlap_messages && !request->cluster->carries)) return TRI_OK;
   return communicate(sim, w, at, TRI_AXIS_PIPELINE, w->now, w->now + sim->stages->message_s, &w->spent.pipeline);
 }
 
@@ -187,6 +188,7 @@ static tri_status compute(simulation *sim, walker *w, const tri_instruction *at)
 static bool overlaps(const simulation *sim, const tri_instruction *at) {
   const tri_system *system = sim->stages->request->system;
   bool reduces = at->kind == TRI_REDUCE || at->kind == TRI_WAIT_REDUCED;
+  if (sim->stages->request->cluster->carries) return false;
   return reduces ? system->overlap_reductions : system->overlap_gathers;
 }
 
@@ -394,7 +396,8 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, i
   if (few + period > micro_batches) return TRI_OK;
   TRI_TRY(simulate(stages, few, NULL, &looks, &out->step_s, &out->time));
   *settled = looks.settled;
-  double more = (double)((micro_batches - few) / period);
+  int64_t periods = (micro_batches - few) / period;
+  double more = (double)periods;
   out->step_s += more * looks.step_s;
   for (int i = 0; i < TIME_PARTS; i++) seconds_of(&out->time)[i] += more * seconds_of(&looks.time)[i];
   return TRI_OK;

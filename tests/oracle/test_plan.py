@@ -296,5 +296,5 @@ def test_nothing_fits(tmp_path):
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 64, "--global-batch", 64, status=6)
     assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank and there "
                      r"are 59.60 GiB, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
-    out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1016, "--global-batch", 8, status=3)
-    assert "no layout of 1016 devices is legal" in out
+    out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1048, "--global-batch", 8, status=3)
+    assert "no layout of 1048 devices is legal" in out

@@ -1,0 +1,186 @@
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "comm/agreement.h"
+#include "comm/launcher.h"
+#include "comm/placement.h"
+#include "plan/calibration.h"
+#include "train/measure.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct arguments {
+  const char *out;
+  int64_t ranks;
+  tri_dtype precision;
+  char **given;
+} arguments;
+
+enum { OPTION_PRECISION = 256 };
+
+static tri_status parse(int count, char **given, arguments *out) {
+  static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
+                                          {"precision", required_argument, NULL, OPTION_PRECISION},
+                                          {NULL, 0, NULL, 0}};
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, given, ":n:", options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
+      case OPTION_PRECISION:
+        if (strcmp(optarg, "fp32") != 0 && strcmp(optarg, "bf16") != 0) {
+          return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be fp32 or bf16", optarg);
+        }
+        out->precision = strcmp(optarg, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
+        break;
+      default: return tri_option_fault("calibrate", result, given);
+    }
+  }
+  if (optind == count) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "calibrate: which file is to be written? For example: trireme calibrate this-machine.yaml");
+  }
+  if (optind + 1 < count)
+    return tri_fail(TRI_BAD_USAGE, "calibrate: one file at a time, not `%s` too", given[optind + 1]);
+  out->out = given[optind];
+  size_t length = strlen(out->out);
+  if (length < 6 || strcmp(out->out + length - 5, ".yaml") != 0) {
+    return tri_fail(TRI_BAD_USAGE, "calibrate: %s must end in .yaml, as a cluster file does", out->out);
+  }
+  return TRI_OK;
+}
+
+/* What was measured, as comments above the description. */
+static void print_heading(FILE *to, const tri_measurements *m, const tri_residuals *r) {
+  char host[64] = "", day[32] = "";
+  time_t now = time(NULL);
+  struct tm date;
+  if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  if (localtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
+  fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld ranks at once, %ld threads each.\n", host, day,
+          (long)m->ranks, (long)m->ranks, (long)m->threads);
+  fprintf(to, "# Half of the measurements lie within: products %.1f %%", 100 * r->products);
+  if (m->ranks > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
+  fprintf(to, " of what this file says.\n#\n# products (rows x inner x columns: GFLOP/s):");
+  for (int64_t i = 0; i < m->num_products; i++) {
+    const tri_measured_product *p = &m->products[i];
+    double rate = 2e-9 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
+    fprintf(to, "%s %ld x %ld x %ld: %.1f", i % 4 == 0 ? "\n#  " : ";", (long)p->rows, (long)p->inner, (long)p->columns,
+            rate);
+  }
+  if (m->num_reduces > 0) fprintf(to, "\n# bytes: microseconds of an all-reduce, of a message:");
+  for (int64_t i = 0; i < m->num_reduces; i++) {
+    fprintf(to, "%s %.0f: %.1f, %.1f", i % 4 == 0 ? "\n#  " : ";", m->reduces[i].bytes, 1e6 * m->reduces[i].seconds,
+            1e6 * m->messages[i].seconds);
+  }
+  fprintf(to, "\n");
+}
+
+static tri_status write_cluster(const arguments *given, const tri_measurements *m) {
+  tri_product_sample products[TRI_MEASURED_PRODUCTS];
+  tri_transfer_sample reduces[TRI_MEASURED_MESSAGES], messages[TRI_MEASURED_MESSAGES];
+  char name[64], *heading = NULL, *text = NULL;
+  size_t bytes = 0;
+  const char *slash = strrchr(given->out, '/');
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash == NULL ? given->out : slash + 1) - 5),
+           slash == NULL ? given->out : slash + 1);
+  for (int64_t i = 0; i < m->num_products; i++) {
+    const tri_measured_product *p = &m->products[i];
+    products[i] = (tri_product_sample){(double)p->rows, (double)p->inner, (double)p->columns, p->seconds};
+  }
+  for (int64_t i = 0; i < m->num_reduces; i++) {
+    reduces[i] = (tri_transfer_sample){m->reduces[i].bytes, m->reduces[i].seconds};
+    messages[i] = (tri_transfer_sample){m->messages[i].bytes, m->messages[i].seconds};
+  }
+  const tri_calibration from = {.name = name,
+                                .devices = m->ranks,
+                                .precision = given->precision,
+                                .peak = m->peak_flops,
+                                .memory_bandwidth = m->memory_bandwidth,
+                                .vector_flops = m->vector_flops,
+                                .attention_flops = m->attention_flops,
+                                .memory_bytes = m->memory_bytes,
+                                .products = products,
+                                .num_products = m->num_products,
+                                .reduces = reduces,
+                                .messages = messages,
+                                .num_reduces = m->num_reduces,
+                                .num_messages = m->num_messages};
+  tri_cluster cluster;
+  tri_residuals residuals;
+  tri_calibrate(&from, &cluster, &residuals);
+  FILE *to = open_memstream(&heading, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a cluster file");
+  print_heading(to, m, &residuals);
+  fclose(to);
+  tri_status status = tri_config_print(&tri_cluster_table, &cluster, heading, &text);
+  if (status == TRI_OK) status = tri_file_replace(given->out, text, strlen(text));
+  if (status == TRI_OK) tri_log("wrote %s: use it as --cluster %s", given->out, given->out);
+  tri_free(text);
+  free(heading);
+  return status;
+}
+
+static tri_status measure(const arguments *given) {
+  tri_measurements m;
+  int threads = 0;
+  TRI_TRY(tri_comm_open());
+  TRI_TRY(tri_placement_apply(&threads));
+  tri_device *device = NULL;
+  TRI_TRY(tri_device_create("auto", threads, &device));
+  tri_group world = tri_group_world();
+  if (world.rank == 0) tri_log("measuring %d ranks of %d threads", world.size, device->threads);
+  tri_status status = tri_measure(device, given->precision, &world, &m);
+  if (status == TRI_OK) status = tri_first_rank_status(&world, world.rank == 0 ? write_cluster(given, &m) : TRI_OK);
+  tri_device_destroy(device);
+  return status;
+}
+
+static tri_status join_and_measure(const arguments *given) {
+  tri_status status = measure(given);
+  if (status != TRI_OK && tri_comm_size() > 1) {
+    if (tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
+    fflush(stderr);
+    tri_comm_abort(tri_status_exit(status));
+  }
+  tri_comm_close();
+  return status;
+}
+
+static tri_status run(int count, char **given) {
+  arguments parsed = {.precision = TRI_FP32, .given = given};
+  TRI_TRY(parse(count, given, &parsed));
+  if (parsed.ranks > 1) {
+    tri_launch_options options = {.ranks = parsed.ranks};
+    return tri_launch(&options, given);
+  }
+  return join_and_measure(&parsed);
+}
+
+const tri_command tri_command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure this machine and write its cluster file",
+    .help =
+        "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16]\n"
+        "\n"
+        "Measures matrix products over shapes, memory, attention, all-reduces and messages over sizes, while all ranks "
+        "are\n"
+        "at it, and writes a cluster whose devices are such ranks: one file for each number of ranks that you plan "
+        "for.\n"
+        "\n"
+        "  -n RANKS          start so many ranks through this machine's mpiexec\n"
+        "  --precision P     of the matrix products: fp32 (the default) or bf16\n"
+        "\n"
+        "example: trireme calibrate this-machine.yaml -n 2\n",
+    .run = run,
+};
