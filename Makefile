@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
 export JOBS
 
-.PHONY: help build test test-full bench demo format lint fuzz clean
+.PHONY: help build test test-full bench validate demo format lint fuzz clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -27,6 +27,9 @@ test-full: ## all tests, also against the newest PyTorch and transformers (downl
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh -C full
 
+validate: build ## published results beside what is predicted for them: docs/validation.md
+	@build/trireme validate --out docs/validation.md && cat docs/validation.md
+
 bench: ## speed and memory beside PyTorch's, on this machine
 	@test -f tests/bench/bench.py || { echo "make bench: tests/bench/bench.py is not there" >&2; exit 1; }
 	@scripts/install-deps.sh --bench
@@ -35,6 +38,8 @@ bench: ## speed and memory beside PyTorch's, on this machine
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_scaling.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_checkpoint.py
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_plan.py
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_predict.py
 
 demo: ## from real text to a trained model that writes
 	@scripts/install-deps.sh --demo

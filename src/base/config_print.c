@@ -112,11 +112,12 @@ static void print_section(const tri_config_table *table, const char *values, int
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
     format_value(key, at, value, sizeof value);
+    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 0;
+    if (key->type == TRI_CONFIG_LIST && entries == 0) snprintf(value, sizeof value, "[]");
     const char *blank = value[0] == '\0' ? "" : " ";
     int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
     fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
     if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
-    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 0;
     for (int64_t n = 0; n < entries; n++) {
       print_section(key->table, at + (size_t)n * key->bytes, indent + 4, true, to);
     }

@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/against.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
@@ -9,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_LAYOUT = 256, OPTION_TIMELINE, OPTION_STAGES };
+enum { OPTION_LAYOUT = 256, OPTION_TIMELINE, OPTION_STAGES, OPTION_AGAINST };
 
 typedef struct arguments {
   tri_plan_options plan;
-  const char *layout, *timeline;
+  const char *layout, *timeline, *against;
   bool stages;
 } arguments;
 
@@ -21,6 +22,7 @@ static tri_status parse(int count, char **given, arguments *out) {
   static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
                                           {"layout", required_argument, NULL, OPTION_LAYOUT},
                                           {"timeline", required_argument, NULL, OPTION_TIMELINE},
+                                          {"against", required_argument, NULL, OPTION_AGAINST},
                                           {"stages", no_argument, NULL, OPTION_STAGES},
                                           {NULL, 0, NULL, 0}};
   optind = 1;
@@ -34,12 +36,17 @@ static tri_status parse(int count, char **given, arguments *out) {
     switch (result) {
       case OPTION_LAYOUT: out->layout = optarg; break;
       case OPTION_TIMELINE: out->timeline = optarg; break;
+      case OPTION_AGAINST: out->against = optarg; break;
       case OPTION_STAGES: out->stages = true; break;
       default: return tri_option_fault("simulate", result, given);
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);
-  if (out->layout == NULL) {
+  if (out->against != NULL && out->plan.cluster_name == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "simulate: --against wants a --cluster, for example what `trireme calibrate` has written");
+  }
+  if (out->layout == NULL && out->against == NULL) {
     return tri_fail(TRI_BAD_USAGE, "simulate: --layout is missing, for example --layout tensor=4,pipeline=16,zero=1");
   }
   return TRI_OK;
@@ -117,13 +124,22 @@ static tri_status simulate(const arguments *given) {
   return print_json(document);
 }
 
+static tri_status compare(arguments *given) {
+  TRI_TRY(tri_cluster_load(given->plan.cluster_name, &given->plan.cluster));
+  return tri_against(given->against, &given->plan.cluster, given->timeline, given->plan.json);
+}
+
 static tri_status run(int count, char **given) {
   arguments *parsed = NULL;
   TRI_TRY(tri_alloc("options", 1, sizeof *parsed, &parsed));
   parsed->plan = tri_plan_options_default();
   tri_status status = parse(count, given, parsed);
-  if (status == TRI_OK) status = tri_plan_options_finish("simulate", &parsed->plan);
-  if (status == TRI_OK) status = simulate(parsed);
+  if (status == TRI_OK && parsed->against != NULL) {
+    status = compare(parsed);
+  } else if (status == TRI_OK) {
+    status = tri_plan_options_finish("simulate", &parsed->plan);
+    if (status == TRI_OK) status = simulate(parsed);
+  }
   tri_free(parsed);
   return status;
 }
@@ -134,10 +150,13 @@ const tri_command tri_command_simulate = {
     .help =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--precision P] [--system S] [--tokens T] [--timeline FILE] [--json]\n"
+        "       trireme simulate --against RUN --cluster C [--timeline RUN.json] [--json]\n"
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"
+        "  --against RUN       predict the run in this output folder and print both side by side; with --timeline, or\n"
+        "                      a timeline.json in it, every kind of instruction, too\n"
         "  --stages            also say the memory of a rank of every stage\n"
         "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"
         "\n"

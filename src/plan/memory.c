@@ -1,6 +1,7 @@
 /* Bytes of one rank of a stage. Trireme's own are the engine's plan. Another system's are counted: weights, gradients
  * and states by what a parameter takes, activations by the plan of the same operations. */
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 #include "plan/simulate.h"
 
 /* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. */
@@ -98,6 +99,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
   memory.device = request->device;
+  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as the engine's */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
   *out = request->system->planned ? of_plan(plan) : of_system(request, stage, &parts, plan);
 done:

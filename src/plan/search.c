@@ -16,8 +16,8 @@ enum { MOST_MICRO_BATCH = 64, MOST_CHUNKS = 16, AT_ONCE = 16 };
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool planned, simulated; /* memory is known; time is */
-  tri_prediction prediction;
+  bool simulated;             /* time is known, too */
+  tri_prediction *prediction; /* NULL: not even memory */
 } candidate;
 
 typedef struct search {
@@ -104,6 +104,11 @@ static tri_status add_layers(search *s, tri_bounds *bounds, tri_layout layout) {
   return TRI_OK;
 }
 
+static void release(search *s) {
+  for (int64_t i = 0; i < s->count; i++) tri_free(s->all[i].prediction);
+  tri_free(s->all);
+}
+
 static int compare_bounds(const void *left, const void *right) {
   const candidate *a = left, *b = right;
   return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
@@ -141,17 +146,17 @@ static tri_status enumerate(search *s) {
 /* Memory first: what does not fit into `room` needs no time. */
 static tri_status simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
-  if (!c->planned) {
-    TRI_TRY(tri_predict_fullest(&request, &c->prediction.fullest_stage, &c->prediction.memory));
-    c->planned = true;
+  if (c->prediction == NULL) {
+    TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
+    TRI_TRY(tri_predict_fullest(&request, &c->prediction->fullest_stage, &c->prediction->memory));
   }
-  if (c->simulated || c->prediction.memory.peak > room) return TRI_OK;
+  if (c->simulated || c->prediction->memory.peak > room) return TRI_OK;
   tri_prediction timed;
   TRI_TRY(tri_simulate_step(&request, &timed));
-  timed.memory = c->prediction.memory;
-  timed.fullest_stage = c->prediction.fullest_stage;
+  timed.memory = c->prediction->memory;
+  timed.fullest_stage = c->prediction->fullest_stage;
   timed.fits = timed.memory.peak <= s->request->cluster->memory_bytes;
-  c->prediction = timed;
+  *c->prediction = timed;
   c->simulated = true;
   return TRI_OK;
 }
@@ -175,14 +180,14 @@ static tri_status simulate_all(search *s, candidate **some, int64_t count, doubl
 
 static int compare_answers(const void *left, const void *right) {
   const candidate *const *a = left, *const *b = right;
-  double x = (*a)->prediction.step_s, y = (*b)->prediction.step_s;
+  double x = (*a)->prediction->step_s, y = (*b)->prediction->step_s;
   if (x != y) return x > y ? 1 : -1;
-  return (*a)->prediction.memory.peak > (*b)->prediction.memory.peak ? 1 : -1;
+  return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
 }
 
 /* The best so far, best first; *count of at most `top`. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
-  if (c->prediction.memory.peak > room) return;
+  if (c->prediction->memory.peak > room) return;
   if (*count == top) {
     if (compare_answers(&c, &best[top - 1]) >= 0) return;
     (*count)--;
@@ -191,24 +196,39 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
   qsort(best, (size_t)*count, sizeof *best, compare_answers);
 }
 
-/* The fastest candidates that hold no more than `room` bytes. */
-static tri_status find(search *s, double room, int64_t top, candidate **best, int64_t *found) {
+typedef bool (*differs)(const tri_layout *a, const tri_layout *b);
+
+/* Which candidates are looked at, and how many are kept. */
+typedef struct wish {
+  double room; /* bytes */
+  int64_t top;
+  differs other; /* from `than`; NULL: all */
+  const tri_layout *than;
+} wish;
+
+static bool is_wanted(const search *s, const wish *want, const candidate *c) {
+  if (want->other != NULL && !want->other(&c->layout, want->than)) return false;
+  return c->bound.bytes <= want->room || s->request->exhaustive;
+}
+
+/* The fastest of them, best first, in `best`. */
+static tri_status find(search *s, const wish *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
   for (int64_t next = 0; next < s->count;) {
-    int64_t count = 0;
-    while (next < s->count && count < AT_ONCE) {
+    int64_t count = 0, at_once = want->top == 1 ? AT_ONCE / 4 : AT_ONCE;
+    while (next < s->count && count < at_once) {
       candidate *c = &s->all[next];
-      bool late = *found == top && c->bound.step_s > best[top - 1]->prediction.step_s;
+      bool late = *found == want->top && c->bound.step_s > best[want->top - 1]->prediction->step_s;
       if (late && !s->request->exhaustive) {
         next = s->count;
         break;
       }
       next++;
-      if (c->bound.bytes <= room || s->request->exhaustive) some[count++] = c;
+      if (is_wanted(s, want, c)) some[count++] = c;
     }
-    TRI_TRY(simulate_all(s, some, count, room));
-    for (int64_t i = 0; i < count; i++) keep_best(best, found, top, some[i], room);
+    TRI_TRY(simulate_all(s, some, count, want->room));
+    for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
   }
   return TRI_OK;
 }
@@ -249,7 +269,7 @@ static tri_status enough_devices(const search *s, int64_t *out) {
     more.global_batch *= times;
     tri_status status = enumerate(&larger);
     if (status == TRI_OK) status = smallest(&larger, &least, &bytes);
-    tri_free(larger.all);
+    release(&larger);
     if (status != TRI_OK && status != TRI_BAD_LAYOUT) return status;
     if (bytes <= more.cluster->memory_bytes) *out = more.devices;
   }
@@ -298,7 +318,6 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-typedef bool (*differs)(const tri_layout *a, const tri_layout *b);
 static bool other_tensor(const tri_layout *a, const tri_layout *b) { return a->tensor != b->tensor; }
 static bool other_pipeline(const tri_layout *a, const tri_layout *b) { return a->pipeline != b->pipeline; }
 static bool other_micro_batch(const tri_layout *a, const tri_layout *b) { return a->micro_batch != b->micro_batch; }
@@ -309,20 +328,6 @@ static bool other_schedule(const tri_layout *a, const tri_layout *b) {
 }
 static bool other_sequence(const tri_layout *a, const tri_layout *b) {
   return a->sequence_parallel != b->sequence_parallel;
-}
-
-/* The fastest that fits and differs in this key: first met by bounds, as in the search. */
-static tri_status best_other(search *s, const candidate *best, differs other, candidate **out) {
-  *out = NULL;
-  for (int64_t i = 0; i < s->count; i++) {
-    candidate *c = &s->all[i];
-    if (*out != NULL && c->bound.step_s > (*out)->prediction.step_s) break;
-    if (!other(&c->layout, &best->layout) || c->bound.bytes > s->request->cluster->memory_bytes) continue;
-    TRI_TRY(simulate(s, c, s->request->cluster->memory_bytes));
-    if (c->simulated && c->prediction.fits && (*out == NULL || c->prediction.step_s < (*out)->prediction.step_s))
-      *out = c;
-  }
-  return TRI_OK;
 }
 
 static void say(tri_search_result *result, const char *key, const char *text) {
@@ -337,15 +342,17 @@ static tri_status explain_key(search *s, const candidate *best, const char *key,
   candidate *next = NULL;
   char text[256], layout[TRI_LAYOUT_TEXT_BYTES];
   double seconds = 0;
-  TRI_TRY(best_other(s, best, other, &next));
-  if (next == NULL) {
+  int64_t found = 0;
+  const wish want = {s->request->cluster->memory_bytes, 1, other, &best->layout};
+  TRI_TRY(find(s, &want, &next, &found));
+  if (found == 0) {
     say(result, key, "nothing else fits");
     return TRI_OK;
   }
-  const char *loss = largest_loss(&best->prediction, &next->prediction, &seconds);
-  double more = next->prediction.step_s / best->prediction.step_s - 1;
+  const char *loss = largest_loss(best->prediction, next->prediction, &seconds);
+  double more = next->prediction->step_s / best->prediction->step_s - 1;
   snprintf(text, sizeof text, "the best other, %s, takes %.1f %% longer: %.1f %% of the step more for %s",
-           tri_layout_text(&next->layout, layout, sizeof layout), 100 * more, 100 * seconds / best->prediction.step_s,
+           tri_layout_text(&next->layout, layout, sizeof layout), 100 * more, 100 * seconds / best->prediction->step_s,
            loss);
   say(result, key, text);
   return TRI_OK;
@@ -379,7 +386,7 @@ static tri_status explain(search *s, const candidate *best, tri_search_result *r
 
 static tri_status give(const search *s, candidate *const *best, int64_t found, tri_search_result *result) {
   TRI_TRY(tri_alloc("answers", (size_t)found, sizeof *result->answers, &result->answers));
-  for (int64_t i = 0; i < found; i++) result->answers[i] = (tri_answer){best[i]->layout, best[i]->prediction};
+  for (int64_t i = 0; i < found; i++) result->answers[i] = (tri_answer){best[i]->layout, *best[i]->prediction};
   result->num_answers = found;
   result->legal = s->count;
   result->simulated = s->simulated;
@@ -394,7 +401,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
-  TRI_TRY_GOTO(find(&s, request->cluster->memory_bytes, request->top, best, &found), done);
+  TRI_TRY_GOTO(find(&s, &(wish){request->cluster->memory_bytes, request->top, NULL, NULL}, best, &found), done);
   if (found == 0) {
     status = nothing_fits(&s);
     goto done;
@@ -406,7 +413,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
 done:
   tri_search_release(&result);
   tri_free(best);
-  tri_free(s.all);
+  release(&s);
   return status;
 }
 
@@ -420,9 +427,9 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   TRI_TRY_GOTO(enumerate(&s), done);
   for (double room = request->cluster->memory_bytes; points < POINTS;) {
     int64_t found = 0;
-    TRI_TRY_GOTO(find(&s, room, 1, &front[points], &found), done);
+    TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL}, &front[points], &found), done);
     if (found == 0) break;
-    room = 0.97 * front[points]->prediction.memory.peak; /* steps worth telling apart */
+    room = 0.97 * front[points]->prediction->memory.peak; /* steps worth telling apart */
     points++;
   }
   if (points == 0) {
@@ -434,7 +441,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   result = (tri_search_result){0};
 done:
   tri_search_release(&result);
-  tri_free(s.all);
+  release(&s);
   return status;
 }
 

@@ -334,20 +334,26 @@ enum { TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)); }
 
-/* Settled: every stage takes as long for one period as for the one before, and as all others do. */
+/* Seconds of the newest period of a stage, or of the one before. */
+static double period_s(const walker *w, int newest) { return w->notes[newest].now - w->notes[newest - 1].now; }
+
+/* The slowest stages set the pace of the step: settled means that they take as long for one period as for the one
+ * before. Faster ones, which may be ahead for a while, wait for them sooner or later. */
 static void read_probe(const simulation *sim) {
   probe *out = sim->probe;
-  const struct walker_note *notes = sim->walkers[0].notes;
-  out->step_s = notes[2].now - notes[1].now;
-  out->settled = out->step_s > 0;
-  for (int64_t s = 0; s < sim->stages->num_stages && out->settled; s++) {
-    notes = sim->walkers[s].notes;
-    double newer = notes[2].now - notes[1].now, older = notes[1].now - notes[0].now;
-    out->settled = close_to(newer, older) && close_to(newer, out->step_s);
+  for (int64_t s = 0; s < sim->stages->num_stages; s++) {
+    const walker *w = &sim->walkers[s];
+    if (period_s(w, 2) > out->step_s) out->step_s = period_s(w, 2);
     for (int i = 0; i < TIME_PARTS; i++) {
-      double more = ((const double *)&notes[2].spent)[i] - ((const double *)&notes[1].spent)[i];
+      double more = ((const double *)&w->notes[2].spent)[i] - ((const double *)&w->notes[1].spent)[i];
       seconds_of(&out->time)[i] += more / (double)sim->stages->num_stages;
     }
+  }
+  out->settled = out->step_s > 0;
+  for (int64_t s = 0; s < sim->stages->num_stages && out->settled; s++) {
+    const walker *w = &sim->walkers[s];
+    bool slowest = close_to(period_s(w, 2), out->step_s);
+    out->settled = slowest ? close_to(period_s(w, 1), out->step_s) : period_s(w, 1) < out->step_s * (1 + 1e-9);
   }
 }
 
@@ -399,9 +405,17 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, i
   int64_t periods = (micro_batches - few) / period;
   double more = (double)periods;
   out->step_s += more * looks.step_s;
-  for (int i = 0; i < TIME_PARTS; i++) seconds_of(&out->time)[i] += more * seconds_of(&looks.time)[i];
+  double told = 0;
+  for (int i = 0; i < TIME_PARTS; i++) {
+    seconds_of(&out->time)[i] += more * seconds_of(&looks.time)[i];
+    told += seconds_of(&out->time)[i];
+  }
+  out->time.bubble += out->step_s - told; /* of stages that were ahead */
   return TRI_OK;
 }
+
+/* Forwards of a step whose programs take so much memory that a search runs one of them at a time. */
+enum { LONG_STEP = 20000 };
 
 static tri_status run_step(const tri_stages *stages, sample *out) {
   bool settled = false;
@@ -412,7 +426,14 @@ static tri_status run_step(const tri_stages *stages, sample *out) {
   if (repeats && !settled && layout->pipeline > 1) {
     TRI_TRY(extrapolate(stages, micro_batches, layout->pipeline, out, &settled));
   }
-  return settled ? TRI_OK : simulate(stages, micro_batches, NULL, NULL, &out->step_s, &out->time);
+  if (settled) return TRI_OK;
+  tri_status status;
+  if (stages->num_stages * micro_batches < LONG_STEP) {
+    return simulate(stages, micro_batches, NULL, NULL, &out->step_s, &out->time);
+  }
+#pragma omp critical(tri_long_step)
+  status = simulate(stages, micro_batches, NULL, NULL, &out->step_s, &out->time);
+  return status;
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */

@@ -10,12 +10,12 @@ static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   return -1;
 }
 
-static bool is_tied(const tri_parameter_table *table, int64_t entry) {
-  if (table->entries[entry].tied_to >= 0) return true;
+/* The parameter that another is tied to; -1 where there is no such pair. */
+static int64_t tied_entry(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
-    if (table->entries[i].tied_to == entry) return true;
+    if (table->entries[i].tied_to >= 0) return table->entries[i].tied_to;
   }
-  return false;
+  return -1;
 }
 
 /* Whether an entry opens a new bucket behind `bucket`: another chunk, a new layer where the bucket is full, or one of a
@@ -27,13 +27,13 @@ static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t 
 
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
-  int64_t enough = layout->bucket_bytes / element_bytes;
+  int64_t enough = layout->bucket_bytes / element_bytes, shared = tied_entry(table);
   TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->count == 0 || entry->alias) continue;
     int32_t chunk = chunk_of(share, entry->layer);
-    bool tied = is_tied(table, i);
+    bool tied = entry->tied_to >= 0 || i == shared;
     if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, enough)) {
       if (out->count > 0) out->entries[out->count - 1].end = entry->offset;
       out->entries[out->count++] = (tri_bucket){

@@ -20,6 +20,7 @@ typedef struct bench {
   const tri_group *world;
   char *pool; /* of pool_bytes */
   size_t pool_bytes;
+  int turn;
 } bench;
 
 typedef tri_status (*work)(bench *b, const void *what);
@@ -55,14 +56,18 @@ static tri_status time_of(bench *b, work todo, const void *what, double *out) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
+/* Several sets of operands, taken in turn: in a step they come from memory, too. */
+enum { MOST_SETS = 16 };
 typedef struct product {
   tri_matmul matmul;
-  void *a, *b, *c, *workspace;
+  void *a[MOST_SETS], *b[MOST_SETS], *c[MOST_SETS], *workspace;
+  int sets;
 } product;
 
 static tri_status multiply(bench *b, const void *what) {
   const product *p = what;
-  return b->device->kernels->matmul(b->device, &p->matmul, p->a, p->b, NULL, p->c, p->workspace);
+  int i = b->turn++ % p->sets;
+  return b->device->kernels->matmul(b->device, &p->matmul, p->a[i], p->b[i], NULL, p->c[i], p->workspace);
 }
 
 static char *take(char **next, size_t bytes) {
@@ -72,9 +77,25 @@ static char *take(char **next, size_t bytes) {
 }
 
 /* The weights packed where the device likes that, as a step has them. */
+static tri_status add_set(bench *b, const tri_measured_product *of, product *p, size_t packed, char **next) {
+  const tri_device_kernels *k = b->device->kernels;
+  size_t element = tri_dtype_bytes(b->type);
+  int i = p->sets;
+  p->a[i] = take(next, (size_t)(of->rows * of->inner) * element);
+  p->b[i] = take(next, (size_t)(of->inner * of->columns) * element);
+  p->c[i] = take(next, (size_t)(of->rows * of->columns) * element);
+  if (packed > 0) {
+    void *plain = p->b[i];
+    p->b[i] = take(next, packed);
+    if (*next <= b->pool + b->pool_bytes) TRI_TRY(k->matmul_pack(b->device, &p->matmul, b->type, plain, p->b[i]));
+  }
+  if (*next <= b->pool + b->pool_bytes) p->sets++;
+  return TRI_OK;
+}
+
 static tri_status time_product(bench *b, tri_measured_product *of) {
   const tri_device_kernels *k = b->device->kernels;
-  size_t element = tri_dtype_bytes(b->type), packed = 0, scratch = 0;
+  size_t packed = 0, scratch = 0;
   char *next = b->pool;
   product p = {.matmul = {.m = of->rows,
                           .n = of->columns,
@@ -85,20 +106,14 @@ static tri_status time_product(bench *b, tri_measured_product *of) {
                           .a_type = b->type,
                           .b_type = b->type,
                           .c_type = b->type}};
-  p.a = take(&next, (size_t)(of->rows * of->inner) * element);
-  p.b = take(&next, (size_t)(of->inner * of->columns) * element);
-  p.c = take(&next, (size_t)(of->rows * of->columns) * element);
   TRI_TRY(k->matmul_packed(b->device, &p.matmul, &packed));
-  if (packed > 0) {
-    void *plain = p.b;
-    p.b = take(&next, packed);
-    TRI_TRY(k->matmul_pack(b->device, &p.matmul, b->type, plain, p.b));
-    p.matmul.b_packed = true;
-  }
-  TRI_TRY(k->matmul_workspace(b->device, &p.matmul, &scratch));
+  tri_matmul plain = p.matmul;
+  plain.b_packed = packed > 0;
+  TRI_TRY(k->matmul_workspace(b->device, &plain, &scratch));
   p.workspace = take(&next, scratch);
-  if ((size_t)(next - b->pool) > b->pool_bytes)
-    return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
+  for (int i = 0; i < MOST_SETS && next <= b->pool + b->pool_bytes; i++) TRI_TRY(add_set(b, of, &p, packed, &next));
+  if (p.sets == 0) return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
+  p.matmul.b_packed = packed > 0;
   return time_of(b, multiply, &p, &of->seconds);
 }
 
@@ -117,11 +132,11 @@ static tri_status measure_products(bench *b, tri_measurements *out) {
 
 /* ---- memory and elements ----------------------------------------------------------------------------------------- */
 
-enum { LONG = 8 << 20, SHORT = 32 << 10 };
+enum { LONG = 32 << 20, SHORT = 32 << 10 };
 
 static tri_status add_long(bench *b, const void *what) {
   (void)what;
-  size_t bytes = LONG * tri_dtype_bytes(b->type);
+  size_t bytes = (size_t)LONG * tri_dtype_bytes(b->type);
   return b->device->kernels->add(b->device, b->type, LONG, b->pool, b->pool + bytes, b->pool + 2 * bytes);
 }
 
@@ -233,7 +248,7 @@ static tri_status measure_all(bench *b, tri_measurements *out) {
 }
 
 tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group *world, tri_measurements *out) {
-  bench b = {.device = device, .type = precision, .world = world, .pool_bytes = (size_t)160 << 20};
+  bench b = {.device = device, .type = precision, .world = world, .pool_bytes = (size_t)400 << 20};
   tri_measurements m = {.ranks = world->size, .threads = device->threads};
   void *pool = NULL;
   TRI_TRY(tri_device_supports(device, precision));

@@ -298,3 +298,25 @@ def test_nothing_fits(tmp_path):
                      r"are 59.60 GiB, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1048, "--global-batch", 8, status=3)
     assert "no layout of 1048 devices is legal" in out
+
+
+def test_calibrate_and_compare(tmp_path):
+    """The file that calibrate writes is a cluster; the bytes predicted for a run are those that it held."""
+    cluster = tmp_path / "here.yaml"
+    run("calibrate", cluster)
+    assert re.search(r"Half of the measurements lie within: products \d+", cluster.read_text())
+    (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
+    run("prepare", "--tokenizer", "bytes", "--out", tmp_path / "data", tmp_path / "text.txt")
+    model = dict(family="gpt2", num_layers=2, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=64)
+    config = dict(model=model, data=dict(train=str(tmp_path / "data/train"), sequence=64), layout=dict(micro_batch=2),
+                  optimizer=dict(global_batch=4, steps=6, lr=1e-3), evaluation=dict(every=0), output=str(tmp_path / "run"))
+    run("train", write(tmp_path / "run.yaml", config), "--timeline", tmp_path / "t")
+    found = json.loads(run("simulate", "--against", tmp_path / "run", "--cluster", cluster, "--timeline", tmp_path / "t.json", "--json"))
+    assert found["peak_bytes"]["predicted"] == found["peak_bytes"]["measured"]
+    kinds = {kind["instruction"]: kind for kind in found["instructions"]}
+    for name in ("forward", "backward", "update"):
+        assert kinds[name]["predicted_s"] > 0 and kinds[name]["measured_s"] > 0
+    assert "step" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
+    assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
+    assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=3)
+    assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)

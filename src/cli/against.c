@@ -1,0 +1,223 @@
+#include "cli/against.h"
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/memory.h"
+#include "plan/report.h"
+#include "schedule/layout_config.h"
+#include "train/run_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30 };
+
+/* All instructions of one name. */
+typedef struct kind {
+  char name[TRI_EVENT_NAME_BYTES];
+  double predicted_s, measured_s; /* sums */
+  double predicted, measured;     /* how many */
+} kind;
+
+typedef struct comparison {
+  const tri_run_config *config;
+  const tri_cluster *cluster;
+  tri_system system;
+  tri_simulation_request request;
+  tri_prediction prediction;
+  tri_memory_parts memory; /* of the first rank */
+  json_t *summary;
+  kind kinds[MOST_KINDS];
+  int num_kinds;
+} comparison;
+
+static tri_status read_json(const char *folder, const char *name, json_t **out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  json_error_t fault;
+  TRI_TRY(tri_path_join(path, folder, name));
+  TRI_TRY(tri_file_read(path, JSON_LIMIT_BYTES, &text, &bytes));
+  *out = json_loadb(text, bytes, 0, &fault);
+  tri_free(text);
+  if (*out == NULL) return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
+  return TRI_OK;
+}
+
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static kind *kind_of(comparison *c, const char *name) {
+  for (int i = 0; i < c->num_kinds; i++) {
+    if (strcmp(c->kinds[i].name, name) == 0) return &c->kinds[i];
+  }
+  if (c->num_kinds == MOST_KINDS) return NULL;
+  kind *made = &c->kinds[c->num_kinds++];
+  snprintf(made->name, sizeof made->name, "%s", name);
+  return made;
+}
+
+/* Names of what is computed: what is communicated shows in the shares. */
+static bool is_work(const char *category) { return strcmp(category, "communication") != 0; }
+
+static void add_measured(comparison *c, const json_t *trace) {
+  json_t *event = NULL;
+  size_t i;
+  json_array_foreach(json_object_get(trace, "traceEvents"), i, event) {
+    const char *name = json_string_value(json_object_get(event, "name"));
+    const char *category = json_string_value(json_object_get(event, "cat"));
+    if (name == NULL || category == NULL || !is_work(category)) continue;
+    kind *of = kind_of(c, name);
+    if (of == NULL) continue;
+    of->measured_s += json_number_value(json_object_get(event, "dur")) / 1e6;
+    of->measured += 1;
+  }
+}
+
+static tri_status add_predicted(comparison *c) {
+  tri_timeline *timeline = NULL;
+  TRI_TRY(tri_simulate_timeline(&c->request, &timeline));
+  for (int r = 0; r < timeline->num_ranks; r++) {
+    for (int64_t i = 0; i < timeline->ranks[r].count; i++) {
+      const tri_event *event = &timeline->ranks[r].events[i];
+      kind *of = event->kind == TRI_EVENT_COMMUNICATION ? NULL : kind_of(c, event->name);
+      if (of == NULL) continue;
+      of->predicted_s += event->end_s - event->begin_s;
+      of->predicted += 1;
+    }
+  }
+  tri_timeline_destroy(timeline);
+  return TRI_OK;
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
+
+static double measured_share(const comparison *c, const char *name) {
+  return json_number_value(json_object_get(json_object_get(c->summary, "share"), name));
+}
+
+static double measured_step_s(const comparison *c) {
+  double step_s = measured_share(c, "step_s");
+  return step_s > 0 ? step_s : json_number_value(json_object_get(c->summary, "step_s"));
+}
+
+typedef struct share {
+  const char *name;
+  double predicted, measured;
+} share;
+enum { SHARES = 6 };
+
+static void shares_of(const comparison *c, share out[SHARES]) {
+  const tri_step_time *t = &c->prediction.time;
+  double step = c->prediction.step_s;
+  const share all[SHARES] = {
+      {"compute", t->compute / step, measured_share(c, "compute")},
+      {"tensor", t->tensor / step, measured_share(c, "tensor")},
+      {"pipeline", t->pipeline / step, measured_share(c, "pipeline")},
+      {"data", t->data / step, measured_share(c, "data")},
+      {"bubble", t->bubble / step, measured_share(c, "bubble") + measured_share(c, "all")},
+      {"optimizer", t->optimizer / step, measured_share(c, "optimizer")},
+  };
+  memcpy(out, all, sizeof all);
+}
+
+static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
+
+static void print_text(const comparison *c) {
+  share shares[SHARES];
+  char layout[TRI_LAYOUT_TEXT_BYTES];
+  double measured = measured_step_s(c), peak = json_number_value(json_object_get(c->summary, "peak_bytes_measured"));
+  shares_of(c, shares);
+  printf("%s on %s, %s\n", c->config->model.name, c->cluster->name,
+         tri_layout_text(&c->config->layout, layout, sizeof layout));
+  printf("%-22s %14s %14s %10s\n", "", "predicted", "measured", "error");
+  printf("%-22s %12.4f s %12.4f s %+8.1f %%\n", "step", c->prediction.step_s, measured,
+         100 * (c->prediction.step_s / measured - 1));
+  printf("%-22s %14.0f %14.0f %+8.1f %%\n", "bytes of rank 0", c->memory.peak, peak, 100 * (c->memory.peak / peak - 1));
+  for (int i = 0; i < SHARES; i++) {
+    printf("%-22s %12.1f %% %12.1f %% %+8.1f points\n", shares[i].name, 100 * shares[i].predicted,
+           100 * shares[i].measured, 100 * (shares[i].predicted - shares[i].measured));
+  }
+  for (int i = 0; i < c->num_kinds; i++) {
+    const kind *k = &c->kinds[i];
+    double predicted = mean_ms(k->predicted_s, k->predicted), found = mean_ms(k->measured_s, k->measured);
+    if (k->measured == 0 || found < 0.01) continue;
+    printf("%-22s %11.2f ms %11.2f ms %+8.1f %%\n", k->name, predicted, found, 100 * (predicted / found - 1));
+  }
+}
+
+static tri_status print_json(const comparison *c) {
+  share shares[SHARES];
+  json_t *kinds = json_array(), *list = json_object();
+  shares_of(c, shares);
+  for (int i = 0; i < SHARES; i++) {
+    json_object_set_new(list, shares[i].name,
+                        json_pack("{s:f, s:f}", "predicted", shares[i].predicted, "measured", shares[i].measured));
+  }
+  for (int i = 0; i < c->num_kinds; i++) {
+    const kind *k = &c->kinds[i];
+    json_array_append_new(kinds, json_pack("{s:s, s:f, s:f}", "instruction", k->name, "predicted_s",
+                                           mean_ms(k->predicted_s, k->predicted) / 1e3, "measured_s",
+                                           mean_ms(k->measured_s, k->measured) / 1e3));
+  }
+  json_t *document =
+      json_pack("{s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o}", "step_s", "predicted", c->prediction.step_s, "measured",
+                measured_step_s(c), "peak_bytes", "predicted", c->memory.peak, "measured",
+                json_number_value(json_object_get(c->summary, "peak_bytes_measured")), "share", list, "instructions",
+                kinds, "layout", tri_report_layout(&c->config->layout));
+  char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
+  json_decref(document);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  printf("%s\n", text);
+  free(text);
+  return TRI_OK;
+}
+
+static tri_status compare(comparison *c, const char *run, const char *timeline) {
+  char path[TRI_PATH_BYTES];
+  json_t *trace = NULL;
+  TRI_TRY(read_json(run, "summary.json", &c->summary));
+  TRI_TRY(tri_simulate_step(&c->request, &c->prediction));
+  TRI_TRY(tri_predict_memory(&c->request, 0, &c->memory));
+  TRI_TRY(tri_path_join(path, run, "timeline.json"));
+  if (timeline == NULL && !tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(timeline == NULL ? read_json(run, "timeline.json", &trace) : read_json("", timeline, &trace));
+  add_measured(c, trace);
+  json_decref(trace);
+  return add_predicted(c);
+}
+
+tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
+  char path[TRI_PATH_BYTES];
+  tri_run_config *config = NULL;
+  tri_device *device = NULL;
+  comparison *c = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_path_join(path, run, "config.yaml"));
+  TRI_TRY_GOTO(tri_alloc("a comparison", 1, sizeof *c, &c), done);
+  TRI_TRY_GOTO(tri_alloc("a run's configuration", 1, sizeof *config, &config), done);
+  TRI_TRY_GOTO(tri_run_config_load(path, NULL, 0, config), done);
+  TRI_TRY_GOTO(tri_device_create("auto", 1, &device), done);
+  c->config = config;
+  c->cluster = cluster;
+  TRI_TRY_GOTO(tri_system_load("trireme", &c->system), done);
+  c->request = (tri_simulation_request){.model = &config->model,
+                                        .layout = &config->layout,
+                                        .cluster = cluster,
+                                        .system = &c->system,
+                                        .global_batch = config->optimizer.global_batch,
+                                        .sequence = config->data.sequence,
+                                        .precision = config->precision,
+                                        .device = device};
+  TRI_TRY_GOTO(compare(c, run, timeline), done);
+  if (json) {
+    status = print_json(c);
+  } else {
+    print_text(c);
+  }
+done:
+  tri_device_destroy(device);
+  tri_free(config);
+  if (c != NULL) json_decref(c->summary);
+  tri_free(c);
+  return status;
+}
