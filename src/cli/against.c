@@ -186,6 +186,18 @@ static tri_status compare(comparison *c, const char *run, const char *timeline) 
   return add_predicted(c);
 }
 
+/* With the threads that a rank of the run has had, if it ran on one such machine: scratch memory depends on them. */
+static tri_status create_device(const tri_run_config *config, tri_device **out) {
+  const tri_layout *layout = &config->layout;
+  int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;
+  TRI_TRY(tri_device_create("auto", 0, out));
+  int64_t threads = (*out)->threads / (ranks < 1 ? 1 : ranks);
+  if (ranks <= 1) return TRI_OK;
+  tri_device_destroy(*out);
+  *out = NULL;
+  return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
+}
+
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   char path[TRI_PATH_BYTES];
   tri_run_config *config = NULL;
@@ -196,7 +208,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
   TRI_TRY_GOTO(tri_alloc("a comparison", 1, sizeof *c, &c), done);
   TRI_TRY_GOTO(tri_alloc("a run's configuration", 1, sizeof *config, &config), done);
   TRI_TRY_GOTO(tri_run_config_load(path, NULL, 0, config), done);
-  TRI_TRY_GOTO(tri_device_create("auto", 1, &device), done);
+  TRI_TRY_GOTO(create_device(config, &device), done);
   c->config = config;
   c->cluster = cluster;
   TRI_TRY_GOTO(tri_system_load("trireme", &c->system), done);

@@ -69,6 +69,10 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
     }
     snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
     snprintf(value, sizeof value, "%.*s", (int)(length - (size_t)(equals - text) - 1), equals + 1);
+    if (tri_yaml_find(root, name) != NULL) {
+      status = tri_fail(TRI_BAD_USAGE, "--layout has `%s` twice; leave one of them out", name);
+      break;
+    }
     status = tri_yaml_make(tree, root, value, &label);
     if (status == TRI_OK) status = tri_yaml_put(tree, root, name, label);
     text += length + (text[length] == ',');

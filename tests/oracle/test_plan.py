@@ -257,6 +257,7 @@ def test_many_devices():
     (["--devices", "1000000"], 2, r"--devices is 1000000, and frontier has 75264"),
     (["--layout", "tensor=5"], 3, r"tensor 5 .*does not divide|layout: tensor 5"),
     (["--layout", "tensors=4"], 3, r"`tensors` is not a key of a layout; did you mean `tensor`"),
+    (["--layout", "tensor=4,tensor=2"], 2, r"--layout has `tensor` twice"),
     (["--layout", "tensor"], 2, r"--layout tensor: write key=value"),
     (["--layout", "pipeline=128"], 3, r"pipeline 128 x virtual_stages 1 = 128 stages, and the model has 96 layers"),
     (["--layout", "tensor=4,micro_batch=7"], 3, r"global_batch 640 is not a multiple of layout.micro_batch 7"),
@@ -318,5 +319,5 @@ def test_calibrate_and_compare(tmp_path):
         assert kinds[name]["predicted_s"] > 0 and kinds[name]["measured_s"] > 0
     assert "step" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
     assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
-    assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=3)
+    assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
