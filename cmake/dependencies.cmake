@@ -8,6 +8,8 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(LAPACKE REQUIRED IMPORTED_TARGET lapacke)
 
 include(cmake/mpi.cmake)
 
@@ -19,4 +21,5 @@ add_library(trireme_dependencies INTERFACE)
 target_include_directories(trireme_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dependencies INTERFACE
   PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::ZSTD PkgConfig::XXHASH
+  PkgConfig::SQLITE PkgConfig::LAPACKE
   OpenMP::OpenMP_C Threads::Threads ${DNNL_LIBRARY} trireme_mpi m)

@@ -29,6 +29,8 @@ for flag in "" "$@"; do
       need header  xxhash.h          libxxhash-dev  "xxHash, with headers"
       need header  utf8proc.h        libutf8proc-dev "utf8proc, with headers"
       need header  pcre2.h           libpcre2-dev   "PCRE2 (8 bit), with headers"
+      need header  sqlite3.h         libsqlite3-dev "SQLite, with headers"
+      need header  lapacke.h         liblapacke-dev "LAPACKE, with headers"
       # Any MPI will do; where there is none, Open MPI.
       need command mpicc             libopenmpi-dev "an MPI, with headers"
       need command mpiexec           openmpi-bin    "MPI's launcher"

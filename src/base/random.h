@@ -13,6 +13,7 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_SAMPLE = 4,  /* stream: position in the generated text                           */
   TRI_RANDOM_TEST = 5,
   TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
+  TRI_RANDOM_TUNE = 7,  /* stream: of what is drawn;            index: trial                  */
 } tri_random_purpose;
 
 typedef struct tri_random_key {

@@ -23,6 +23,7 @@ extern const tri_command tri_command_plan;
 extern const tri_command tri_command_prepare;
 extern const tri_command tri_command_simulate;
 extern const tri_command tri_command_train;
+extern const tri_command tri_command_tune;
 extern const tri_command tri_command_validate;
 
 #endif

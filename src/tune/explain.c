@@ -1,0 +1,170 @@
+#include "tune/explain.h"
+
+#include "base/memory.h"
+#include "schedule/layout_config.h"
+#include "tune/shapley.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_EXPLAINED = 64, MOST_BACKGROUND = 32, MOST_SHOWN = 10 };
+
+static const char *unit_of(const tri_study *study) {
+  switch (study->objective) {
+    case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device";
+    case TRI_OBJECTIVE_TOKENS: return "tokens/s";
+    case TRI_OBJECTIVE_COST: return "tokens a device-second";
+  }
+  return "";
+}
+
+/* ---- finding out ------------------------------------------------------------------------------------------------- */
+
+static void count_trials(tri_explanation *e) {
+  e->best = -1;
+  for (int64_t i = 0; i < e->count; i++) {
+    e->done += e->trials[i].state == TRI_TRIAL_DONE;
+    e->failed += e->trials[i].state == TRI_TRIAL_FAILED;
+    if (e->trials[i].state != TRI_TRIAL_DONE) continue;
+    if (e->best < 0 || e->trials[i].value > e->trials[e->best].value) e->best = i;
+  }
+}
+
+static void find_effects(tri_explanation *e) {
+  for (int64_t k = 0; k < e->study->num_knobs; k++) {
+    for (int64_t v = 0; v < e->study->space[k].count; v++) {
+      double sum = 0, count = 0;
+      for (int64_t i = 0; i < e->count; i++) {
+        if (e->trials[i].point.at[k] != v) continue;
+        if (e->trials[i].state == TRI_TRIAL_FAILED) e->failures[k][v]++;
+        if (e->trials[i].state != TRI_TRIAL_DONE) continue;
+        sum += e->trials[i].value;
+        count++;
+      }
+      e->effect[k][v] = count > 0 ? sum / count : NAN;
+    }
+  }
+}
+
+static tri_status find_importance(tri_explanation *e) {
+  const tri_study *study = e->study;
+  tri_suggester suggester = {0};
+  tri_gaussian *model = NULL;
+  double *places = NULL, values[TRI_KNOBS];
+  int64_t dims = study->num_knobs, explained = 0, stride = 1 + e->done / MOST_EXPLAINED, seen = 0;
+  TRI_TRY(tri_suggest_model(study, &suggester, e->trials, e->count, &model));
+  if (model == NULL) return TRI_OK;
+  tri_status status = tri_alloc("places", (size_t)(e->done * dims), sizeof *places, &places);
+  for (int64_t i = 0; i < e->count && status == TRI_OK; i++) {
+    if (e->trials[i].state == TRI_TRIAL_DONE) tri_point_place(study, &e->trials[i].point, places + seen++ * dims);
+  }
+  int64_t background = e->done < MOST_BACKGROUND ? e->done : MOST_BACKGROUND;
+  for (int64_t i = 0; i < e->done && status == TRI_OK; i += stride) {
+    status = tri_shapley(model, dims, background, places, places + i * dims, values);
+    for (int64_t k = 0; k < dims && status == TRI_OK; k++) e->importance[k] += fabs(values[k]);
+    explained++;
+  }
+  for (int64_t k = 0; k < dims && explained > 0; k++) e->importance[k] /= (double)explained;
+  tri_free(places);
+  tri_gaussian_destroy(model);
+  return status;
+}
+
+static void sort_by_importance(tri_explanation *e) {
+  for (int32_t k = 0; k < e->study->num_knobs; k++) {
+    int32_t at = k;
+    while (at > 0 && e->importance[e->order[at - 1]] < e->importance[k]) {
+      e->order[at] = e->order[at - 1];
+      at--;
+    }
+    e->order[at] = k;
+  }
+}
+
+tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, tri_explanation *out) {
+  *out = (tri_explanation){.study = study, .trials = trials, .count = count};
+  count_trials(out);
+  find_effects(out);
+  TRI_TRY(find_importance(out));
+  sort_by_importance(out);
+  return TRI_OK;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static int compare_trials(const void *left, const void *right) {
+  const tri_trial *const *a = left, *const *b = right;
+  return ((*a)->value < (*b)->value) - ((*a)->value > (*b)->value);
+}
+
+static void print_best(const tri_explanation *e, FILE *to) {
+  const tri_trial **sorted = NULL;
+  int64_t n = 0;
+  char text[TRI_POINT_TEXT_BYTES];
+  if (tri_alloc("trials", (size_t)e->count, sizeof(tri_trial *), &sorted) != TRI_OK) return;
+  for (int64_t i = 0; i < e->count; i++) {
+    if (e->trials[i].state == TRI_TRIAL_DONE) sorted[n++] = &e->trials[i];
+  }
+  qsort(sorted, (size_t)n, sizeof *sorted, compare_trials);
+  for (int64_t i = 0; i < n && i < MOST_SHOWN; i++) {
+    fprintf(to, "%4ld  trial %-5ld %12.4f  %s\n", (long)i + 1, (long)sorted[i]->number, sorted[i]->value,
+            tri_point_text(e->study, &sorted[i]->point, text, sizeof text));
+  }
+  tri_free(sorted);
+}
+
+void tri_explain_text(const tri_explanation *e, FILE *to) {
+  const tri_study *study = e->study;
+  fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
+          (long)e->failed, unit_of(study));
+  if (e->best < 0) {
+    fprintf(to, "no trial has come to an end yet\n");
+    return;
+  }
+  print_best(e, to);
+  fprintf(to, "\nwhat mattered (mean |Shapley value|):\n");
+  for (int64_t i = 0; i < study->num_knobs; i++) {
+    int32_t k = e->order[i];
+    fprintf(to, "  %-18s %12.4f  ", study->space[k].name, e->importance[k]);
+    for (int64_t v = 0; v < study->space[k].count; v++) {
+      if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
+      fprintf(to, " %s: ", study->space[k].words[v]);
+      if (!isnan(e->effect[k][v])) fprintf(to, "%.4g", e->effect[k][v]);
+      if (e->failures[k][v] > 0) fprintf(to, " (%ld failed)", (long)e->failures[k][v]);
+    }
+    fprintf(to, "\n");
+  }
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+json_t *tri_explain_json(const tri_explanation *e) {
+  const tri_study *study = e->study;
+  char text[TRI_POINT_TEXT_BYTES];
+  json_t *trials = json_array(), *importance = json_array();
+  for (int64_t i = 0; i < e->count; i++) {
+    const tri_trial *t = &e->trials[i];
+    static const char *const states[] = {"running", "done", "failed"};
+    json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:f}", "number", (json_int_t)t->number, "point",
+                               tri_point_text(study, &t->point, text, sizeof text), "state", states[t->state], "reason",
+                               t->reason, "seconds", t->seconds);
+    if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
+    json_array_append_new(trials, object);
+  }
+  for (int64_t i = 0; i < study->num_knobs; i++) {
+    int32_t k = e->order[i];
+    json_array_append_new(importance,
+                          json_pack("{s:s, s:f}", "parameter", study->space[k].name, "importance", e->importance[k]));
+  }
+  json_t *document =
+      json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", unit_of(study), "done",
+                (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", importance, "trials", trials);
+  if (document != NULL && e->best >= 0) {
+    const tri_trial *best = &e->trials[e->best];
+    json_object_set_new(document, "best",
+                        json_pack("{s:I, s:f, s:s}", "number", (json_int_t)best->number, "value", best->value, "point",
+                                  tri_point_text(study, &best->point, text, sizeof text)));
+  }
+  return document;
+}

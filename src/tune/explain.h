@@ -1,0 +1,30 @@
+/* What a study found: the best trials, what mattered, how it went. As text, JSON and one HTML page. */
+#ifndef TRI_TUNE_EXPLAIN_H
+#define TRI_TUNE_EXPLAIN_H
+
+#include "tune/suggest.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum { TRI_REASON_KINDS = 8 };
+
+typedef struct tri_explanation {
+  const tri_study *study;
+  const tri_trial *trials;
+  int64_t count, done, failed;
+  int64_t best;                 /* the trial's place in the list, or -1 */
+  double importance[TRI_KNOBS]; /* mean |Shapley value| over the trials that are done; in units of the objective */
+  int32_t order[TRI_KNOBS];     /* parameters by it, most important first */
+  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* the mean of the trials with a value; NaN where there is none */
+  int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
+} tri_explanation;
+
+tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, tri_explanation *out);
+
+void tri_explain_text(const tri_explanation *e, FILE *to);
+json_t *tri_explain_json(const tri_explanation *e);
+/* Self-contained: no script, no file beside it (explain_html.c). */
+void tri_explain_html(const tri_explanation *e, FILE *to);
+
+#endif

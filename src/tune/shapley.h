@@ -1,0 +1,15 @@
+/* What mattered: Shapley values of the model of the trials over its parameters, all subsets counted (Lundberg and Lee
+ * 2017). */
+#ifndef TRI_TUNE_SHAPLEY_H
+#define TRI_TUNE_SHAPLEY_H
+
+#include "tune/gaussian.h"
+
+enum { TRI_SHAPLEY_DIMS = 12 };
+
+/* values[dims] of the point x: by how much each parameter moves the model's mean from its mean over background[count *
+ * dims] to what it is at x. They add up to that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
+tri_status tri_shapley(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
+                       const double *x, double *values);
+
+#endif

@@ -1,0 +1,224 @@
+#include "tune/store.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tri_store {
+  sqlite3 *db;
+  const tri_study *study;
+  char path[TRI_PATH_BYTES];
+};
+
+enum { BUSY_MS = 20000, HOST_BYTES = 64 };
+
+static tri_status failed(const tri_store *s, const char *what) {
+  int code = sqlite3_errcode(s->db);
+  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+    return tri_fail(TRI_IO_FAILED, "%s is locked by another program for more than %d s: cannot %s", s->path,
+                    BUSY_MS / 1000, what);
+  }
+  tri_status status = code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? TRI_BAD_FILE : TRI_IO_FAILED;
+  return tri_fail(status, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
+                  status == TRI_BAD_FILE ? "; it is damaged or no study; name another file" : "");
+}
+
+static tri_status execute(const tri_store *s, const char *sql, const char *what) {
+  return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? TRI_OK : failed(s, what);
+}
+
+static tri_status prepare(const tri_store *s, const char *sql, sqlite3_stmt **out) {
+  return sqlite3_prepare_v2(s->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : failed(s, "read it");
+}
+
+/* ---- the study --------------------------------------------------------------------------------------------------- */
+
+/* What must be the same for trials to be comparable. */
+static void describe(const tri_study *study, char *text, size_t bytes) {
+  size_t held = (size_t)snprintf(text, bytes,
+                                 "study %s\nmodel %s\ncluster %s\nsystem %s\nprecision %s\nrun %s\n"
+                                 "devices %lld\nglobal_batch %lld\nsequence %lld\nobjective %d\n",
+                                 study->name, study->model_name, study->cluster_name, study->system_name,
+                                 study->precision_name, study->run, (long long)study->devices,
+                                 (long long)study->global_batch, (long long)study->sequence, (int)study->objective);
+  for (int64_t k = 0; k < study->num_knobs && held < bytes; k++) {
+    held += (size_t)snprintf(text + held, bytes - held, "%s", study->space[k].name);
+    for (int64_t v = 0; v < study->space[k].count && held < bytes; v++) {
+      held += (size_t)snprintf(text + held, bytes - held, " %s", study->space[k].words[v]);
+    }
+    if (held < bytes) held += (size_t)snprintf(text + held, bytes - held, "\n");
+  }
+}
+
+static tri_status check_study(tri_store *s) {
+  enum { ROOM = 32768 };
+  char *mine = NULL;
+  sqlite3_stmt *query = NULL;
+  TRI_TRY(tri_alloc("a study", ROOM, 1, &mine));
+  describe(s->study, mine, ROOM);
+  tri_status status = prepare(s, "INSERT OR IGNORE INTO study (id, text) VALUES (1, ?)", &query);
+  if (status == TRI_OK) {
+    sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
+    if (sqlite3_step(query) != SQLITE_DONE) status = failed(s, "write the study");
+    sqlite3_finalize(query);
+  }
+  if (status == TRI_OK) status = prepare(s, "SELECT text FROM study WHERE id = 1", &query);
+  if (status == TRI_OK) {
+    const char *theirs = sqlite3_step(query) == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
+    size_t same = 0, line = 0;
+    while (theirs != NULL && mine[same] != '\0' && mine[same] == theirs[same]) {
+      same++;
+      if (mine[same - 1] == '\n') line = same;
+    }
+    if (theirs == NULL || strcmp(theirs, mine) != 0) {
+      status =
+          tri_fail(TRI_BAD_CONFIG,
+                   "%s holds another study: the file says `%.*s`, the store `%.*s`; take another store (--store), or "
+                   "give the study another name",
+                   s->path, (int)strcspn(mine + line, "\n"), mine + line,
+                   (int)(theirs == NULL ? 0 : strcspn(theirs + line, "\n")), theirs == NULL ? "" : theirs + line);
+    }
+    sqlite3_finalize(query);
+  }
+  tri_free(mine);
+  return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void host_name(char host[HOST_BYTES]) {
+  if (gethostname(host, HOST_BYTES) != 0) host[0] = '\0';
+  host[HOST_BYTES - 1] = '\0';
+}
+
+/* What was running here in a process that is no more. */
+static tri_status forget_the_dead(tri_store *s) {
+  char host[HOST_BYTES];
+  sqlite3_stmt *query = NULL, *drop = NULL;
+  host_name(host);
+  TRI_TRY(prepare(s, "SELECT number, pid FROM trials WHERE state = 0 AND host = ?", &query));
+  sqlite3_bind_text(query, 1, host, -1, SQLITE_TRANSIENT);
+  tri_status status = prepare(s, "DELETE FROM trials WHERE number = ?", &drop);
+  while (status == TRI_OK && sqlite3_step(query) == SQLITE_ROW) {
+    pid_t pid = (pid_t)sqlite3_column_int64(query, 1);
+    if (pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH) continue;
+    sqlite3_bind_int64(drop, 1, sqlite3_column_int64(query, 0));
+    if (sqlite3_step(drop) != SQLITE_DONE) status = failed(s, "forget a trial");
+    sqlite3_reset(drop);
+  }
+  sqlite3_finalize(drop);
+  sqlite3_finalize(query);
+  return status;
+}
+
+static tri_status set_up(tri_store *s) {
+  sqlite3_busy_timeout(s->db, BUSY_MS);
+  TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
+  TRI_TRY(
+      execute(s,
+              "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
+              "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
+              " state INTEGER NOT NULL, value REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, version TEXT,"
+              " began TEXT DEFAULT CURRENT_TIMESTAMP);",
+              "make its tables"));
+  TRI_TRY(check_study(s));
+  return forget_the_dead(s);
+}
+
+tri_status tri_store_open(const char *path, const tri_study *study, tri_store **out) {
+  tri_store *s = NULL;
+  TRI_TRY(tri_alloc("a study's store", 1, sizeof *s, &s));
+  s->study = study;
+  snprintf(s->path, sizeof s->path, "%s", path);
+  tri_status status = TRI_OK;
+  if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK) {
+    status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s->db));
+  }
+  if (status == TRI_OK) status = set_up(s);
+  if (status != TRI_OK) {
+    tri_store_close(s);
+    return status;
+  }
+  *out = s;
+  return TRI_OK;
+}
+
+void tri_store_close(tri_store *s) {
+  if (s == NULL) return;
+  sqlite3_close(s->db);
+  tri_free(s);
+}
+
+/* ---- trials ------------------------------------------------------------------------------------------------------ */
+
+static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *out) {
+  const char *reason = (const char *)sqlite3_column_text(row, 4);
+  *out = (tri_trial){.number = sqlite3_column_int64(row, 0),
+                     .state = (tri_trial_state)sqlite3_column_int(row, 2),
+                     .value = sqlite3_column_double(row, 3),
+                     .seconds = sqlite3_column_double(row, 5)};
+  snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
+  return tri_point_parse(s->study, (const char *)sqlite3_column_text(row, 1), &out->point);
+}
+
+tri_status tri_store_trials(tri_store *s, tri_trial **out, int64_t *count) {
+  sqlite3_stmt *query = NULL;
+  tri_trial *trials = NULL;
+  int64_t found = 0, room = 0;
+  TRI_TRY(prepare(s, "SELECT number, point, state, value, reason, seconds FROM trials ORDER BY number", &query));
+  tri_status status = TRI_OK;
+  int code = SQLITE_ROW;
+  while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
+    if (found == room) {
+      room = room == 0 ? 64 : room * 2;
+      status = tri_realloc("trials", (size_t)room, sizeof *trials, &trials);
+    }
+    if (status == TRI_OK) status = read_trial(s, query, &trials[found]);
+    found += status == TRI_OK;
+  }
+  if (status == TRI_OK && code != SQLITE_DONE) status = failed(s, "read its trials");
+  sqlite3_finalize(query);
+  if (status != TRI_OK) {
+    tri_free(trials);
+    return status;
+  }
+  *out = trials;
+  *count = found;
+  return TRI_OK;
+}
+
+tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number) {
+  char text[TRI_POINT_TEXT_BYTES], host[HOST_BYTES];
+  sqlite3_stmt *insert = NULL;
+  host_name(host);
+  TRI_TRY(
+      prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version) VALUES (?, 0, ?, ?, ?)", &insert));
+  sqlite3_bind_text(insert, 1, tri_point_text(s->study, point, text, sizeof text), -1, SQLITE_TRANSIENT);
+  sqlite3_bind_text(insert, 2, host, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_int64(insert, 3, getpid());
+  sqlite3_bind_text(insert, 4, TRIREME_VERSION, -1, SQLITE_STATIC);
+  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial");
+  sqlite3_finalize(insert);
+  TRI_TRY(status);
+  *number = sqlite3_changes(s->db) == 1 ? sqlite3_last_insert_rowid(s->db) : -1;
+  return TRI_OK;
+}
+
+tri_status tri_store_end(tri_store *s, const tri_trial *trial) {
+  sqlite3_stmt *update = NULL;
+  TRI_TRY(prepare(s, "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ? WHERE number = ?", &update));
+  sqlite3_bind_int(update, 1, (int)trial->state);
+  if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
+  sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_double(update, 4, trial->seconds);
+  sqlite3_bind_int64(update, 5, trial->number);
+  tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's end");
+  sqlite3_finalize(update);
+  return status;
+}
