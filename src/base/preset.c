@@ -1,5 +1,7 @@
 #include "base/preset.h"
 
+#include "base/format.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,4 +77,28 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
     closedir(directory);
   }
   return count;
+}
+
+static bool ends_in(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+bool tri_preset_is_path(const char *text) {
+  return strchr(text, '/') != NULL || ends_in(text, ".yaml") || ends_in(text, ".yml");
+}
+
+void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],
+                        char nearest[TRI_PRESET_NAME_BYTES]) {
+  char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
+  const char *pointers[TRI_PRESET_MOST];
+  size_t count = tri_preset_list(folder, names);
+  all[0] = '\0';
+  for (size_t i = 0; i < count; i++) {
+    size_t held = strlen(all);
+    snprintf(all + held, TRI_PRESET_ALL_BYTES - held, "%s%s", i == 0 ? "" : ", ", names[i]);
+    pointers[i] = names[i];
+  }
+  const char *meant = count == 0 ? NULL : tri_nearest_word(name, pointers, count);
+  snprintf(nearest, TRI_PRESET_NAME_BYTES, "%s", meant == NULL ? "" : meant);
 }

@@ -27,13 +27,13 @@ tri_status tri_output_write(const tri_output *output, uint64_t offset, const voi
 /* LOCAL. Opens a file that another rank has created. */
 tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 
-/* LOCAL. Writes at a place in the file, and no more than that; and asks the system to begin sending what was written to
- * the disk. */
+/* LOCAL. Writes at a place in the file, and no more than that. */
 tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
+/* Asks the system to begin sending what was written so to the disk. */
+void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
 /* LOCAL. The same past the page cache, if tri_output_is_direct; data, offset and bytes are multiples of 4096. */
 bool tri_output_is_direct(const tri_output *output);
 tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
-void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
 
 /* LOCAL. Gives a file its length before its bytes come. */
 tri_status tri_output_set_length(const tri_output *output, uint64_t bytes);

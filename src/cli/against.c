@@ -3,12 +3,12 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
+#include "cli/json.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 #include "train/run_config.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30 };
@@ -164,12 +164,7 @@ static tri_status print_json(const comparison *c) {
                 measured_step_s(c), "peak_bytes", "predicted", c->memory.peak, "measured",
                 json_number_value(json_object_get(c->summary, "peak_bytes_measured")), "share", list, "instructions",
                 kinds, "layout", tri_report_layout(&c->config->layout));
-  char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
-  json_decref(document);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  printf("%s\n", text);
-  free(text);
-  return TRI_OK;
+  return tri_print_json(document);
 }
 
 static tri_status compare(comparison *c, const char *run, const char *timeline) {

@@ -1,13 +1,12 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
 #include "plan/report.h"
 #include "plan/search.h"
 #include "schedule/layout_config.h"
-
-#include <stdlib.h>
 
 enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE };
 
@@ -49,12 +48,7 @@ static tri_status print_json(const arguments *given, const tri_search_result *re
     tri_simulation_request request = tri_plan_options_request(&given->plan, &answer->layout);
     json_array_append_new(list, tri_report_json(&request, &answer->prediction, given->plan.tokens));
   }
-  char *text = json_dumps(list, JSON_INDENT(2));
-  json_decref(list);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  printf("%s\n", text);
-  free(text);
-  return TRI_OK;
+  return tri_print_json(list);
 }
 
 static void print_table(const tri_search_result *result) {

@@ -2,12 +2,12 @@
 #include "base/memory.h"
 #include "cli/against.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { OPTION_LAYOUT = 256, OPTION_TIMELINE, OPTION_STAGES, OPTION_AGAINST };
@@ -49,15 +49,6 @@ static tri_status parse(int count, char **given, arguments *out) {
   if (out->layout == NULL && out->against == NULL) {
     return tri_fail(TRI_BAD_USAGE, "simulate: --layout is missing, for example --layout tensor=4,pipeline=16,zero=1");
   }
-  return TRI_OK;
-}
-
-static tri_status print_json(json_t *document) {
-  char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
-  json_decref(document);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  printf("%s\n", text);
-  free(text);
   return TRI_OK;
 }
 
@@ -121,7 +112,7 @@ static tri_status simulate(const arguments *given) {
   }
   json_t *document = tri_report_json(&request, &prediction, given->plan.tokens);
   if (given->stages && document != NULL) TRI_TRY(add_stages(&request, document));
-  return print_json(document);
+  return tri_print_json(document);
 }
 
 static tri_status compare(arguments *given) {

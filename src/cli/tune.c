@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "plan/report.h"
 #include "tune/explain.h"
@@ -56,16 +57,6 @@ static tri_status parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-static tri_status method_of(const char *name, tri_method *out) {
-  static const char *const names[] = {"gaussian", "random", "grid", "exhaustive"};
-  for (int i = 0; i < 4; i++) {
-    if (strcmp(name, names[i]) != 0) continue;
-    *out = (tri_method)i;
-    return TRI_OK;
-  }
-  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid or exhaustive", name);
-}
-
 /* NAME.db beside the study file, if no other is given. */
 static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
   size_t length = strlen(given->study);
@@ -96,11 +87,7 @@ static tri_status print_result(const arguments *given, const tri_study *study, t
     if (status != TRI_OK) goto done;
   }
   if (given->json) {
-    json_t *document = tri_explain_json(e);
-    char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
-    json_decref(document);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    status = tri_print_json(tri_explain_json(e));
   } else {
     tri_explain_text(e, stdout);
   }
@@ -121,7 +108,7 @@ static tri_status tune(const arguments *given, tri_study *study) {
   TRI_TRY(tri_study_load(given->study, study));
   if (given->trials > 0) study->trials = given->trials;
   if (given->seed >= 0) study->seed = (uint64_t)given->seed;
-  if (given->method != NULL) TRI_TRY(method_of(given->method, &study->method));
+  if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
   if (study->method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->trials = INT32_MAX;
   TRI_TRY(store_path(given, path));
   if (given->report && !tri_path_exists(path)) {

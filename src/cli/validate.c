@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/preset.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "plan/published.h"
 
@@ -118,14 +119,13 @@ static json_t *set_json(const tri_published_set *set) {
                    summary.rank_correlation, "rows", rows);
 }
 
-static tri_status validate_set(const arguments *given, tri_published_set *set, unsigned which) {
+static tri_status validate_set(tri_published_set *set, unsigned which) {
   bool has_fit = false;
   for (int64_t r = 0; r < set->num_rows; r++) has_fit = has_fit || set->rows[r].fit;
   if (which != 0 && has_fit) {
     TRI_TRY(tri_published_fit(set, which));
     print_constants(set, stderr);
   }
-  (void)given;
   return tri_published_predict(set);
 }
 
@@ -155,12 +155,7 @@ static tri_status print_json(const arguments *given, const tri_published *publis
     if (given->set != NULL && strcmp(given->set, published->sets[s].name) != 0) continue;
     json_array_append_new(sets, set_json(&published->sets[s]));
   }
-  char *text = json_dumps(sets, JSON_INDENT(1));
-  json_decref(sets);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  printf("%s\n", text);
-  free(text);
-  return TRI_OK;
+  return tri_print_json(sets);
 }
 
 static tri_status validate(const arguments *given, tri_published *published) {
@@ -178,7 +173,7 @@ static tri_status validate(const arguments *given, tri_published *published) {
   for (int64_t s = 0; s < published->num_sets; s++) {
     if (given->set != NULL && strcmp(given->set, published->sets[s].name) != 0) continue;
     found = true;
-    TRI_TRY(validate_set(given, &published->sets[s], which));
+    TRI_TRY(validate_set(&published->sets[s], which));
   }
   if (!found) return tri_fail(TRI_BAD_USAGE, "validate: %s has no set `%s`", path, given->set);
   return given->json ? print_json(given, published) : write_report(given, published);

@@ -89,35 +89,16 @@ const tri_config_table tri_model_table = {
 
 /* ---- presets and files ----------------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, const char *end) {
-  size_t length = strlen(text);
-  size_t end_length = strlen(end);
-  return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-static bool is_path(const char *text) {
-  return strchr(text, '/') != NULL || ends_in(text, ".yaml") || ends_in(text, ".yml");
-}
-
 static tri_status unknown_preset(const tri_yaml *reference) {
-  char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
-  const char *pointers[TRI_PRESET_MOST];
-  char subject[TRI_YAML_EXCERPT_BYTES + 2];
-  char excerpt[TRI_YAML_EXCERPT_BYTES];
-  char all[1000] = "";
+  char subject[TRI_YAML_EXCERPT_BYTES + 2], excerpt[TRI_YAML_EXCERPT_BYTES];
+  char all[TRI_PRESET_ALL_BYTES], nearest[TRI_PRESET_NAME_BYTES];
   snprintf(subject, sizeof subject, "`%s`", tri_yaml_excerpt(reference->text, excerpt));
-  size_t count = tri_preset_list("models", names);
-  for (size_t i = 0; i < count; i++) {
-    size_t held = strlen(all);
-    snprintf(all + held, sizeof all - held, "%s%s", i == 0 ? "" : ", ", names[i]);
-    pointers[i] = names[i];
-  }
-  if (count == 0) {
+  tri_preset_suggest("models", reference->text, all, nearest);
+  if (all[0] == '\0') {
     return tri_yaml_fail(reference, subject,
                          " is not a model preset: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`");
   }
-  const char *nearest = tri_nearest_word(reference->text, pointers, count);
-  if (nearest == NULL) {
+  if (nearest[0] == '\0') {
     return tri_yaml_fail(reference, subject, " is not a model preset; they are %s (a file's name ends in .yaml)", all);
   }
   return tri_yaml_fail(reference, subject,
@@ -139,7 +120,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
   char name[TRI_PRESET_NAME_BYTES];
   tri_yaml *mapping = NULL;
   tri_yaml *name_node = NULL;
-  if (!is_path(reference->text)) {
+  if (!tri_preset_is_path(reference->text)) {
     if (!tri_preset_find("models", reference->text, path)) return unknown_preset(reference);
   } else {
     char excerpt[TRI_YAML_EXCERPT_BYTES];

@@ -3,11 +3,31 @@
 #include "base/memory.h"
 #include "model/family.h"
 
+/* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
+typedef struct unit_price {
+  double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
+  double again;                             /* and is this, for schedules that do it for either */
+  double kept;                              /* bytes from the forward to the backward */
+} unit_price;
+
+typedef struct layer_prices {
+  int64_t tensor, micro_batch;
+  tri_recompute recompute;
+  bool sequence_parallel;
+  unit_price embedding, layer, head;
+} layer_prices;
+
+/* Elements on one rank, by the number of tensor ranks. */
+typedef struct layer_sizes {
+  int64_t tensor;
+  double embedding, tied, layer, head;
+} layer_sizes;
+
 struct tri_bounds {
   const tri_search_request *request;
-  tri_layer_prices *prices;
+  layer_prices *prices;
   int64_t num_prices, room;
-  tri_layer_sizes *sizes;
+  layer_sizes *sizes;
   int64_t num_sizes;
 };
 
@@ -38,22 +58,21 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 static double seconds(tri_price price) { return price.compute_s + price.tensor_s; }
 
 /* Adds the calls of one layer to a unit. */
-static void add_calls(const tri_search_request *request, const tri_layer_prices *of, const tri_op_list *list,
-                      int64_t layer, tri_unit_price *unit) {
+static void add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list, int64_t layer,
+                      unit_price *unit) {
   tri_span tensor = {of->tensor, 1};
+  const tri_layout as = {.recompute = of->recompute, .recompute_every = 1};
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
     if (call->layer != layer || call->op->passes_messages) continue;
     double forward = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_FORWARD, tensor));
-    double input = 0, weight = 0, again = call->again ? forward : 0;
+    double input = 0, weight = 0, again = tri_price_runs_again(request->system, &as, call) ? forward : 0;
     if (call->op->backward_input != NULL) {
       input = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_INPUT, tensor));
     }
     if (call->op->backward_weight != NULL) {
       weight = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_WEIGHT, tensor));
     }
-    bool whole = request->system->whole_recompute && of->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
-    if (whole) again = forward;
     unit->forward += forward;
     unit->backward += input + weight + again;
     unit->backward_input += input + again;
@@ -67,7 +86,7 @@ static void add_calls(const tri_search_request *request, const tri_layer_prices 
   }
 }
 
-static tri_status price(const tri_search_request *request, tri_layer_prices *of) {
+static tri_status price(const tri_search_request *request, layer_prices *of) {
   const tri_model *model = request->model;
   tri_list_request list_request =
       tri_list_request_whole(model, TRI_LIST_TRAIN, of->micro_batch, request->sequence, request->precision);
@@ -87,9 +106,9 @@ static tri_status price(const tri_search_request *request, tri_layer_prices *of)
   return TRI_OK;
 }
 
-static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, const tri_layer_prices **out) {
+static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, const layer_prices **out) {
   for (int64_t i = bounds->num_prices - 1; i >= 0; i--) {
-    const tri_layer_prices *at = &bounds->prices[i];
+    const layer_prices *at = &bounds->prices[i];
     bool same = at->tensor == layout->tensor && at->micro_batch == layout->micro_batch &&
                 at->recompute == layout->recompute && at->sequence_parallel == layout->sequence_parallel;
     if (!same) continue;
@@ -101,18 +120,18 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
     TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->prices, &bounds->prices));
     bounds->room = room;
   }
-  tri_layer_prices *made = &bounds->prices[bounds->num_prices];
-  *made = (tri_layer_prices){.tensor = layout->tensor,
-                             .micro_batch = layout->micro_batch,
-                             .recompute = layout->recompute,
-                             .sequence_parallel = layout->sequence_parallel};
+  layer_prices *made = &bounds->prices[bounds->num_prices];
+  *made = (layer_prices){.tensor = layout->tensor,
+                         .micro_batch = layout->micro_batch,
+                         .recompute = layout->recompute,
+                         .sequence_parallel = layout->sequence_parallel};
   TRI_TRY(price(bounds->request, made));
   bounds->num_prices++;
   *out = made;
   return TRI_OK;
 }
 
-static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const tri_layer_sizes **out) {
+static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_sizes **out) {
   for (int64_t i = 0; i < bounds->num_sizes; i++) {
     if (bounds->sizes[i].tensor != tensor) continue;
     *out = &bounds->sizes[i];
@@ -124,7 +143,7 @@ static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const tri_layer
   tri_layer_range all = {-1, model->num_layers + 1};
   tri_model_share share = {.tensor = tensor, .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
-  tri_layer_sizes sizes = {.tensor = tensor};
+  layer_sizes sizes = {.tensor = tensor};
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -163,7 +182,7 @@ static double layers_of(const tri_layout *layout, const tri_model *model, int64_
 
 /* A stage computes all its micro-batches one after the other; the first reaches it through the stages before it, and
  * the last one's gradient goes back through them. With several chunks a rank, through one chunk of each. */
-static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layer_prices *p,
+static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
                          double layers, double last_layers) {
   double m = (double)tri_layout_micro_batches(layout, request->global_batch), stages = (double)layout->pipeline;
   double layer = p->layer.forward + p->layer.backward;
@@ -178,8 +197,7 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   return most(m * first, m * last + (stages - 1) * hop);
 }
 
-static double stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, double layers, bool first,
-                             bool last) {
+static double stage_elements(const layer_sizes *sizes, const tri_layout *layout, double layers, bool first, bool last) {
   double count = layers * sizes->layer;
   if (first) count += sizes->embedding;
   if (last) count += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
@@ -205,9 +223,8 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
 static double end_s(const tri_search_request *request, const tri_layout *layout, double count) {
   const tri_system *system = request->system;
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
-  double moved = system->planned ? 7 * wide : system->gradient_bytes + 2 * system->state_bytes + system->weight_bytes;
   double own = layout->zero > 0 ? count / (double)layout->data : count;
-  double all = tri_price_memory(request->cluster, own * moved);
+  double all = tri_price_memory(request->cluster, own * tri_price_update_bytes(system, request->precision));
   if (layout->zero != 1 && layout->zero != 2) return all;
   double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
   return all + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
@@ -218,8 +235,8 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
   const tri_search_request *request = bounds->request;
   const tri_model *model = request->model;
-  const tri_layer_prices *p = NULL;
-  const tri_layer_sizes *sizes = NULL;
+  const layer_prices *p = NULL;
+  const layer_sizes *sizes = NULL;
   TRI_TRY(find_prices(bounds, layout, &p));
   TRI_TRY(find_sizes(bounds, layout->tensor, &sizes));
   double first = layers_of(layout, model, 0), last = layers_of(layout, model, layout->pipeline - 1);

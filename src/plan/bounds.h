@@ -5,26 +5,6 @@
 #include "plan/price.h"
 #include "plan/search.h"
 
-/* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
-typedef struct tri_unit_price {
-  double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
-  double again;                             /* and is this, for schedules that do it for either */
-  double kept;                              /* bytes from the forward to the backward */
-} tri_unit_price;
-
-typedef struct tri_layer_prices {
-  int64_t tensor, micro_batch;
-  tri_recompute recompute;
-  bool sequence_parallel;
-  tri_unit_price embedding, layer, head;
-} tri_layer_prices;
-
-/* Elements on one rank, by the number of tensor ranks. */
-typedef struct tri_layer_sizes {
-  int64_t tensor;
-  double embedding, tied, layer, head;
-} tri_layer_sizes;
-
 typedef struct tri_bounds tri_bounds;
 
 /* Release with tri_bounds_destroy. */

@@ -1,33 +1,20 @@
 #include "plan/preset_file.h"
 
-#include "base/format.h"
 #include "base/preset.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_path(const char *text) {
-  size_t length = strlen(text);
-  return strchr(text, '/') != NULL || (length > 5 && strcmp(text + length - 5, ".yaml") == 0);
-}
-
 static tri_status unknown(const tri_preset_file *kind, const char *name) {
-  char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES], all[1000] = "", excerpt[TRI_YAML_EXCERPT_BYTES], meant[128] = "";
-  const char *pointers[TRI_PRESET_MOST];
-  size_t count = tri_preset_list(kind->folder, names);
-  for (size_t i = 0; i < count; i++) {
-    size_t held = strlen(all);
-    snprintf(all + held, sizeof all - held, "%s%s", i == 0 ? "" : ", ", names[i]);
-    pointers[i] = names[i];
-  }
+  char all[TRI_PRESET_ALL_BYTES], nearest[TRI_PRESET_NAME_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES], meant[128] = "";
+  tri_preset_suggest(kind->folder, name, all, nearest);
   tri_yaml_excerpt(name, excerpt);
-  if (count == 0) {
+  if (all[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
                     "there is no %s `%s`: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`",
                     kind->noun, excerpt);
   }
-  const char *nearest = tri_nearest_word(name, pointers, count);
-  if (nearest != NULL) snprintf(meant, sizeof meant, "did you mean `%s`? ", nearest);
+  if (nearest[0] != '\0') snprintf(meant, sizeof meant, "did you mean `%s`? ", nearest);
   return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`; %sThere are %s (a file's name ends in .yaml)", kind->noun,
                   excerpt, meant, all);
 }
@@ -37,7 +24,7 @@ tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or
   char path[TRI_PATH_BYTES];
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
-  if (is_path(name_or_file)) {
+  if (tri_preset_is_path(name_or_file)) {
     snprintf(path, sizeof path, "%s", name_or_file);
     if (!tri_path_exists(path)) return tri_fail(TRI_BAD_CONFIG, "there is no %s file %s", kind->noun, path);
   } else if (!tri_preset_find(kind->folder, name_or_file, path)) {

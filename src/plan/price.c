@@ -39,6 +39,17 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   return price;
 }
 
+bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, const tri_op_call *call) {
+  bool whole = system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
+  return call->again || (whole && call->layer % layout->recompute_every == 0);
+}
+
+/* The engine reads value, gradient and both moments and writes all but the gradient, all wide. */
+double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
+  if (system->planned) return 7.0 * (double)tri_dtype_bytes(tri_dtype_wide(precision));
+  return system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;
+}
+
 double tri_price_memory(const tri_cluster *cluster, double bytes) {
   return bytes <= 0 ? 0 : bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
 }

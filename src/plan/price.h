@@ -5,6 +5,7 @@
 #include "ops/op.h"
 #include "plan/cluster.h"
 #include "plan/system.h"
+#include "schedule/layout.h"
 
 /* One pass of an operation: on the device, in collectives of its tensor group, and for whoever tells the device what to
  * do, which goes on beside the others as long as it is shorter. */
@@ -21,6 +22,13 @@ typedef struct tri_span {
  * share of the peak falls with its dimensions d as d / (d + matmul_half). */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          tri_span tensor);
+
+/* Whether a call's forward runs again before its layer's backward: what the list has marked or, in systems that run
+ * whole layers again, all of a layer's. */
+bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
+
+/* Bytes that an update of one parameter reads and writes. */
+double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
 /* Reads and writes of so many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);

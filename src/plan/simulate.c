@@ -13,7 +13,7 @@
 /* Messages with one tag, in their order: when they were started on either side, and when they were on their way. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
-  int64_t num_sent, num_posted, num_done, taken;
+  int64_t num_sent, num_posted, num_done;
 } channel;
 
 typedef struct walker {
@@ -63,15 +63,15 @@ typedef struct what {
   bool background;
 } what;
 
-static tri_status tell(simulation *sim, const walker *w, const tri_instruction *at, what w_of) {
-  if (sim->timeline == NULL || w_of.end_s <= w_of.begin_s) return TRI_OK;
-  tri_event event = tri_event_make((int)(w - sim->walkers), w_of.kind, w_of.name, w_of.begin_s, w_of.end_s);
+static tri_status tell(simulation *sim, const walker *w, const tri_instruction *at, what it) {
+  if (sim->timeline == NULL || it.end_s <= it.begin_s) return TRI_OK;
+  tri_event event = tri_event_make((int)(w - sim->walkers), it.kind, it.name, it.begin_s, it.end_s);
   event.step = 0;
-  event.wait_s = w_of.wait_s;
+  event.wait_s = it.wait_s;
   event.micro_batch = at->micro_batch;
   event.chunk = at->chunk;
-  event.axis = w_of.axis;
-  if (w_of.background) event.lane = TRI_LANE_COMMUNICATION;
+  event.axis = it.axis;
+  if (it.background) event.lane = TRI_LANE_COMMUNICATION;
   return tri_timeline_add(sim->timeline, &event);
 }
 

@@ -30,13 +30,6 @@ static tri_price minus(tri_price a, tri_price b) {
   return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s, a.launch_s - b.launch_s};
 }
 
-/* Whether the call's forward runs again before its layer's backward. */
-static bool runs_again(const tri_simulation_request *request, const tri_op_call *call) {
-  const tri_layout *layout = request->layout;
-  bool whole = request->system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
-  return call->again || (whole && call->layer % layout->recompute_every == 0);
-}
-
 static tri_status price_chunk(const tri_simulation_request *request, const tri_op_list *list, tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
   tri_span tensor = {request->layout->tensor, 1};
@@ -58,7 +51,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
     out->forward[c + 1] = plus(out->forward[c], forward);
     out->backward_input[c + 1] = plus(out->backward_input[c], input);
     out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);
-    if (runs_again(request, call)) again = plus(again, forward);
+    if (tri_price_runs_again(request->system, request->layout, call)) again = plus(again, forward);
     bool last = tri_op_list_layer(list, c).end == c + 1;
     out->again[c + 1] = last ? plus(out->again[c], again) : out->again[c];
     if (last) again = (tri_price){0};
@@ -119,9 +112,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   const tri_system *system = request->system;
   kind->clip_s = tri_price_memory(cluster, own * (system->planned ? wide : system->gradient_bytes));
   kind->prepare_s = system->planned ? tri_price_memory(cluster, all * (wide + element)) : 0;
-  double moved =
-      system->planned ? 7.0 * wide : system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;
-  kind->update_s = tri_price_memory(cluster, own * moved);
+  kind->update_s = tri_price_memory(cluster, own * tri_price_update_bytes(system, request->precision));
   return TRI_OK;
 }
 

@@ -323,7 +323,8 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
     }
   }
   TRI_TRY(tri_layout_parse(text, &plan.layout));
-  if (!recomputes) plan.layout.recompute = (tri_recompute)study->recompute;
+  /* Systems that make whole layers again are measured so, unless the space says otherwise. */
+  if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
   int64_t others = plan.layout.tensor * plan.layout.pipeline * plan.layout.context;
   if (accumulation > 0) {
     int64_t data = plan.layout.data > 0 ? plan.layout.data : plan.devices / others;
@@ -339,14 +340,18 @@ tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_tr
   return status == TRI_BAD_CONFIG ? TRI_BAD_LAYOUT : status;
 }
 
+tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan) {
+  return (tri_simulation_request){.model = &study->model,
+                                  .layout = &plan->layout,
+                                  .cluster = &study->cluster,
+                                  .system = &study->system,
+                                  .global_batch = plan->global_batch,
+                                  .sequence = study->sequence,
+                                  .precision = study->precision};
+}
+
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s) {
-  tri_simulation_request request = {.model = &study->model,
-                                    .layout = &plan->layout,
-                                    .cluster = &study->cluster,
-                                    .system = &study->system,
-                                    .global_batch = plan->global_batch,
-                                    .sequence = study->sequence,
-                                    .precision = study->precision};
+  tri_simulation_request request = tri_study_request(study, plan);
   double tokens = (double)plan->global_batch * (double)study->sequence / step_s;
   if (study->objective == TRI_OBJECTIVE_TOKENS) return tokens;
   if (study->objective == TRI_OBJECTIVE_COST) return tokens / (double)plan->devices;
@@ -464,8 +469,16 @@ static tri_status complete(tri_study *study) {
   } else if (study->run[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
   }
-  study->recompute = study->system.whole_recompute ? TRI_RECOMPUTE_FULL : TRI_RECOMPUTE_NONE;
   return check_legal(study);
+}
+
+tri_status tri_study_set_method(tri_study *study, const char *name) {
+  for (const tri_config_word *word = methods; word->name != NULL; word++) {
+    if (strcmp(name, word->name) != 0) continue;
+    study->method = (tri_method)word->value;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid or exhaustive", name);
 }
 
 tri_status tri_study_load(const char *path, tri_study *out) {

@@ -33,7 +33,6 @@ typedef struct tri_study {
   char model_name[256], cluster_name[256], system_name[64], precision_name[8];
   char run[256]; /* real trials: the run file; "" simulates */
   int64_t devices, global_batch, sequence;
-  int64_t recompute; /* tri_recompute where no knob says */
   tri_objective objective;
   tri_method method;
   int64_t trials, initial;
@@ -64,6 +63,9 @@ typedef struct tri_point {
  * refused. */
 tri_status tri_study_load(const char *path, tri_study *out);
 
+/* A method by the name that it has in a study file; TRI_BAD_USAGE lists them. */
+tri_status tri_study_set_method(tri_study *study, const char *name);
+
 /* Knobs whose condition does not hold take their first value. */
 void tri_point_settle(const tri_study *study, tri_point *point);
 bool tri_point_equal(const tri_study *study, const tri_point *a, const tri_point *b);
@@ -85,7 +87,10 @@ tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_tr
 /* All allowed points, in order; *out of *count is released with tri_free. TRI_UNSUPPORTED above a million. */
 tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *count);
 
-/* What a prediction is worth under the objective: more is better. */
+/* The plan as the simulator takes it; the study and the plan must outlive it. */
+tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan);
+
+/* What a step of so many seconds is worth under the objective: more is better. */
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s);
 
 #endif

@@ -26,13 +26,7 @@ static void fail_trial(tri_trial *trial, const char *reason) {
 
 static tri_status simulate(const tri_study *study, const tri_trial_plan *plan, tri_trial *trial) {
   tri_prediction prediction;
-  tri_simulation_request request = {.model = &study->model,
-                                    .layout = &plan->layout,
-                                    .cluster = &study->cluster,
-                                    .system = &study->system,
-                                    .global_batch = plan->global_batch,
-                                    .sequence = study->sequence,
-                                    .precision = study->precision};
+  tri_simulation_request request = tri_study_request(study, plan);
   TRI_TRY(tri_simulate(&request, &prediction));
   if (!prediction.fits) {
     fail_trial(trial, "out of memory");
