@@ -106,10 +106,10 @@ static tri_status tune(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
   tri_store *store = NULL;
   TRI_TRY(tri_study_load(given->study, study));
-  if (given->trials > 0) study->trials = given->trials;
-  if (given->seed >= 0) study->seed = (uint64_t)given->seed;
+  if (given->trials > 0) study->search.trials = given->trials;
+  if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
   if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
-  if (study->method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->trials = INT32_MAX;
+  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = INT32_MAX;
   TRI_TRY(store_path(given, path));
   if (given->report && !tri_path_exists(path)) {
     return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path, given->study);

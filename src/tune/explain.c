@@ -32,8 +32,8 @@ static void count_trials(tri_explanation *e) {
 }
 
 static void find_effects(tri_explanation *e) {
-  for (int64_t k = 0; k < e->study->num_knobs; k++) {
-    for (int64_t v = 0; v < e->study->space[k].count; v++) {
+  for (int64_t k = 0; k < e->study->space.num_knobs; k++) {
+    for (int64_t v = 0; v < e->study->space.knobs[k].count; v++) {
       double sum = 0, count = 0;
       for (int64_t i = 0; i < e->count; i++) {
         if (e->trials[i].point.at[k] != v) continue;
@@ -49,15 +49,15 @@ static void find_effects(tri_explanation *e) {
 
 static tri_status find_importance(tri_explanation *e) {
   const tri_study *study = e->study;
-  tri_suggester suggester = {0};
   tri_gaussian *model = NULL;
   double *places = NULL, values[TRI_KNOBS];
-  int64_t dims = study->num_knobs, explained = 0, stride = 1 + e->done / MOST_EXPLAINED, seen = 0;
-  TRI_TRY(tri_suggest_model(study, &suggester, e->trials, e->count, &model));
+  int64_t dims = study->space.num_knobs, explained = 0, stride = 1 + e->done / MOST_EXPLAINED, seen = 0;
+  TRI_TRY(tri_suggest_model(&study->space, e->trials, e->count, &model));
   if (model == NULL) return TRI_OK;
   tri_status status = tri_alloc("places", (size_t)(e->done * dims), sizeof *places, &places);
   for (int64_t i = 0; i < e->count && status == TRI_OK; i++) {
-    if (e->trials[i].state == TRI_TRIAL_DONE) tri_point_place(study, &e->trials[i].point, places + seen++ * dims);
+    if (e->trials[i].state == TRI_TRIAL_DONE)
+      tri_point_place(&study->space, &e->trials[i].point, places + seen++ * dims);
   }
   int64_t background = e->done < MOST_BACKGROUND ? e->done : MOST_BACKGROUND;
   for (int64_t i = 0; i < e->done && status == TRI_OK; i += stride) {
@@ -72,7 +72,7 @@ static tri_status find_importance(tri_explanation *e) {
 }
 
 static void sort_by_importance(tri_explanation *e) {
-  for (int32_t k = 0; k < e->study->num_knobs; k++) {
+  for (int32_t k = 0; k < e->study->space.num_knobs; k++) {
     int32_t at = k;
     while (at > 0 && e->importance[e->order[at - 1]] < e->importance[k]) {
       e->order[at] = e->order[at - 1];
@@ -109,7 +109,7 @@ static void print_best(const tri_explanation *e, FILE *to) {
   qsort(sorted, (size_t)n, sizeof *sorted, compare_trials);
   for (int64_t i = 0; i < n && i < MOST_SHOWN; i++) {
     fprintf(to, "%4ld  trial %-5ld %12.4f  %s\n", (long)i + 1, (long)sorted[i]->number, sorted[i]->value,
-            tri_point_text(e->study, &sorted[i]->point, text, sizeof text));
+            tri_point_text(&e->study->space, &sorted[i]->point, text, sizeof text));
   }
   tri_free(sorted);
 }
@@ -124,12 +124,12 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
   }
   print_best(e, to);
   fprintf(to, "\nwhat mattered (mean |Shapley value|):\n");
-  for (int64_t i = 0; i < study->num_knobs; i++) {
+  for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    fprintf(to, "  %-18s %12.4f  ", study->space[k].name, e->importance[k]);
-    for (int64_t v = 0; v < study->space[k].count; v++) {
+    fprintf(to, "  %-18s %12.4f  ", study->space.knobs[k].name, e->importance[k]);
+    for (int64_t v = 0; v < study->space.knobs[k].count; v++) {
       if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
-      fprintf(to, " %s: ", study->space[k].words[v]);
+      fprintf(to, " %s: ", study->space.knobs[k].words[v]);
       if (!isnan(e->effect[k][v])) fprintf(to, "%.4g", e->effect[k][v]);
       if (e->failures[k][v] > 0) fprintf(to, " (%ld failed)", (long)e->failures[k][v]);
     }
@@ -147,15 +147,15 @@ json_t *tri_explain_json(const tri_explanation *e) {
     const tri_trial *t = &e->trials[i];
     static const char *const states[] = {"running", "done", "failed"};
     json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:f}", "number", (json_int_t)t->number, "point",
-                               tri_point_text(study, &t->point, text, sizeof text), "state", states[t->state], "reason",
-                               t->reason, "seconds", t->seconds);
+                               tri_point_text(&study->space, &t->point, text, sizeof text), "state", states[t->state],
+                               "reason", t->reason, "seconds", t->seconds);
     if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
     json_array_append_new(trials, object);
   }
-  for (int64_t i = 0; i < study->num_knobs; i++) {
+  for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    json_array_append_new(importance,
-                          json_pack("{s:s, s:f}", "parameter", study->space[k].name, "importance", e->importance[k]));
+    json_array_append_new(
+        importance, json_pack("{s:s, s:f}", "parameter", study->space.knobs[k].name, "importance", e->importance[k]));
   }
   json_t *document =
       json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", unit_of(study), "done",
@@ -164,7 +164,7 @@ json_t *tri_explain_json(const tri_explanation *e) {
     const tri_trial *best = &e->trials[e->best];
     json_object_set_new(document, "best",
                         json_pack("{s:I, s:f, s:s}", "number", (json_int_t)best->number, "value", best->value, "point",
-                                  tri_point_text(study, &best->point, text, sizeof text)));
+                                  tri_point_text(&study->space, &best->point, text, sizeof text)));
   }
   return document;
 }

@@ -2,7 +2,7 @@
 #ifndef TRI_TUNE_EXPLAIN_H
 #define TRI_TUNE_EXPLAIN_H
 
-#include "tune/suggest.h"
+#include "tune/study.h"
 
 #include <jansson.h>
 #include <stdio.h>

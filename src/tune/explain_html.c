@@ -72,14 +72,14 @@ static void print_course(const tri_explanation *e, FILE *to) {
 static void print_importance(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   double most = e->importance[e->order[0]] > 0 ? e->importance[e->order[0]] : 1;
-  int height = 28 * (int)study->num_knobs + 8;
+  int height = 28 * (int)study->space.num_knobs + 8;
   fprintf(to, "<h2>What mattered</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"What mattered\">\n", WIDTH,
           height);
-  for (int64_t i = 0; i < study->num_knobs; i++) {
+  for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
     double y = 28.0 * (double)i + 4;
     fprintf(to, "<text x=\"140\" y=\"%.0f\" text-anchor=\"end\">", y + 16);
-    print_escaped(study->space[k].name, to);
+    print_escaped(study->space.knobs[k].name, to);
     fprintf(to, "</text><rect class=\"bar\" x=\"150\" y=\"%.0f\" width=\"%.1f\" height=\"20\"/>", y,
             1 + (WIDTH - 250) * e->importance[k] / most);
     fprintf(to, "<text x=\"%.1f\" y=\"%.0f\">%.4g</text>\n", 158 + (WIDTH - 250) * e->importance[k] / most, y + 16,
@@ -97,11 +97,11 @@ static void print_effects(const tri_explanation *e, FILE *to) {
           "<h2>Values and failures</h2>\n<div class=\"wide\"><table><tr><th>parameter</th><th>value</th><th>mean of "
           "its trials</th>"
           "<th>failed</th></tr>\n");
-  for (int64_t i = 0; i < study->num_knobs; i++) {
+  for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    for (int64_t v = 0; v < study->space[k].count; v++) {
+    for (int64_t v = 0; v < study->space.knobs[k].count; v++) {
       if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
-      fprintf(to, "<tr><td>%s</td><td>%s</td><td>", study->space[k].name, study->space[k].words[v]);
+      fprintf(to, "<tr><td>%s</td><td>%s</td><td>", study->space.knobs[k].name, study->space.knobs[k].words[v]);
       if (!isnan(e->effect[k][v])) fprintf(to, "%.4g", e->effect[k][v]);
       fprintf(to, "</td><td>%ld</td></tr>\n", (long)e->failures[k][v]);
     }
@@ -119,7 +119,7 @@ static void print_trials(const tri_explanation *e, FILE *to) {
     fprintf(to, "<tr%s><td>%ld</td><td>", i == e->best ? " class=\"winner\"" : "", (long)t->number);
     if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", t->value);
     fprintf(to, "</td><td>");
-    print_escaped(tri_point_text(e->study, &t->point, text, sizeof text), to);
+    print_escaped(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     print_escaped(t->reason, to);
     fprintf(to, "</td></tr>\n");
@@ -152,7 +152,7 @@ void tri_explain_html(const tri_explanation *e, FILE *to) {
     char text[TRI_POINT_TEXT_BYTES];
     fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> with ", (long)e->trials[e->best].number,
             e->trials[e->best].value);
-    print_escaped(tri_point_text(e->study, &e->trials[e->best].point, text, sizeof text), to);
+    print_escaped(tri_point_text(&e->study->space, &e->trials[e->best].point, text, sizeof text), to);
     fprintf(to, ".</p>\n");
     print_course(e, to);
     print_importance(e, to);

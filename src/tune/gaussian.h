@@ -1,5 +1,5 @@
-/* A Gaussian process (Rasmussen and Williams 2006): Matern 5/2 with a length for each dimension, noise, and both by
- * maximal marginal likelihood. Categories are dimensions of their own in which all values are equally far apart. */
+/* A Gaussian process (Rasmussen and Williams 2006): Matern 5/2 with a length for each dimension, a strength, noise, and
+ * all of them by maximal marginal likelihood. Categories are dimensions in which all values are equally far apart. */
 #ifndef TRI_TUNE_GAUSSIAN_H
 #define TRI_TUNE_GAUSSIAN_H
 
@@ -8,23 +8,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TRI_GAUSSIAN_DIMS = 16 };
+enum { TRI_GAUSSIAN_DIMS = 16, TRI_GAUSSIAN_NUMBERS = TRI_GAUSSIAN_DIMS + 2 };
 
-/* What is fitted: carried from one fit to the next, which begins there. {0} begins anew. */
+/* What is fitted, as logarithms: the lengths, then strength and noise (variances, of targets whose variance is 1).
+ * Carried from one fit to the next, which begins there; {0} begins anew. */
 typedef struct tri_gaussian_state {
-  double lengths[TRI_GAUSSIAN_DIMS], noise;
+  double log[TRI_GAUSSIAN_NUMBERS];
+  bool begun;
 } tri_gaussian_state;
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. With `fit`, the state is improved first. Everything is
- * copied. Release with tri_gaussian_destroy. */
+/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. Everything is copied. The state is improved first, by so many
+ * evaluations of the likelihood (each of count^3 operations); 0 takes it as it is. Release with
+ * tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
-                               bool fit, tri_gaussian_state *state, tri_gaussian **out);
+                               int evaluations, tri_gaussian_state *state, tri_gaussian **out);
 void tri_gaussian_destroy(tri_gaussian *gaussian);
 
-/* Mean and standard deviation (of the function, without the noise) at a place. `scratch` has room for count numbers. */
-void tri_gaussian_predict(const tri_gaussian *gaussian, const double *x, double *scratch, double *mean,
-                          double *deviation);
+/* Means and standard deviations (of the function, without the noise) at x[count * dims]; deviations may be NULL. */
+tri_status tri_gaussian_predict(const tri_gaussian *gaussian, int64_t count, const double *x, double *means,
+                                double *deviations);
 
 #endif

@@ -4,16 +4,16 @@
 
 #include <string.h>
 
-/* The model's mean with the parameters of the set at x, the others as in the background, over all of it. */
-static double with_set(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
-                       const double *x, unsigned set, double *scratch) {
-  double sum = 0, mixed[TRI_GAUSSIAN_DIMS], mean = 0;
-  for (int64_t b = 0; b < count; b++) {
-    for (int64_t d = 0; d < dims; d++) mixed[d] = (set >> d & 1u) != 0 ? x[d] : background[b * dims + d];
-    tri_gaussian_predict(model, mixed, scratch, &mean, NULL);
-    sum += mean;
-  }
-  return sum / (double)count;
+/* The model's mean with the parameters of the set at x, the others as in the background, over all of it. `mixed` has
+ * room for that, and for a number for each. */
+static tri_status with_set(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
+                           const double *x, unsigned set, double *mixed, double *out) {
+  double sum = 0, *means = mixed + count * dims;
+  for (int64_t i = 0; i < count * dims; i++) mixed[i] = (set >> (i % dims) & 1u) != 0 ? x[i % dims] : background[i];
+  TRI_TRY(tri_gaussian_predict(model, count, mixed, means, NULL));
+  for (int64_t b = 0; b < count; b++) sum += means[b];
+  *out = sum / (double)count;
+  return TRI_OK;
 }
 
 static int size_of(unsigned set) {
@@ -38,9 +38,9 @@ tri_status tri_shapley(const tri_gaussian *model, int64_t dims, int64_t count, c
   }
   unsigned sets = 1u << dims;
   TRI_TRY(tri_alloc("Shapley values", sets, sizeof *means, &means));
-  tri_status status = tri_alloc("Shapley values", 1 << 16, sizeof *scratch, &scratch);
+  tri_status status = tri_alloc("Shapley values", (size_t)count * (size_t)(dims + 1), sizeof *scratch, &scratch);
   for (unsigned set = 0; status == TRI_OK && set < sets; set++) {
-    means[set] = with_set(model, dims, count, background, x, set, scratch);
+    status = with_set(model, dims, count, background, x, set, scratch, &means[set]);
   }
   for (int64_t d = 0; status == TRI_OK && d < dims; d++) {
     values[d] = 0;

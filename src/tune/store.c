@@ -47,10 +47,11 @@ static void describe(const tri_study *study, char *text, size_t bytes) {
                                  study->name, study->model_name, study->cluster_name, study->system_name,
                                  study->precision_name, study->run, (long long)study->devices,
                                  (long long)study->global_batch, (long long)study->sequence, (int)study->objective);
-  for (int64_t k = 0; k < study->num_knobs && held < bytes; k++) {
-    held += (size_t)snprintf(text + held, bytes - held, "%s", study->space[k].name);
-    for (int64_t v = 0; v < study->space[k].count && held < bytes; v++) {
-      held += (size_t)snprintf(text + held, bytes - held, " %s", study->space[k].words[v]);
+  for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    held += (size_t)snprintf(text + held, bytes - held, "%s", knob->name);
+    for (int64_t v = 0; v < knob->count && held < bytes; v++) {
+      held += (size_t)snprintf(text + held, bytes - held, " %s", knob->words[v]);
     }
     if (held < bytes) held += (size_t)snprintf(text + held, bytes - held, "\n");
   }
@@ -124,7 +125,8 @@ static tri_status set_up(tri_store *s) {
       execute(s,
               "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
               "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
-              " state INTEGER NOT NULL, value REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, version TEXT,"
+              " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, "
+              "version TEXT,"
               " began TEXT DEFAULT CURRENT_TIMESTAMP);",
               "make its tables"));
   TRI_TRY(check_study(s));
@@ -162,16 +164,18 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   *out = (tri_trial){.number = sqlite3_column_int64(row, 0),
                      .state = (tri_trial_state)sqlite3_column_int(row, 2),
                      .value = sqlite3_column_double(row, 3),
-                     .seconds = sqlite3_column_double(row, 5)};
+                     .seconds = sqlite3_column_double(row, 5),
+                     .memory = sqlite3_column_double(row, 6)};
   snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
-  return tri_point_parse(s->study, (const char *)sqlite3_column_text(row, 1), &out->point);
+  return tri_point_parse(&s->study->space, (const char *)sqlite3_column_text(row, 1), &out->point);
 }
 
 tri_status tri_store_trials(tri_store *s, tri_trial **out, int64_t *count) {
   sqlite3_stmt *query = NULL;
   tri_trial *trials = NULL;
   int64_t found = 0, room = 0;
-  TRI_TRY(prepare(s, "SELECT number, point, state, value, reason, seconds FROM trials ORDER BY number", &query));
+  TRI_TRY(
+      prepare(s, "SELECT number, point, state, value, reason, seconds, memory FROM trials ORDER BY number", &query));
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
@@ -199,7 +203,7 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
   host_name(host);
   TRI_TRY(
       prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version) VALUES (?, 0, ?, ?, ?)", &insert));
-  sqlite3_bind_text(insert, 1, tri_point_text(s->study, point, text, sizeof text), -1, SQLITE_TRANSIENT);
+  sqlite3_bind_text(insert, 1, tri_point_text(&s->study->space, point, text, sizeof text), -1, SQLITE_TRANSIENT);
   sqlite3_bind_text(insert, 2, host, -1, SQLITE_TRANSIENT);
   sqlite3_bind_int64(insert, 3, getpid());
   sqlite3_bind_text(insert, 4, TRIREME_VERSION, -1, SQLITE_STATIC);
@@ -212,12 +216,14 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
 
 tri_status tri_store_end(tri_store *s, const tri_trial *trial) {
   sqlite3_stmt *update = NULL;
-  TRI_TRY(prepare(s, "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ? WHERE number = ?", &update));
+  TRI_TRY(prepare(s, "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ? WHERE number = ?",
+                  &update));
   sqlite3_bind_int(update, 1, (int)trial->state);
   if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
   sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
   sqlite3_bind_double(update, 4, trial->seconds);
-  sqlite3_bind_int64(update, 5, trial->number);
+  if (trial->memory > 0) sqlite3_bind_double(update, 5, trial->memory);
+  sqlite3_bind_int64(update, 6, trial->number);
   tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's end");
   sqlite3_finalize(update);
   return status;

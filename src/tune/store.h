@@ -3,7 +3,7 @@
 #ifndef TRI_TUNE_STORE_H
 #define TRI_TUNE_STORE_H
 
-#include "tune/suggest.h"
+#include "tune/study.h"
 
 typedef struct tri_store tri_store;
 

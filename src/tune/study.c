@@ -26,22 +26,6 @@ static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN},
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), ROOM(STRUCT, NAME)
 #define COUNTED .range = {.low = 1, .high = 1 << 24}
 
-static const tri_config_key knob_keys[] = {
-    {TEXT(tri_knob, name), .example = "tensor", .help = "a key of `layout:`, or nodes, or accumulation"},
-    {TEXT(tri_knob, values), .fallback = "", .help = "its values, with blanks between: 1 2 4 8"},
-    {KEY(tri_knob, low, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0", .help = "or from here"},
-    {KEY(tri_knob, high, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0", .help = "to here"},
-    {KEY(tri_knob, step, TRI_CONFIG_INT), COUNTED, .fallback = "1", .help = "in steps of this"},
-    {KEY(tri_knob, powers, TRI_CONFIG_BOOL), .fallback = "false", .help = "or in powers of two"},
-    {TEXT(tri_knob, when), .fallback = "", .help = "only there does it matter: schedule = interleaved"},
-};
-static const tri_config_table knob_table = {
-    .noun = "parameter", .keys = knob_keys, .num_keys = sizeof knob_keys / sizeof *knob_keys};
-
-static const tri_config_key rule_keys[] = {
-    {TEXT(tri_rule, rule), .example = "tensor * pipeline <= 64", .help = "products of names and numbers, compared"}};
-static const tri_config_table rule_table = {.noun = "constraint", .keys = rule_keys, .num_keys = 1};
-
 static const tri_config_key trial_keys[] = {
     {.name = "warmup",
      .type = TRI_CONFIG_INT,
@@ -73,6 +57,7 @@ static const tri_config_table trial_table = {
 
 #define NAMED(NAME, MEMBER)                                                                                            \
   .name = NAME, .type = TRI_CONFIG_STRING, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
+#define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
 static const tri_config_key study_keys[] = {
     {TEXT(tri_study, name), .example = "frontier-175b", .help = "what reports call it"},
     {NAMED("model", model_name), .fallback = "", .help = "a preset or file; a run file's own where there is one"},
@@ -88,31 +73,31 @@ static const tri_config_key study_keys[] = {
      .help = "tokens of one; 0: the model's max_sequence"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help = "what is to be large; cost: tokens for a device-second"},
-    {KEY(tri_study, method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
+    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
      .help = "how points are chosen"},
-    {KEY(tri_study, trials, TRI_CONFIG_INT), .range = {.low = 1, .high = 100000}, .fallback = "64",
+    {AT("trials", search.trials, TRI_CONFIG_INT), .range = {.low = 1, .high = 100000}, .fallback = "64",
      .help = "the budget"},
-    {KEY(tri_study, initial, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "8",
+    {AT("initial", search.initial, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "8",
      .help = "trials at random before the model chooses"},
     {KEY(tri_study, minutes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
      .help = "the budget of time; 0: none"},
-    {KEY(tri_study, seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of whatever is chosen at random"},
+    {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of whatever is chosen at random"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
     {.name = "space",
      .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_study, space),
-     .table = &knob_table,
+     .offset = offsetof(tri_study, space.knobs),
+     .table = &tri_knob_table,
      .bytes = sizeof(tri_knob),
-     .count = offsetof(tri_study, num_knobs),
+     .count = offsetof(tri_study, space.num_knobs),
      .range = {.low = 1, .high = TRI_KNOBS},
      .example = "[{name: tensor, values: 1 2 4 8}]",
      .help = "what is varied"},
     {.name = "constraints",
      .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_study, rules),
-     .table = &rule_table,
+     .offset = offsetof(tri_study, space.rules),
+     .table = &tri_rule_table,
      .bytes = sizeof(tri_rule),
-     .count = offsetof(tri_study, num_rules),
+     .count = offsetof(tri_study, space.num_rules),
      .range = {.low = 0, .high = TRI_RULES},
      .fallback = "",
      .help = "what must hold"},
@@ -138,168 +123,6 @@ static tri_status unknown_knob(const char *name) {
   return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is no parameter; there are %s", name, all);
 }
 
-static tri_status add_value(tri_knob *knob, const char *word, size_t length) {
-  char *end = NULL;
-  if (knob->count == TRI_KNOB_VALUES || length >= sizeof knob->words[0]) {
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has more than %d values, or a longer one than %zu characters",
-                    knob->name, TRI_KNOB_VALUES, sizeof knob->words[0] - 1);
-  }
-  char *at = knob->words[knob->count];
-  snprintf(at, sizeof knob->words[0], "%.*s", (int)length, word);
-  knob->numbers[knob->count] = strtod(at, &end);
-  if (*end != '\0') {
-    knob->is_category = true;
-    knob->numbers[knob->count] = (double)knob->count;
-  }
-  knob->count++;
-  return TRI_OK;
-}
-
-static tri_status fill_knob(tri_knob *knob) {
-  bool known =
-      strcmp(knob->name, "nodes") == 0 || strcmp(knob->name, "accumulation") == 0 || layout_key(knob->name) != NULL;
-  if (!known) return unknown_knob(knob->name);
-  for (const char *at = knob->values; *at != '\0';) {
-    at += strspn(at, " ,");
-    size_t length = strcspn(at, " ,");
-    if (length > 0) TRI_TRY(add_value(knob, at, length));
-    at += length;
-  }
-  bool listed = knob->count > 0;
-  for (int64_t v = knob->low; !listed && v <= knob->high && knob->high > 0;) {
-    char text[24];
-    int length = snprintf(text, sizeof text, "%lld", (long long)v);
-    TRI_TRY(add_value(knob, text, (size_t)length));
-    v = !knob->powers ? v + knob->step : v < 1 ? 1 : 2 * v;
-  }
-  if (knob->count > 0) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: 1 2 4`, or `low` and `high`", knob->name);
-}
-
-/* ---- rules ------------------------------------------------------------------------------------------------------- */
-
-static int64_t find_knob(const tri_study *study, const char *name, size_t length) {
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    if (strlen(study->space[k].name) == length && strncmp(study->space[k].name, name, length) == 0) return k;
-  }
-  return -1;
-}
-
-/* A product of names and numbers; *at moves behind it. False where something is neither. */
-static bool product_of(const tri_study *study, const tri_point *point, const char **at, double *out) {
-  *out = 1;
-  for (;;) {
-    char *end = NULL;
-    *at += strspn(*at, " ");
-    double number = strtod(*at, &end);
-    if (end != *at) {
-      *at = end;
-    } else {
-      size_t length = 0;
-      while (isalnum((unsigned char)(*at)[length]) || (*at)[length] == '_') length++;
-      int64_t knob = find_knob(study, *at, length);
-      bool devices = length == 7 && strncmp(*at, "devices", 7) == 0;
-      if (knob < 0 && !devices) return false;
-      number = knob < 0 ? (double)study->devices : study->space[knob].numbers[point->at[knob]];
-      *at += length;
-    }
-    *out *= number;
-    *at += strspn(*at, " ");
-    if (**at != '*') return true;
-    (*at)++;
-  }
-}
-
-/* Whether it holds; *legal says whether it could be read. */
-static bool rule_holds(const tri_study *study, const tri_point *point, const char *text, bool *legal) {
-  double left = 0, right = 0;
-  const char *at = text;
-  char sign[3] = "";
-  *legal = product_of(study, point, &at, &left);
-  size_t length = strspn(at, "<>=");
-  *legal = *legal && length >= 1 && length <= 2;
-  if (!*legal) return false;
-  memcpy(sign, at, length);
-  at += length;
-  *legal = product_of(study, point, &at, &right) && *at == '\0';
-  if (strcmp(sign, "<=") == 0) return left <= right;
-  if (strcmp(sign, ">=") == 0) return left >= right;
-  if (strcmp(sign, "<") == 0) return left < right;
-  if (strcmp(sign, ">") == 0) return left > right;
-  if (strcmp(sign, "=") == 0 || strcmp(sign, "==") == 0) return left == right;
-  *legal = false;
-  return false;
-}
-
-/* "schedule = interleaved": a knob of the study and one of its values. */
-static bool condition_of(const tri_study *study, const char *text, int64_t *knob, int32_t *value) {
-  size_t length = strcspn(text, " =");
-  *knob = find_knob(study, text, length);
-  const char *at = text + length + strspn(text + length, " =");
-  for (int64_t v = 0; *knob >= 0 && v < study->space[*knob].count; v++) {
-    if (strcmp(study->space[*knob].words[v], at) != 0) continue;
-    *value = (int32_t)v;
-    return true;
-  }
-  return false;
-}
-
-void tri_point_settle(const tri_study *study, tri_point *point) {
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    int64_t other = -1;
-    int32_t value = 0;
-    if (study->space[k].when[0] == '\0' || !condition_of(study, study->space[k].when, &other, &value)) continue;
-    if (point->at[other] != value) point->at[k] = 0;
-  }
-}
-
-bool tri_point_equal(const tri_study *study, const tri_point *a, const tri_point *b) {
-  return memcmp(a->at, b->at, (size_t)study->num_knobs * sizeof a->at[0]) == 0;
-}
-
-bool tri_point_allowed(const tri_study *study, const tri_point *point) {
-  bool legal = true;
-  for (int64_t r = 0; r < study->num_rules; r++) {
-    if (!rule_holds(study, point, study->rules[r].rule, &legal)) return false;
-  }
-  return true;
-}
-
-/* ---- text -------------------------------------------------------------------------------------------------------- */
-
-char *tri_point_text(const tri_study *study, const tri_point *point, char *buffer, size_t bytes) {
-  size_t held = 0;
-  buffer[0] = '\0';
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    int added = snprintf(buffer + held, bytes - held, "%s%s=%s", k == 0 ? "" : ",", study->space[k].name,
-                         study->space[k].words[point->at[k]]);
-    held += added > 0 && held + (size_t)added < bytes ? (size_t)added : 0;
-  }
-  return buffer;
-}
-
-tri_status tri_point_parse(const tri_study *study, const char *text, tri_point *out) {
-  tri_point point = {{0}};
-  int64_t seen = 0;
-  for (const char *at = text; *at != '\0';) {
-    size_t length = strcspn(at, ","), name = strcspn(at, "=");
-    int64_t knob = name < length ? find_knob(study, at, name) : -1, value = -1;
-    for (int64_t v = 0; knob >= 0 && v < study->space[knob].count; v++) {
-      const char *word = study->space[knob].words[v];
-      if (strlen(word) == length - name - 1 && strncmp(word, at + name + 1, strlen(word)) == 0) value = v;
-    }
-    if (value < 0) return tri_fail(TRI_BAD_CONFIG, "`%.*s` is no value of the study %s", (int)length, at, study->name);
-    point.at[knob] = (int32_t)value;
-    seen++;
-    at += length + (at[length] == ',');
-  }
-  if (seen != study->num_knobs) {
-    return tri_fail(TRI_BAD_CONFIG, "`%.200s` is no point of the study %s", text, study->name);
-  }
-  *out = point;
-  return TRI_OK;
-}
-
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
 static tri_status plan_of(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
@@ -308,8 +131,8 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   tri_trial_plan plan = {.devices = study->devices, .global_batch = study->global_batch};
   int64_t accumulation = 0;
   bool recomputes = false;
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    const tri_knob *knob = &study->space[k];
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
     double number = knob->numbers[point->at[k]];
     if (strcmp(knob->name, "nodes") == 0) {
       plan.devices = (int64_t)number * study->cluster.node_devices;
@@ -358,77 +181,37 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
   return tri_step_hardware_flops(&request) / step_s / (double)plan->devices / 1e12;
 }
 
-tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *count) {
-  enum { MOST = 1000000 };
-  double all = 1;
-  tri_point *points = NULL, point = {{0}};
-  int64_t found = 0, room = 0;
-  for (int64_t k = 0; k < study->num_knobs; k++) all *= (double)study->space[k].count;
-  if (all > MOST) {
-    return tri_fail(TRI_UNSUPPORTED, "the space of %s has %.0f points; leave some values out, a million is the most",
-                    study->name, all);
-  }
-  for (bool more = true; more;) {
-    tri_point settled = point;
-    tri_point_settle(study, &settled);
-    if (tri_point_equal(study, &settled, &point) && tri_point_allowed(study, &point)) {
-      if (found == room) {
-        room = room == 0 ? 1024 : room * 2;
-        tri_status status = tri_realloc("the points of a study", (size_t)room, sizeof *points, &points);
-        if (status != TRI_OK) {
-          tri_free(points);
-          return status;
-        }
-      }
-      points[found++] = point;
-    }
-    int64_t k = study->num_knobs - 1;
-    while (k >= 0 && ++point.at[k] == study->space[k].count) point.at[k--] = 0;
-    more = k >= 0;
-  }
-  *out = points;
-  *count = found;
-  return TRI_OK;
-}
-
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-static tri_status check_rules(const tri_study *study) {
-  tri_point point = {{0}};
-  for (int64_t r = 0; r < study->num_rules; r++) {
-    bool legal = false;
-    (void)rule_holds(study, &point, study->rules[r].rule, &legal);
-    if (legal) continue;
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`constraints`: `%s` is no comparison of products of parameters and numbers, such as tensor * pipeline <= "
-        "devices",
-        study->rules[r].rule);
-  }
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    int64_t other = -1;
-    int32_t value = 0;
-    if (study->space[k].when[0] == '\0' || condition_of(study, study->space[k].when, &other, &value)) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `when: %s` of `%s` must be PARAMETER = VALUE of the same space",
-                    study->space[k].when, study->space[k].name);
+static tri_status check_names(const tri_study *study) {
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const char *name = study->space.knobs[k].name;
+    bool known = strcmp(name, "nodes") == 0 || strcmp(name, "accumulation") == 0 || layout_key(name) != NULL;
+    if (!known) return unknown_knob(name);
   }
   return TRI_OK;
 }
 
-static tri_status check_legal(const tri_study *study) {
+tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *count) {
   tri_point *points = NULL;
-  int64_t count = 0;
+  int64_t all = 0, legal = 0;
   tri_trial_plan plan;
-  bool any = false;
   char why[512] = "no point obeys the constraints";
-  TRI_TRY(tri_study_points(study, &points, &count));
-  for (int64_t i = 0; i < count && !any; i++) {
-    any = tri_point_plan(study, &points[i], &plan) == TRI_OK;
-    if (!any && i == 0)
-      snprintf(why, sizeof why, "the first of %lld points: %s", (long long)count, tri_status_message());
+  TRI_TRY(tri_space_points(&study->space, &points, &all));
+  for (int64_t i = 0; i < all; i++) { /* what no layout can be needs no trial */
+    if (tri_point_plan(study, &points[i], &plan) == TRI_OK) {
+      points[legal++] = points[i];
+    } else if (i == 0) {
+      snprintf(why, sizeof why, "the first of %lld points: %s", (long long)all, tri_status_message());
+    }
   }
-  tri_free(points);
-  return any ? TRI_OK : tri_fail(TRI_BAD_LAYOUT, "the space of %s has no legal point; %s", study->name, why);
+  if (legal == 0) {
+    tri_free(points);
+    return tri_fail(TRI_BAD_LAYOUT, "the space of %s has no legal point; %s", study->name, why);
+  }
+  *out = points;
+  *count = legal;
+  return TRI_OK;
 }
 
 static tri_status precision_of(tri_study *study) {
@@ -455,9 +238,9 @@ static tri_status take_run(tri_study *study) {
 }
 
 static tri_status complete(tri_study *study) {
-  for (int64_t k = 0; k < study->num_knobs; k++) TRI_TRY(fill_knob(&study->space[k]));
+  TRI_TRY(check_names(study));
+  TRI_TRY(tri_space_complete(&study->space));
   TRI_TRY(precision_of(study));
-  TRI_TRY(check_rules(study));
   TRI_TRY(tri_system_load(study->system_name, &study->system));
   if (study->run[0] != '\0') TRI_TRY(take_run(study));
   if (study->model_name[0] == '\0' && study->run[0] == '\0')
@@ -469,13 +252,18 @@ static tri_status complete(tri_study *study) {
   } else if (study->run[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
   }
-  return check_legal(study);
+  study->space.devices = (double)study->devices;
+  tri_point *points = NULL;
+  int64_t count = 0;
+  tri_status status = tri_study_points(study, &points, &count);
+  tri_free(points);
+  return status;
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
   for (const tri_config_word *word = methods; word->name != NULL; word++) {
     if (strcmp(name, word->name) != 0) continue;
-    study->method = (tri_method)word->value;
+    study->search.method = (tri_method)word->value;
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid or exhaustive", name);

@@ -1,5 +1,10 @@
-/* Expected improvement, weighted by the probability of success (Gelbart et al. 2014). Two Gaussian processes: one of
- * the value, of the trials that are done; one of success, 1 or 0, of all that ended. */
+/* Expected improvement, weighted by the probability of success (Gelbart et al. 2014). Up to three Gaussian processes:
+ * of the value, of the trials that are done; of the memory that trials took, or would have taken, as a logarithm, which
+ * says where it will not be enough; of success, 1 or 0, of all that ended, where some failed for other reasons.
+ *
+ * Memory is a model of its own because it says more than a failure does: a trial that wanted forty times what there is
+ * tells how far to go, and one that just fitted tells where the edge is. In a space of which one point in twenty fits
+ * that is what finds the good ones. Where nobody knows what a failed trial wanted, it counts as a failure only. */
 #include "tune/suggest.h"
 
 #include "base/memory.h"
@@ -9,43 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LOOKED_AT = 2000 };
+enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64 };
+enum { FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
 
-void tri_point_place(const tri_study *study, const tri_point *point, double *x) {
-  for (int64_t k = 0; k < study->num_knobs; k++) {
-    const tri_knob *knob = &study->space[k];
-    double value = knob->numbers[point->at[k]], low = knob->numbers[0], high = knob->numbers[knob->count - 1];
-    if (knob->is_category || knob->count == 1) {
-      x[k] = knob->count == 1 ? 0 : (double)point->at[k] / (double)(knob->count - 1);
-    } else if (low > 0 && high / low >= 4) { /* sizes differ by factors */
-      x[k] = log(value / low) / log(high / low);
-    } else {
-      x[k] = (value - low) / (high - low);
-    }
-  }
+tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
+                                   int64_t num_points, double *prior) {
+  return (tri_suggester){.space = space, .search = search, .points = points, .prior = prior, .num_points = num_points};
 }
 
-static void categories_of(const tri_study *study, bool *out) {
-  for (int64_t k = 0; k < study->num_knobs; k++) out[k] = study->space[k].is_category;
-}
-
-tri_status tri_suggester_create(const tri_study *study, tri_suggester *out) {
-  tri_suggester made = {0};
-  tri_trial_plan plan;
-  int64_t legal = 0;
-  TRI_TRY(tri_study_points(study, &made.points, &made.num_points));
-  for (int64_t i = 0; i < made.num_points; i++) { /* what no layout can be needs no trial */
-    if (tri_point_plan(study, &made.points[i], &plan) == TRI_OK) made.points[legal++] = made.points[i];
-  }
-  made.num_points = legal;
-  *out = made;
-  return TRI_OK;
-}
-
-void tri_suggester_release(tri_suggester *suggester) {
-  tri_free(suggester->points);
-  tri_free(suggester->prior);
-  *suggester = (tri_suggester){0};
+void tri_suggester_release(tri_suggester *s) {
+  tri_free(s->points);
+  tri_free(s->prior);
+  *s = (tri_suggester){0};
 }
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -55,39 +35,46 @@ typedef struct samples {
   int64_t count;
 } samples;
 
-static tri_status room_for(const tri_study *study, int64_t count, samples *out) {
+static tri_status room_for(const tri_space *space, int64_t count, samples *out) {
   size_t n = (size_t)count + 1;
-  TRI_TRY(tri_alloc("trials", n * (size_t)(study->num_knobs + 1), sizeof *out->x, &out->x));
-  out->y = out->x + n * (size_t)study->num_knobs;
+  TRI_TRY(tri_alloc("trials", n * (size_t)(space->num_knobs + 1), sizeof *out->x, &out->x));
+  out->y = out->x + n * (size_t)space->num_knobs;
   return TRI_OK;
 }
 
-static void add_sample(const tri_study *study, samples *s, const tri_point *point, double y) {
-  tri_point_place(study, point, s->x + s->count * study->num_knobs);
+static void add_sample(const tri_space *space, samples *s, const tri_point *point, double y) {
+  tri_point_place(space, point, s->x + s->count * space->num_knobs);
   s->y[s->count++] = y;
 }
 
-static tri_status fit(const tri_study *study, const samples *s, bool fits, tri_gaussian_state *state,
+static tri_status fit(const tri_space *space, const samples *s, int evaluations, tri_gaussian_state *state,
                       tri_gaussian **out) {
   bool categories[TRI_KNOBS];
-  categories_of(study, categories);
-  return tri_gaussian_create(study->num_knobs, categories, s->count, s->x, s->y, fits, state, out);
+  for (int64_t k = 0; k < space->num_knobs; k++) categories[k] = space->knobs[k].is_category;
+  return tri_gaussian_create(space->num_knobs, categories, s->count, s->x, s->y, evaluations, state, out);
 }
 
-static double prior_of(const tri_study *study, const tri_suggester *suggester, const tri_point *point) {
-  for (int64_t i = 0; suggester->prior != NULL && i < suggester->num_points; i++) {
-    if (tri_point_equal(study, &suggester->points[i], point)) return suggester->prior[i];
+/* How often the likelihood may be looked at: it costs the cube of the trials, and the more they are, the less the
+ * numbers still move. From a hundred on the models take turns. */
+static int effort(int64_t count, int64_t turn) {
+  if (count <= 60) return 30;
+  if (count <= 100) return 8;
+  return count % 6 == turn ? 3 : 0;
+}
+
+static double prior_of(const tri_suggester *s, const tri_point *point) {
+  for (int64_t i = 0; s->prior != NULL && i < s->num_points; i++) {
+    if (tri_point_equal(s->space, &s->points[i], point)) return s->prior[i];
   }
   return 0;
 }
 
 /* What the prior's values are multiplied by to be like those measured. */
-static double prior_scale(const tri_study *study, const tri_suggester *suggester, const tri_trial *trials,
-                          int64_t count) {
+static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64_t count) {
   double measured = 0, expected = 0;
-  if (suggester->prior == NULL) return 0;
+  if (s->prior == NULL) return 0;
   for (int64_t i = 0; i < count; i++) {
-    double prior = prior_of(study, suggester, &trials[i].point);
+    double prior = prior_of(s, &trials[i].point);
     if (trials[i].state != TRI_TRIAL_DONE || prior <= 0) continue;
     measured += trials[i].value;
     expected += prior;
@@ -95,55 +82,147 @@ static double prior_scale(const tri_study *study, const tri_suggester *suggester
   return expected > 0 ? measured / expected : 1;
 }
 
-tri_status tri_suggest_model(const tri_study *study, tri_suggester *suggester, const tri_trial *trials, int64_t count,
-                             tri_gaussian **out) {
+tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, tri_gaussian **out) {
   samples s = {0};
+  tri_gaussian_state state = {0};
   *out = NULL;
-  TRI_TRY(room_for(study, count, &s));
+  TRI_TRY(room_for(space, count, &s));
   for (int64_t i = 0; i < count; i++) {
-    if (trials[i].state == TRI_TRIAL_DONE) add_sample(study, &s, &trials[i].point, trials[i].value);
+    if (trials[i].state == TRI_TRIAL_DONE) add_sample(space, &s, &trials[i].point, trials[i].value);
   }
-  tri_status status = s.count < 2 ? TRI_OK : fit(study, &s, true, &suggester->value, out);
+  tri_status status = s.count < 2 ? TRI_OK : fit(space, &s, s.count <= 200 ? 30 : 3, &state, out);
   tri_free(s.x);
+  return status;
+}
+
+typedef struct models {
+  tri_gaussian *value, *success, *memory;
+  double best, scale; /* of values, as they are modelled; what the prior is multiplied by */
+} models;
+
+static void release_models(models *m) {
+  tri_gaussian_destroy(m->value);
+  tri_gaussian_destroy(m->success);
+  tri_gaussian_destroy(m->memory);
+}
+
+static int compare(const void *left, const void *right) {
+  double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
+
+/* Values below the median are drawn together, the more the farther they are: how bad a bad point is says little about
+ * where the best is, and one of a thousand times the usual would flatten all the others. Returns the best. */
+static tri_status draw_together(samples *values, double *best) {
+  double *sorted = NULL;
+  int64_t n = values->count;
+  TRI_TRY(tri_alloc("values", (size_t)n + 1, sizeof *sorted, &sorted));
+  memcpy(sorted, values->y, (size_t)n * sizeof *sorted);
+  qsort(sorted, (size_t)n, sizeof *sorted, compare);
+  double middle = sorted[n / 2], unit = sorted[n - 1] - middle;
+  for (int64_t i = 0; i < n && unit > 0; i++) {
+    double y = (values->y[i] - middle) / unit;
+    values->y[i] = y < 0 ? -log1p(-y) : y;
+  }
+  *best = unit > 0 ? 1 : *best;
+  tri_free(sorted);
+  return TRI_OK;
+}
+
+static bool wanted_too_much(const tri_trial *trial) { return trial->state == TRI_TRIAL_FAILED && trial->memory > 1; }
+
+static tri_status model_values(tri_suggester *s, const tri_trial *trials, int64_t count, models *m) {
+  samples values = {0};
+  double worst = INFINITY;
+  m->scale = prior_scale(s, trials, count);
+  m->best = -INFINITY;
+  TRI_TRY(room_for(s->space, count, &values));
+  for (int64_t i = 0; i < count; i++) {
+    if (trials[i].state != TRI_TRIAL_DONE) continue;
+    add_sample(s->space, &values, &trials[i].point, trials[i].value - m->scale * prior_of(s, &trials[i].point));
+    m->best = fmax(m->best, trials[i].value);
+    worst = fmin(worst, trials[i].value);
+  }
+  /* The liar: what is running will come out as the worst so far, so that others look elsewhere; and so has, as far as
+   * values go, what failed for no reason that is modelled. */
+  for (int64_t i = 0; i < count && isfinite(worst); i++) {
+    if (trials[i].state == TRI_TRIAL_DONE || wanted_too_much(&trials[i])) continue;
+    add_sample(s->space, &values, &trials[i].point, worst - m->scale * prior_of(s, &trials[i].point));
+  }
+  tri_status status = s->prior == NULL && values.count > 1 ? draw_together(&values, &m->best) : TRI_OK;
+  bool matters = status == TRI_OK && values.count > 1;
+  if (matters) status = fit(s->space, &values, effort(count, 0), &s->value, &m->value);
+  tri_free(values.x);
+  return status;
+}
+
+static tri_status model_memory(tri_suggester *s, const tri_trial *trials, int64_t count, models *m) {
+  samples taken = {0};
+  bool any = false;
+  TRI_TRY(room_for(s->space, count, &taken));
+  for (int64_t i = 0; i < count; i++) {
+    if (trials[i].state == TRI_TRIAL_RUNNING || trials[i].memory <= 0) continue;
+    add_sample(s->space, &taken, &trials[i].point, log(trials[i].memory));
+    any = any || trials[i].memory > 0.5;
+  }
+  bool matters = any && taken.count > 1;
+  tri_status status = matters ? fit(s->space, &taken, effort(count, 2), &s->memory, &m->memory) : TRI_OK;
+  tri_free(taken.x);
+  return status;
+}
+
+static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64_t count, models *m) {
+  samples ends = {0};
+  int64_t done = 0;
+  TRI_TRY(room_for(s->space, count, &ends));
+  for (int64_t i = 0; i < count; i++) {
+    if (trials[i].state == TRI_TRIAL_RUNNING || wanted_too_much(&trials[i])) continue;
+    add_sample(s->space, &ends, &trials[i].point, trials[i].state == TRI_TRIAL_DONE);
+    done += trials[i].state == TRI_TRIAL_DONE;
+  }
+  /* Failures alone say nothing about lengths: then the model only keeps away from where it has been. */
+  bool matters = ends.count > 1 && done < ends.count;
+  tri_status status =
+      matters ? fit(s->space, &ends, done == 0 ? 0 : effort(count, 4), &s->success, &m->success) : TRI_OK;
+  tri_free(ends.x);
   return status;
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-static bool was_tried(const tri_study *study, const tri_trial *trials, int64_t count, const tri_point *point) {
+static bool was_tried(const tri_suggester *s, const tri_trial *trials, int64_t count, const tri_point *point) {
   for (int64_t i = 0; i < count; i++) {
-    if (tri_point_equal(study, &trials[i].point, point)) return true;
+    if (tri_point_equal(s->space, &trials[i].point, point)) return true;
   }
   return false;
 }
 
-static uint64_t draw(const tri_study *study, uint64_t purpose, uint64_t index) {
-  tri_random_key key = tri_random_stream(study->seed, TRI_RANDOM_TUNE, purpose);
+static uint64_t draw(const tri_suggester *s, uint64_t purpose, uint64_t index) {
+  tri_random_key key = tri_random_stream(s->search->seed, TRI_RANDOM_TUNE, purpose);
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
 /* One that was not tried, from a place at random on. */
-static bool at_random(const tri_study *study, const tri_suggester *s, const tri_trial *trials, int64_t count,
-                      tri_point *out) {
-  for (uint64_t turn = 0; turn < 64; turn++) {
-    int64_t i = (int64_t)(draw(study, 1, (uint64_t)count * 64 + turn) % (uint64_t)s->num_points);
+static bool at_random(const tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out) {
+  for (uint64_t turn = 0; turn < DRAWS; turn++) {
+    uint64_t i = draw(s, FOR_RANDOM_POINTS, (uint64_t)count * DRAWS + turn) % (uint64_t)s->num_points;
     *out = s->points[i];
-    if (!was_tried(study, trials, count, out)) return true;
+    if (!was_tried(s, trials, count, out)) return true;
   }
   for (int64_t i = 0; i < s->num_points; i++) {
     *out = s->points[i];
-    if (!was_tried(study, trials, count, out)) return true;
+    if (!was_tried(s, trials, count, out)) return true;
   }
   return false;
 }
 
 /* The i-th of `trials` spread evenly over the whole space, or all of it. */
-static bool in_order(const tri_study *study, const tri_suggester *s, const tri_trial *trials, int64_t count,
-                     tri_point *out) {
-  bool all = study->method == TRI_METHOD_EXHAUSTIVE || study->trials >= s->num_points;
-  for (int64_t i = 0; i < (all ? s->num_points : study->trials); i++) {
-    *out = s->points[all ? i : i * s->num_points / study->trials];
-    if (!was_tried(study, trials, count, out)) return true;
+static bool in_order(const tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out) {
+  int64_t wanted = s->search->trials;
+  bool all = s->search->method == TRI_METHOD_EXHAUSTIVE || wanted >= s->num_points;
+  for (int64_t i = 0; i < (all ? s->num_points : wanted); i++) {
+    *out = s->points[all ? i : i * s->num_points / wanted];
+    if (!was_tried(s, trials, count, out)) return true;
   }
   return false;
 }
@@ -154,104 +233,194 @@ static double improvement(double mean, double deviation, double best) {
   return deviation * (z * below + density);
 }
 
-typedef struct models {
-  tri_gaussian *value, *success;
-  double best, scale; /* of values, less the prior where there is one */
-  double *scratch;
-} models;
-
-static void release_models(models *m) {
-  tri_gaussian_destroy(m->value);
-  tri_gaussian_destroy(m->success);
-  tri_free(m->scratch);
+static double chance_above(double mean, double deviation, double edge) {
+  return 0.5 * erfc((edge - mean) / (deviation + 1e-3) / sqrt(2.0));
 }
 
-static tri_status build_models(const tri_study *study, tri_suggester *s, const tri_trial *trials, int64_t count,
-                               models *m) {
-  samples values = {0}, ends = {0};
-  tri_status status = TRI_OK;
-  double worst = INFINITY;
-  bool any_failed = false;
-  m->scale = prior_scale(study, s, trials, count);
-  m->best = -INFINITY;
-  TRI_TRY_GOTO(room_for(study, count, &values), done);
-  TRI_TRY_GOTO(room_for(study, count, &ends), done);
-  TRI_TRY_GOTO(tri_alloc("trials", (size_t)count + 1, sizeof *m->scratch, &m->scratch), done);
-  for (int64_t i = 0; i < count; i++) {
-    bool done = trials[i].state == TRI_TRIAL_DONE;
-    if (trials[i].state != TRI_TRIAL_RUNNING) add_sample(study, &ends, &trials[i].point, done);
-    any_failed = any_failed || trials[i].state == TRI_TRIAL_FAILED;
-    if (!done) continue;
-    add_sample(study, &values, &trials[i].point, trials[i].value - m->scale * prior_of(study, s, &trials[i].point));
-    if (trials[i].value > m->best) m->best = trials[i].value;
-    if (trials[i].value < worst) worst = trials[i].value;
-  }
-  /* The liar: what is running will come out as the worst so far, so that others look elsewhere; and so has, as far as
-   * values go, what failed. */
-  for (int64_t i = 0; i < count && isfinite(worst); i++) {
-    if (trials[i].state != TRI_TRIAL_DONE) {
-      add_sample(study, &values, &trials[i].point, worst - m->scale * prior_of(study, s, &trials[i].point));
-    }
-  }
-  bool often = count < 40 || count % 5 == 0; /* the lengths move slowly later on */
-  if (values.count > 1) TRI_TRY_GOTO(fit(study, &values, often, &s->value, &m->value), done);
-  /* Failures alone say nothing about lengths: then the model only keeps away from where it has been. */
-  bool both = any_failed && values.count > 0;
-  if (any_failed && ends.count > 1) TRI_TRY_GOTO(fit(study, &ends, often && both, &s->success, &m->success), done);
-done:
-  tri_free(ends.x);
-  tri_free(values.x);
-  return status;
-}
+/* ---- weighing up ------------------------------------------------------------------------------------------------- */
 
-static double score(const tri_study *study, const tri_suggester *s, const models *m, int64_t index) {
-  double x[TRI_KNOBS], mean = 0, deviation = 0, chance = 1;
-  tri_point_place(study, &s->points[index], x);
-  if (m->success != NULL) {
-    tri_gaussian_predict(m->success, x, m->scratch, &mean, &deviation);
-    chance = 0.5 * erfc((0.5 - mean) / (deviation + 1e-3) / sqrt(2.0)); /* that it is more of a success than not */
-  }
-  if (m->value == NULL) return chance * (s->prior == NULL ? 1 : s->prior[index]);
-  tri_gaussian_predict(m->value, x, m->scratch, &mean, &deviation);
-  if (s->prior != NULL) mean += m->scale * s->prior[index];
-  return chance * improvement(mean, deviation, m->best);
-}
+/* Points that are looked at, by their places in the list, and what they are worth. */
+typedef struct field {
+  const tri_suggester *s;
+  const models *m;
+  const tri_trial *trials;
+  int64_t count;
+  int32_t *at;         /* [room] */
+  double *scores;      /* [room] */
+  double *x, *numbers; /* [room * knobs], [room * 4] */
+  int64_t num_points, room;
+} field;
 
-/* The best of all points, or of many of them and of the neighbours of the best trial. */
-static tri_status by_models(const tri_study *study, tri_suggester *s, const tri_trial *trials, int64_t count,
-                            tri_point *out, bool *found) {
-  models m = {0};
-  tri_status status = build_models(study, s, trials, count, &m);
-  double most = -INFINITY;
-  *found = false;
-  uint64_t stride = (uint64_t)s->num_points <= MOST_LOOKED_AT ? 1 : (uint64_t)s->num_points / MOST_LOOKED_AT;
-  uint64_t first = stride == 1 ? 0 : draw(study, 2, (uint64_t)count) % stride;
-  for (uint64_t i = first; status == TRI_OK && i < (uint64_t)s->num_points; i += stride) {
-    if (was_tried(study, trials, count, &s->points[i])) continue;
-    double now = score(study, s, &m, (int64_t)i);
-    if (now <= most) continue;
-    most = now;
-    *out = s->points[i];
-    *found = true;
-  }
-  release_models(&m);
+static tri_status field_create(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
+                               int64_t room, field *out) {
+  field f = {.s = s, .m = m, .trials = trials, .count = count, .room = room};
+  size_t wide = (size_t)s->space->num_knobs + 5;
+  TRI_TRY(tri_alloc("points", (size_t)room, sizeof *f.at, &f.at));
+  tri_status status = tri_alloc("points", (size_t)room * wide, sizeof *f.scores, &f.scores);
+  if (status != TRI_OK) tri_free(f.at);
   TRI_TRY(status);
-  if (!*found) *found = at_random(study, s, trials, count, out);
+  f.numbers = f.scores + room;
+  f.x = f.numbers + 4 * room;
+  *out = f;
   return TRI_OK;
 }
 
-tri_status tri_suggest(const tri_study *study, tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out,
-                       bool *found) {
+static void field_release(field *f) {
+  tri_free(f->at);
+  tri_free(f->scores);
+}
+
+static void add_place(field *f, int64_t place) {
+  if (place < 0 || f->num_points == f->room) return;
+  if (!was_tried(f->s, f->trials, f->count, &f->s->points[place])) f->at[f->num_points++] = (int32_t)place;
+}
+
+/* The scores of all its points. */
+static tri_status weigh(field *f) {
+  const models *m = f->m;
+  int64_t n = f->num_points, dims = f->s->space->num_knobs;
+  double *mean = f->numbers, *deviation = mean + n, *more = deviation + n, *spread = more + n, *scores = f->scores;
+  for (int64_t i = 0; i < n; i++) tri_point_place(f->s->space, &f->s->points[f->at[i]], f->x + i * dims);
+  for (int64_t i = 0; i < n; i++) scores[i] = 1;
+  if (m->memory != NULL) {
+    TRI_TRY(tri_gaussian_predict(m->memory, n, f->x, more, spread));
+    for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(-more[i], spread[i], 0);
+  }
+  if (m->success != NULL) { /* that it is more of a success than not */
+    TRI_TRY(tri_gaussian_predict(m->success, n, f->x, more, spread));
+    for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(more[i], spread[i], 0.5);
+  }
+  if (m->value != NULL) TRI_TRY(tri_gaussian_predict(m->value, n, f->x, mean, deviation));
+  for (int64_t i = 0; i < n; i++) {
+    double prior = f->s->prior == NULL ? 0 : f->s->prior[f->at[i]];
+    scores[i] *= m->value != NULL      ? improvement(mean[i] + m->scale * prior, deviation[i], m->best)
+                 : f->s->prior != NULL ? prior
+                                       : 1;
+  }
+  return TRI_OK;
+}
+
+static int64_t best_in(const field *f) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < f->num_points; i++) {
+    if (best < 0 || f->scores[i] > f->scores[best]) best = i;
+  }
+  return best;
+}
+
+/* The point's place in the list, which is in order, or -1. */
+static int64_t place_of(const tri_suggester *s, const tri_point *point) {
+  int64_t low = 0, high = s->num_points - 1;
+  while (low <= high) {
+    int64_t middle = low + (high - low) / 2, k = 0;
+    const tri_point *other = &s->points[middle];
+    while (k < s->space->num_knobs && other->at[k] == point->at[k]) k++;
+    if (k == s->space->num_knobs) return middle;
+    if (other->at[k] < point->at[k]) {
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return -1;
+}
+
+/* All points that differ from this one in one parameter, and in what its value makes or lifts a condition of. */
+static void add_neighbours(field *f, const tri_point *point) {
+  const tri_space *space = f->s->space;
+  f->num_points = 0;
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    for (int32_t v = 0; v < space->knobs[k].count; v++) {
+      tri_point other = *point;
+      other.at[k] = v;
+      tri_point_settle(space, &other);
+      if (v != point->at[k]) add_place(f, place_of(f->s, &other));
+    }
+  }
+}
+
+/* Goes from neighbour to neighbour for as long as it gets better. */
+static tri_status climb(field *f, tri_point from, double *score, tri_point *out) {
+  for (;;) {
+    add_neighbours(f, &from);
+    TRI_TRY(weigh(f));
+    int64_t best = best_in(f);
+    if (best < 0 || f->scores[best] <= *score) return TRI_OK;
+    *score = f->scores[best];
+    *out = from = f->s->points[f->at[best]];
+  }
+}
+
+/* An even sample of all points, at places of their own each time. The more trials there are, the more each costs. */
+static void add_sample_of_all(field *f) {
+  const tri_suggester *s = f->s;
+  int64_t stride = (s->num_points + f->room - 1) / f->room;
+  int64_t first = (int64_t)(draw(s, FOR_PLACES, (uint64_t)f->count) % (uint64_t)stride);
+  for (int64_t i = first; i < s->num_points; i += stride) add_place(f, i);
+}
+
+static const tri_trial *best_trial(const tri_trial *trials, int64_t count) {
+  const tri_trial *best = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (trials[i].state != TRI_TRIAL_DONE) continue;
+    if (best == NULL || trials[i].value > best->value) best = &trials[i];
+  }
+  return best;
+}
+
+/* The best of a sample, and of what climbing from the best of the sample and from the best trial leads to. */
+static tri_status choose(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
+                         tri_point *out, bool *found) {
+  field all = {0}, near = {0};
+  int64_t neighbours = 0, most = count <= 60 ? MOST_LOOKED_AT : MOST_LOOKED_AT * 60 * 60 / (count * count);
+  const tri_trial *top = best_trial(trials, count);
+  for (int64_t k = 0; k < s->space->num_knobs; k++) neighbours += s->space->knobs[k].count;
+  TRI_TRY(field_create(s, m, trials, count, most < LEAST_LOOKED_AT ? LEAST_LOOKED_AT : most, &all));
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(field_create(s, m, trials, count, neighbours, &near), done);
+  add_sample_of_all(&all);
+  TRI_TRY_GOTO(weigh(&all), done);
+  double score = -INFINITY;
+  if (top != NULL) TRI_TRY_GOTO(climb(&near, top->point, &score, out), done);
+  for (int start = 0; start < STARTS; start++) {
+    int64_t best = best_in(&all);
+    if (best < 0) break;
+    double here = all.scores[best];
+    tri_point there = s->points[all.at[best]];
+    TRI_TRY_GOTO(climb(&near, there, &here, &there), done);
+    if (here > score) {
+      score = here;
+      *out = there;
+    }
+    all.scores[best] = -INFINITY;
+  }
+  *found = !isinf(score);
+done:
+  field_release(&near);
+  field_release(&all);
+  return status;
+}
+
+static tri_status by_models(tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out, bool *found) {
+  models m = {0};
+  tri_status status = model_values(s, trials, count, &m);
+  if (status == TRI_OK) status = model_memory(s, trials, count, &m);
+  if (status == TRI_OK) status = model_success(s, trials, count, &m);
+  if (status == TRI_OK) status = choose(s, &m, trials, count, out, found);
+  release_models(&m);
+  return status;
+}
+
+tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out, bool *found) {
+  tri_method method = s->search->method;
   *found = false;
   if (s->num_points == 0) return TRI_OK;
-  if (study->method == TRI_METHOD_GRID || study->method == TRI_METHOD_EXHAUSTIVE) {
-    *found = in_order(study, s, trials, count, out);
+  if (method == TRI_METHOD_GRID || method == TRI_METHOD_EXHAUSTIVE) {
+    *found = in_order(s, trials, count, out);
     return TRI_OK;
   }
-  bool begins = count < study->initial && s->prior == NULL;
-  if (study->method == TRI_METHOD_RANDOM || begins) {
-    *found = at_random(study, s, trials, count, out);
-    return TRI_OK;
-  }
-  return by_models(study, s, trials, count, out, found);
+  bool begins = count < s->search->initial && s->prior == NULL;
+  if (method == TRI_METHOD_GAUSSIAN && !begins) TRI_TRY(by_models(s, trials, count, out, found));
+  if (!*found) *found = at_random(s, trials, count, out);
+  return TRI_OK;
 }

@@ -3,7 +3,20 @@
 #define TRI_TUNE_SUGGEST_H
 
 #include "tune/gaussian.h"
-#include "tune/study.h"
+#include "tune/space.h"
+
+typedef enum tri_method {
+  TRI_METHOD_GAUSSIAN,
+  TRI_METHOD_RANDOM,
+  TRI_METHOD_GRID,
+  TRI_METHOD_EXHAUSTIVE,
+} tri_method;
+
+typedef struct tri_search {
+  tri_method method;
+  int64_t trials, initial; /* the budget; of them at random before the model chooses */
+  uint64_t seed;
+} tri_search;
 
 typedef enum tri_trial_state { TRI_TRIAL_RUNNING, TRI_TRIAL_DONE, TRI_TRIAL_FAILED } tri_trial_state;
 
@@ -11,33 +24,33 @@ typedef struct tri_trial {
   int64_t number;
   tri_point point;
   tri_trial_state state;
-  double value; /* done */
+  double value;  /* done: more is better */
+  double memory; /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
   double seconds;
-  char reason[256]; /* failed */
+  char reason[256]; /* failed, or stopped early */
 } tri_trial;
 
-/* Of one tuner: what it learned so far. {0} begins; release with tri_suggester_release. */
+/* Of one tuner: what it learned so far. Release with tri_suggester_release. */
 typedef struct tri_suggester {
-  tri_gaussian_state value, success;
-  tri_point *points; /* of the whole space, as far as they are legal layouts */
+  const tri_space *space;
+  const tri_search *search;
+  tri_gaussian_state value, success, memory;
+  tri_point *points; /* that can be tried */
   double *prior;     /* what each is expected to be worth beforehand, or NULL */
   int64_t num_points;
 } tri_suggester;
 
-tri_status tri_suggester_create(const tri_study *study, tri_suggester *out);
+/* Takes points over, which are released with it; and prior, which may be NULL. */
+tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
+                                   int64_t num_points, double *prior);
 void tri_suggester_release(tri_suggester *suggester);
 
-/* The next point of the study's method, given all trials so far; running ones count as if they had come out as the
- * model expects (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false where none is left. */
-tri_status tri_suggest(const tri_study *study, tri_suggester *suggester, const tri_trial *trials, int64_t count,
-                       tri_point *out, bool *found);
+/* The next point by the search's method, given all trials so far; running ones count as if they had come out badly
+ * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false where none is left. */
+tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
 /* The model of the trials that are done: NULL where there are less than two. For reports; release with
  * tri_gaussian_destroy. */
-tri_status tri_suggest_model(const tri_study *study, tri_suggester *suggester, const tri_trial *trials, int64_t count,
-                             tri_gaussian **out);
-
-/* A point as the model sees it, x[num_knobs] in [0, 1]. */
-void tri_point_place(const tri_study *study, const tri_point *point, double *x);
+tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, tri_gaussian **out);
 
 #endif

@@ -28,6 +28,7 @@ static tri_status simulate(const tri_study *study, const tri_trial_plan *plan, t
   tri_prediction prediction;
   tri_simulation_request request = tri_study_request(study, plan);
   TRI_TRY(tri_simulate(&request, &prediction));
+  trial->memory = prediction.memory.peak / study->cluster.memory_bytes;
   if (!prediction.fits) {
     fail_trial(trial, "out of memory");
     return TRI_OK;

@@ -2,7 +2,7 @@
 #ifndef TRI_TUNE_TRIAL_H
 #define TRI_TUNE_TRIAL_H
 
-#include "tune/suggest.h"
+#include "tune/study.h"
 
 /* Fills in state, value, seconds and reason of a trial whose point is given. A failure of the trial is no failure of
  * this: out of memory, a crash and a time-out are results. `folder` is for what a real trial writes, and is removed

@@ -19,7 +19,7 @@ static double best_of(const tri_trial *trials, int64_t count) {
 
 static void tell(const tri_study *study, const tri_trial *trial, double best) {
   char text[TRI_POINT_TEXT_BYTES];
-  tri_point_text(study, &trial->point, text, sizeof text);
+  tri_point_text(&study->space, &trial->point, text, sizeof text);
   if (trial->state == TRI_TRIAL_DONE) {
     tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, trial->value, trial->value > best ? " (the best)" : "",
             text, trial->reason[0] == '\0' ? "" : "; ", trial->reason);
@@ -37,8 +37,8 @@ static tri_status one_trial(const tri_study *study, tri_suggester *suggester, tr
   TRI_TRY(tri_store_trials(store, &trials, &count));
   double best = best_of(trials, count);
   tri_status status = TRI_OK;
-  *more = count < study->trials;
-  if (*more) status = tri_suggest(study, suggester, trials, count, &trial.point, more);
+  *more = count < study->search.trials;
+  if (*more) status = tri_suggest(suggester, trials, count, &trial.point, more);
   tri_free(trials);
   if (status != TRI_OK || !*more) return status;
   TRI_TRY(tri_store_begin(store, &trial.point, &trial.number));
@@ -52,9 +52,12 @@ static tri_status one_trial(const tri_study *study, tri_suggester *suggester, tr
 
 tri_status tri_tune(const tri_study *study, tri_store *store, const char *folder) {
   tri_suggester suggester;
+  tri_point *points = NULL;
+  int64_t num_points = 0;
   double begin_s = tri_clock_s();
   bool more = true;
-  TRI_TRY(tri_suggester_create(study, &suggester));
+  TRI_TRY(tri_study_points(study, &points, &num_points));
+  suggester = tri_suggester_create(&study->space, &study->search, points, num_points, NULL);
   tri_status status = TRI_OK;
   if (study->run[0] != '\0') {
     status = tri_directory_create(folder);

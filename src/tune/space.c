@@ -1,0 +1,265 @@
+#include "tune/space.h"
+
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), .bytes = sizeof(((STRUCT *)0)->NAME)
+
+static const tri_config_key knob_keys[] = {
+    {TEXT(tri_knob, name), .example = "tensor", .help = "what is varied: a key of `layout:`, nodes, or accumulation"},
+    {TEXT(tri_knob, values), .fallback = "", .help = "its values, with blanks between: 1 2 4 8"},
+    {KEY(tri_knob, low, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0",
+     .help = "or from here"},
+    {KEY(tri_knob, high, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0", .help = "to here"},
+    {KEY(tri_knob, step, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e9, .open_low = true}, .fallback = "1.0",
+     .help = "in steps of this"},
+    {KEY(tri_knob, powers, TRI_CONFIG_BOOL), .fallback = "false", .help = "or in powers of two"},
+    {TEXT(tri_knob, when), .fallback = "", .help = "only there does it matter: schedule = interleaved"},
+};
+const tri_config_table tri_knob_table = {
+    .noun = "parameter", .keys = knob_keys, .num_keys = sizeof knob_keys / sizeof *knob_keys};
+
+static const tri_config_key rule_keys[] = {
+    {TEXT(tri_rule, rule), .example = "tensor * pipeline <= 64", .help = "products of names and numbers, compared"}};
+const tri_config_table tri_rule_table = {.noun = "constraint", .keys = rule_keys, .num_keys = 1};
+
+static tri_status add_value(tri_knob *knob, const char *word, size_t length) {
+  char *end = NULL;
+  if (knob->count == TRI_KNOB_VALUES || length >= sizeof knob->words[0]) {
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has more than %d values, or a longer one than %zu characters",
+                    knob->name, TRI_KNOB_VALUES, sizeof knob->words[0] - 1);
+  }
+  char *at = knob->words[knob->count];
+  snprintf(at, sizeof knob->words[0], "%.*s", (int)length, word);
+  knob->numbers[knob->count] = strtod(at, &end);
+  if (*end != '\0') {
+    knob->is_category = true;
+    knob->numbers[knob->count] = (double)knob->count;
+  }
+  knob->count++;
+  return TRI_OK;
+}
+
+static tri_status fill_knob(tri_knob *knob) {
+  for (const char *at = knob->values; *at != '\0';) {
+    at += strspn(at, " ,");
+    size_t length = strcspn(at, " ,");
+    if (length > 0) TRI_TRY(add_value(knob, at, length));
+    at += length;
+  }
+  bool listed = knob->count > 0;
+  for (int64_t i = 0; !listed && knob->high > knob->low; i++) {
+    char text[24];
+    double value = knob->powers ? ldexp(knob->low, (int)i) : knob->low + (double)i * knob->step;
+    if (value > knob->high * (1 + 1e-12) || (knob->powers && knob->low <= 0)) break;
+    int length = snprintf(text, sizeof text, "%.10g", value);
+    TRI_TRY(add_value(knob, text, (size_t)length));
+  }
+  if (knob->count > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: 1 2 4`, or `low` and `high`", knob->name);
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
+
+int64_t tri_space_find(const tri_space *space, const char *name, size_t length) {
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    if (strlen(space->knobs[k].name) == length && strncmp(space->knobs[k].name, name, length) == 0) return k;
+  }
+  return -1;
+}
+
+/* A product of names and numbers; *at moves behind it. False where something is neither. */
+static bool product_of(const tri_space *space, const tri_point *point, const char **at, double *out) {
+  *out = 1;
+  for (;;) {
+    char *end = NULL;
+    *at += strspn(*at, " ");
+    double number = strtod(*at, &end);
+    if (end != *at) {
+      *at = end;
+    } else {
+      size_t length = 0;
+      while (isalnum((unsigned char)(*at)[length]) || (*at)[length] == '_') length++;
+      int64_t knob = tri_space_find(space, *at, length);
+      bool devices = length == 7 && strncmp(*at, "devices", 7) == 0;
+      if (knob < 0 && !devices) return false;
+      number = knob < 0 ? space->devices : space->knobs[knob].numbers[point->at[knob]];
+      *at += length;
+    }
+    *out *= number;
+    *at += strspn(*at, " ");
+    if (**at != '*') return true;
+    (*at)++;
+  }
+}
+
+/* Whether it holds; *legal says whether it could be read. */
+static bool rule_holds(const tri_space *space, const tri_point *point, const char *text, bool *legal) {
+  double left = 0, right = 0;
+  const char *at = text;
+  char sign[3] = "";
+  *legal = product_of(space, point, &at, &left);
+  size_t length = strspn(at, "<>=");
+  *legal = *legal && length >= 1 && length <= 2;
+  if (!*legal) return false;
+  memcpy(sign, at, length);
+  at += length;
+  *legal = product_of(space, point, &at, &right) && *at == '\0';
+  if (strcmp(sign, "<=") == 0) return left <= right;
+  if (strcmp(sign, ">=") == 0) return left >= right;
+  if (strcmp(sign, "<") == 0) return left < right;
+  if (strcmp(sign, ">") == 0) return left > right;
+  if (strcmp(sign, "=") == 0 || strcmp(sign, "==") == 0) return left == right;
+  *legal = false;
+  return false;
+}
+
+/* "schedule = interleaved": a knob of the space and one of its values. */
+static bool condition_of(const tri_space *space, const char *text, int64_t *knob, int32_t *value) {
+  size_t length = strcspn(text, " =");
+  *knob = tri_space_find(space, text, length);
+  const char *at = text + length + strspn(text + length, " =");
+  for (int64_t v = 0; *knob >= 0 && v < space->knobs[*knob].count; v++) {
+    if (strcmp(space->knobs[*knob].words[v], at) != 0) continue;
+    *value = (int32_t)v;
+    return true;
+  }
+  return false;
+}
+
+void tri_point_settle(const tri_space *space, tri_point *point) {
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    int64_t other = -1;
+    int32_t value = 0;
+    if (space->knobs[k].when[0] == '\0' || !condition_of(space, space->knobs[k].when, &other, &value)) continue;
+    if (point->at[other] != value) point->at[k] = 0;
+  }
+}
+
+bool tri_point_equal(const tri_space *space, const tri_point *a, const tri_point *b) {
+  return memcmp(a->at, b->at, (size_t)space->num_knobs * sizeof a->at[0]) == 0;
+}
+
+/* Whether all rules hold. */
+static bool is_allowed(const tri_space *space, const tri_point *point) {
+  bool legal = true;
+  for (int64_t r = 0; r < space->num_rules; r++) {
+    if (!rule_holds(space, point, space->rules[r].rule, &legal)) return false;
+  }
+  return true;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+char *tri_point_text(const tri_space *space, const tri_point *point, char *buffer, size_t bytes) {
+  size_t held = 0;
+  buffer[0] = '\0';
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    int added = snprintf(buffer + held, bytes - held, "%s%s=%s", k == 0 ? "" : ",", space->knobs[k].name,
+                         space->knobs[k].words[point->at[k]]);
+    held += added > 0 && held + (size_t)added < bytes ? (size_t)added : 0;
+  }
+  return buffer;
+}
+
+tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *out) {
+  tri_point point = {{0}};
+  int64_t seen = 0;
+  for (const char *at = text; *at != '\0';) {
+    size_t length = strcspn(at, ","), name = strcspn(at, "=");
+    int64_t knob = name < length ? tri_space_find(space, at, name) : -1, value = -1;
+    for (int64_t v = 0; knob >= 0 && v < space->knobs[knob].count; v++) {
+      const char *word = space->knobs[knob].words[v];
+      if (strlen(word) == length - name - 1 && strncmp(word, at + name + 1, strlen(word)) == 0) value = v;
+    }
+    if (value < 0) return tri_fail(TRI_BAD_CONFIG, "`%.*s` is no value of this space", (int)length, at);
+    point.at[knob] = (int32_t)value;
+    seen++;
+    at += length + (at[length] == ',');
+  }
+  if (seen != space->num_knobs) {
+    return tri_fail(TRI_BAD_CONFIG, "`%.200s` is no point of this space", text);
+  }
+  *out = point;
+  return TRI_OK;
+}
+
+void tri_point_place(const tri_space *space, const tri_point *point, double *x) {
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    const tri_knob *knob = &space->knobs[k];
+    double value = knob->numbers[point->at[k]], low = knob->numbers[0], high = knob->numbers[knob->count - 1];
+    if (knob->is_category || knob->count == 1) {
+      x[k] = knob->count == 1 ? 0 : (double)point->at[k] / (double)(knob->count - 1);
+    } else if (low > 0 && high / low >= 4) { /* sizes differ by factors */
+      x[k] = log(value / low) / log(high / low);
+    } else {
+      x[k] = (value - low) / (high - low);
+    }
+  }
+}
+
+tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *count) {
+  enum { MOST = 1000000 };
+  double all = 1;
+  tri_point *points = NULL, point = {{0}};
+  int64_t found = 0, room = 0;
+  for (int64_t k = 0; k < space->num_knobs; k++) all *= (double)space->knobs[k].count;
+  if (all > MOST) {
+    return tri_fail(TRI_UNSUPPORTED, "the space has %.0f points; leave some values out, a million is the most", all);
+  }
+  for (bool more = true; more;) {
+    tri_point settled = point;
+    tri_point_settle(space, &settled);
+    if (tri_point_equal(space, &settled, &point) && is_allowed(space, &point)) {
+      if (found == room) {
+        room = room == 0 ? 1024 : room * 2;
+        tri_status status = tri_realloc("the points of a space", (size_t)room, sizeof *points, &points);
+        if (status != TRI_OK) {
+          tri_free(points);
+          return status;
+        }
+      }
+      points[found++] = point;
+    }
+    int64_t k = space->num_knobs - 1;
+    while (k >= 0 && ++point.at[k] == space->knobs[k].count) point.at[k--] = 0;
+    more = k >= 0;
+  }
+  *out = points;
+  *count = found;
+  return TRI_OK;
+}
+
+static tri_status check_rules(const tri_space *space) {
+  tri_point point = {{0}};
+  for (int64_t r = 0; r < space->num_rules; r++) {
+    bool legal = false;
+    (void)rule_holds(space, &point, space->rules[r].rule, &legal);
+    if (legal) continue;
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`constraints`: `%s` is no comparison of products of parameters and numbers, such as tensor * pipeline <= "
+        "devices",
+        space->rules[r].rule);
+  }
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    int64_t other = -1;
+    int32_t value = 0;
+    if (space->knobs[k].when[0] == '\0' || condition_of(space, space->knobs[k].when, &other, &value)) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `when: %s` of `%s` must be PARAMETER = VALUE of the same space",
+                    space->knobs[k].when, space->knobs[k].name);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_space_complete(tri_space *space) {
+  for (int64_t k = 0; k < space->num_knobs; k++) TRI_TRY(fill_knob(&space->knobs[k]));
+  return check_rules(space);
+}
