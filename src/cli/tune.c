@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "plan/report.h"
+#include "schedule/layout_config.h"
 #include "tune/explain.h"
 #include "tune/store.h"
 #include "tune/tuner.h"
@@ -19,7 +20,7 @@ enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHO
 
 typedef struct arguments {
   const char *study, *store, *html, *method;
-  int64_t trials, seed;
+  int64_t trials, seed, ranks;
   bool json, report;
 } arguments;
 
@@ -30,11 +31,12 @@ static tri_status parse(int count, char **given, arguments *out) {
                                           {"trials", required_argument, NULL, OPTION_TRIALS},
                                           {"method", required_argument, NULL, OPTION_METHOD},
                                           {"seed", required_argument, NULL, OPTION_SEED},
+                                          {"ranks", required_argument, NULL, 'n'},
                                           {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":n:", options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_STORE: out->store = optarg; break;
@@ -43,6 +45,7 @@ static tri_status parse(int count, char **given, arguments *out) {
       case OPTION_METHOD: out->method = optarg; break;
       case OPTION_TRIALS: TRI_TRY(tri_option_int("--trials", optarg, 1, 100000, &out->trials)); break;
       case OPTION_SEED: TRI_TRY(tri_option_int("--seed", optarg, 0, 1LL << 53, &out->seed)); break;
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
       default: return tri_option_fault("tune", result, given);
     }
   }
@@ -68,7 +71,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
   return TRI_OK;
 }
 
-static tri_status print_result(const arguments *given, const tri_study *study, tri_store *store) {
+static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
   tri_trial *trials = NULL;
   int64_t count = 0;
   tri_explanation *e = NULL;
@@ -91,34 +94,57 @@ static tri_status print_result(const arguments *given, const tri_study *study, t
   } else {
     tri_explain_text(e, stdout);
   }
-  tri_trial_plan plan;
-  if (!given->json && e->best >= 0 && tri_point_plan(study, &trials[e->best].point, &plan) == TRI_OK) {
-    printf("\n");
-    tri_report_paste(&plan.layout, stdout);
-  }
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  tri_layout layout;
+  if (status != TRI_OK || given->json || e->best < 0) goto done;
+  TRI_TRY_GOTO(tri_store_best_layout(path, text, sizeof text), done);
+  TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
+  printf("\n");
+  tri_report_paste(&layout, stdout);
 done:
   tri_free(e);
   tri_free(trials);
   return status;
 }
 
-static tri_status tune(const arguments *given, tri_study *study) {
-  char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
-  tri_store *store = NULL;
-  TRI_TRY(tri_study_load(given->study, study));
+/* What is asked for on the command line goes before what the file says. */
+static tri_status take_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
   if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
   if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = INT32_MAX;
-  TRI_TRY(store_path(given, path));
-  if (given->report && !tri_path_exists(path)) {
-    return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path, given->study);
+  return TRI_OK;
+}
+
+static tri_status report(const arguments *given, tri_study *study) {
+  char path[TRI_PATH_BYTES];
+  tri_store *store = NULL;
+  if (tri_store_is_one(given->study)) {
+    snprintf(path, sizeof path, "%s", given->study);
+  } else {
+    TRI_TRY(store_path(given, path));
+    if (!tri_path_exists(path)) {
+      return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path, given->study);
+    }
   }
+  TRI_TRY(tri_store_study(path, study));
+  TRI_TRY(tri_store_open(path, NULL, study, &store));
+  tri_status status = print_result(given, study, path, store);
+  tri_store_close(store);
+  return status;
+}
+
+static tri_status tune(const arguments *given, tri_study *study) {
+  char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
+  tri_store *store = NULL;
+  TRI_TRY(tri_study_load(given->study, given->ranks, study));
+  TRI_TRY(take_options(given, study));
+  TRI_TRY(store_path(given, path));
   int length = snprintf(folder, sizeof folder, "%s.trials", path);
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
-  TRI_TRY(tri_store_open(path, study, &store));
-  tri_status status = given->report ? TRI_OK : tri_tune(study, store, folder);
-  if (status == TRI_OK) status = print_result(given, study, store);
+  TRI_TRY(tri_store_open(path, study->text, study, &store));
+  tri_status status = tri_tune(study, store, folder);
+  if (status == TRI_OK) status = print_result(given, study, path, store);
   tri_store_close(store);
   return status;
 }
@@ -129,7 +155,8 @@ static tri_status run(int count, char **given) {
   TRI_TRY(parse(count, given, &parsed));
   TRI_TRY(tri_stop_listen());
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
-  tri_status status = tune(&parsed, study);
+  tri_status status = parsed.report ? report(&parsed, study) : tune(&parsed, study);
+  tri_study_release(study);
   tri_free(study);
   return status;
 }
@@ -138,15 +165,18 @@ const tri_command tri_command_tune = {
     .name = "tune",
     .summary = "find the best layout by trials, simulated or real, and say what mattered",
     .help =
-        "usage: trireme tune [report] STUDY.yaml [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
+        "usage: trireme tune STUDY.yaml [-n RANKS] [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
         "                    [--html FILE] [--json]\n"
+        "       trireme tune report STUDY.db [--html FILE] [--json]\n"
         "\n"
         "Makes the trials of a study, each a point of its space, and keeps them in an SQLite file; started again, or "
         "by\n"
         "several at once, it goes on where it was. With `report` it only says what was found.\n"
         "\n"
+        "  -n RANKS            of each real trial, started through this machine's mpiexec; simulated studies say\n"
+        "                      `devices`\n"
         "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
-        "  --method M          gaussian (the default), random, grid or exhaustive, whatever the study says\n"
+        "  --method M          gaussian (the default), random, grid, exhaustive or pbt, whatever the study says\n"
         "  --trials N          the budget, whatever the study says\n"
         "  --seed S            of what is chosen at random\n"
         "  --html FILE         also write a page with plots\n"

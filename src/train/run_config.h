@@ -43,6 +43,7 @@ typedef struct tri_run_config {
   struct {
     int64_t every, keep;    /* every 0 is only at the end; keep 0 is all */
     int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0 is never */
+    bool at_end;            /* saved there, too */
     bool async;             /* written while training goes on */
     int64_t shard_bytes;    /* the most that one file of tensors holds */
   } checkpoint;

@@ -294,8 +294,10 @@ static tri_status one_step(trainer *t) {
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
   TRI_TRY(tri_saver_look(t->saver));
-  bool keep = is_due(t->progress.step, config->checkpoint.every, steps) || t->stopping;
+  bool last = t->progress.step == steps;
+  bool keep = is_due(t->progress.step, config->checkpoint.every, config->checkpoint.at_end ? steps : -1) || t->stopping;
   if (keep) return save(t);
+  if (last) return tri_saver_finish(t->saver);
   bool copy = t->snapshots != NULL && t->progress.step % config->checkpoint.snapshot_every == 0;
   return copy ? tri_snapshots_take(t->snapshots, &t->progress) : TRI_OK;
 }

@@ -16,7 +16,7 @@ struct tri_store {
   char path[TRI_PATH_BYTES];
 };
 
-enum { BUSY_MS = 20000, HOST_BYTES = 64 };
+enum { BUSY_MS = 20000, HOST_BYTES = 64, FORMAT = 2 };
 
 static tri_status failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
@@ -57,15 +57,16 @@ static void describe(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
-static tri_status check_study(tri_store *s) {
+static tri_status check_study(tri_store *s, const char *text) {
   enum { ROOM = 32768 };
   char *mine = NULL;
   sqlite3_stmt *query = NULL;
   TRI_TRY(tri_alloc("a study", ROOM, 1, &mine));
   describe(s->study, mine, ROOM);
-  tri_status status = prepare(s, "INSERT OR IGNORE INTO study (id, text) VALUES (1, ?)", &query);
+  tri_status status = prepare(s, "INSERT OR IGNORE INTO study (id, text, file) VALUES (1, ?, ?)", &query);
   if (status == TRI_OK) {
     sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(query, 2, text, -1, SQLITE_TRANSIENT);
     if (sqlite3_step(query) != SQLITE_DONE) status = failed(s, "write the study");
     sqlite3_finalize(query);
   }
@@ -118,22 +119,40 @@ static tri_status forget_the_dead(tri_store *s) {
   return status;
 }
 
-static tri_status set_up(tri_store *s) {
-  sqlite3_busy_timeout(s->db, BUSY_MS);
+/* A file without tables is new; one with ours has our number in it. */
+static tri_status check_format(const tri_store *s) {
+  sqlite3_stmt *query = NULL;
+  char mark[64];
+  TRI_TRY(prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version", &query));
+  bool good = sqlite3_step(query) == SQLITE_ROW;
+  int64_t tables = good ? sqlite3_column_int64(query, 0) : 0, format = good ? sqlite3_column_int64(query, 1) : 0;
+  tri_status status = good ? TRI_OK : failed(s, "read it");
+  sqlite3_finalize(query);
+  TRI_TRY(status);
+  if (tables > 0 && format != FORMAT) {
+    return tri_fail(TRI_BAD_FILE, "%s is another program's database, or another version's of this one; name another file",
+                    s->path);
+  }
+  snprintf(mark, sizeof mark, "PRAGMA user_version = %d", FORMAT);
+  return format == FORMAT ? TRI_OK : execute(s, mark, "mark it");
+}
+
+static tri_status set_up(tri_store *s, const char *text) {
   TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
+  TRI_TRY(check_format(s));
   TRI_TRY(
       execute(s,
-              "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
+              "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
+              "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
               "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
-              " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, "
-              "version TEXT,"
-              " began TEXT DEFAULT CURRENT_TIMESTAMP);",
+              " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
+              " host TEXT, pid INTEGER, version TEXT, began TEXT DEFAULT CURRENT_TIMESTAMP);",
               "make its tables"));
-  TRI_TRY(check_study(s));
+  TRI_TRY(check_study(s, text));
   return forget_the_dead(s);
 }
 
-tri_status tri_store_open(const char *path, const tri_study *study, tri_store **out) {
+tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out) {
   tri_store *s = NULL;
   TRI_TRY(tri_alloc("a study's store", 1, sizeof *s, &s));
   s->study = study;
@@ -142,7 +161,8 @@ tri_status tri_store_open(const char *path, const tri_study *study, tri_store **
   if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK) {
     status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s->db));
   }
-  if (status == TRI_OK) status = set_up(s);
+  if (status == TRI_OK) sqlite3_busy_timeout(s->db, BUSY_MS);
+  if (status == TRI_OK && text != NULL) status = set_up(s, text);
   if (status != TRI_OK) {
     tri_store_close(s);
     return status;
@@ -165,7 +185,8 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
                      .state = (tri_trial_state)sqlite3_column_int(row, 2),
                      .value = sqlite3_column_double(row, 3),
                      .seconds = sqlite3_column_double(row, 5),
-                     .memory = sqlite3_column_double(row, 6)};
+                     .memory = sqlite3_column_double(row, 6),
+                     .node_s = sqlite3_column_double(row, 7)};
   snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
   return tri_point_parse(&s->study->space, (const char *)sqlite3_column_text(row, 1), &out->point);
 }
@@ -175,7 +196,7 @@ tri_status tri_store_trials(tri_store *s, tri_trial **out, int64_t *count) {
   tri_trial *trials = NULL;
   int64_t found = 0, room = 0;
   TRI_TRY(
-      prepare(s, "SELECT number, point, state, value, reason, seconds, memory FROM trials ORDER BY number", &query));
+      prepare(s, "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials ORDER BY number", &query));
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
@@ -214,17 +235,108 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
   return TRI_OK;
 }
 
-tri_status tri_store_end(tri_store *s, const tri_trial *trial) {
+tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layout) {
   sqlite3_stmt *update = NULL;
-  TRI_TRY(prepare(s, "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ? WHERE number = ?",
+  TRI_TRY(prepare(s,
+                  "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
+                  " WHERE number = ?",
                   &update));
   sqlite3_bind_int(update, 1, (int)trial->state);
   if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
   sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
   sqlite3_bind_double(update, 4, trial->seconds);
   if (trial->memory > 0) sqlite3_bind_double(update, 5, trial->memory);
-  sqlite3_bind_int64(update, 6, trial->number);
+  sqlite3_bind_double(update, 6, trial->node_s);
+  sqlite3_bind_text(update, 7, layout, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_int64(update, 8, trial->number);
   tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's end");
   sqlite3_finalize(update);
   return status;
+}
+
+tri_status tri_store_forget(tri_store *s, int64_t number) {
+  sqlite3_stmt *drop = NULL;
+  TRI_TRY(prepare(s, "DELETE FROM trials WHERE number = ? AND state = 0", &drop));
+  sqlite3_bind_int64(drop, 1, number);
+  tri_status status = sqlite3_step(drop) == SQLITE_DONE ? TRI_OK : failed(s, "forget a trial");
+  sqlite3_finalize(drop);
+  return status;
+}
+
+tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double value, int64_t *place, int64_t *count,
+                          double *best) {
+  sqlite3_stmt *query = NULL;
+  TRI_TRY(prepare(s, "INSERT OR REPLACE INTO rungs (number, rung, value) VALUES (?, ?, ?)", &query));
+  sqlite3_bind_int64(query, 1, number);
+  sqlite3_bind_int64(query, 2, rung);
+  sqlite3_bind_double(query, 3, value);
+  tri_status status = sqlite3_step(query) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's progress");
+  sqlite3_finalize(query);
+  TRI_TRY(status);
+  TRI_TRY(prepare(s, "SELECT sum(value > ?), count(*), max(value) FROM rungs WHERE rung = ?", &query));
+  sqlite3_bind_double(query, 1, value);
+  sqlite3_bind_int64(query, 2, rung);
+  if (sqlite3_step(query) == SQLITE_ROW) {
+    *place = sqlite3_column_int64(query, 0);
+    *count = sqlite3_column_int64(query, 1);
+    *best = sqlite3_column_double(query, 2);
+  } else {
+    status = failed(s, "read the trials' progress");
+  }
+  sqlite3_finalize(query);
+  return status;
+}
+
+/* ---- reading a store whose study nobody has named ---------------------------------------------------------------- */
+
+bool tri_store_is_one(const char *path) {
+  char first[16] = "";
+  FILE *from = fopen(path, "rb");
+  if (from == NULL) return false;
+  size_t got = fread(first, 1, sizeof first, from);
+  fclose(from);
+  return got == sizeof first && memcmp(first, "SQLite format 3", sizeof first) == 0;
+}
+
+/* The first row's one text; "" where there is none. */
+static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
+  tri_store s = {0};
+  sqlite3_stmt *query = NULL;
+  tri_status status = TRI_OK;
+  snprintf(s.path, sizeof s.path, "%s", path);
+  text[0] = '\0';
+  if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "there is no store %s", path);
+  if (sqlite3_open_v2(path, &s.db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
+    status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s.db));
+  }
+  if (status == TRI_OK) sqlite3_busy_timeout(s.db, BUSY_MS);
+  if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
+    bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database, but without our tables */
+    status = other ? tri_fail(TRI_BAD_FILE, "%s is no store of trireme tune: %s", path, sqlite3_errmsg(s.db))
+                   : failed(&s, "read it");
+  }
+  if (status == TRI_OK) {
+    int code = sqlite3_step(query);
+    const char *found = code == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
+    if (code != SQLITE_ROW && code != SQLITE_DONE) status = failed(&s, "read it");
+    if (found != NULL) snprintf(text, bytes, "%s", found);
+  }
+  sqlite3_finalize(query);
+  sqlite3_close(s.db);
+  return status;
+}
+
+tri_status tri_store_study(const char *path, tri_study *out) {
+  char *text = NULL;
+  TRI_TRY(tri_alloc("a study's text", TRI_STUDY_TEXT_BYTES, 1, &text));
+  tri_status status = text_of(path, "SELECT file FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES);
+  if (status == TRI_OK && text[0] == '\0') status = tri_fail(TRI_BAD_FILE, "%s holds no study yet", path);
+  if (status == TRI_OK) status = tri_study_read(path, text, out);
+  tri_free(text);
+  return status;
+}
+
+tri_status tri_store_best_layout(const char *path, char *text, size_t bytes) {
+  TRI_TRY(text_of(path, "SELECT layout FROM trials WHERE state = 1 ORDER BY value DESC LIMIT 1", text, bytes));
+  return text[0] != '\0' ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: no trial has come to an end yet", path);
 }

@@ -9,16 +9,31 @@ typedef struct tri_store tri_store;
 
 /* Opens the file or makes it. A store of another study (its name, space, model or objective) is TRI_BAD_CONFIG; what is
  * no such file TRI_BAD_FILE; nothing is overwritten. Trials that a dead process of this machine has left running are
- * forgotten, to be made again. Release with tri_store_close. */
-tri_status tri_store_open(const char *path, const tri_study *study, tri_store **out);
+ * forgotten, to be made again. `text` is the study's file, kept with it; NULL: only to read, and nothing is
+ * checked or forgotten. Release with tri_store_close. */
+tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out);
 void tri_store_close(tri_store *store);
+
+/* Whether the file is an SQLite database, by its first bytes. */
+bool tri_store_is_one(const char *path);
+/* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE where it holds none. */
+tri_status tri_store_study(const char *path, tri_study *out);
+/* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has come to an end. */
+tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
 /* All trials in the order of their numbers; *out of *count is released with tri_free. */
 tri_status tri_store_trials(tri_store *store, tri_trial **out, int64_t *count);
 
 /* Claims a point: *number is its trial's, or -1 where somebody has it already. */
 tri_status tri_store_begin(tri_store *store, const tri_point *point, int64_t *number);
-/* The end of a claimed trial. */
-tri_status tri_store_end(tri_store *store, const tri_trial *trial);
+/* The end of a claimed trial, with its layout as text ("" where it has none). */
+tri_status tri_store_end(tri_store *store, const tri_trial *trial, const char *layout);
+/* A claimed trial that did not come to an end: as if it had not begun. */
+tri_status tri_store_forget(tri_store *store, int64_t number);
+
+/* A trial has come as far as a rung with this value. *place: how many of those that came there were better; *count: how
+ * many there are with it; *best: the best of them. */
+tri_status tri_store_rung(tri_store *store, int64_t number, int64_t rung, double value, int64_t *place, int64_t *count,
+                          double *best);
 
 #endif

@@ -1,11 +1,12 @@
 #include "tune/study.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "model/model_config.h"
 #include "schedule/layout_config.h"
 #include "train/run_config.h"
 
-#include <ctype.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN},
                                           {"random", TRI_METHOD_RANDOM},
                                           {"grid", TRI_METHOD_GRID},
                                           {"exhaustive", TRI_METHOD_EXHAUSTIVE},
+                                          {"pbt", TRI_METHOD_POPULATION},
                                           {NULL, 0}};
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
@@ -49,11 +51,46 @@ static const tri_config_key trial_keys[] = {
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.worse),
      .range = {.low = 1, .high = 1e6},
-     .fallback = "1.5",
-     .help = "a trial whose steps take so many times as long as the best one's is stopped early"},
+     .fallback = "1.25",
+     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and so many times slower than "
+             "the best there"},
+    {.name = "memory_gib",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_study, trial.memory_gib),
+     .range = {.low = 0, .high = 1e6},
+     .fallback = "0.0",
+     .help = "what each of its ranks may take; 0: its share of the node"},
 };
 static const tri_config_table trial_table = {
     .noun = "trial", .keys = trial_keys, .num_keys = sizeof trial_keys / sizeof *trial_keys};
+
+static const tri_config_key recipe_keys[] = {
+    {TEXT(tri_recipe, name), .example = "the paper's", .help = "what reports call it"},
+    {TEXT(tri_recipe, layout), .example = "tensor=4,pipeline=16", .help = "as simulate takes it"},
+    {KEY(tri_recipe, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+     .help = "0: the study's"},
+    {KEY(tri_recipe, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+     .help = "0: the study's"},
+};
+static const tri_config_table recipe_table = {
+    .noun = "recipe", .keys = recipe_keys, .num_keys = sizeof recipe_keys / sizeof *recipe_keys};
+
+static const tri_config_key population_keys[] = {
+    {.name = "members", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.members),
+     .range = {.low = 2, .high = 1000}, .fallback = "8", .help = "runs that are trained side by side"},
+    {.name = "rounds", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.rounds),
+     .range = {.low = 1, .high = 1000}, .fallback = "5", .help = "stretches of each, between which members compare"},
+    {.name = "steps", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.steps),
+     .range = {.low = 1, .high = 1 << 24}, .fallback = "50", .help = "steps of a stretch"},
+    {.name = "share", .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_study, population.share),
+     .range = {.low = 0, .high = 0.5, .open_low = true}, .fallback = "0.25",
+     .help = "the worst of them go on from the weights of one of as many of the best"},
+    {.name = "factor", .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_study, population.factor),
+     .range = {.low = 1, .high = 10, .open_low = true}, .fallback = "1.25",
+     .help = "by which a parameter that is taken over goes up or down"},
+};
+static const tri_config_table population_table = {
+    .noun = "population", .keys = population_keys, .num_keys = sizeof population_keys / sizeof *population_keys};
 
 #define NAMED(NAME, MEMBER)                                                                                            \
   .name = NAME, .type = TRI_CONFIG_STRING, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
@@ -81,8 +118,16 @@ static const tri_config_key study_keys[] = {
      .help = "trials at random before the model chooses"},
     {KEY(tri_study, minutes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
      .help = "the budget of time; 0: none"},
+    {KEY(tri_study, node_hours, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e9}, .fallback = "0.0",
+     .help = "the budget of what trials cost, simulated ones what they would have cost; 0: none"},
+    {KEY(tri_study, parallel, TRI_CONFIG_INT), .range = {.low = 1, .high = 256}, .fallback = "1",
+     .help = "real trials at once; each has its part of the cores"},
     {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of whatever is chosen at random"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
+    {.name = "population", .type = TRI_CONFIG_SECTION, .table = &population_table, .help = "method: pbt"},
+    {.name = "known", .type = TRI_CONFIG_LIST, .offset = offsetof(tri_study, known), .table = &recipe_table,
+     .bytes = sizeof(tri_recipe), .count = offsetof(tri_study, num_known), .range = {.low = 0, .high = TRI_RECIPES},
+     .fallback = "", .help = "recipes to compare with"},
     {.name = "space",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_study, space.knobs),
@@ -163,6 +208,17 @@ tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_tr
   return status == TRI_BAD_CONFIG ? TRI_BAD_LAYOUT : status;
 }
 
+tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out) {
+  tri_trial_plan plan = {.devices = recipe->devices > 0 ? recipe->devices : study->devices,
+                         .global_batch = recipe->global_batch > 0 ? recipe->global_batch : study->global_batch};
+  TRI_TRY(tri_layout_parse(recipe->layout, &plan.layout));
+  bool recomputes = strstr(recipe->layout, "recompute") != NULL;
+  if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
+  TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, plan.global_batch, plan.devices));
+  *out = plan;
+  return TRI_OK;
+}
+
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan) {
   return (tri_simulation_request){.model = &study->model,
                                   .layout = &plan->layout,
@@ -190,6 +246,11 @@ static tri_status check_names(const tri_study *study) {
     if (!known) return unknown_knob(name);
   }
   return TRI_OK;
+}
+
+double tri_study_nodes(const tri_study *study, const tri_trial_plan *plan) {
+  double node = study->cluster.node_devices > 0 ? (double)study->cluster.node_devices : (double)plan->devices;
+  return ceil((double)plan->devices / node);
 }
 
 tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *count) {
@@ -237,9 +298,11 @@ static tri_status take_run(tri_study *study) {
   return status;
 }
 
-static tri_status complete(tri_study *study) {
-  TRI_TRY(check_names(study));
-  TRI_TRY(tri_space_complete(&study->space));
+static tri_status complete(tri_study *study, int64_t ranks) {
+  if (ranks > 0 && study->run[0] == '\0') {
+    return tri_fail(TRI_BAD_USAGE, "-n is for real trials; this study's are simulated: set `devices`");
+  }
+  if (ranks > 0) study->devices = ranks;
   TRI_TRY(precision_of(study));
   TRI_TRY(tri_system_load(study->system_name, &study->system));
   if (study->run[0] != '\0') TRI_TRY(take_run(study));
@@ -247,17 +310,22 @@ static tri_status complete(tri_study *study) {
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_load(study->model_name, &study->model));
   if (study->sequence == 0) study->sequence = study->model.max_sequence;
-  if (study->cluster_name[0] != '\0') {
+  if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));
   } else if (study->run[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
   }
   study->space.devices = (double)study->devices;
+  if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
   tri_point *points = NULL;
   int64_t count = 0;
   tri_status status = tri_study_points(study, &points, &count);
   tri_free(points);
   return status;
+}
+
+bool tri_study_calibrates(const tri_study *study) {
+  return study->run[0] != '\0' && strcmp(study->cluster_name, "calibrate") == 0;
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
@@ -266,20 +334,62 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
     study->search.method = (tri_method)word->value;
     return TRI_OK;
   }
-  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid or exhaustive", name);
+  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid, exhaustive or pbt", name);
 }
 
-tri_status tri_study_load(const char *path, tri_study *out) {
+/* What population-based training can vary: what may change in the middle of a run. */
+static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
+
+static tri_status check_population(const tri_study *study) {
+  if (study->run[0] == '\0') return tri_fail(TRI_BAD_CONFIG, "`method: pbt` wants a `run`: it trains");
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    bool known = false;
+    for (int i = 0; i < 4; i++) known = known || strcmp(knob->name, population_knobs[i]) == 0;
+    if (!known) {
+      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot change in the middle of a run; pbt varies lr, min_lr, "
+                      "weight_decay and clip", knob->name);
+    }
+    if (knob->high > knob->low && knob->low > 0 && knob->values[0] == '\0') continue;
+    return tri_fail(TRI_BAD_CONFIG, "`space`: with pbt `%s` wants `low` and `high`, 0 < low < high", knob->name);
+  }
+  return TRI_OK;
+}
+
+static tri_status check_space(tri_study *study) {
+  if (study->search.method == TRI_METHOD_POPULATION) return check_population(study);
+  TRI_TRY(check_names(study));
+  return tri_space_complete(&study->space);
+}
+
+tri_status tri_study_read(const char *source, const char *text, tri_study *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   TRI_TRY(tri_yaml_create(&tree));
-  tri_status status = tri_yaml_read(tree, path, &root);
+  tri_status status = tri_yaml_parse(tree, source, false, text, strlen(text), &root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
   tri_yaml_destroy(tree);
-  TRI_TRY(status);
-  status = complete(out);
-  if (status == TRI_OK || status == TRI_OUT_OF_MEMORY) return status;
-  char message[1500];
+  out->text = NULL;
+  return status == TRI_OK ? check_space(out) : status;
+}
+
+void tri_study_release(tri_study *study) {
+  tri_free(study->text);
+  study->text = NULL;
+}
+
+tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out) {
+  char *text = NULL, message[1500];
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read(path, TRI_STUDY_TEXT_BYTES - 1, &text, &bytes));
+  tri_status status = tri_study_read(path, text, out);
+  if (status == TRI_OK) status = complete(out, ranks);
+  if (status == TRI_OK) {
+    out->text = text;
+    return TRI_OK;
+  }
+  tri_free(text);
+  if (status == TRI_OUT_OF_MEMORY) return status;
   snprintf(message, sizeof message, "%s", tri_status_message());
-  return tri_fail(status, "%s: %s", path, message);
+  return strstr(message, path) != NULL ? status : tri_fail(status, "%s: %s", path, message);
 }

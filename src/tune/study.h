@@ -7,6 +7,14 @@
 
 typedef enum tri_objective { TRI_OBJECTIVE_TFLOPS, TRI_OBJECTIVE_TOKENS, TRI_OBJECTIVE_COST } tri_objective;
 
+/* A layout that somebody has published, to be compared with what the search finds. */
+typedef struct tri_recipe {
+  char name[64], layout[256];
+  int64_t devices, global_batch;
+} tri_recipe;
+
+enum { TRI_RECIPES = 8, TRI_STUDY_TEXT_BYTES = 65536 };
+
 typedef struct tri_study {
   char name[64];
   char model_name[256], cluster_name[256], system_name[64], precision_name[8];
@@ -15,13 +23,23 @@ typedef struct tri_study {
   tri_objective objective;
   tri_search search;
   double minutes;
+  double node_hours; /* the budget, 0: none */
+  int64_t parallel;  /* trials at once */
   struct {
     int64_t warmup, steps;
-    double minutes, worse; /* time limit; given up when so many times slower than the best */
+    double minutes, worse; /* time limit; given up when in the worse half and so many times slower than the best */
+    double memory_gib;     /* of a rank; 0: what the node has for each */
   } trial;
   tri_space space;
+  tri_recipe known[TRI_RECIPES];
+  int64_t num_known;
+  struct {
+    int64_t members, rounds, steps;
+    double share, factor; /* of them that give up their weights for better ones'; of changed parameters */
+  } population;
 
   /* Read from what is named. */
+  char *text; /* the file, as it is; tri_study_release */
   tri_model model;
   tri_cluster cluster;
   tri_system system;
@@ -29,8 +47,16 @@ typedef struct tri_study {
 } tri_study;
 
 /* TRI_BAD_CONFIG names file, line and key; unknown parameters list those there are; a space without a legal point is
- * refused. */
-tri_status tri_study_load(const char *path, tri_study *out);
+ * refused. `ranks`: of each real trial, in the place of what the file says; 0: that. Release with
+ * tri_study_release. */
+tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
+/* For reports: the text of such a file, `source` its name for messages. What it names (model, cluster, run) is not
+ * read. */
+tri_status tri_study_read(const char *source, const char *text, tri_study *out);
+void tri_study_release(tri_study *study);
+
+/* Whether the cluster is to be measured first: `cluster: calibrate` of a real study. */
+bool tri_study_calibrates(const tri_study *study);
 
 /* A method by the name that it has in a study file; TRI_BAD_USAGE lists them. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
@@ -41,6 +67,8 @@ typedef struct tri_trial_plan {
   int64_t devices, global_batch;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
+/* The same of a recipe. */
+tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out);
 
 /* All points that are legal layouts, in order; *out of *count is released with tri_free. TRI_UNSUPPORTED above a
  * million. */
@@ -51,5 +79,9 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
 
 /* What a step of so many seconds is worth under the objective: more is better. */
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s);
+
+/* Nodes that the plan's devices take. */
+double tri_study_nodes(const tri_study *study, const tri_trial_plan *plan);
+
 
 #endif

@@ -10,6 +10,7 @@ typedef enum tri_method {
   TRI_METHOD_RANDOM,
   TRI_METHOD_GRID,
   TRI_METHOD_EXHAUSTIVE,
+  TRI_METHOD_POPULATION, /* no search of points: population.h */
 } tri_method;
 
 typedef struct tri_search {
@@ -26,7 +27,8 @@ typedef struct tri_trial {
   tri_trial_state state;
   double value;  /* done: more is better */
   double memory; /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
-  double seconds;
+  double seconds; /* that it took here */
+  double node_s;  /* what it cost, or, simulated, would have cost, in seconds of a node */
   char reason[256]; /* failed, or stopped early */
 } tri_trial;
 

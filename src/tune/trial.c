@@ -1,28 +1,32 @@
 #include "tune/trial.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "schedule/layout_config.h"
+#include "tune/short_run.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
-#include <signal.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-/* ---- simulated --------------------------------------------------------------------------------------------------- */
+struct tri_attempt {
+  const tri_study *study;
+  tri_trial_plan plan;
+  char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
+  tri_process process;
+  double begin_s;
+  tri_trial simulated; /* what became of it, where there is no process */
+};
 
 static void fail_trial(tri_trial *trial, const char *reason) {
   trial->state = TRI_TRIAL_FAILED;
   snprintf(trial->reason, sizeof trial->reason, "%s", reason);
 }
+
+/* ---- simulated --------------------------------------------------------------------------------------------------- */
 
 static tri_status simulate(const tri_study *study, const tri_trial_plan *plan, tri_trial *trial) {
   tri_prediction prediction;
@@ -35,6 +39,7 @@ static tri_status simulate(const tri_study *study, const tri_trial_plan *plan, t
   }
   trial->state = TRI_TRIAL_DONE;
   trial->value = tri_study_value(study, plan, prediction.step_s);
+  trial->node_s = prediction.step_s * (double)(study->trial.warmup + study->trial.steps) * tri_study_nodes(study, plan);
   return TRI_OK;
 }
 
@@ -52,208 +57,142 @@ tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int
 
 /* ---- real -------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_WORDS = 64, WORD_BYTES = TRI_PATH_BYTES + 64, MOST_STEPS = 4096 };
-
-typedef struct command {
-  char words[MOST_WORDS][WORD_BYTES];
-  char *line[MOST_WORDS + 1];
-  int count;
-} command;
-
-static void add_word(command *c, const char *word) {
-  if (c->count == MOST_WORDS) return;
-  snprintf(c->words[c->count], WORD_BYTES, "%.4095s", word);
-  c->line[c->count] = c->words[c->count];
-  c->count++;
+/* What a rank may take. */
+static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
+  if (study->trial.memory_gib > 0) return study->trial.memory_gib * 1073741824.0;
+  double here = (double)plan->devices / tri_study_nodes(study, plan);
+  return (double)tri_system_memory_of_node() / here;
 }
 
-static void add_set(command *c, const char *key, const char *value) {
-  add_word(c, "--set");
-  if (c->count == MOST_WORDS) return;
-  snprintf(c->words[c->count], WORD_BYTES, "%.32s=%.4095s", key, value);
-  c->line[c->count] = c->words[c->count];
-  c->count++;
+/* What the fullest rank needs of that, by the plan of its memory: known whether or not the trial came so far. */
+static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
+  tri_simulation_request request = tri_study_request(study, plan);
+  tri_memory_parts memory;
+  double limit = limit_bytes(study, plan);
+  if (limit <= 0 || tri_predict_fullest(&request, NULL, &memory) != TRI_OK) return 0;
+  return memory.peak / limit;
 }
 
-static tri_status write_command(const tri_study *study, const tri_trial_plan *plan, const char *folder, command *c) {
-  char text[TRI_PATH_BYTES], layout[TRI_LAYOUT_TEXT_BYTES];
-  ssize_t length = readlink("/proc/self/exe", text, sizeof text - 1);
-  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
-  text[length] = '\0';
-  add_word(c, text);
-  add_word(c, "train");
-  add_word(c, study->run);
-  if (plan->devices > 1) {
-    snprintf(text, sizeof text, "%lld", (long long)plan->devices);
-    add_word(c, "-n");
-    add_word(c, text);
-  }
-  add_word(c, "--resume");
-  add_word(c, "never");
-  tri_layout_text(&plan->layout, layout, sizeof layout);
+static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
+  const tri_study *study = a->study;
+  char layout[TRI_LAYOUT_TEXT_BYTES];
+  tri_short_run *run = NULL;
+  TRI_TRY(tri_short_run_create(study, a->plan.devices, a->folder, "never", &run));
+  tri_layout_text(&a->plan.layout, layout, sizeof layout);
   for (char *at = layout, *next; at != NULL && *at != '\0'; at = next) {
+    char key[64];
     next = strchr(at, ',');
     if (next != NULL) *next++ = '\0';
-    snprintf(text, sizeof text, "layout.%s", at);
-    add_word(c, "--set");
-    add_word(c, text);
+    char *value = strchr(at, '=');
+    if (value == NULL) continue;
+    *value++ = '\0';
+    snprintf(key, sizeof key, "layout.%.50s", at);
+    tri_short_run_set(run, key, "%s", value);
   }
-  snprintf(text, sizeof text, "%lld", (long long)plan->global_batch);
-  add_set(c, "optimizer.global_batch", text);
-  snprintf(text, sizeof text, "%ld", (long)study->trial.warmup + (long)study->trial.steps);
-  add_set(c, "optimizer.steps", text);
-  add_set(c, "output", folder);
-  add_set(c, "evaluation.every", "0");
-  add_set(c, "checkpoint.every", "0");
-  add_set(c, "max_restarts", "0");
-  c->line[c->count] = NULL;
+  tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
+  tri_short_run_set(run, "optimizer.steps", "%ld", (long)study->trial.warmup + (long)study->trial.steps);
+  tri_short_run_set(run, "data.validation", "%s", "");
+  tri_short_run_set(run, "checkpoint.every", "0");
+  tri_short_run_set(run, "checkpoint.at_end", "false");
+  *out = run;
   return TRI_OK;
 }
 
-static pid_t start(const command *c, const char *log) {
-  pid_t parent = getpid(), child = fork();
-  if (child != 0) return child;
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a trial does not outlive its tuner */
-  if (getppid() != parent) _exit(127);
-  int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (file >= 0) {
-    dup2(file, STDOUT_FILENO);
-    dup2(file, STDERR_FILENO);
-    close(file);
-  }
-  execv(c->line[0], c->line);
-  _exit(127);
+static tri_status start_real(tri_attempt *a, int part) {
+  tri_short_run *run = NULL;
+  tri_process_limits limits = {.memory_bytes = (size_t)(a->study->trial.memory_gib * 1073741824.0),
+                               .part = part,
+                               .parts = (int)a->study->parallel};
+  TRI_TRY(tri_directory_create(a->folder));
+  TRI_TRY(tri_path_join(a->log, a->folder, "log.txt"));
+  TRI_TRY(write_command(a, &run));
+  tri_status status = tri_process_start(run->line, a->log, &limits, &a->process);
+  tri_free(run);
+  return status;
 }
 
-/* Asks it to stop, and after a while makes it. Its ranks end with it: they hear of their parent's death. */
-static void stop(pid_t child, int *result) {
-  kill(child, SIGTERM);
-  for (int i = 0; i < 100; i++) {
-    if (waitpid(child, result, WNOHANG) != 0) return;
-    nanosleep(&(struct timespec){0, 50000000}, NULL);
-  }
-  kill(-child, SIGKILL);
-  while (waitpid(child, result, 0) < 0 && errno == EINTR) {
-  }
+double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
+  double step_s = tri_short_run_step_s(a->folder, a->study->trial.warmup, steps);
+  return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
-/* Seconds of the steps behind the warm-up, as far as they are there. */
-static int64_t read_steps(const tri_study *study, const char *folder, double seconds[MOST_STEPS]) {
-  char path[TRI_PATH_BYTES], line[4096];
-  int64_t count = 0;
-  if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return 0;
-  FILE *from = fopen(path, "r");
-  if (from == NULL) return 0;
-  for (int64_t step = 0; fgets(line, sizeof line, from) != NULL && count < MOST_STEPS; step++) {
-    json_t *object = json_loads(line, 0, NULL);
-    double took = json_number_value(json_object_get(object, "step_s"));
-    json_decref(object);
-    if (step >= study->trial.warmup && took > 0) seconds[count++] = took;
-  }
-  fclose(from);
-  return count;
-}
-
-static int compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
-static double median_step(const tri_study *study, const char *folder, int64_t *count) {
-  double seconds[MOST_STEPS];
-  *count = read_steps(study, folder, seconds);
-  if (*count == 0) return 0;
-  qsort(seconds, (size_t)*count, sizeof *seconds, compare);
-  return seconds[*count / 2];
-}
-
-/* The last line of what it said: the program says its failure there. */
-static void last_words(const char *log, char *out, size_t bytes) {
-  char line[1024];
-  FILE *from = fopen(log, "r");
-  snprintf(out, bytes, "it said nothing");
-  if (from == NULL) return;
-  while (fgets(line, sizeof line, from) != NULL) {
-    line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "trireme: ", 9) == 0) snprintf(out, bytes, "%.150s", line + 9);
-  }
-  fclose(from);
-}
-
-static void judge(const tri_study *study, const tri_trial_plan *plan, const char *folder, const char *log, int result,
-                  bool early, tri_trial *trial) {
-  char words[160];
-  int64_t count = 0;
-  double step_s = median_step(study, folder, &count);
-  bool good = WIFEXITED(result) && WEXITSTATUS(result) == 0;
-  if ((good || early) && count > 0) {
+/* The process is no more. */
+static void judge(tri_attempt *a, bool early, tri_trial *trial) {
+  int64_t steps = 0;
+  double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);
+  bool good = WIFEXITED(a->process.result) && WEXITSTATUS(a->process.result) == 0;
+  if ((good || early) && steps > 0) {
     trial->state = TRI_TRIAL_DONE;
-    trial->value = tri_study_value(study, plan, step_s);
-    if (early) snprintf(trial->reason, sizeof trial->reason, "stopped early: clearly slower than the best");
+    trial->value = value;
+    trial->memory = fmin(share, 1); /* it did fit */
+    if (early) {
+      snprintf(trial->reason, sizeof trial->reason, "stopped early after %ld steps: in the worse half, and slower",
+               (long)steps);
+    }
     return;
   }
-  last_words(log, words, sizeof words);
-  bool memory = WIFEXITED(result) && WEXITSTATUS(result) == tri_status_exit(TRI_OUT_OF_MEMORY);
-  snprintf(trial->reason, sizeof trial->reason, "%s: %s",
-           memory                ? "out of memory"
-           : WIFSIGNALED(result) ? "killed"
-                                 : "failed",
-           words);
   trial->state = TRI_TRIAL_FAILED;
+  tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
+  if (strncmp(trial->reason, "out of memory", 13) == 0) trial->memory = share;
 }
 
-/* Whether it is clear by now that the trial is no good: halfway through, its steps take too long. */
-static bool is_hopeless(const tri_study *study, const tri_trial_plan *plan, const char *folder, double best) {
-  int64_t count = 0;
-  double step_s = median_step(study, folder, &count);
-  if (best <= 0 || count < (study->trial.steps + 1) / 2 || count >= study->trial.steps) return false;
-  return tri_study_value(study, plan, step_s) * study->trial.worse < best;
-}
+/* ---- the object -------------------------------------------------------------------------------------------------- */
 
-static tri_status run_real(const tri_study *study, const tri_trial_plan *plan, const char *folder, double best,
-                           tri_trial *trial) {
-  char log[TRI_PATH_BYTES];
-  command *c = NULL;
-  int result = 0;
-  bool early = false, late = false;
-  TRI_TRY(tri_directory_create(folder));
-  TRI_TRY(tri_path_join(log, folder, "log.txt"));
-  TRI_TRY(tri_alloc("a command line", 1, sizeof *c, &c));
-  tri_status status = write_command(study, plan, folder, c);
-  double begin_s = tri_clock_s();
-  pid_t child = status == TRI_OK ? start(c, log) : -1;
-  tri_free(c);
-  TRI_TRY(status);
-  if (child < 0) return tri_fail(TRI_IO_FAILED, "cannot start a trial: %s", strerror(errno));
-  while (waitpid(child, &result, WNOHANG) == 0) {
-    nanosleep(&(struct timespec){0, 100000000}, NULL);
-    late = tri_clock_s() - begin_s > 60 * study->trial.minutes;
-    early = !late && is_hopeless(study, plan, folder, best);
-    if (!late && !early) continue;
-    stop(child, &result);
-    break;
+tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan, const char *folder, int part,
+                             tri_attempt **out) {
+  tri_attempt *a = NULL;
+  TRI_TRY(tri_alloc("a trial", 1, sizeof *a, &a));
+  a->study = study;
+  a->plan = *plan;
+  a->begin_s = tri_clock_s();
+  snprintf(a->folder, sizeof a->folder, "%s", folder);
+  tri_status status = study->run[0] == '\0' ? simulate(study, plan, &a->simulated) : start_real(a, part);
+  if (status != TRI_OK) {
+    tri_attempt_destroy(a);
+    return status;
   }
-  if (late) {
+  *out = a;
+  return TRI_OK;
+}
+
+void tri_attempt_destroy(tri_attempt *a) {
+  if (a == NULL) return;
+  if (a->process.id > 0) tri_process_stop(&a->process);
+  if (a->study->run[0] != '\0' && tri_directory_remove(a->folder) != TRI_OK) { /* then it stays: no harm is done */
+  }
+  tri_free(a);
+}
+
+static void measure(const tri_attempt *a, tri_trial *trial) {
+  trial->seconds = tri_clock_s() - a->begin_s;
+  if (a->study->run[0] != '\0') trial->node_s = trial->seconds * tri_study_nodes(a->study, &a->plan);
+}
+
+void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
+  tri_process_stop(&a->process);
+  a->process.id = 0;
+  judge(a, true, trial);
+  measure(a, trial);
+}
+
+tri_status tri_attempt_ended(tri_attempt *a, bool *ended, tri_trial *trial) {
+  *ended = true;
+  if (a->process.id == 0) {
+    trial->state = a->simulated.state;
+    trial->value = a->simulated.value;
+    trial->memory = a->simulated.memory;
+    trial->node_s = a->simulated.node_s;
+    memcpy(trial->reason, a->simulated.reason, sizeof trial->reason);
+  } else if (tri_process_ended(&a->process)) {
+    a->process.id = 0;
+    judge(a, false, trial);
+  } else if (tri_clock_s() - a->begin_s > 60 * a->study->trial.minutes) {
+    tri_process_stop(&a->process);
+    a->process.id = 0;
     fail_trial(trial, "out of time");
   } else {
-    judge(study, plan, folder, log, result, early, trial);
+    *ended = false;
   }
-  return tri_directory_remove(folder);
-}
-
-tri_status tri_trial_run(const tri_study *study, const char *folder, double best, tri_trial *trial) {
-  tri_trial_plan plan;
-  double begin_s = tri_clock_s();
-  tri_status status = tri_point_plan(study, &trial->point, &plan);
-  if (status == TRI_BAD_LAYOUT || status == TRI_UNSUPPORTED) {
-    char reason[sizeof trial->reason];
-    snprintf(reason, sizeof reason, "not legal: %.200s", tri_status_message());
-    fail_trial(trial, reason);
-    return TRI_OK;
-  }
-  TRI_TRY(status);
-  status = study->run[0] == '\0' ? simulate(study, &plan, trial) : run_real(study, &plan, folder, best, trial);
-  trial->seconds = tri_clock_s() - begin_s;
-  return status;
+  if (*ended) measure(a, trial);
+  return TRI_OK;
 }

@@ -4,10 +4,23 @@
 
 #include "tune/study.h"
 
-/* Fills in state, value, seconds and reason of a trial whose point is given. A failure of the trial is no failure of
- * this: out of memory, a crash and a time-out are results. `folder` is for what a real trial writes, and is removed
- * afterwards; `best` is the best value so far, or 0: a real trial far below it is stopped early. */
-tri_status tri_trial_run(const tri_study *study, const char *folder, double best, tri_trial *trial);
+typedef struct tri_attempt tri_attempt;
+
+/* Begins with a trial of such a plan. A simulated one ends at once; a real one runs as a program of its own, writes into
+ * `folder`, which is removed afterwards, and takes part `part` of the cores where several run at once. Release with
+ * tri_attempt_destroy, which also ends what still runs. */
+tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan, const char *folder, int part,
+                             tri_attempt **out);
+void tri_attempt_destroy(tri_attempt *attempt);
+
+/* Whether it has come to an end; does not wait. What became of it is then in state, value, memory, seconds, node_s and
+ * reason of *trial. A failure of the trial is no failure of this: out of memory, a crash, and a time-out are results. */
+tri_status tri_attempt_ended(tri_attempt *attempt, bool *ended, tri_trial *trial);
+
+/* How many steps it has measured, and what they are worth so far (0: none). */
+double tri_attempt_value(const tri_attempt *attempt, int64_t *steps);
+/* Ends it: what it has measured is its result. */
+void tri_attempt_stop_early(tri_attempt *attempt, tri_trial *trial);
 
 /* What the simulator expects of every point of the space (0: not legal, or it does not fit): a prior for real trials.
  * values[count]. */

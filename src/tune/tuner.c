@@ -5,12 +5,41 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "schedule/layout_config.h"
+#include "tune/process.h"
+#include "tune/short_run.h"
 #include "tune/trial.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { MOST_AT_ONCE = 256, RUNGS = 2, PAUSE_MS = 100, LONG_PAUSE_MS = 500 };
+
+/* A trial under way. */
+typedef struct seat {
+  tri_attempt *attempt; /* NULL: nobody sits there */
+  tri_trial trial;
+  tri_trial_plan plan;
+  int64_t rung; /* the next that it comes to */
+} seat;
+
+typedef struct tuner {
+  tri_study *study;
+  tri_store *store;
+  const char *folder;
+  tri_suggester suggester;
+  seat seats[MOST_AT_ONCE];
+  double begin_s;
+} tuner;
+
+static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+/* ---- beginning and ending trials --------------------------------------------------------------------------------- */
 
 static double best_of(const tri_trial *trials, int64_t count) {
-  double best = 0;
+  double best = -1;
   for (int64_t i = 0; i < count; i++) {
     if (trials[i].state == TRI_TRIAL_DONE && trials[i].value > best) best = trials[i].value;
   }
@@ -24,53 +53,165 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
     tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, trial->value, trial->value > best ? " (the best)" : "",
             text, trial->reason[0] == '\0' ? "" : "; ", trial->reason);
   } else {
-    tri_log("trial %ld: failed: %s  %s", (long)trial->number, trial->reason, text);
+    tri_log("trial %ld: %s  %s", (long)trial->number, trial->reason, text);
   }
 }
 
-/* Chooses, claims and makes one trial; *more is false where there is nothing left to do. */
-static tri_status one_trial(const tri_study *study, tri_suggester *suggester, tri_store *store, const char *folder,
-                            bool *more) {
-  tri_trial *trials = NULL, trial = {0};
+static tri_status finish(tuner *t, seat *s) {
+  char layout[TRI_LAYOUT_TEXT_BYTES];
+  tri_trial *trials = NULL;
   int64_t count = 0;
-  char own[TRI_PATH_BYTES], name[64];
-  TRI_TRY(tri_store_trials(store, &trials, &count));
-  double best = best_of(trials, count);
-  tri_status status = TRI_OK;
-  *more = count < study->search.trials;
-  if (*more) status = tri_suggest(suggester, trials, count, &trial.point, more);
+  tri_attempt_destroy(s->attempt);
+  s->attempt = NULL;
+  TRI_TRY(tri_store_trials(t->store, &trials, &count));
+  tell(t->study, &s->trial, best_of(trials, count));
   tri_free(trials);
-  if (status != TRI_OK || !*more) return status;
-  TRI_TRY(tri_store_begin(store, &trial.point, &trial.number));
-  if (trial.number < 0) return TRI_OK; /* another tuner was quicker */
-  snprintf(name, sizeof name, "trial-%ld", (long)trial.number);
-  TRI_TRY(tri_path_join(own, folder, name));
-  TRI_TRY(tri_trial_run(study, own, best, &trial));
-  tell(study, &trial, best);
-  return tri_store_end(store, &trial);
+  return tri_store_end(t->store, &s->trial, tri_layout_text(&s->plan.layout, layout, sizeof layout));
 }
 
-tri_status tri_tune(const tri_study *study, tri_store *store, const char *folder) {
-  tri_suggester suggester;
-  tri_point *points = NULL;
-  int64_t num_points = 0;
-  double begin_s = tri_clock_s();
-  bool more = true;
-  TRI_TRY(tri_study_points(study, &points, &num_points));
-  suggester = tri_suggester_create(&study->space, &study->search, points, num_points, NULL);
+/* Whether the budget has room for one more. */
+static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
+  const tri_study *study = t->study;
+  double node_s = 0;
+  for (int64_t i = 0; i < count; i++) node_s += trials[i].node_s;
+  if (study->minutes > 0 && tri_clock_s() - t->begin_s > 60 * study->minutes) return false;
+  if (study->node_hours > 0 && node_s >= 3600 * study->node_hours) return false;
+  return count < study->search.trials;
+}
+
+/* Chooses, claims and begins one; *none: there is nothing left to do. */
+static tri_status begin(tuner *t, int at, bool *none) {
+  seat *s = &t->seats[at];
+  tri_trial *trials = NULL;
+  int64_t count = 0;
+  bool found = false;
+  char own[TRI_PATH_BYTES], name[64];
+  *s = (seat){0};
+  TRI_TRY(tri_store_trials(t->store, &trials, &count));
   tri_status status = TRI_OK;
-  if (study->run[0] != '\0') {
-    status = tri_directory_create(folder);
-    if (status == TRI_OK && study->cluster_name[0] != '\0') {
-      status = tri_alloc("a prior", (size_t)suggester.num_points, sizeof *suggester.prior, &suggester.prior);
-      if (status == TRI_OK) status = tri_trial_expect(study, suggester.points, suggester.num_points, suggester.prior);
+  if (may_go_on(t, trials, count)) status = tri_suggest(&t->suggester, trials, count, &s->trial.point, &found);
+  tri_free(trials);
+  *none = !found;
+  if (status != TRI_OK || !found) return status;
+  TRI_TRY(tri_point_plan(t->study, &s->trial.point, &s->plan));
+  TRI_TRY(tri_store_begin(t->store, &s->trial.point, &s->trial.number));
+  if (s->trial.number < 0) return TRI_OK; /* another tuner was quicker */
+  snprintf(name, sizeof name, "trial-%ld", (long)s->trial.number);
+  status = tri_path_join(own, t->folder, name);
+  if (status == TRI_OK) status = tri_attempt_start(t->study, &s->plan, own, at, &s->attempt);
+  if (status != TRI_OK) (void)tri_store_forget(t->store, s->trial.number);
+  return status;
+}
+
+/* ---- looking after them ------------------------------------------------------------------------------------------ */
+
+/* Successive halving (Jamieson and Talwalkar 2016), as trials come along: at a quarter and at half of its measured
+ * steps a trial is compared with all that came so far; in the worse half and clearly slower than the best, it ends. */
+static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
+  int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
+  double best = 0;
+  *hopeless = false;
+  if (t->study->run[0] == '\0' || s->rung >= RUNGS) return TRI_OK;
+  double value = tri_attempt_value(s->attempt, &steps);
+  if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
+  TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
+  s->rung++;
+  *hopeless = 2 * place >= count && value * t->study->trial.worse < best;
+  return TRI_OK;
+}
+
+static tri_status look_after(tuner *t, seat *s) {
+  bool ended = false, hopeless = false;
+  TRI_TRY(tri_attempt_ended(s->attempt, &ended, &s->trial));
+  if (!ended) TRI_TRY(is_hopeless(t, s, &hopeless));
+  if (hopeless) tri_attempt_stop_early(s->attempt, &s->trial);
+  return ended || hopeless ? finish(t, s) : TRI_OK;
+}
+
+static void give_up(tuner *t) {
+  for (int at = 0; at < MOST_AT_ONCE; at++) {
+    if (t->seats[at].attempt == NULL) continue;
+    tri_attempt_destroy(t->seats[at].attempt);
+    (void)tri_store_forget(t->store, t->seats[at].trial.number);
+  }
+}
+
+static tri_status go_on(tuner *t) {
+  for (;;) {
+    int64_t busy = 0;
+    bool none = false;
+    if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    for (int at = 0; at < t->study->parallel; at++) {
+      if (t->seats[at].attempt != NULL) TRI_TRY(look_after(t, &t->seats[at]));
+      if (t->seats[at].attempt == NULL && !none) TRI_TRY(begin(t, at, &none));
+      busy += t->seats[at].attempt != NULL;
+    }
+    if (none && busy == 0) return TRI_OK;
+    if (t->study->run[0] != '\0') pause_ms(none ? LONG_PAUSE_MS : PAUSE_MS);
+  }
+}
+
+/* ---- before the first -------------------------------------------------------------------------------------------- */
+
+/* The machine as it is, measured once and kept beside the trials. */
+static tri_status calibrate(tri_study *study, const char *folder) {
+  char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
+  snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
+  TRI_TRY(tri_own_path(program));
+  TRI_TRY(tri_path_join(path, folder, "cluster.yaml"));
+  TRI_TRY(tri_path_join(log, folder, "calibrate.txt"));
+  if (!tri_path_exists(path)) {
+    char *line[] = {program, "calibrate", path, "-n", ranks, NULL};
+    tri_process process;
+    tri_log("measuring this machine with %s ranks, once: %s", ranks, path);
+    TRI_TRY(tri_process_start(line, log, &(tri_process_limits){0}, &process));
+    while (!tri_process_ended(&process)) {
+      if (tri_stop_asked()) {
+        tri_process_stop(&process);
+        return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+      }
+      pause_ms(PAUSE_MS);
+    }
+    if (!WIFEXITED(process.result) || WEXITSTATUS(process.result) != 0) {
+      tri_short_run_reason(&process, log, reason, sizeof reason);
+      return tri_fail(TRI_IO_FAILED, "cannot measure this machine: %s; leave `cluster` out to do without", reason);
     }
   }
-  while (status == TRI_OK && more && !tri_stop_asked()) {
-    if (study->minutes > 0 && tri_clock_s() - begin_s > 60 * study->minutes) break;
-    status = one_trial(study, &suggester, store, folder, &more);
+  return tri_cluster_load(path, &study->cluster);
+}
+
+static tri_status prepare(tuner *t) {
+  tri_study *study = t->study;
+  tri_point *points = NULL;
+  double *prior = NULL;
+  int64_t count = 0;
+  bool real = study->run[0] != '\0';
+  if (real) TRI_TRY(tri_directory_create(t->folder));
+  if (real && tri_study_calibrates(study)) TRI_TRY(calibrate(study, t->folder));
+  TRI_TRY(tri_study_points(study, &points, &count));
+  if (real && study->cluster_name[0] != '\0') {
+    tri_status status = tri_alloc("a prior", (size_t)count, sizeof *prior, &prior);
+    if (status == TRI_OK) status = tri_trial_expect(study, points, count, prior);
+    if (status != TRI_OK) tri_free(points);
+    if (status != TRI_OK) tri_free(prior);
+    TRI_TRY(status);
   }
-  tri_suggester_release(&suggester);
-  if (status == TRI_OK && tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+  t->suggester = tri_suggester_create(&study->space, &study->search, points, count, prior);
+  return TRI_OK;
+}
+
+tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
+  tuner *t = NULL;
+  TRI_TRY(tri_alloc("a tuner", 1, sizeof *t, &t));
+  t->study = study;
+  t->store = store;
+  t->folder = folder;
+  t->begin_s = tri_clock_s();
+  if (study->run[0] != '\0') tri_stop_defer();
+  tri_status status = prepare(t);
+  if (status == TRI_OK) status = go_on(t);
+  if (status != TRI_OK) give_up(t);
+  tri_suggester_release(&t->suggester);
+  tri_free(t);
   return status;
 }

@@ -337,6 +337,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->evaluation.batches = 1 + (int64_t)next(index, 1000);
   c->checkpoint.every = (int64_t)next(index, 1000);
   c->checkpoint.keep = (int64_t)next(index, 1000);
+  c->checkpoint.at_end = next(index, 2) == 1;
   c->checkpoint.async = next(index, 2) == 1;
   c->checkpoint.shard_bytes = 1 + (int64_t)next(index, UINT64_C(1) << 50);
   c->checkpoint.snapshot_every = (int64_t)next(index, 1000);

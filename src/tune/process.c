@@ -1,0 +1,120 @@
+#include "tune/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 5000, PAUSE_MS = 20, SWEEPS = 250 };
+
+static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+/* Every parts-th of the cores that this process may use, so that trials side by side have none in common. */
+static void take_cores(int part, int parts) {
+  cpu_set_t all, own;
+  int seen = 0;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  int cores = CPU_COUNT(&all);
+  if (cores < parts) return;
+  CPU_ZERO(&own);
+  for (int c = 0; c < CPU_SETSIZE; c++) {
+    if (!CPU_ISSET(c, &all)) continue;
+    if ((long)seen * parts / cores == part) CPU_SET(c, &own);
+    seen++;
+  }
+  sched_setaffinity(0, sizeof own, &own);
+}
+
+static void become(char *const *line, const char *log, const tri_process_limits *limits, pid_t parent) {
+  sigset_t none;
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  if (limits->memory_bytes > 0) {
+    setrlimit(RLIMIT_DATA, &(struct rlimit){limits->memory_bytes, limits->memory_bytes});
+  }
+  if (limits->parts > 1) take_cores(limits->part, limits->parts);
+  int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (file >= 0) {
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    close(file);
+  }
+  execv(line[0], line);
+  _exit(127);
+}
+
+tri_status tri_process_start(char *const *line, const char *log, const tri_process_limits *limits, tri_process *out) {
+  /* Whatever loses its parent comes to this process, and can be waited for. */
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  pid_t parent = getpid(), child = fork();
+  if (child == 0) become(line, log, limits, parent);
+  if (child < 0) return tri_fail(TRI_IO_FAILED, "cannot start %s: %s", line[0], strerror(errno));
+  *out = (tri_process){.id = child};
+  return TRI_OK;
+}
+
+/* Kills what is left of the session, but for its leader, and says how many that were. The command's name in /proc/N/stat may
+ * hold anything, so that reading goes on behind its last bracket. */
+static int sweep(pid_t session) {
+  int found = 0;
+  DIR *all = opendir("/proc");
+  if (all == NULL) return 0;
+  for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
+    char path[300], text[1024] = "";
+    if (!isdigit((unsigned char)entry->d_name[0])) continue;
+    snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+    FILE *from = fopen(path, "r");
+    if (from == NULL) continue;
+    size_t length = fread(text, 1, sizeof text - 1, from);
+    fclose(from);
+    text[length] = '\0';
+    const char *rest = strrchr(text, ')');
+    char state = '?';
+    int parent = 0, group = 0, own = 0;
+    pid_t id = (pid_t)strtol(entry->d_name, NULL, 10);
+    if (rest == NULL || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &own) != 4) continue;
+    if (own != session || id == session) continue;
+    kill(id, SIGKILL);
+    waitpid(id, NULL, WNOHANG); /* where its own parent is gone it has become this process's */
+    found++;
+  }
+  closedir(all);
+  return found;
+}
+
+static void clear(pid_t session) {
+  for (int i = 0; i < SWEEPS && sweep(session) > 0; i++) pause_ms(PAUSE_MS);
+}
+
+bool tri_process_ended(tri_process *p) {
+  pid_t got = waitpid(p->id, &p->result, WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) return false;
+  clear(p->id);
+  return true;
+}
+
+void tri_process_stop(tri_process *p) {
+  kill(p->id, SIGTERM);
+  kill(p->id, SIGCONT); /* it may have been stopped */
+  for (int i = 0; i < PATIENCE_MS / PAUSE_MS; i++) {
+    if (tri_process_ended(p)) return;
+    pause_ms(PAUSE_MS);
+  }
+  kill(p->id, SIGKILL);
+  clear(p->id);
+  while (waitpid(p->id, &p->result, 0) < 0 && errno == EINTR) {
+  }
+}

@@ -1,0 +1,113 @@
+#include "tune/short_run.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_STEPS = 4096, LINE_BYTES = 8192 };
+
+static void add_word(tri_short_run *run, const char *word) {
+  if (run->count == TRI_RUN_WORDS) return;
+  snprintf(run->words[run->count], TRI_RUN_WORD_BYTES, "%.4150s", word);
+  run->line[run->count] = run->words[run->count];
+  run->count++;
+}
+
+void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) {
+  char value[TRI_PATH_BYTES], word[TRI_RUN_WORD_BYTES];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(value, sizeof value, format, list);
+  va_end(list);
+  snprintf(word, sizeof word, "%.48s=%.4095s", key, value);
+  add_word(run, "--set");
+  add_word(run, word);
+}
+
+tri_status tri_own_path(char path[TRI_PATH_BYTES]) {
+  ssize_t length = readlink("/proc/self/exe", path, TRI_PATH_BYTES - 1);
+  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
+  path[length] = '\0';
+  return TRI_OK;
+}
+
+tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
+                                tri_short_run **out) {
+  char text[TRI_PATH_BYTES];
+  tri_short_run *run = NULL;
+  TRI_TRY(tri_own_path(text));
+  TRI_TRY(tri_alloc("a command line", 1, sizeof *run, &run));
+  add_word(run, text);
+  add_word(run, "train");
+  add_word(run, study->run);
+  if (ranks > 1) {
+    snprintf(text, sizeof text, "%lld", (long long)ranks);
+    add_word(run, "-n");
+    add_word(run, text);
+  }
+  add_word(run, "--resume");
+  add_word(run, resume);
+  tri_short_run_set(run, "output", "%s", folder);
+  tri_short_run_set(run, "max_restarts", "0");
+  *out = run;
+  return TRI_OK;
+}
+
+/* ---- what it left ------------------------------------------------------------------------------------------------ */
+
+/* Each line of metrics.jsonl: of one step. */
+static int64_t read_metrics(const char *folder, const char *key, int64_t skip, double values[MOST_STEPS]) {
+  char path[TRI_PATH_BYTES], line[LINE_BYTES];
+  int64_t count = 0;
+  if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return 0;
+  FILE *from = fopen(path, "r");
+  if (from == NULL) return 0;
+  for (int64_t step = 0; fgets(line, sizeof line, from) != NULL && count < MOST_STEPS; step++) {
+    json_t *object = json_loads(line, 0, NULL);
+    json_t *value = json_object_get(object, key);
+    if (step >= skip && json_is_number(value)) values[count++] = json_number_value(value);
+    json_decref(object);
+  }
+  fclose(from);
+  return count;
+}
+
+static int compare(const void *left, const void *right) {
+  double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
+
+double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count) {
+  double seconds[MOST_STEPS];
+  *count = read_metrics(folder, "step_s", skip, seconds);
+  if (*count == 0) return 0;
+  qsort(seconds, (size_t)*count, sizeof *seconds, compare);
+  return 0.5 * (seconds[(*count - 1) / 2] + seconds[*count / 2]);
+}
+
+double tri_short_run_loss(const char *folder) {
+  double losses[MOST_STEPS];
+  int64_t count = read_metrics(folder, "validation_loss", 0, losses);
+  return count > 0 ? losses[count - 1] : NAN;
+}
+
+void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
+  char line[LINE_BYTES], words[160] = "it said nothing";
+  int result = process->result;
+  FILE *from = fopen(log, "r");
+  while (from != NULL && fgets(line, sizeof line, from) != NULL) { /* the program says its failure there */
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%.150s", line + 9);
+  }
+  if (from != NULL) fclose(from);
+  bool memory = WIFEXITED(result) && WEXITSTATUS(result) == tri_status_exit(TRI_OUT_OF_MEMORY);
+  snprintf(reason, bytes, "%s: %s", memory ? "out of memory" : WIFSIGNALED(result) ? "killed" : "failed", words);
+}
