@@ -75,10 +75,15 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   tri_trial *trials = NULL;
   int64_t count = 0;
   tri_explanation *e = NULL;
+  tri_trial known[TRI_RECIPES] = {{0}};
   tri_status status = TRI_OK;
   TRI_TRY(tri_store_trials(store, &trials, &count));
   TRI_TRY_GOTO(tri_alloc("an explanation", 1, sizeof *e, &e), done);
-  TRI_TRY_GOTO(tri_explain(study, trials, count, e), done);
+  for (int64_t r = 0; r < study->num_known; r++) {
+    bool found = false;
+    TRI_TRY_GOTO(tri_store_known(store, r, &known[r], &found), done);
+  }
+  TRI_TRY_GOTO(tri_explain(study, trials, count, known, e), done);
   if (given->html != NULL) {
     char *page = NULL;
     size_t bytes = 0;

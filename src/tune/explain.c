@@ -82,8 +82,15 @@ static void sort_by_importance(tri_explanation *e) {
   }
 }
 
-tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, tri_explanation *out) {
-  *out = (tri_explanation){.study = study, .trials = trials, .count = count};
+int64_t tri_explain_rank(const tri_explanation *e, double value) {
+  int64_t rank = 1;
+  for (int64_t i = 0; i < e->count; i++) rank += e->trials[i].state == TRI_TRIAL_DONE && e->trials[i].value > value;
+  return rank;
+}
+
+tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
+                       tri_explanation *out) {
+  *out = (tri_explanation){.study = study, .trials = trials, .count = count, .known = known};
   count_trials(out);
   find_effects(out);
   TRI_TRY(find_importance(out));
@@ -114,6 +121,17 @@ static void print_best(const tri_explanation *e, FILE *to) {
   tri_free(sorted);
 }
 
+static void print_known(const tri_explanation *e, FILE *to) {
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    const tri_recipe *recipe = &e->study->known[r];
+    const tri_trial *t = &e->known[r];
+    if (t->state == TRI_TRIAL_FAILED) fprintf(to, "%s (%s): %s\n", recipe->name, recipe->layout, t->reason);
+    if (t->state != TRI_TRIAL_DONE) continue;
+    fprintf(to, "%s (%s): %.4f, place %ld of %ld, %+.1f %% of the best\n", recipe->name, recipe->layout, t->value,
+            (long)tri_explain_rank(e, t->value), (long)e->done + 1, 100 * (t->value / e->trials[e->best].value - 1));
+  }
+}
+
 void tri_explain_text(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
@@ -123,6 +141,7 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
     return;
   }
   print_best(e, to);
+  print_known(e, to);
   fprintf(to, "\nwhat mattered (mean |Shapley value|):\n");
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
@@ -160,6 +179,18 @@ json_t *tri_explain_json(const tri_explanation *e) {
   json_t *document =
       json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", unit_of(study), "done",
                 (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", importance, "trials", trials);
+  json_t *known = json_array();
+  for (int64_t r = 0; r < study->num_known; r++) {
+    const tri_trial *t = &e->known[r];
+    json_t *object = json_pack("{s:s, s:s, s:s}", "name", study->known[r].name, "layout", study->known[r].layout,
+                               "reason", t->reason);
+    if (t->state == TRI_TRIAL_DONE) {
+      json_object_set_new(object, "value", json_real(t->value));
+      json_object_set_new(object, "place", json_integer(tri_explain_rank(e, t->value)));
+    }
+    json_array_append_new(known, object);
+  }
+  json_object_set_new(document, "known", known);
   if (document != NULL && e->best >= 0) {
     const tri_trial *best = &e->trials[e->best];
     json_object_set_new(document, "best",

@@ -13,6 +13,7 @@ typedef struct tri_explanation {
   const tri_study *study;
   const tri_trial *trials;
   int64_t count, done, failed;
+  const tri_trial *known; /* [study->num_known]: what became of the known recipes; state RUNNING: not tried */
   int64_t best;                 /* the trial's place in the list, or -1 */
   double importance[TRI_KNOBS]; /* mean |Shapley value| over the trials that are done; in units of the objective */
   int32_t order[TRI_KNOBS];     /* parameters by it, most important first */
@@ -20,7 +21,11 @@ typedef struct tri_explanation {
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 
-tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, tri_explanation *out);
+tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
+                       tri_explanation *out);
+
+/* The place that a value would have among the trials that are done: 1 is the best. */
+int64_t tri_explain_rank(const tri_explanation *e, double value);
 
 void tri_explain_text(const tri_explanation *e, FILE *to);
 json_t *tri_explain_json(const tri_explanation *e);

@@ -91,6 +91,30 @@ static void print_importance(const tri_explanation *e, FILE *to) {
           "units of the objective.</p>\n");
 }
 
+static void print_known(const tri_explanation *e, FILE *to) {
+  if (e->study->num_known == 0) return;
+  fprintf(to, "<h2>Known recipes</h2>\n<div class=\"wide\"><table><tr><th>recipe</th><th>layout</th><th>value</th>"
+              "<th>place</th><th>beside the best</th></tr>\n");
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    const tri_trial *t = &e->known[r];
+    fprintf(to, "<tr><td>");
+    print_escaped(e->study->known[r].name, to);
+    fprintf(to, "</td><td>");
+    print_escaped(e->study->known[r].layout, to);
+    fprintf(to, "</td>");
+    if (t->state == TRI_TRIAL_DONE) {
+      fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%+.1f %%</td></tr>\n", t->value,
+              (long)tri_explain_rank(e, t->value), (long)e->done + 1,
+              100 * (t->value / e->trials[e->best].value - 1));
+    } else {
+      fprintf(to, "<td colspan=\"3\">");
+      print_escaped(t->reason, to);
+      fprintf(to, "</td></tr>\n");
+    }
+  }
+  fprintf(to, "</table></div>\n");
+}
+
 static void print_effects(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   fprintf(to,
@@ -157,6 +181,7 @@ void tri_explain_html(const tri_explanation *e, FILE *to) {
     print_course(e, to);
     print_importance(e, to);
     print_effects(e, to);
+    print_known(e, to);
   }
   print_trials(e, to);
   fprintf(to, "</body></html>\n");

@@ -143,6 +143,7 @@ static tri_status set_up(tri_store *s, const char *text) {
   TRI_TRY(
       execute(s,
               "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
+              "CREATE TABLE IF NOT EXISTS known (place INTEGER PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
               "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
               "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
               " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
@@ -284,6 +285,33 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
     status = failed(s, "read the trials' progress");
   }
   sqlite3_finalize(query);
+  return status;
+}
+
+tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *found) {
+  sqlite3_stmt *query = NULL;
+  TRI_TRY(prepare(s, "SELECT state, value, reason FROM known WHERE place = ?", &query));
+  sqlite3_bind_int64(query, 1, place);
+  int code = sqlite3_step(query);
+  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : failed(s, "read its recipes");
+  *found = code == SQLITE_ROW;
+  if (*found) {
+    *out = (tri_trial){.state = (tri_trial_state)sqlite3_column_int(query, 0), .value = sqlite3_column_double(query, 1)};
+    snprintf(out->reason, sizeof out->reason, "%s", (const char *)sqlite3_column_text(query, 2));
+  }
+  sqlite3_finalize(query);
+  return status;
+}
+
+tri_status tri_store_note_known(tri_store *s, int64_t place, const tri_trial *trial) {
+  sqlite3_stmt *insert = NULL;
+  TRI_TRY(prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
+  sqlite3_bind_int64(insert, 1, place);
+  sqlite3_bind_int(insert, 2, (int)trial->state);
+  sqlite3_bind_double(insert, 3, trial->value);
+  sqlite3_bind_text(insert, 4, trial->reason, -1, SQLITE_TRANSIENT);
+  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : failed(s, "write a recipe");
+  sqlite3_finalize(insert);
   return status;
 }
 

@@ -200,6 +200,33 @@ static tri_status prepare(tuner *t) {
   return TRI_OK;
 }
 
+/* A recipe that is known already, tried as any trial, outside the budget. */
+static tri_status try_recipe(tuner *t, int64_t place) {
+  const tri_recipe *recipe = &t->study->known[place];
+  tri_trial_plan plan;
+  tri_trial trial = {0};
+  tri_attempt *attempt = NULL;
+  char own[TRI_PATH_BYTES], name[64];
+  bool ended = false;
+  TRI_TRY(tri_store_known(t->store, place, &trial, &ended));
+  if (ended) return TRI_OK;
+  tri_status status = tri_recipe_plan(t->study, recipe, &plan);
+  if (status == TRI_BAD_LAYOUT || status == TRI_BAD_CONFIG) {
+    return tri_fail(status, "`known`: %s: %s", recipe->name, tri_status_message());
+  }
+  TRI_TRY(status);
+  snprintf(name, sizeof name, "known-%ld", (long)place);
+  TRI_TRY(tri_path_join(own, t->folder, name));
+  TRI_TRY(tri_attempt_start(t->study, &plan, own, 0, &attempt));
+  while (status == TRI_OK && !ended) {
+    status = tri_attempt_ended(attempt, &ended, &trial);
+    if (tri_stop_asked()) status = tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    if (status == TRI_OK && !ended) pause_ms(PAUSE_MS);
+  }
+  tri_attempt_destroy(attempt);
+  return status == TRI_OK ? tri_store_note_known(t->store, place, &trial) : status;
+}
+
 tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
   tuner *t = NULL;
   TRI_TRY(tri_alloc("a tuner", 1, sizeof *t, &t));
@@ -209,6 +236,7 @@ tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
   t->begin_s = tri_clock_s();
   if (study->run[0] != '\0') tri_stop_defer();
   tri_status status = prepare(t);
+  for (int64_t place = 0; status == TRI_OK && place < study->num_known; place++) status = try_recipe(t, place);
   if (status == TRI_OK) status = go_on(t);
   if (status != TRI_OK) give_up(t);
   tri_suggester_release(&t->suggester);
