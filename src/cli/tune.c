@@ -72,7 +72,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
 }
 
 static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
-  tri_trial *trials = NULL;
+  const tri_trial *trials = NULL;
   int64_t count = 0;
   tri_explanation *e = NULL;
   tri_trial known[TRI_RECIPES] = {{0}};
@@ -108,7 +108,6 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   tri_report_paste(&layout, stdout);
 done:
   tri_free(e);
-  tri_free(trials);
   return status;
 }
 

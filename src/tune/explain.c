@@ -47,25 +47,33 @@ static void find_effects(tri_explanation *e) {
   }
 }
 
-static tri_status find_importance(tri_explanation *e) {
-  const tri_study *study = e->study;
+/* The mean over the trials of the absolute Shapley values, of the model of those that are done or of all that ended. */
+static tri_status find_importance(const tri_explanation *e, bool failures, double *importance) {
+  const tri_space *space = &e->study->space;
   tri_gaussian *model = NULL;
   double *places = NULL, values[TRI_KNOBS];
-  int64_t dims = study->space.num_knobs, explained = 0, stride = 1 + e->done / MOST_EXPLAINED, seen = 0;
-  TRI_TRY(tri_suggest_model(&study->space, e->trials, e->count, &model));
+  int64_t dims = space->num_knobs, explained = 0, most = failures ? e->done + e->failed : e->done, seen = 0;
+  int64_t background = 0;
+  if (dims > TRI_SHAPLEY_DIMS) return TRI_OK;
+  TRI_TRY(tri_suggest_model(space, e->trials, e->count, failures, &model));
   if (model == NULL) return TRI_OK;
-  tri_status status = tri_alloc("places", (size_t)(e->done * dims), sizeof *places, &places);
+  tri_status status = tri_alloc("places", (size_t)(2 * most * dims), sizeof *places, &places);
   for (int64_t i = 0; i < e->count && status == TRI_OK; i++) {
-    if (e->trials[i].state == TRI_TRIAL_DONE)
-      tri_point_place(&study->space, &e->trials[i].point, places + seen++ * dims);
+    bool counts = e->trials[i].state == TRI_TRIAL_DONE || (failures && e->trials[i].state == TRI_TRIAL_FAILED);
+    if (counts) tri_point_place(space, &e->trials[i].point, places + seen++ * dims);
   }
-  int64_t background = e->done < MOST_BACKGROUND ? e->done : MOST_BACKGROUND;
-  for (int64_t i = 0; i < e->done && status == TRI_OK; i += stride) {
-    status = tri_shapley(model, dims, background, places, places + i * dims, values);
-    for (int64_t k = 0; k < dims && status == TRI_OK; k++) e->importance[k] += fabs(values[k]);
+  double *beside = places + most * dims;
+  for (int64_t i = 0; i < most && status == TRI_OK; i++) {
+    if (!tri_suggest_takes(i, most, MOST_BACKGROUND)) continue;
+    memcpy(beside + background++ * dims, places + i * dims, (size_t)dims * sizeof *places);
+  }
+  for (int64_t i = 0; i < most && status == TRI_OK; i++) {
+    if (!tri_suggest_takes(i, most, MOST_EXPLAINED)) continue;
+    status = tri_shapley(model, dims, background, beside, places + i * dims, values);
+    for (int64_t k = 0; k < dims && status == TRI_OK; k++) importance[k] += fabs(values[k]);
     explained++;
   }
-  for (int64_t k = 0; k < dims && explained > 0; k++) e->importance[k] /= (double)explained;
+  for (int64_t k = 0; k < dims && explained > 0; k++) importance[k] /= (double)explained;
   tri_free(places);
   tri_gaussian_destroy(model);
   return status;
@@ -93,7 +101,8 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
   *out = (tri_explanation){.study = study, .trials = trials, .count = count, .known = known};
   count_trials(out);
   find_effects(out);
-  TRI_TRY(find_importance(out));
+  TRI_TRY(find_importance(out, false, out->importance));
+  if (out->failed > 0) TRI_TRY(find_importance(out, true, out->with_failures));
   sort_by_importance(out);
   return TRI_OK;
 }
@@ -142,10 +151,10 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
   }
   print_best(e, to);
   print_known(e, to);
-  fprintf(to, "\nwhat mattered (mean |Shapley value|):\n");
+  fprintf(to, "\nwhat mattered (mean |Shapley value|; in brackets, with failures counted as nothing):\n");
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    fprintf(to, "  %-18s %12.4f  ", study->space.knobs[k].name, e->importance[k]);
+    fprintf(to, "  %-18s %10.4f (%.4f)  ", study->space.knobs[k].name, e->importance[k], e->with_failures[k]);
     for (int64_t v = 0; v < study->space.knobs[k].count; v++) {
       if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
       fprintf(to, " %s: ", study->space.knobs[k].words[v]);
@@ -174,7 +183,8 @@ json_t *tri_explain_json(const tri_explanation *e) {
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
     json_array_append_new(
-        importance, json_pack("{s:s, s:f}", "parameter", study->space.knobs[k].name, "importance", e->importance[k]));
+        importance, json_pack("{s:s, s:f, s:f}", "parameter", study->space.knobs[k].name, "importance",
+                                    e->importance[k], "with_failures", e->with_failures[k]));
   }
   json_t *document =
       json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", unit_of(study), "done",

@@ -14,6 +14,8 @@ struct tri_store {
   sqlite3 *db;
   const tri_study *study;
   char path[TRI_PATH_BYTES];
+  tri_trial *trials; /* as read last; the first num_ended have ended */
+  int64_t num_trials, num_ended, room;
 };
 
 enum { BUSY_MS = 20000, HOST_BYTES = 64, FORMAT = 2 };
@@ -175,6 +177,7 @@ tri_status tri_store_open(const char *path, const char *text, const tri_study *s
 void tri_store_close(tri_store *s) {
   if (s == NULL) return;
   sqlite3_close(s->db);
+  tri_free(s->trials);
   tri_free(s);
 }
 
@@ -192,30 +195,39 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   return tri_point_parse(&s->study->space, (const char *)sqlite3_column_text(row, 1), &out->point);
 }
 
-tri_status tri_store_trials(tri_store *s, tri_trial **out, int64_t *count) {
+/* The rows behind those that are held, which have ended and change no more. */
+static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
-  tri_trial *trials = NULL;
-  int64_t found = 0, room = 0;
-  TRI_TRY(
-      prepare(s, "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials ORDER BY number", &query));
+  int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : 0;
+  bool all_ended = true;
+  TRI_TRY(prepare(s,
+                  "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials WHERE number > ?"
+                  " ORDER BY number",
+                  &query));
+  sqlite3_bind_int64(query, 1, last);
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
-    if (found == room) {
-      room = room == 0 ? 64 : room * 2;
-      status = tri_realloc("trials", (size_t)room, sizeof *trials, &trials);
+    if (held == s->room) {
+      int64_t room = s->room == 0 ? 64 : s->room * 2;
+      status = tri_realloc("trials", (size_t)room, sizeof *s->trials, &s->trials);
+      if (status == TRI_OK) s->room = room;
     }
-    if (status == TRI_OK) status = read_trial(s, query, &trials[found]);
-    found += status == TRI_OK;
+    if (status == TRI_OK) status = read_trial(s, query, &s->trials[held]);
+    held += status == TRI_OK;
+    all_ended = all_ended && status == TRI_OK && s->trials[held - 1].state != TRI_TRIAL_RUNNING;
+    if (all_ended) s->num_ended = held;
   }
   if (status == TRI_OK && code != SQLITE_DONE) status = failed(s, "read its trials");
   sqlite3_finalize(query);
-  if (status != TRI_OK) {
-    tri_free(trials);
-    return status;
-  }
-  *out = trials;
-  *count = found;
+  s->num_trials = held;
+  return status;
+}
+
+tri_status tri_store_trials(tri_store *s, const tri_trial **out, int64_t *count) {
+  TRI_TRY(read_on(s));
+  *out = s->trials;
+  *count = s->num_trials;
   return TRI_OK;
 }
 

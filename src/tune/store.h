@@ -21,8 +21,8 @@ tri_status tri_store_study(const char *path, tri_study *out);
 /* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has come to an end. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
-/* All trials in the order of their numbers; *out of *count is released with tri_free. */
-tri_status tri_store_trials(tri_store *store, tri_trial **out, int64_t *count);
+/* All trials in the order of their numbers; *out of *count is the store's, until it is asked again. */
+tri_status tri_store_trials(tri_store *store, const tri_trial **out, int64_t *count);
 
 /* Claims a point: *number is its trial's, or -1 where somebody has it already. */
 tri_status tri_store_begin(tri_store *store, const tri_point *point, int64_t *number);

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64 };
-enum { FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
+enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64, MOST_MODELLED = 300 };
+enum { FOR_REPORTS = 0, FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
 
 tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
                                    int64_t num_points, double *prior) {
@@ -25,6 +25,7 @@ tri_suggester tri_suggester_create(const tri_space *space, const tri_search *sea
 void tri_suggester_release(tri_suggester *s) {
   tri_free(s->points);
   tri_free(s->prior);
+  tri_free(s->tried);
   *s = (tri_suggester){0};
 }
 
@@ -82,15 +83,29 @@ static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64
   return expected > 0 ? measured / expected : 1;
 }
 
-tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, tri_gaussian **out) {
+bool tri_suggest_takes(int64_t i, int64_t count, int64_t most) {
+  int64_t stride = (count + most - 1) / most;
+  tri_random_key key = tri_random_stream(0, TRI_RANDOM_TUNE, FOR_REPORTS);
+  return stride <= 1 || i % stride == tri_random_u32(key, (uint64_t)(i / stride)) % stride;
+}
+
+static bool counts_in(const tri_trial *trial, bool failures) {
+  return trial->state == TRI_TRIAL_DONE || (failures && trial->state == TRI_TRIAL_FAILED);
+}
+
+tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, bool failures,
+                             tri_gaussian **out) {
   samples s = {0};
   tri_gaussian_state state = {0};
   *out = NULL;
   TRI_TRY(room_for(space, count, &s));
+  int64_t all = 0, seen = 0;
+  for (int64_t i = 0; i < count; i++) all += counts_in(&trials[i], failures);
   for (int64_t i = 0; i < count; i++) {
-    if (trials[i].state == TRI_TRIAL_DONE) add_sample(space, &s, &trials[i].point, trials[i].value);
+    if (!counts_in(&trials[i], failures) || !tri_suggest_takes(seen++, all, MOST_MODELLED)) continue;
+    add_sample(space, &s, &trials[i].point, trials[i].state == TRI_TRIAL_DONE ? trials[i].value : 0);
   }
-  tri_status status = s.count < 2 ? TRI_OK : fit(space, &s, s.count <= 200 ? 30 : 3, &state, out);
+  tri_status status = s.count < 2 ? TRI_OK : fit(space, &s, 20, &state, out);
   tri_free(s.x);
   return status;
 }
@@ -190,11 +205,32 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-static bool was_tried(const tri_suggester *s, const tri_trial *trials, int64_t count, const tri_point *point) {
-  for (int64_t i = 0; i < count; i++) {
-    if (tri_point_equal(s->space, &trials[i].point, point)) return true;
+/* The point's place in the list, which is in order, or -1. */
+static int64_t place_of(const tri_suggester *s, const tri_point *point) {
+  int64_t low = 0, high = s->num_points - 1;
+  while (low <= high) {
+    int64_t middle = low + (high - low) / 2, k = 0;
+    const tri_point *other = &s->points[middle];
+    while (k < s->space->num_knobs && other->at[k] == point->at[k]) k++;
+    if (k == s->space->num_knobs) return middle;
+    if (other->at[k] < point->at[k]) {
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
   }
-  return false;
+  return -1;
+}
+
+/* Which points have a trial, by their places. */
+static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t count) {
+  if (s->tried == NULL) TRI_TRY(tri_alloc("points", (size_t)s->num_points, sizeof *s->tried, &s->tried));
+  memset(s->tried, 0, (size_t)s->num_points * sizeof *s->tried);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t place = place_of(s, &trials[i].point);
+    if (place >= 0) s->tried[place] = true;
+  }
+  return TRI_OK;
 }
 
 static uint64_t draw(const tri_suggester *s, uint64_t purpose, uint64_t index) {
@@ -202,29 +238,29 @@ static uint64_t draw(const tri_suggester *s, uint64_t purpose, uint64_t index) {
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
-/* One that was not tried, from a place at random on. */
-static bool at_random(const tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out) {
-  for (uint64_t turn = 0; turn < DRAWS; turn++) {
-    uint64_t i = draw(s, FOR_RANDOM_POINTS, (uint64_t)count * DRAWS + turn) % (uint64_t)s->num_points;
-    *out = s->points[i];
-    if (!was_tried(s, trials, count, out)) return true;
+/* One that was not tried, or the next of them. */
+static int64_t at_random(const tri_suggester *s, int64_t count) {
+  uint64_t from = draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
+  for (uint64_t i = 0; i < DRAWS; i++) {
+    uint64_t place = draw(s, FOR_RANDOM_POINTS, (uint64_t)count * DRAWS + i) % (uint64_t)s->num_points;
+    if (!s->tried[place]) return (int64_t)place;
   }
-  for (int64_t i = 0; i < s->num_points; i++) {
-    *out = s->points[i];
-    if (!was_tried(s, trials, count, out)) return true;
+  for (uint64_t i = 0; i < (uint64_t)s->num_points; i++) {
+    uint64_t place = (from + i) % (uint64_t)s->num_points;
+    if (!s->tried[place]) return (int64_t)place;
   }
-  return false;
+  return -1;
 }
 
 /* The i-th of `trials` spread evenly over the whole space, or all of it. */
-static bool in_order(const tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out) {
+static int64_t in_order(const tri_suggester *s) {
   int64_t wanted = s->search->trials;
   bool all = s->search->method == TRI_METHOD_EXHAUSTIVE || wanted >= s->num_points;
   for (int64_t i = 0; i < (all ? s->num_points : wanted); i++) {
-    *out = s->points[all ? i : i * s->num_points / wanted];
-    if (!was_tried(s, trials, count, out)) return true;
+    int64_t place = all ? i : i * s->num_points / wanted;
+    if (!s->tried[place]) return place;
   }
-  return false;
+  return -1;
 }
 
 static double improvement(double mean, double deviation, double best) {
@@ -243,17 +279,15 @@ static double chance_above(double mean, double deviation, double edge) {
 typedef struct field {
   const tri_suggester *s;
   const models *m;
-  const tri_trial *trials;
-  int64_t count;
+  int64_t count;           /* of trials so far */
   int32_t *at;         /* [room] */
   double *scores;      /* [room] */
   double *x, *numbers; /* [room * knobs], [room * 4] */
   int64_t num_points, room;
 } field;
 
-static tri_status field_create(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
-                               int64_t room, field *out) {
-  field f = {.s = s, .m = m, .trials = trials, .count = count, .room = room};
+static tri_status field_create(const tri_suggester *s, const models *m, int64_t count, int64_t room, field *out) {
+  field f = {.s = s, .m = m, .count = count, .room = room};
   size_t wide = (size_t)s->space->num_knobs + 5;
   TRI_TRY(tri_alloc("points", (size_t)room, sizeof *f.at, &f.at));
   tri_status status = tri_alloc("points", (size_t)room * wide, sizeof *f.scores, &f.scores);
@@ -272,7 +306,7 @@ static void field_release(field *f) {
 
 static void add_place(field *f, int64_t place) {
   if (place < 0 || f->num_points == f->room) return;
-  if (!was_tried(f->s, f->trials, f->count, &f->s->points[place])) f->at[f->num_points++] = (int32_t)place;
+  if (!f->s->tried[place]) f->at[f->num_points++] = (int32_t)place;
 }
 
 /* The scores of all its points. */
@@ -281,8 +315,8 @@ static tri_status weigh(field *f) {
   int64_t n = f->num_points, dims = f->s->space->num_knobs;
   double *mean = f->numbers, *deviation = mean + n, *more = deviation + n, *spread = more + n, *scores = f->scores;
   for (int64_t i = 0; i < n; i++) tri_point_place(f->s->space, &f->s->points[f->at[i]], f->x + i * dims);
-  /* Each fourth trial polishes what is known to be good rather than looks for something better elsewhere. */
-  double daring = f->count % 4 == 3 ? 0.3 : 1;
+  /* Every other trial polishes what is known to be good rather than looks for something better elsewhere. */
+  double daring = f->count % 2 == 1 ? 0.3 : 1;
   for (int64_t i = 0; i < n; i++) scores[i] = 1;
   if (m->memory != NULL) {
     TRI_TRY(tri_gaussian_predict(m->memory, n, f->x, more, spread));
@@ -308,23 +342,6 @@ static int64_t best_in(const field *f) {
     if (best < 0 || f->scores[i] > f->scores[best]) best = i;
   }
   return best;
-}
-
-/* The point's place in the list, which is in order, or -1. */
-static int64_t place_of(const tri_suggester *s, const tri_point *point) {
-  int64_t low = 0, high = s->num_points - 1;
-  while (low <= high) {
-    int64_t middle = low + (high - low) / 2, k = 0;
-    const tri_point *other = &s->points[middle];
-    while (k < s->space->num_knobs && other->at[k] == point->at[k]) k++;
-    if (k == s->space->num_knobs) return middle;
-    if (other->at[k] < point->at[k]) {
-      low = middle + 1;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return -1;
 }
 
 /* All points that differ from this one in one parameter, and in what its value makes or lifts a condition of. */
@@ -353,12 +370,14 @@ static tri_status climb(field *f, tri_point from, double *score, tri_point *out)
   }
 }
 
-/* An even sample of all points, at places of their own each time. The more trials there are, the more each costs. */
+/* An even sample of all points: one of so many side by side, another each time. */
 static void add_sample_of_all(field *f) {
   const tri_suggester *s = f->s;
   int64_t stride = (s->num_points + f->room - 1) / f->room;
-  int64_t first = (int64_t)(draw(s, FOR_PLACES, (uint64_t)f->count) % (uint64_t)stride);
-  for (int64_t i = first; i < s->num_points; i += stride) add_place(f, i);
+  for (int64_t i = 0; i < s->num_points; i += stride) {
+    int64_t place = i + (int64_t)(draw(s, FOR_PLACES + (uint64_t)f->count, (uint64_t)i) % (uint64_t)stride);
+    if (place < s->num_points) add_place(f, place);
+  }
 }
 
 static const tri_trial *best_trial(const tri_trial *trials, int64_t count) {
@@ -377,9 +396,9 @@ static tri_status choose(const tri_suggester *s, const models *m, const tri_tria
   int64_t neighbours = 0, most = count <= 60 ? MOST_LOOKED_AT : MOST_LOOKED_AT * 60 * 60 / (count * count);
   const tri_trial *top = best_trial(trials, count);
   for (int64_t k = 0; k < s->space->num_knobs; k++) neighbours += s->space->knobs[k].count;
-  TRI_TRY(field_create(s, m, trials, count, most < LEAST_LOOKED_AT ? LEAST_LOOKED_AT : most, &all));
+  TRI_TRY(field_create(s, m, count, most < LEAST_LOOKED_AT ? LEAST_LOOKED_AT : most, &all));
   tri_status status = TRI_OK;
-  TRI_TRY_GOTO(field_create(s, m, trials, count, neighbours, &near), done);
+  TRI_TRY_GOTO(field_create(s, m, count, neighbours, &near), done);
   add_sample_of_all(&all);
   TRI_TRY_GOTO(weigh(&all), done);
   double score = -INFINITY;
@@ -415,14 +434,18 @@ static tri_status by_models(tri_suggester *s, const tri_trial *trials, int64_t c
 
 tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out, bool *found) {
   tri_method method = s->search->method;
+  int64_t place = -1;
   *found = false;
   if (s->num_points == 0) return TRI_OK;
-  if (method == TRI_METHOD_GRID || method == TRI_METHOD_EXHAUSTIVE) {
-    *found = in_order(s, trials, count, out);
-    return TRI_OK;
-  }
+  TRI_TRY(mark_tried(s, trials, count));
   bool begins = count < s->search->initial && s->prior == NULL;
-  if (method == TRI_METHOD_GAUSSIAN && !begins) TRI_TRY(by_models(s, trials, count, out, found));
-  if (!*found) *found = at_random(s, trials, count, out);
+  if (method == TRI_METHOD_GAUSSIAN && !begins) {
+    TRI_TRY(by_models(s, trials, count, out, found));
+    if (*found) return TRI_OK;
+  }
+  bool ordered = method == TRI_METHOD_GRID || method == TRI_METHOD_EXHAUSTIVE;
+  place = ordered ? in_order(s) : at_random(s, count);
+  *found = place >= 0;
+  if (*found) *out = s->points[place];
   return TRI_OK;
 }

@@ -39,10 +39,11 @@ typedef struct tri_suggester {
   tri_gaussian_state value, success, memory;
   tri_point *points; /* that can be tried */
   double *prior;     /* what each is expected to be worth beforehand, or NULL */
+  bool *tried;       /* which of them have a trial */
   int64_t num_points;
 } tri_suggester;
 
-/* Takes points over, which are released with it; and prior, which may be NULL. */
+/* Takes points over, which are in order (tri_space_points) and released with it; and prior, which may be NULL. */
 tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
                                    int64_t num_points, double *prior);
 void tri_suggester_release(tri_suggester *suggester);
@@ -51,8 +52,13 @@ void tri_suggester_release(tri_suggester *suggester);
  * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false where none is left. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
-/* The model of the trials that are done: NULL where there are less than two. For reports; release with
- * tri_gaussian_destroy. */
-tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, tri_gaussian **out);
+/* Whether the i-th of `count` is among an even choice of at most so many: one of those side by side, at random, since
+ * lists of points have a rhythm. */
+bool tri_suggest_takes(int64_t i, int64_t count, int64_t most);
+
+/* The model of the trials that are done, and, with `failures`, of those that failed as worth nothing: NULL where there
+ * are less than two; of very many an even part. For reports; release with tri_gaussian_destroy. */
+tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, bool failures,
+                             tri_gaussian **out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "tune/short_run.h"
 #include "tune/trial.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -31,7 +32,7 @@ typedef struct tuner {
   const char *folder;
   tri_suggester suggester;
   seat seats[MOST_AT_ONCE];
-  double begin_s;
+  double begin_s, best; /* best: value that is known here */
 } tuner;
 
 static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
@@ -59,13 +60,10 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
 
 static tri_status finish(tuner *t, seat *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
-  tri_trial *trials = NULL;
-  int64_t count = 0;
   tri_attempt_destroy(s->attempt);
   s->attempt = NULL;
-  TRI_TRY(tri_store_trials(t->store, &trials, &count));
-  tell(t->study, &s->trial, best_of(trials, count));
-  tri_free(trials);
+  tell(t->study, &s->trial, t->best);
+  if (s->trial.state == TRI_TRIAL_DONE) t->best = fmax(t->best, s->trial.value);
   return tri_store_end(t->store, &s->trial, tri_layout_text(&s->plan.layout, layout, sizeof layout));
 }
 
@@ -82,15 +80,15 @@ static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
 /* Chooses, claims and begins one; *none: there is nothing left to do. */
 static tri_status begin(tuner *t, int at, bool *none) {
   seat *s = &t->seats[at];
-  tri_trial *trials = NULL;
+  const tri_trial *trials = NULL;
   int64_t count = 0;
   bool found = false;
   char own[TRI_PATH_BYTES], name[64];
   *s = (seat){0};
   TRI_TRY(tri_store_trials(t->store, &trials, &count));
+  t->best = best_of(trials, count);
   tri_status status = TRI_OK;
   if (may_go_on(t, trials, count)) status = tri_suggest(&t->suggester, trials, count, &s->trial.point, &found);
-  tri_free(trials);
   *none = !found;
   if (status != TRI_OK || !found) return status;
   TRI_TRY(tri_point_plan(t->study, &s->trial.point, &s->plan));
