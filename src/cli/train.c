@@ -6,31 +6,37 @@
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "comm/placement.h"
+#include "schedule/layout_config.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
+#include "tune/store.h"
 
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct train_arguments {
   const char *file;
   const char **sets;
   int64_t num_sets;
-  const char *resume, *timeline;
+  const char *resume, *timeline, *layout_from;
   int64_t ranks, rank;
   char **given; /* the command line as it was */
   bool dry_run, keys;
 } train_arguments;
 
+enum { MOST_LAYOUT_KEYS = 24 };
+
 /* getopt_long's first return value for an option without a letter. */
-enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE };
+enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE, OPTION_LAYOUT_FROM };
 
 static tri_status parse(int count, char **arguments, train_arguments *out) {
   static const struct option options[] = {
       {"set", required_argument, NULL, OPTION_SET},           {"resume", required_argument, NULL, OPTION_RESUME},
       {"dry-run", no_argument, NULL, OPTION_DRY_RUN},         {"keys", no_argument, NULL, OPTION_KEYS},
       {"timeline", required_argument, NULL, OPTION_TIMELINE}, {"ranks", required_argument, NULL, 'n'},
-      {"rank", required_argument, NULL, OPTION_RANK},         {NULL, 0, NULL, 0},
+      {"rank", required_argument, NULL, OPTION_RANK},         {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
+      {NULL, 0, NULL, 0},
   };
   optind = 1;
   opterr = 0;
@@ -41,6 +47,7 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
       case OPTION_RESUME: out->resume = optarg; break;
       case OPTION_TIMELINE: out->timeline = optarg; break;
+      case OPTION_LAYOUT_FROM: out->layout_from = optarg; break;
       case OPTION_DRY_RUN: out->dry_run = true; break;
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
@@ -81,14 +88,43 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   return status;
 }
 
+/* The options for the run file: those of a study's best layout, and behind them, so that they win, those given. */
+typedef struct found_layout {
+  char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][80];
+  const char **sets;
+  int64_t num_sets;
+} found_layout;
+
+static tri_status find_layout(const train_arguments *arguments, found_layout *out) {
+  TRI_TRY(tri_alloc("options", (size_t)arguments->num_sets + MOST_LAYOUT_KEYS, sizeof *out->sets, &out->sets));
+  if (arguments->layout_from != NULL) {
+    tri_status status = tri_store_best_layout(arguments->layout_from, out->text, sizeof out->text);
+    if (status != TRI_OK) tri_free(out->sets);
+    TRI_TRY(status);
+  }
+  for (char *at = out->text, *next; at != NULL && *at != '\0' && out->num_sets < MOST_LAYOUT_KEYS; at = next) {
+    next = strchr(at, ',');
+    if (next != NULL) *next++ = '\0';
+    if (strncmp(at, "data=", 5) == 0) continue; /* replicas follow from the ranks that this run has */
+    snprintf(out->words[out->num_sets], sizeof out->words[0], "layout.%.70s", at);
+    out->sets[out->num_sets] = out->words[out->num_sets];
+    out->num_sets++;
+  }
+  for (int64_t i = 0; i < arguments->num_sets; i++) out->sets[out->num_sets++] = arguments->sets[i];
+  return TRI_OK;
+}
+
 static tri_status train(const train_arguments *arguments) {
   if (arguments->keys) {
     tri_run_config_help(stdout);
     return TRI_OK;
   }
   tri_run_config *config = NULL;
+  found_layout found = {.num_sets = 0};
+  TRI_TRY(find_layout(arguments, &found));
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
-  tri_status status = tri_run_config_load(arguments->file, arguments->sets, arguments->num_sets, config);
+  tri_status status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
+  tri_free(found.sets);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
     tri_launch_options options = {arguments->ranks, config->max_restarts, config->elastic};
     status = tri_launch(&options, arguments->given);
@@ -113,7 +149,7 @@ const tri_command tri_command_train = {
     .summary = "train a model as a run file says",
     .help =
         "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
-        "                     [--timeline FILE] [--dry-run]\n"
+        "                     [--layout-from STUDY.db] [--timeline FILE] [--dry-run]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
@@ -122,6 +158,7 @@ const tri_command tri_command_train = {
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
+        "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before it\n"
         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"

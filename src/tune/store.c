@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 struct tri_store {
@@ -121,6 +122,19 @@ static tri_status forget_the_dead(tri_store *s) {
   return status;
 }
 
+/* A write-ahead log is shared through memory, so that all who use it must be on one machine: on a file system that
+ * several machines may have mounted SQLite's older journal takes its place. */
+static bool is_local(const char *path) {
+  static const long local[] = {0xEF53 /* ext */, 0x58465342 /* XFS */, 0x9123683E /* btrfs */, 0x01021994 /* tmpfs */,
+                               0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
+  struct statfs found;
+  if (statfs(path, &found) != 0) return false;
+  for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+    if ((long)found.f_type == local[i]) return true;
+  }
+  return false;
+}
+
 /* A file without tables is new; one with ours has our number in it. */
 static tri_status check_format(const tri_store *s) {
   sqlite3_stmt *query = NULL;
@@ -140,8 +154,8 @@ static tri_status check_format(const tri_store *s) {
 }
 
 static tri_status set_up(tri_store *s, const char *text) {
-  TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
   TRI_TRY(check_format(s));
+  if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
   TRI_TRY(
       execute(s,
               "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
