@@ -8,6 +8,7 @@
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 #include "tune/explain.h"
+#include "tune/population.h"
 #include "tune/store.h"
 #include "tune/tuner.h"
 
@@ -71,12 +72,56 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
   return TRI_OK;
 }
 
-static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+/* What a report says, in its three forms. */
+typedef struct findings {
+  const tri_study *study;
+  const tri_explanation *explained; /* NULL of a population */
+  const tri_member *members;
+  int64_t num_members;
+} findings;
+
+static tri_status write_page(const findings *f, const char *path) {
+  char *page = NULL;
+  size_t bytes = 0;
+  FILE *to = open_memstream(&page, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  if (f->explained != NULL) tri_explain_html(f->explained, to);
+  if (f->explained == NULL) tri_population_html(f->study, f->members, f->num_members, to);
+  tri_status status = fclose(to) == 0 ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  if (status == TRI_OK) status = tri_file_replace(path, page, bytes);
+  free(page);
+  return status;
+}
+
+static tri_status print_findings(const arguments *given, const findings *f) {
+  if (given->html != NULL) TRI_TRY(write_page(f, given->html));
+  if (given->json) {
+    return tri_print_json(f->explained != NULL ? tri_explain_json(f->explained)
+                                               : tri_population_json(f->study, f->members, f->num_members));
+  }
+  if (f->explained != NULL) tri_explain_text(f->explained, stdout);
+  if (f->explained == NULL) tri_population_text(f->study, f->members, f->num_members, stdout);
+  return TRI_OK;
+}
+
+static tri_status print_population(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+  findings f = {.study = study};
+  TRI_TRY(tri_store_members(store, &f.members, &f.num_members));
+  TRI_TRY(print_findings(given, &f));
+  const tri_member *best = tri_population_best(f.members, f.num_members);
+  if (given->json || best == NULL) return TRI_OK;
+  printf("\nits weights: %s.trials/member-%ld-round-%ld/checkpoints\n", path, (long)best->member, (long)best->round);
+  return TRI_OK;
+}
+
+static tri_status print_layouts(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
   const tri_trial *trials = NULL;
   int64_t count = 0;
   tri_explanation *e = NULL;
   tri_trial known[TRI_RECIPES] = {{0}};
   tri_status status = TRI_OK;
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  tri_layout layout;
   TRI_TRY(tri_store_trials(store, &trials, &count));
   TRI_TRY_GOTO(tri_alloc("an explanation", 1, sizeof *e, &e), done);
   for (int64_t r = 0; r < study->num_known; r++) {
@@ -84,24 +129,8 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
     TRI_TRY_GOTO(tri_store_known(store, r, &known[r], &found), done);
   }
   TRI_TRY_GOTO(tri_explain(study, trials, count, known, e), done);
-  if (given->html != NULL) {
-    char *page = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&page, &bytes);
-    if (to != NULL) tri_explain_html(e, to);
-    if (to == NULL || fclose(to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-    if (status == TRI_OK) status = tri_file_replace(given->html, page, bytes);
-    free(page);
-    if (status != TRI_OK) goto done;
-  }
-  if (given->json) {
-    status = tri_print_json(tri_explain_json(e));
-  } else {
-    tri_explain_text(e, stdout);
-  }
-  char text[TRI_LAYOUT_TEXT_BYTES];
-  tri_layout layout;
-  if (status != TRI_OK || given->json || e->best < 0) goto done;
+  TRI_TRY_GOTO(print_findings(given, &(findings){.study = study, .explained = e}), done);
+  if (given->json || e->best < 0) goto done;
   TRI_TRY_GOTO(tri_store_best_layout(path, text, sizeof text), done);
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
   printf("\n");
@@ -109,6 +138,11 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
 done:
   tri_free(e);
   return status;
+}
+
+static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+  bool population = study->search.method == TRI_METHOD_POPULATION;
+  return population ? print_population(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
 /* What is asked for on the command line goes before what the file says. */
@@ -147,7 +181,8 @@ static tri_status tune(const arguments *given, tri_study *study) {
   int length = snprintf(folder, sizeof folder, "%s.trials", path);
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
   TRI_TRY(tri_store_open(path, study->text, study, &store));
-  tri_status status = tri_tune(study, store, folder);
+  bool population = study->search.method == TRI_METHOD_POPULATION;
+  tri_status status = population ? tri_population_train(study, store, folder) : tri_tune(study, store, folder);
   if (status == TRI_OK) status = print_result(given, study, path, store);
   tri_store_close(store);
   return status;

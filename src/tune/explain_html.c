@@ -1,22 +1,11 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
 #include "tune/explain.h"
+#include "tune/html.h"
 
 #include <math.h>
 
 enum { WIDTH = 680, HEIGHT = 240, LEFT = 64, BOTTOM = 28 };
-
-static void print_escaped(const char *text, FILE *to) {
-  for (; *text != '\0'; text++) {
-    switch (*text) {
-      case '<': fputs("&lt;", to); break;
-      case '>': fputs("&gt;", to); break;
-      case '&': fputs("&amp;", to); break;
-      case '"': fputs("&quot;", to); break;
-      default: fputc(*text, to);
-    }
-  }
-}
 
 static void begin_plot(const char *title, FILE *to) {
   fprintf(to, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDTH, HEIGHT, title);
@@ -79,7 +68,7 @@ static void print_importance(const tri_explanation *e, FILE *to) {
     int32_t k = e->order[i];
     double y = 28.0 * (double)i + 4;
     fprintf(to, "<text x=\"140\" y=\"%.0f\" text-anchor=\"end\">", y + 16);
-    print_escaped(study->space.knobs[k].name, to);
+    tri_html_text(study->space.knobs[k].name, to);
     fprintf(to, "</text><rect class=\"bar\" x=\"150\" y=\"%.0f\" width=\"%.1f\" height=\"20\"/>", y,
             1 + (WIDTH - 250) * e->importance[k] / most);
     fprintf(to, "<text x=\"%.1f\" y=\"%.0f\">%.4g</text>\n", 158 + (WIDTH - 250) * e->importance[k] / most, y + 16,
@@ -98,9 +87,9 @@ static void print_known(const tri_explanation *e, FILE *to) {
   for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_trial *t = &e->known[r];
     fprintf(to, "<tr><td>");
-    print_escaped(e->study->known[r].name, to);
+    tri_html_text(e->study->known[r].name, to);
     fprintf(to, "</td><td>");
-    print_escaped(e->study->known[r].layout, to);
+    tri_html_text(e->study->known[r].layout, to);
     fprintf(to, "</td>");
     if (t->state == TRI_TRIAL_DONE) {
       fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%+.1f %%</td></tr>\n", t->value,
@@ -108,7 +97,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
               100 * (t->value / e->trials[e->best].value - 1));
     } else {
       fprintf(to, "<td colspan=\"3\">");
-      print_escaped(t->reason, to);
+      tri_html_text(t->reason, to);
       fprintf(to, "</td></tr>\n");
     }
   }
@@ -143,40 +132,22 @@ static void print_trials(const tri_explanation *e, FILE *to) {
     fprintf(to, "<tr%s><td>%ld</td><td>", i == e->best ? " class=\"winner\"" : "", (long)t->number);
     if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", t->value);
     fprintf(to, "</td><td>");
-    print_escaped(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
+    tri_html_text(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
-    print_escaped(t->reason, to);
+    tri_html_text(t->reason, to);
     fprintf(to, "</td></tr>\n");
   }
   fprintf(to, "</table></div>\n");
 }
 
 void tri_explain_html(const tri_explanation *e, FILE *to) {
-  fprintf(to,
-          "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" "
-          "href=\"data:,\">\n<title>");
-  print_escaped(e->study->name, to);
-  fprintf(to,
-          "</title>\n<style>\n"
-          "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
-          "1rem;color:#1b2733;background:#fff}\n"
-          "h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%%;height:auto;font:12px "
-          "system-ui,sans-serif}\n"
-          ".grid{stroke:#dde3ea}.done{fill:#7aa5cf}.best{fill:none;stroke:#b5432a;stroke-width:2}.bar{fill:#4a7fb0}."
-          "bad{fill:#b5432a}\n"
-          "svg text{fill:#45525f}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%%;font-size:.85rem}\n"
-          "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
-          "#dde3ea;white-space:nowrap}.winner{background:#fdf1e3}\n"
-          "@media "
-          "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");
-  print_escaped(e->study->name, to);
-  fprintf(to, "</h1>\n<p>%ld trials: %ld done, %ld failed.</p>\n", (long)e->count, (long)e->done, (long)e->failed);
+  tri_html_begin(e->study->name, to);
+  fprintf(to, "<p>%ld trials: %ld done, %ld failed.</p>\n", (long)e->count, (long)e->done, (long)e->failed);
   if (e->best >= 0) {
     char text[TRI_POINT_TEXT_BYTES];
     fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> with ", (long)e->trials[e->best].number,
             e->trials[e->best].value);
-    print_escaped(tri_point_text(&e->study->space, &e->trials[e->best].point, text, sizeof text), to);
+    tri_html_text(tri_point_text(&e->study->space, &e->trials[e->best].point, text, sizeof text), to);
     fprintf(to, ".</p>\n");
     print_course(e, to);
     print_importance(e, to);
@@ -184,5 +155,5 @@ void tri_explain_html(const tri_explanation *e, FILE *to) {
     print_known(e, to);
   }
   print_trials(e, to);
-  fprintf(to, "</body></html>\n");
+  tri_html_end(to);
 }

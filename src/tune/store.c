@@ -1,27 +1,18 @@
-#include "tune/store.h"
+#include "tune/store_file.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-struct tri_store {
-  sqlite3 *db;
-  const tri_study *study;
-  char path[TRI_PATH_BYTES];
-  tri_trial *trials; /* as read last; the first num_ended have ended */
-  int64_t num_trials, num_ended, room;
-};
+enum { BUSY_MS = 20000, FORMAT = 2 };
 
-enum { BUSY_MS = 20000, HOST_BYTES = 64, FORMAT = 2 };
-
-static tri_status failed(const tri_store *s, const char *what) {
+tri_status tri_store_failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
     return tri_fail(TRI_IO_FAILED, "%s is locked by another program for more than %d s: cannot %s", s->path,
@@ -33,11 +24,11 @@ static tri_status failed(const tri_store *s, const char *what) {
 }
 
 static tri_status execute(const tri_store *s, const char *sql, const char *what) {
-  return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? TRI_OK : failed(s, what);
+  return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? TRI_OK : tri_store_failed(s, what);
 }
 
-static tri_status prepare(const tri_store *s, const char *sql, sqlite3_stmt **out) {
-  return sqlite3_prepare_v2(s->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : failed(s, "read it");
+tri_status tri_store_prepare(const tri_store *s, const char *sql, sqlite3_stmt **out) {
+  return sqlite3_prepare_v2(s->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : tri_store_failed(s, "read it");
 }
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
@@ -53,6 +44,9 @@ static void describe(const tri_study *study, char *text, size_t bytes) {
   for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     held += (size_t)snprintf(text + held, bytes - held, "%s", knob->name);
+    if (knob->count == 0 && held < bytes) {
+      held += (size_t)snprintf(text + held, bytes - held, " %g to %g", knob->low, knob->high);
+    }
     for (int64_t v = 0; v < knob->count && held < bytes; v++) {
       held += (size_t)snprintf(text + held, bytes - held, " %s", knob->words[v]);
     }
@@ -66,14 +60,14 @@ static tri_status check_study(tri_store *s, const char *text) {
   sqlite3_stmt *query = NULL;
   TRI_TRY(tri_alloc("a study", ROOM, 1, &mine));
   describe(s->study, mine, ROOM);
-  tri_status status = prepare(s, "INSERT OR IGNORE INTO study (id, text, file) VALUES (1, ?, ?)", &query);
+  tri_status status = tri_store_prepare(s, "INSERT OR IGNORE INTO study (id, text, file) VALUES (1, ?, ?)", &query);
   if (status == TRI_OK) {
     sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
     sqlite3_bind_text(query, 2, text, -1, SQLITE_TRANSIENT);
-    if (sqlite3_step(query) != SQLITE_DONE) status = failed(s, "write the study");
+    if (sqlite3_step(query) != SQLITE_DONE) status = tri_store_failed(s, "write the study");
     sqlite3_finalize(query);
   }
-  if (status == TRI_OK) status = prepare(s, "SELECT text FROM study WHERE id = 1", &query);
+  if (status == TRI_OK) status = tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query);
   if (status == TRI_OK) {
     const char *theirs = sqlite3_step(query) == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
     size_t same = 0, line = 0;
@@ -97,24 +91,26 @@ static tri_status check_study(tri_store *s, const char *text) {
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static void host_name(char host[HOST_BYTES]) {
-  if (gethostname(host, HOST_BYTES) != 0) host[0] = '\0';
-  host[HOST_BYTES - 1] = '\0';
+void tri_store_host(char host[TRI_HOST_BYTES]) {
+  if (gethostname(host, TRI_HOST_BYTES) != 0) host[0] = '\0';
+  host[TRI_HOST_BYTES - 1] = '\0';
 }
 
 /* What was running here in a process that is no more. */
-static tri_status forget_the_dead(tri_store *s) {
-  char host[HOST_BYTES];
+static tri_status forget_the_dead(tri_store *s, const char *table) {
+  char host[TRI_HOST_BYTES], text[128];
   sqlite3_stmt *query = NULL, *drop = NULL;
-  host_name(host);
-  TRI_TRY(prepare(s, "SELECT number, pid FROM trials WHERE state = 0 AND host = ?", &query));
+  tri_store_host(host);
+  snprintf(text, sizeof text, "SELECT rowid, pid FROM %s WHERE state = 0 AND host = ?", table);
+  TRI_TRY(tri_store_prepare(s, text, &query));
   sqlite3_bind_text(query, 1, host, -1, SQLITE_TRANSIENT);
-  tri_status status = prepare(s, "DELETE FROM trials WHERE number = ?", &drop);
+  snprintf(text, sizeof text, "DELETE FROM %s WHERE rowid = ?", table);
+  tri_status status = tri_store_prepare(s, text, &drop);
   while (status == TRI_OK && sqlite3_step(query) == SQLITE_ROW) {
     pid_t pid = (pid_t)sqlite3_column_int64(query, 1);
     if (pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH) continue;
     sqlite3_bind_int64(drop, 1, sqlite3_column_int64(query, 0));
-    if (sqlite3_step(drop) != SQLITE_DONE) status = failed(s, "forget a trial");
+    if (sqlite3_step(drop) != SQLITE_DONE) status = tri_store_failed(s, "forget a trial");
     sqlite3_reset(drop);
   }
   sqlite3_finalize(drop);
@@ -139,10 +135,10 @@ static bool is_local(const char *path) {
 static tri_status check_format(const tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
-  TRI_TRY(prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version", &query));
+  TRI_TRY(tri_store_prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version", &query));
   bool good = sqlite3_step(query) == SQLITE_ROW;
   int64_t tables = good ? sqlite3_column_int64(query, 0) : 0, format = good ? sqlite3_column_int64(query, 1) : 0;
-  tri_status status = good ? TRI_OK : failed(s, "read it");
+  tri_status status = good ? TRI_OK : tri_store_failed(s, "read it");
   sqlite3_finalize(query);
   TRI_TRY(status);
   if (tables > 0 && format != FORMAT) {
@@ -163,10 +159,14 @@ static tri_status set_up(tri_store *s, const char *text) {
               "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
               "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
               " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
-              " host TEXT, pid INTEGER, version TEXT, began TEXT DEFAULT CURRENT_TIMESTAMP);",
+              " host TEXT, pid INTEGER, version TEXT, began TEXT DEFAULT CURRENT_TIMESTAMP);"
+              "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
+              " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, version TEXT,"
+              " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
               "make its tables"));
   TRI_TRY(check_study(s, text));
-  return forget_the_dead(s);
+  TRI_TRY(forget_the_dead(s, "trials"));
+  return forget_the_dead(s, "members");
 }
 
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out) {
@@ -192,6 +192,7 @@ void tri_store_close(tri_store *s) {
   if (s == NULL) return;
   sqlite3_close(s->db);
   tri_free(s->trials);
+  tri_free(s->members);
   tri_free(s);
 }
 
@@ -214,7 +215,7 @@ static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : 0;
   bool all_ended = true;
-  TRI_TRY(prepare(s,
+  TRI_TRY(tri_store_prepare(s,
                   "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials WHERE number > ?"
                   " ORDER BY number",
                   &query));
@@ -232,7 +233,7 @@ static tri_status read_on(tri_store *s) {
     all_ended = all_ended && status == TRI_OK && s->trials[held - 1].state != TRI_TRIAL_RUNNING;
     if (all_ended) s->num_ended = held;
   }
-  if (status == TRI_OK && code != SQLITE_DONE) status = failed(s, "read its trials");
+  if (status == TRI_OK && code != SQLITE_DONE) status = tri_store_failed(s, "read its trials");
   sqlite3_finalize(query);
   s->num_trials = held;
   return status;
@@ -246,16 +247,16 @@ tri_status tri_store_trials(tri_store *s, const tri_trial **out, int64_t *count)
 }
 
 tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number) {
-  char text[TRI_POINT_TEXT_BYTES], host[HOST_BYTES];
+  char text[TRI_POINT_TEXT_BYTES], host[TRI_HOST_BYTES];
   sqlite3_stmt *insert = NULL;
-  host_name(host);
+  tri_store_host(host);
   TRI_TRY(
-      prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version) VALUES (?, 0, ?, ?, ?)", &insert));
+      tri_store_prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version) VALUES (?, 0, ?, ?, ?)", &insert));
   sqlite3_bind_text(insert, 1, tri_point_text(&s->study->space, point, text, sizeof text), -1, SQLITE_TRANSIENT);
   sqlite3_bind_text(insert, 2, host, -1, SQLITE_TRANSIENT);
   sqlite3_bind_int64(insert, 3, getpid());
   sqlite3_bind_text(insert, 4, TRIREME_VERSION, -1, SQLITE_STATIC);
-  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial");
+  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a trial");
   sqlite3_finalize(insert);
   TRI_TRY(status);
   *number = sqlite3_changes(s->db) == 1 ? sqlite3_last_insert_rowid(s->db) : -1;
@@ -264,7 +265,7 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
 
 tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layout) {
   sqlite3_stmt *update = NULL;
-  TRI_TRY(prepare(s,
+  TRI_TRY(tri_store_prepare(s,
                   "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
                   " WHERE number = ?",
                   &update));
@@ -276,16 +277,16 @@ tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layou
   sqlite3_bind_double(update, 6, trial->node_s);
   sqlite3_bind_text(update, 7, layout, -1, SQLITE_TRANSIENT);
   sqlite3_bind_int64(update, 8, trial->number);
-  tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's end");
+  tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a trial's end");
   sqlite3_finalize(update);
   return status;
 }
 
 tri_status tri_store_forget(tri_store *s, int64_t number) {
   sqlite3_stmt *drop = NULL;
-  TRI_TRY(prepare(s, "DELETE FROM trials WHERE number = ? AND state = 0", &drop));
+  TRI_TRY(tri_store_prepare(s, "DELETE FROM trials WHERE number = ? AND state = 0", &drop));
   sqlite3_bind_int64(drop, 1, number);
-  tri_status status = sqlite3_step(drop) == SQLITE_DONE ? TRI_OK : failed(s, "forget a trial");
+  tri_status status = sqlite3_step(drop) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "forget a trial");
   sqlite3_finalize(drop);
   return status;
 }
@@ -293,14 +294,14 @@ tri_status tri_store_forget(tri_store *s, int64_t number) {
 tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double value, int64_t *place, int64_t *count,
                           double *best) {
   sqlite3_stmt *query = NULL;
-  TRI_TRY(prepare(s, "INSERT OR REPLACE INTO rungs (number, rung, value) VALUES (?, ?, ?)", &query));
+  TRI_TRY(tri_store_prepare(s, "INSERT OR REPLACE INTO rungs (number, rung, value) VALUES (?, ?, ?)", &query));
   sqlite3_bind_int64(query, 1, number);
   sqlite3_bind_int64(query, 2, rung);
   sqlite3_bind_double(query, 3, value);
-  tri_status status = sqlite3_step(query) == SQLITE_DONE ? TRI_OK : failed(s, "write a trial's progress");
+  tri_status status = sqlite3_step(query) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a trial's progress");
   sqlite3_finalize(query);
   TRI_TRY(status);
-  TRI_TRY(prepare(s, "SELECT sum(value > ?), count(*), max(value) FROM rungs WHERE rung = ?", &query));
+  TRI_TRY(tri_store_prepare(s, "SELECT sum(value > ?), count(*), max(value) FROM rungs WHERE rung = ?", &query));
   sqlite3_bind_double(query, 1, value);
   sqlite3_bind_int64(query, 2, rung);
   if (sqlite3_step(query) == SQLITE_ROW) {
@@ -308,7 +309,7 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
     *count = sqlite3_column_int64(query, 1);
     *best = sqlite3_column_double(query, 2);
   } else {
-    status = failed(s, "read the trials' progress");
+    status = tri_store_failed(s, "read the trials' progress");
   }
   sqlite3_finalize(query);
   return status;
@@ -316,10 +317,10 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
 
 tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *found) {
   sqlite3_stmt *query = NULL;
-  TRI_TRY(prepare(s, "SELECT state, value, reason FROM known WHERE place = ?", &query));
+  TRI_TRY(tri_store_prepare(s, "SELECT state, value, reason FROM known WHERE place = ?", &query));
   sqlite3_bind_int64(query, 1, place);
   int code = sqlite3_step(query);
-  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : failed(s, "read its recipes");
+  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read its recipes");
   *found = code == SQLITE_ROW;
   if (*found) {
     *out = (tri_trial){.state = (tri_trial_state)sqlite3_column_int(query, 0), .value = sqlite3_column_double(query, 1)};
@@ -331,12 +332,12 @@ tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *fo
 
 tri_status tri_store_note_known(tri_store *s, int64_t place, const tri_trial *trial) {
   sqlite3_stmt *insert = NULL;
-  TRI_TRY(prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
+  TRI_TRY(tri_store_prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
   sqlite3_bind_int64(insert, 1, place);
   sqlite3_bind_int(insert, 2, (int)trial->state);
   sqlite3_bind_double(insert, 3, trial->value);
   sqlite3_bind_text(insert, 4, trial->reason, -1, SQLITE_TRANSIENT);
-  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : failed(s, "write a recipe");
+  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a recipe");
   sqlite3_finalize(insert);
   return status;
 }
@@ -367,12 +368,12 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
     bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database, but without our tables */
     status = other ? tri_fail(TRI_BAD_FILE, "%s is no store of trireme tune: %s", path, sqlite3_errmsg(s.db))
-                   : failed(&s, "read it");
+                   : tri_store_failed(&s, "read it");
   }
   if (status == TRI_OK) {
     int code = sqlite3_step(query);
     const char *found = code == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
-    if (code != SQLITE_ROW && code != SQLITE_DONE) status = failed(&s, "read it");
+    if (code != SQLITE_ROW && code != SQLITE_DONE) status = tri_store_failed(&s, "read it");
     if (found != NULL) snprintf(text, bytes, "%s", found);
   }
   sqlite3_finalize(query);

@@ -60,6 +60,11 @@ static const tri_config_key trial_keys[] = {
      .range = {.low = 0, .high = 1e6},
      .fallback = "0.0",
      .help = "what each of its ranks may take; 0: its share of the node"},
+    {.name = "random_tokens",
+     .type = TRI_CONFIG_BOOL,
+     .offset = offsetof(tri_study, trial.random_tokens),
+     .fallback = "false",
+     .help = "on tokens drawn at random rather than the run file's text: as fast, and nothing to prepare"},
 };
 static const tri_config_table trial_table = {
     .noun = "trial", .keys = trial_keys, .num_keys = sizeof trial_keys / sizeof *trial_keys};

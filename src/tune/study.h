@@ -29,6 +29,7 @@ typedef struct tri_study {
     int64_t warmup, steps;
     double minutes, worse; /* time limit; given up when in the worse half and so many times slower than the best */
     double memory_gib;     /* of a rank; 0: what the node has for each */
+    bool random_tokens;    /* in the place of the run file's text */
   } trial;
   tri_space space;
   tri_recipe known[TRI_RECIPES];

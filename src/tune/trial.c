@@ -94,6 +94,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   tri_short_run_set(run, "data.validation", "%s", "");
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
+  if (study->trial.random_tokens) tri_short_run_set(run, "data.train", "%s/../" TRI_RANDOM_TOKENS, a->folder);
   *out = run;
   return TRI_OK;
 }

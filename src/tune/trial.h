@@ -4,6 +4,9 @@
 
 #include "tune/study.h"
 
+/* The prefix of the corpus for `trial.random_tokens`, in the folder above that of a trial; it must lie there. */
+#define TRI_RANDOM_TOKENS "random-tokens"
+
 typedef struct tri_attempt tri_attempt;
 
 /* Begins with a trial of such a plan. A simulated one ends at once; a real one runs as a program of its own, writes into

@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "base/stop.h"
+#include "data/corpus_writer.h"
 #include "schedule/layout_config.h"
 #include "tune/process.h"
 #include "tune/short_run.h"
@@ -16,7 +18,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { MOST_AT_ONCE = 256, RUNGS = 2, PAUSE_MS = 100, LONG_PAUSE_MS = 500 };
+enum { MOST_AT_ONCE = 256, RUNGS = 2, PAUSE_MS = 100, LONG_PAUSE_MS = 500, FOR_TOKENS = 1 << 24 };
 
 /* A trial under way. */
 typedef struct seat {
@@ -178,6 +180,35 @@ static tri_status calibrate(tri_study *study, const char *folder) {
   return tri_cluster_load(path, &study->cluster);
 }
 
+enum { RANDOM_DOCUMENTS = 512, RANDOM_LENGTH = 2048 };
+
+static tri_status draw_tokens(const tri_study *study, tri_corpus_writer *writer) {
+  int32_t ids[RANDOM_LENGTH];
+  for (uint64_t d = 0; d < RANDOM_DOCUMENTS; d++) {
+    tri_random_key key = tri_random_stream(study->search.seed, TRI_RANDOM_TUNE, FOR_TOKENS + d);
+    for (uint64_t i = 0; i < RANDOM_LENGTH; i++) {
+      ids[i] = (int32_t)(tri_random_u32(key, i) % (uint64_t)study->model.vocab_size);
+    }
+    TRI_TRY(tri_corpus_writer_add(writer, ids, RANDOM_LENGTH));
+    TRI_TRY(tri_corpus_writer_end_document(writer));
+  }
+  TRI_TRY(tri_corpus_writer_finish(writer));
+  return tri_corpus_writer_commit(writer);
+}
+
+/* A corpus of tokens that mean nothing, once: a step takes as long on it as on any other. */
+static tri_status write_tokens(const tri_study *study, const char *folder) {
+  char prefix[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  tri_corpus_writer *writer = NULL;
+  TRI_TRY(tri_path_join(prefix, folder, TRI_RANDOM_TOKENS));
+  TRI_TRY(tri_path_join(path, folder, TRI_RANDOM_TOKENS ".idx"));
+  if (tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_corpus_writer_create(prefix, study->model.vocab_size, &writer));
+  tri_status status = draw_tokens(study, writer);
+  tri_corpus_writer_destroy(writer);
+  return status;
+}
+
 static tri_status prepare(tuner *t) {
   tri_study *study = t->study;
   tri_point *points = NULL;
@@ -185,6 +216,7 @@ static tri_status prepare(tuner *t) {
   int64_t count = 0;
   bool real = study->run[0] != '\0';
   if (real) TRI_TRY(tri_directory_create(t->folder));
+  if (real && study->trial.random_tokens) TRI_TRY(write_tokens(study, t->folder));
   if (real && tri_study_calibrates(study)) TRI_TRY(calibrate(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
   if (real && study->cluster_name[0] != '\0') {

@@ -1,0 +1,38 @@
+#include "tune/html.h"
+
+void tri_html_text(const char *text, FILE *to) {
+  for (; *text != '\0'; text++) {
+    switch (*text) {
+      case '<': fputs("&lt;", to); break;
+      case '>': fputs("&gt;", to); break;
+      case '&': fputs("&amp;", to); break;
+      case '"': fputs("&quot;", to); break;
+      default: fputc(*text, to);
+    }
+  }
+}
+
+void tri_html_begin(const char *title, FILE *to) {
+  fprintf(to,
+          "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" "
+          "href=\"data:,\">\n<title>");
+  tri_html_text(title, to);
+  fprintf(to,
+          "</title>\n<style>\n"
+          "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
+          "1rem;color:#1b2733;background:#fff}\n"
+          "h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%%;height:auto;font:12px "
+          "system-ui,sans-serif}\n"
+          ".grid{stroke:#dde3ea}.done{fill:#7aa5cf}.best{fill:none;stroke:#b5432a;stroke-width:2}.bar{fill:#4a7fb0}.kin{stroke:#b9c7d6}.taken{stroke:#d98a75;stroke-dasharray:4 3}."
+          "bad{fill:#b5432a}\n"
+          "svg text{fill:#45525f}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%%;font-size:.85rem}\n"
+          "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
+          "#dde3ea;white-space:nowrap}.winner{background:#fdf1e3}\n"
+          "@media "
+          "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");
+  tri_html_text(title, to);
+  fprintf(to, "</h1>\n");
+}
+
+void tri_html_end(FILE *to) { fprintf(to, "</body></html>\n"); }

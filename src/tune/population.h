@@ -1,0 +1,52 @@
+/* Population-based training (Jaderberg et al. 2017): several runs of one model train side by side, each with parameters
+ * of its own. After every round those in the worst share go on from the weights of one of the best, and from its
+ * parameters, each up or down by a factor. So parameters such as the learning rate get a schedule that nobody has
+ * written down. Members wait for nobody: one is compared with those that have come as far as it has. */
+#ifndef TRI_TUNE_POPULATION_H
+#define TRI_TUNE_POPULATION_H
+
+#include "tune/store.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* One stretch of one member. */
+typedef struct tri_member {
+  int64_t member, round; /* both from 1 */
+  int64_t parent;        /* whose weights, of the round before, it begins with; 0: new ones */
+  tri_trial_state state;
+  double values[TRI_KNOBS]; /* of the study's parameters */
+  double loss;              /* done: of the validation text, at the end */
+  double seconds;
+  char reason[256]; /* failed */
+} tri_member;
+
+/* With which weights and values a member goes into a round, given what is known of all (rows[count]). */
+void tri_population_decide(const tri_study *study, const tri_member *rows, int64_t count, int64_t member, int64_t round,
+                           tri_member *out);
+
+/* Trains until all rounds of all members are done; other tuners may take part. Checkpoints lie below `folder`; those
+ * that nobody needs any more are removed. TRI_INTERRUPTED as in tri_tune. */
+tri_status tri_population_train(const tri_study *study, tri_store *store, const char *folder);
+
+/* The row with the least loss among those of the last round that anybody has done, or NULL. */
+const tri_member *tri_population_best(const tri_member *rows, int64_t count);
+/* The row of a member and round, or NULL. */
+const tri_member *tri_population_find(const tri_member *rows, int64_t count, int64_t member, int64_t round);
+
+/* ---- in the store (store_members.c) ------------------------------------------------------------------------------ */
+
+/* All rows by round and member; *out of *count is the store's, until it is asked again. */
+tri_status tri_store_members(tri_store *store, const tri_member **out, int64_t *count);
+/* Claims a stretch; *claimed is false where somebody has it already. */
+tri_status tri_store_begin_member(tri_store *store, const tri_member *row, bool *claimed);
+tri_status tri_store_end_member(tri_store *store, const tri_member *row);
+tri_status tri_store_forget_member(tri_store *store, const tri_member *row);
+
+/* ---- reports (population_report.c) ------------------------------------------------------------------------------- */
+
+void tri_population_text(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);
+json_t *tri_population_json(const tri_study *study, const tri_member *rows, int64_t count);
+void tri_population_html(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);
+
+#endif

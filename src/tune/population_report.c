@@ -1,0 +1,207 @@
+/* What became of a population: the lineage of its best member as a schedule of its parameters, all members, and how
+ * they descend from one another. */
+#include "tune/html.h"
+#include "tune/population.h"
+
+#include <math.h>
+
+enum { MOST_ROUNDS = 1000, WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12 };
+
+/* The rows from which the best comes, by round: line[round - 1]; its length. */
+static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[MOST_ROUNDS]) {
+  const tri_member *at = tri_population_best(rows, count);
+  int64_t length = at == NULL ? 0 : at->round;
+  for (int64_t round = length; round > 0 && at != NULL; round--) {
+    line[round - 1] = at;
+    at = at->parent > 0 ? tri_population_find(rows, count, at->parent, round - 1) : NULL;
+    if (at == NULL && round > 1) { /* it began anew there */
+      for (int64_t i = round - 1; i > 0; i--) line[i - 1] = NULL;
+      break;
+    }
+  }
+  return length;
+}
+
+static int64_t count_of(const tri_member *rows, int64_t count, tri_trial_state state) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i++) found += rows[i].state == state;
+  return found;
+}
+
+static int64_t takeovers(const tri_member *rows, int64_t count) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i++) found += rows[i].parent > 0 && rows[i].parent != rows[i].member;
+  return found;
+}
+
+/* ---- text and JSON ----------------------------------------------------------------------------------------------- */
+
+void tri_population_text(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
+  const tri_member *line[MOST_ROUNDS] = {NULL}, *best = tri_population_best(rows, count);
+  int64_t length = line_of(rows, count, line);
+  fprintf(to, "%s: %ld members, %ld rounds of %ld steps; %ld stretches done, %ld failed, %ld took another's weights\n",
+          study->name, (long)study->population.members, (long)study->population.rounds, (long)study->population.steps,
+          (long)count_of(rows, count, TRI_TRIAL_DONE), (long)count_of(rows, count, TRI_TRIAL_FAILED),
+          (long)takeovers(rows, count));
+  if (best == NULL) {
+    fprintf(to, "no stretch has come to an end yet\n");
+    return;
+  }
+  fprintf(to, "the best: member %ld after round %ld, validation loss %.4f\n\nits line:\n  round  member  %10s",
+          (long)best->member, (long)best->round, best->loss, "loss");
+  for (int64_t k = 0; k < study->space.num_knobs; k++) fprintf(to, "  %12s", study->space.knobs[k].name);
+  fprintf(to, "\n");
+  for (int64_t i = 0; i < length; i++) {
+    if (line[i] == NULL) continue;
+    fprintf(to, "  %5ld  %6ld  %10.4f", (long)i + 1, (long)line[i]->member, line[i]->loss);
+    for (int64_t k = 0; k < study->space.num_knobs; k++) fprintf(to, "  %12.5g", line[i]->values[k]);
+    fprintf(to, "\n");
+  }
+}
+
+static json_t *json_of(const tri_study *study, const tri_member *row) {
+  static const char *const states[] = {"running", "done", "failed"};
+  json_t *values = json_object();
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    json_object_set_new(values, study->space.knobs[k].name, json_real(row->values[k]));
+  }
+  json_t *object = json_pack("{s:I, s:I, s:I, s:s, s:s, s:f, s:o}", "member", (json_int_t)row->member, "round",
+                             (json_int_t)row->round, "parent", (json_int_t)row->parent, "state", states[row->state],
+                             "reason", row->reason, "seconds", row->seconds, "values", values);
+  if (row->state == TRI_TRIAL_DONE) json_object_set_new(object, "loss", json_real(row->loss));
+  return object;
+}
+
+json_t *tri_population_json(const tri_study *study, const tri_member *rows, int64_t count) {
+  const tri_member *best = tri_population_best(rows, count);
+  json_t *members = json_array();
+  for (int64_t i = 0; i < count; i++) json_array_append_new(members, json_of(study, &rows[i]));
+  json_t *document = json_pack("{s:s, s:s, s:I, s:I, s:o}", "study", study->name, "unit", "validation loss", "done",
+                               (json_int_t)count_of(rows, count, TRI_TRIAL_DONE), "failed",
+                               (json_int_t)count_of(rows, count, TRI_TRIAL_FAILED), "members", members);
+  if (document != NULL && best != NULL) json_object_set_new(document, "best", json_of(study, best));
+  return document;
+}
+
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+typedef struct frame {
+  double low, high; /* of what is drawn upwards */
+  int64_t rounds;
+  bool by_logarithm;
+} frame;
+
+static double x_of(const frame *f, int64_t round) {
+  double share = f->rounds > 1 ? (double)(round - 1) / (double)(f->rounds - 1) : 0.5;
+  return LEFT + share * (WIDTH - LEFT - MARGIN);
+}
+
+static double y_of(const frame *f, double value) {
+  double share = f->by_logarithm ? log(value / f->low) / log(f->high / f->low) : (value - f->low) / (f->high - f->low);
+  return HEIGHT - BOTTOM - fmin(fmax(share, 0), 1) * (HEIGHT - BOTTOM - MARGIN);
+}
+
+/* What is drawn: the loss, or a parameter (its number from 0). */
+static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
+
+static frame frame_of(const tri_study *study, const tri_member *rows, int64_t count, int64_t what) {
+  frame f = {.low = INFINITY, .high = -INFINITY, .rounds = study->population.rounds};
+  if (what >= 0) {
+    f.low = study->space.knobs[what].low;
+    f.high = study->space.knobs[what].high;
+    f.by_logarithm = true;
+  }
+  for (int64_t i = 0; i < count && what < 0; i++) {
+    if (rows[i].state != TRI_TRIAL_DONE) continue;
+    f.low = fmin(f.low, rows[i].loss);
+    f.high = fmax(f.high, rows[i].loss);
+  }
+  if (!(f.high > f.low)) f.high = f.low + 1;
+  return f;
+}
+
+static void print_axes(const frame *f, FILE *to) {
+  for (int i = 0; i <= 4; i++) {
+    double share = i / 4.0;
+    double value = f->by_logarithm ? f->low * pow(f->high / f->low, share) : f->low + share * (f->high - f->low);
+    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - MARGIN,
+            y_of(f, value), y_of(f, value));
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", LEFT - 6, y_of(f, value) + 4, value);
+  }
+  for (int64_t round = 1; round <= f->rounds; round += 1 + f->rounds / 12) {
+    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%ld</text>\n", x_of(f, round), HEIGHT - 12,
+            (long)round);
+  }
+}
+
+/* Each stretch a dot; a line from that whose weights it began with; the best one's line in another colour. */
+static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
+  const tri_member *line[MOST_ROUNDS] = {NULL};
+  int64_t length = line_of(rows, count, line);
+  const char *name = what < 0 ? "validation loss" : study->space.knobs[what].name;
+  frame f = frame_of(study, rows, count, what);
+  fprintf(to, "<h2>Lineage: ");
+  tri_html_text(name, to);
+  fprintf(to, "</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
+  tri_html_text(name, to);
+  fprintf(to, " by round\">\n");
+  print_axes(&f, to);
+  for (int64_t i = 0; i < count; i++) {
+    const tri_member *row = &rows[i], *from = tri_population_find(rows, count, row->parent, row->round - 1);
+    if (row->state != TRI_TRIAL_DONE) continue;
+    if (from != NULL && from->state == TRI_TRIAL_DONE) {
+      fprintf(to, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
+              row->parent == row->member ? "kin" : "taken", x_of(&f, from->round), y_of(&f, value_of(from, what)),
+              x_of(&f, row->round), y_of(&f, value_of(row, what)));
+    }
+    fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>member %ld</title></circle>\n",
+            x_of(&f, row->round), y_of(&f, value_of(row, what)), (long)row->member);
+  }
+  fprintf(to, "<path class=\"best\" d=\"");
+  bool begun = false;
+  for (int64_t i = 0; i < length; i++) {
+    if (line[i] == NULL) continue;
+    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of(&f, i + 1), y_of(&f, value_of(line[i], what)));
+    begun = true;
+  }
+  fprintf(to, "\"/>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">round</text>\n</svg>\n", WIDTH / 2, HEIGHT);
+}
+
+static void print_rows(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
+  const tri_member *best = tri_population_best(rows, count);
+  fprintf(to, "<h2>Stretches</h2>\n<div class=\"wide\"><table><tr><th>round</th><th>member</th><th>from</th><th>loss</th>");
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    fprintf(to, "<th>");
+    tri_html_text(study->space.knobs[k].name, to);
+    fprintf(to, "</th>");
+  }
+  fprintf(to, "<th>note</th></tr>\n");
+  for (int64_t i = 0; i < count; i++) {
+    fprintf(to, "<tr%s><td>%ld</td><td>%ld</td><td>", &rows[i] == best ? " class=\"winner\"" : "", (long)rows[i].round,
+            (long)rows[i].member);
+    if (rows[i].parent > 0) fprintf(to, "%ld", (long)rows[i].parent);
+    fprintf(to, "</td><td>");
+    if (rows[i].state == TRI_TRIAL_DONE) fprintf(to, "%.4f", rows[i].loss);
+    fprintf(to, "</td>");
+    for (int64_t k = 0; k < study->space.num_knobs; k++) fprintf(to, "<td>%.4g</td>", rows[i].values[k]);
+    fprintf(to, "<td>");
+    tri_html_text(rows[i].reason, to);
+    fprintf(to, "</td></tr>\n");
+  }
+  fprintf(to, "</table></div>\n");
+}
+
+void tri_population_html(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
+  const tri_member *best = tri_population_best(rows, count);
+  tri_html_begin(study->name, to);
+  fprintf(to, "<p>%ld members, %ld rounds of %ld steps. In each round the worst go on from the weights of one of the best "
+              "(red, dashed), and from its parameters, changed a little. The thick line led to the best.</p>\n",
+          (long)study->population.members, (long)study->population.rounds, (long)study->population.steps);
+  if (best != NULL) {
+    fprintf(to, "<p>The best: member %ld after round %ld, validation loss <strong>%.4f</strong>.</p>\n",
+            (long)best->member, (long)best->round, best->loss);
+    for (int64_t what = -1; what < study->space.num_knobs; what++) print_plot(study, rows, count, what, to);
+  }
+  print_rows(study, rows, count, to);
+  tri_html_end(to);
+}

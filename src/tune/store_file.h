@@ -1,0 +1,27 @@
+/* What the parts of the store share: the open file, and how its failures are said. */
+#ifndef TRI_TUNE_STORE_FILE_H
+#define TRI_TUNE_STORE_FILE_H
+
+#include "base/file.h"
+#include "tune/population.h"
+#include "tune/store.h"
+
+#include <sqlite3.h>
+
+struct tri_store {
+  sqlite3 *db;
+  const tri_study *study;
+  char path[TRI_PATH_BYTES];
+  tri_trial *trials; /* as read last; the first num_ended have ended */
+  int64_t num_trials, num_ended, room;
+  tri_member *members; /* as read last */
+};
+
+/* Says what SQLite says of the last call. */
+tri_status tri_store_failed(const tri_store *s, const char *what);
+tri_status tri_store_prepare(const tri_store *s, const char *sql, sqlite3_stmt **out);
+
+enum { TRI_HOST_BYTES = 64 };
+void tri_store_host(char host[TRI_HOST_BYTES]);
+
+#endif

@@ -1,0 +1,116 @@
+/* The members of a population in the store. */
+#include "base/memory.h"
+#include "tune/population.h"
+#include "tune/store_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PARAMS_BYTES = 512 };
+
+/* "lr=0.001,clip=1": all digits that matter. */
+static void write_params(const tri_study *study, const double *values, char text[PARAMS_BYTES]) {
+  size_t held = 0;
+  text[0] = '\0';
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    int added = snprintf(text + held, PARAMS_BYTES - held, "%s%s=%.17g", k == 0 ? "" : ",", study->space.knobs[k].name,
+                         values[k]);
+    held += added > 0 && held + (size_t)added < PARAMS_BYTES ? (size_t)added : 0;
+  }
+}
+
+static void read_params(const tri_study *study, const char *text, double *values) {
+  for (const char *at = text; at != NULL && *at != '\0';) {
+    size_t length = strcspn(at, "=");
+    int64_t knob = tri_space_find(&study->space, at, length);
+    if (knob >= 0 && at[length] == '=') values[knob] = strtod(at + length + 1, NULL);
+    at = strchr(at, ',');
+    if (at != NULL) at++;
+  }
+}
+
+tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *count) {
+  sqlite3_stmt *query = NULL;
+  int64_t found = 0, room = 0;
+  tri_free(s->members);
+  s->members = NULL;
+  TRI_TRY(tri_store_prepare(s,
+                            "SELECT member, round, parent, state, params, loss, reason, seconds FROM members"
+                            " ORDER BY round, member",
+                            &query));
+  tri_status status = TRI_OK;
+  int code = SQLITE_ROW;
+  while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
+    if (found == room) {
+      room = room == 0 ? 64 : room * 2;
+      status = tri_realloc("members", (size_t)room, sizeof *s->members, &s->members);
+      if (status != TRI_OK) break;
+    }
+    tri_member *row = &s->members[found++];
+    const char *reason = (const char *)sqlite3_column_text(query, 6);
+    *row = (tri_member){.member = sqlite3_column_int64(query, 0),
+                        .round = sqlite3_column_int64(query, 1),
+                        .parent = sqlite3_column_int64(query, 2),
+                        .state = (tri_trial_state)sqlite3_column_int(query, 3),
+                        .loss = sqlite3_column_double(query, 5),
+                        .seconds = sqlite3_column_double(query, 7)};
+    read_params(s->study, (const char *)sqlite3_column_text(query, 4), row->values);
+    snprintf(row->reason, sizeof row->reason, "%s", reason == NULL ? "" : reason);
+  }
+  if (status == TRI_OK && code != SQLITE_DONE) status = tri_store_failed(s, "read its members");
+  sqlite3_finalize(query);
+  TRI_TRY(status);
+  *out = s->members;
+  *count = found;
+  return TRI_OK;
+}
+
+tri_status tri_store_begin_member(tri_store *s, const tri_member *row, bool *claimed) {
+  char params[PARAMS_BYTES], host[TRI_HOST_BYTES];
+  sqlite3_stmt *insert = NULL;
+  tri_store_host(host);
+  write_params(s->study, row->values, params);
+  TRI_TRY(tri_store_prepare(s,
+                            "INSERT OR IGNORE INTO members (member, round, parent, state, params, host, pid, version)"
+                            " VALUES (?, ?, ?, 0, ?, ?, ?, ?)",
+                            &insert));
+  sqlite3_bind_int64(insert, 1, row->member);
+  sqlite3_bind_int64(insert, 2, row->round);
+  sqlite3_bind_int64(insert, 3, row->parent);
+  sqlite3_bind_text(insert, 4, params, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_text(insert, 5, host, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_int64(insert, 6, getpid());
+  sqlite3_bind_text(insert, 7, TRIREME_VERSION, -1, SQLITE_STATIC);
+  tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a member");
+  sqlite3_finalize(insert);
+  TRI_TRY(status);
+  *claimed = sqlite3_changes(s->db) == 1;
+  return TRI_OK;
+}
+
+tri_status tri_store_end_member(tri_store *s, const tri_member *row) {
+  sqlite3_stmt *update = NULL;
+  TRI_TRY(tri_store_prepare(
+      s, "UPDATE members SET state = ?, loss = ?, reason = ?, seconds = ? WHERE member = ? AND round = ?", &update));
+  sqlite3_bind_int(update, 1, (int)row->state);
+  if (row->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, row->loss);
+  sqlite3_bind_text(update, 3, row->reason, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_double(update, 4, row->seconds);
+  sqlite3_bind_int64(update, 5, row->member);
+  sqlite3_bind_int64(update, 6, row->round);
+  tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a member's end");
+  sqlite3_finalize(update);
+  return status;
+}
+
+tri_status tri_store_forget_member(tri_store *s, const tri_member *row) {
+  sqlite3_stmt *drop = NULL;
+  TRI_TRY(tri_store_prepare(s, "DELETE FROM members WHERE member = ? AND round = ? AND state = 0", &drop));
+  sqlite3_bind_int64(drop, 1, row->member);
+  sqlite3_bind_int64(drop, 2, row->round);
+  tri_status status = sqlite3_step(drop) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "forget a member");
+  sqlite3_finalize(drop);
+  return status;
+}
