@@ -178,6 +178,7 @@ json_t *tri_explain_json(const tri_explanation *e) {
                                tri_point_text(&study->space, &t->point, text, sizeof text), "state", states[t->state],
                                "reason", t->reason, "seconds", t->seconds);
     if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
+    if (t->memory > 0) json_object_set_new(object, "memory", json_real(t->memory));
     json_array_append_new(trials, object);
   }
   for (int64_t i = 0; i < study->space.num_knobs; i++) {

@@ -107,32 +107,273 @@ def test_page(tmp_path):
         assert len(re.findall(f"<{tag}[ >]", page)) == page.count(f"</{tag}>"), tag
     again = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml")], capture_output=True, text=True, check=True).stdout
     assert "24 trials" in again and "what mattered" in again
+    shutil.move(tmp_path / "study.db", tmp_path / "elsewhere.db")
+    alone = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "elsewhere.db")], capture_output=True, text=True, check=True).stdout
+    assert alone == again
 
 
-@pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
-def test_real_trials(tmp_path):
-    """Short runs of their own: measured, failed for want of memory, out of time; nothing stays behind."""
-    (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
-    subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", str(tmp_path / "data"), str(tmp_path / "text.txt")], check=True, capture_output=True)
-    model = dict(family="gpt2", num_layers=4, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=64)
-    run = dict(model=model, data=dict(train=str(tmp_path / "data/train"), sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3),
-               output=str(tmp_path / "unused"))
-    study = dict(name="real", run=str(write(tmp_path / "run.yaml", run)), devices=2, objective="tokens_per_s", trials=6, initial=3,
-                 trial=dict(warmup=1, steps=4, minutes=1, worse=1000),
+# ---- real trials
+
+MODEL = dict(family="gpt2", num_layers=4, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=64)
+mpi = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+
+
+def real(folder, name="real", run=None, **more):
+    """A study of short runs of a tiny model on random tokens."""
+    run = run or dict(model=MODEL, data=dict(train="nowhere", sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3), output=str(folder / "unused"))
+    trial = dict(dict(warmup=1, steps=4, minutes=1, worse=1000, random_tokens=True), **more.pop("trial", {}))
+    study = dict(name=name, run=str(write(folder / "run.yaml", run)), devices=2, objective="tokens_per_s", trials=6, initial=3, trial=trial,
                  space=[dict(name="tensor", values="1 2"), dict(name="pipeline", values="1 2"), dict(name="micro_batch", values="1 2 4")])
-    found = trials_of(tmp_path, study)
+    return dict(study, **more)
+
+
+def ranks_below(folder):
+    """Processes whose command lines name something in the folder."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(folder) in line and int(entry.name) != os.getpid():
+                found.append((int(entry.name), line.replace("\0", " ")))
+    return found
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come to pass")
+
+
+@mpi
+def test_real_trials(tmp_path):
+    """Short runs of their own: measured, out of time, failed; nothing stays behind."""
+    found = trials_of(tmp_path, real(tmp_path))
     assert found["done"] == 6 and found["failed"] == 0, found
     assert all(t["value"] > 0 for t in found["trials"]) and found["best"]["value"] == max(t["value"] for t in found["trials"])
-    assert not list((tmp_path / "study.db.trials").iterdir()) and not (tmp_path / "unused").exists()
-    study["trial"]["minutes"] = 0.0005
-    late = trials_of(tmp_path, dict(study, name="late", trials=1), "--store", tmp_path / "late.db")
+    assert {p.name for p in (tmp_path / "study.db.trials").iterdir()} == {"random-tokens.bin", "random-tokens.idx"} and not (tmp_path / "unused").exists()
+    late = trials_of(tmp_path, real(tmp_path, "late", trials=1, trial=dict(minutes=0.0005)), "--store", tmp_path / "late.db")
     assert late["trials"][0]["reason"] == "out of time"
-    run["data"]["train"] = "nowhere"
-    write(tmp_path / "run.yaml", run)
-    study["trial"]["minutes"] = 1
-    bad = trials_of(tmp_path, dict(study, name="bad", trials=1), "--store", tmp_path / "bad.db")
+    bad = trials_of(tmp_path, real(tmp_path, "bad", trials=1, trial=dict(random_tokens=False)), "--store", tmp_path / "bad.db")
     assert bad["trials"][0]["reason"].startswith("failed: ") and "nowhere" in bad["trials"][0]["reason"]
+    assert not ranks_below(tmp_path)
 
+
+@mpi
+def test_ranks_from_the_command_line(tmp_path):
+    out = json.loads(tune(tmp_path, real(tmp_path, devices=1), "-n", 2, "--trials", 2, "--json").stdout)
+    assert out["done"] == 2
+    layouts = [row[0] for row in sqlite3.connect(tmp_path / "study.db").execute("SELECT layout FROM trials")]
+    for layout in layouts:
+        words = dict(word.split("=") for word in layout.split(","))
+        assert int(words.get("tensor", 1)) * int(words.get("pipeline", 1)) * int(words.get("data", 1)) == 2
+    assert "-n is for real trials" in tune(tmp_path, STUDY, "-n", 2, status=2).stderr
+
+
+@mpi
+def test_memory_limit(tmp_path):
+    """Trials that would take more than they may: each says so, with how much it wanted, and the others go on."""
+    run = dict(model=dict(MODEL, hidden_size=256, max_sequence=256), data=dict(train="nowhere", sequence=256),
+               optimizer=dict(global_batch=128, steps=100, lr=1e-3), output="unused")
+    study = real(tmp_path, run=run, devices=1, trials=4, trial=dict(memory_gib=0.4, steps=1, warmup=0), space=[dict(name="micro_batch", values="1 2 64 128")])
+    found = trials_of(tmp_path, study, "--method", "grid")
+    by_point = {t["point"]: t for t in found["trials"]}
+    for micro_batch in (64, 128):
+        assert by_point[f"micro_batch={micro_batch}"]["reason"].startswith("out of memory: ")
+        assert by_point[f"micro_batch={micro_batch}"]["memory"] > 1
+    for micro_batch in (1, 2):
+        assert by_point[f"micro_batch={micro_batch}"]["state"] == "done" and by_point[f"micro_batch={micro_batch}"]["memory"] < 1
+
+
+@mpi
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_rank_that_hangs_or_dies(tmp_path, how):
+    study = real(tmp_path, trials=2, devices=2, space=[dict(name="micro_batch", values="1 2")], trial=dict(steps=2000, minutes=0.1))
+    process = subprocess.Popen([TRIREME, "tune", str(write(tmp_path / "study.yaml", study)), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "study.db.trials/trial-1/metrics.jsonl"
+    wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 2)
+    ranks = [pid for pid, line in ranks_below(tmp_path / "study.db.trials/trial-1") if "-n" not in line.split()]
+    os.kill(ranks[-1], how)
+    out, _ = process.communicate(timeout=120)
+    first, second = json.loads(out)["trials"]
+    assert first["state"] == "failed" and ("out of time" if how == signal.SIGSTOP else "killed by signal 9") in first["reason"].replace("SIGKILL", "signal 9"), first
+    assert second["reason"] == "out of time"
+    assert not ranks_below(tmp_path / "study.db.trials")
+
+
+@mpi
+def test_killed_tuner_leaves_no_rank(tmp_path):
+    study = real(tmp_path, trials=3, trial=dict(steps=300))
+    command = [TRIREME, "tune", str(write(tmp_path / "study.yaml", study))]
+    for _ in range(2):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: len(ranks_below(tmp_path / "study.db.trials")) > 2)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not ranks_below(tmp_path / "study.db.trials"), 20)
+    study["trial"]["steps"] = 4
+    found = trials_of(tmp_path, study)
+    assert found["done"] == 3 and not [t for t in found["trials"] if t["state"] == "running"]
+
+
+@mpi
+def test_interrupted(tmp_path):
+    study = real(tmp_path, trials=3, trial=dict(steps=3000))
+    process = subprocess.Popen([TRIREME, "tune", str(write(tmp_path / "study.yaml", study))], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len(ranks_below(tmp_path / "study.db.trials")) > 2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode not in (0, -2) and "the same command goes on" in said
+    assert not ranks_below(tmp_path / "study.db.trials")
+    assert sqlite3.connect(tmp_path / "study.db").execute("SELECT count(*) FROM trials").fetchone() == (0,)
+
+
+@mpi
+def test_trials_side_by_side_and_halving(tmp_path):
+    """Two at once; of those clearly slower than the best, some end at a quarter or half of their steps."""
+    study = real(tmp_path, devices=1, trials=8, parallel=2, trial=dict(steps=400, worse=1.1),
+                 space=[dict(name="micro_batch", values="1 2 4 8"), dict(name="recompute", values="none full")])
+    found = trials_of(tmp_path, study)
+    assert found["done"] == 8
+    rungs = sqlite3.connect(tmp_path / "study.db").execute("SELECT number, rung, value FROM rungs").fetchall()
+    assert {rung for _, rung, _ in rungs} == {0, 1}
+    early = [t["number"] for t in found["trials"] if "stopped early" in t["reason"]]
+    for number in early:
+        rung, value = max((r, v) for n, r, v in rungs if n == number)
+        assert value * 1.1 < max(v for _, r, v in rungs if r == rung)
+    assert found["best"]["number"] not in early
+
+
+def test_budget_of_node_hours(tmp_path):
+    """Simulated trials cost what they would have cost: nodes times steps times seconds."""
+    whole = tune(tmp_path, STUDY, "--method", "random", "--json").stdout
+    rows = sqlite3.connect(tmp_path / "study.db").execute("SELECT node_s FROM trials ORDER BY number").fetchall()
+    costs = [row[0] or 0 for row in rows]
+    assert len(json.loads(whole)["trials"]) == 24 and sum(costs) > 0
+    budget = sum(costs[:10]) / 3600
+    some = trials_of(tmp_path, dict(STUDY, node_hours=budget * 0.999), "--method", "random", "--store", tmp_path / "some.db")
+    assert len(some["trials"]) == max(i for i in range(1, 11) if costs[i - 1] > 0)
+
+
+def test_known_recipes(tmp_path):
+    known = [dict(name="theirs", layout="tensor=1,pipeline=8,micro_batch=1,zero=1"), dict(name="too large", layout="micro_batch=32", global_batch=512)]
+    study = dict(STUDY, known=known)
+    found = trials_of(tmp_path, study)
+    theirs, large = found["known"]
+    simulated = json.loads(subprocess.run([TRIREME, "simulate", "--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--global-batch", "64",
+                                           "--layout", known[0]["layout"], "--json"], capture_output=True, text=True, check=True).stdout)
+    assert theirs["value"] == pytest.approx(simulated["tflops_per_device"], rel=1e-9)
+    assert theirs["place"] == 1 + sum(t.get("value", 0) > theirs["value"] for t in found["trials"])
+    assert large["reason"] == "out of memory" and "value" not in large
+    assert "theirs (tensor=1,pipeline=8,micro_batch=1,zero=1): " in tune(tmp_path, study).stdout
+    bad = dict(STUDY, known=[dict(name="odd", layout="tensor=7")])
+    assert "`known`: odd: " in tune(tmp_path, bad, "--store", tmp_path / "bad.db", status=3).stderr
+
+
+@mpi
+def test_train_takes_the_layout(tmp_path):
+    study = real(tmp_path, trials=3)
+    tune(tmp_path, study)
+    (best,) = sqlite3.connect(tmp_path / "study.db").execute("SELECT layout FROM trials ORDER BY value DESC LIMIT 1").fetchone()
+    subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "-n", "2", "--layout-from", str(tmp_path / "study.db"), "--set", "optimizer.steps=2", "--set",
+                    f"data.train={tmp_path}/study.db.trials/random-tokens"], check=True, capture_output=True, cwd=tmp_path)
+    layout = (tmp_path / "unused/config.yaml").read_text().split("layout:")[1]
+    for word in best.split(","):
+        key, value = word.split("=")
+        assert key == "data" or re.search(rf"^  {key}: {value} ", layout, re.M), (word, layout)
+    missing = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "--layout-from", str(tmp_path / "no.db")], capture_output=True, text=True)
+    assert missing.returncode == 4 and "there is no store" in missing.stderr
+
+
+# ---- populations
+
+
+def population(folder, **more):
+    if not (folder / "data").exists():
+        (folder / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
+        subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", str(folder / "data"), str(folder / "text.txt")], check=True, capture_output=True)
+    run = dict(model=dict(MODEL, num_layers=1, hidden_size=32, max_sequence=32),
+               data=dict(train=str(folder / "data/train"), validation=str(folder / "data/validation"), sequence=32), layout=dict(micro_batch=4),
+               optimizer=dict(global_batch=4, steps=100, lr=1e-3), output=str(folder / "unused"))
+    study = dict(name="many", run=str(write(folder / "run.yaml", run)), method="pbt", parallel=2, population=dict(members=4, rounds=3, steps=10, factor=1.5),
+                 space=[dict(name="lr", low=1e-4, high=1e-2), dict(name="weight_decay", low=0.01, high=0.1)])
+    return dict(study, **more)
+
+
+def check_population(rows, study):
+    members, rounds, share = study["population"]["members"], study["population"]["rounds"], 0.25
+    by = {(r["member"], r["round"]): r for r in rows}
+    assert len(by) == len(rows) == members * rounds
+    for (member, round_), row in by.items():
+        for knob in study["space"]:
+            assert knob["low"] <= row["values"][knob["name"]] <= knob["high"]
+        if round_ == 1:
+            assert row["parent"] == 0
+            continue
+        parent = by[row["parent"], round_ - 1]
+        if row["parent"] == member:
+            assert row["values"] == parent["values"]
+            continue
+        assert parent["loss"] < by[member, round_ - 1]["loss"]
+        for knob in study["space"]:
+            ratio = row["values"][knob["name"]] / parent["values"][knob["name"]]
+            at_the_edge = row["values"][knob["name"]] in (knob["low"], knob["high"])
+            assert at_the_edge or ratio == pytest.approx(1.5) or ratio == pytest.approx(1 / 1.5)
+    return by
+
+
+def test_population(tmp_path):
+    """Lineages are what the paper says; the best member's weights are kept, and are of so many steps."""
+    study = population(tmp_path)
+    found = trials_of(tmp_path, study, "--html", tmp_path / "page.html")
+    by = check_population(found["members"], study)
+    assert any(r["parent"] not in (0, r["member"]) for r in by.values())
+    best = found["best"]
+    assert best["loss"] == min(r["loss"] for r in by.values() if r["round"] == 3)
+    kept = list((tmp_path / "study.db.trials").iterdir())
+    assert [p.name for p in kept] == [f"member-{best['member']}-round-3"]
+    assert [p.name for p in (kept[0] / "checkpoints").iterdir()] == ["step-00000030"]
+    loss = json.loads(subprocess.run([TRIREME, "eval", str(kept[0]), str(tmp_path / "data/validation"), "--json"], capture_output=True, text=True, check=True).stdout)
+    assert loss["loss"] == pytest.approx(best["loss"], abs=0.2)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 3 and page.count("Lineage: ") == 3 and "<script" not in page
+    text = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db")], capture_output=True, text=True, check=True).stdout
+    assert f"the best: member {best['member']} after round 3" in text and "its weights: " in text
+
+
+def test_population_survives(tmp_path):
+    """Killed several times and shared by two tuners, it has all its stretches, once each."""
+    study = write(tmp_path / "study.yaml", population(tmp_path, parallel=1))
+    for _ in range(2):
+        process = subprocess.Popen([TRIREME, "tune", str(study)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.8)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    tuners = [subprocess.Popen([TRIREME, "tune", str(study)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [tuner.wait(120) for tuner in tuners] == [0, 0]
+    rows = json.loads(subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--json"], capture_output=True, text=True, check=True).stdout)["members"]
+    assert len(rows) == 12 and all(r["state"] == "done" for r in rows)
+    check_population(rows, population(tmp_path))
+
+
+@pytest.mark.parametrize("change,said", [
+    (dict(run=""), r"`method: pbt` wants a `run`"),
+    (dict(space=[dict(name="tensor", values="1 2")]), r"`tensor` cannot change in the middle of a run; pbt varies lr, min_lr, weight_decay and clip"),
+    (dict(space=[dict(name="lr", values="1 2")]), r"with pbt `lr` wants `low` and `high`, 0 < low < high"),
+    (dict(space=[dict(name="lr", low=1e30, high=1e31)]), r"must be|range|all 4 members failed in round 1, the last one: "),
+])
+def test_bad_populations(tmp_path, change, said):
+    done = subprocess.run([TRIREME, "tune", str(write(tmp_path / "study.yaml", population(tmp_path, **change)))], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3 and re.search(said, done.stderr), done.stderr
+
+
+# ---- bad input
 
 @pytest.mark.parametrize("change,status,said", [
     (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is no parameter; there are nodes, accumulation, tensor"),
@@ -159,8 +400,18 @@ def test_bad_stores(tmp_path):
     assert re.search(r"study.db holds another study: the file says `global_batch 128`, the store `global_batch 64`", tune(tmp_path, other, status=3).stderr)
     assert (tmp_path / "study.db").read_bytes() == before
     (tmp_path / "text.db").write_text("this is no database, however long one looks at it\n" * 40)
-    assert "text.db: cannot open it: file is not a database; it is damaged or no study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
+    assert "text.db: cannot read it: file is not a database; it is damaged or no study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
     assert (tmp_path / "text.db").read_text().startswith("this is no database")
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE trials (a INTEGER)")
+    other.commit()
+    assert "other.db is another program's database" in tune(tmp_path, STUDY, "--store", tmp_path / "other.db", status=4).stderr
+    assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("trials",)]
+    done = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "other.db")], capture_output=True, text=True)
+    assert done.returncode == 4 and "other.db is no store of trireme tune" in done.stderr
+    torn = (tmp_path / "study.db").read_bytes()
+    (tmp_path / "torn.db").write_bytes(torn[:4096] + bytes(len(torn) - 4096))
+    assert tune(tmp_path, STUDY, "--store", tmp_path / "torn.db", status=4).stderr.count("torn.db") == 1
     assert "there is no store" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
