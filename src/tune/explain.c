@@ -10,7 +10,7 @@
 
 enum { MOST_EXPLAINED = 64, MOST_BACKGROUND = 32, MOST_SHOWN = 10 };
 
-static const char *unit_of(const tri_study *study) {
+const char *tri_explain_unit(const tri_study *study) {
   switch (study->objective) {
     case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device";
     case TRI_OBJECTIVE_TOKENS: return "tokens/s";
@@ -90,6 +90,18 @@ static void sort_by_importance(tri_explanation *e) {
   }
 }
 
+bool tri_explain_is_pareto(const tri_explanation *e, int64_t i) {
+  const tri_trial *own = &e->trials[i];
+  if (own->state != TRI_TRIAL_DONE || own->memory <= 0) return false;
+  for (int64_t j = 0; j < e->count; j++) {
+    const tri_trial *other = &e->trials[j];
+    if (other->state != TRI_TRIAL_DONE || other->memory <= 0) continue;
+    bool as_good = other->value >= own->value && other->memory <= own->memory;
+    if (as_good && (other->value > own->value || other->memory < own->memory)) return false;
+  }
+  return true;
+}
+
 int64_t tri_explain_rank(const tri_explanation *e, double value) {
   int64_t rank = 1;
   for (int64_t i = 0; i < e->count; i++) rank += e->trials[i].state == TRI_TRIAL_DONE && e->trials[i].value > value;
@@ -141,16 +153,42 @@ static void print_known(const tri_explanation *e, FILE *to) {
   }
 }
 
+/* Fastest first: each takes less memory than the one before it. */
+static void print_pareto(const tri_explanation *e, FILE *to) {
+  char text[TRI_POINT_TEXT_BYTES];
+  double below = INFINITY;
+  fprintf(to, "\nnone is better for as little memory (the share that the fullest device needs):\n");
+  for (;;) {
+    const tri_trial *next = NULL;
+    for (int64_t i = 0; i < e->count; i++) {
+      bool later = tri_explain_is_pareto(e, i) && e->trials[i].value < below;
+      if (later && (next == NULL || e->trials[i].value > next->value)) next = &e->trials[i];
+    }
+    if (next == NULL) return;
+    fprintf(to, "  %12.4f  %5.1f %%  %s\n", next->value, 100 * next->memory,
+            tri_point_text(&e->study->space, &next->point, text, sizeof text));
+    below = next->value;
+  }
+}
+
+static bool knows_memory(const tri_explanation *e) {
+  for (int64_t i = 0; i < e->count; i++) {
+    if (tri_explain_is_pareto(e, i)) return true;
+  }
+  return false;
+}
+
 void tri_explain_text(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
-          (long)e->failed, unit_of(study));
+          (long)e->failed, tri_explain_unit(study));
   if (e->best < 0) {
     fprintf(to, "no trial has come to an end yet\n");
     return;
   }
   print_best(e, to);
   print_known(e, to);
+  if (knows_memory(e)) print_pareto(e, to);
   fprintf(to, "\nwhat mattered (mean |Shapley value|; in brackets, with failures counted as nothing):\n");
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
@@ -188,9 +226,13 @@ json_t *tri_explain_json(const tri_explanation *e) {
                                     e->importance[k], "with_failures", e->with_failures[k]));
   }
   json_t *document =
-      json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", unit_of(study), "done",
+      json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", tri_explain_unit(study), "done",
                 (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", importance, "trials", trials);
-  json_t *known = json_array();
+  json_t *known = json_array(), *pareto = json_array();
+  for (int64_t i = 0; i < e->count; i++) {
+    if (tri_explain_is_pareto(e, i)) json_array_append_new(pareto, json_integer(e->trials[i].number));
+  }
+  json_object_set_new(document, "pareto", pareto);
   for (int64_t r = 0; r < study->num_known; r++) {
     const tri_trial *t = &e->known[r];
     json_t *object = json_pack("{s:s, s:s, s:s}", "name", study->known[r].name, "layout", study->known[r].layout,

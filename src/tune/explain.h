@@ -25,6 +25,13 @@ typedef struct tri_explanation {
 tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
                        tri_explanation *out);
 
+/* What values are in: "TFLOP/s a device". */
+const char *tri_explain_unit(const tri_study *study);
+
+/* Whether no other trial has more value for as little memory or as much for less; false where its memory is not
+ * known. */
+bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
+
 /* The place that a value would have among the trials that are done: 1 is the best. */
 int64_t tri_explain_rank(const tri_explanation *e, double value);
 

@@ -24,22 +24,32 @@ static void print_axis(double low, double high, FILE *to) {
   }
 }
 
-/* The value of each trial, and the best so far as a line. */
-static void print_course(const tri_explanation *e, FILE *to) {
-  double low = INFINITY, high = -INFINITY, best = -INFINITY;
+/* From the least value of a trial to the most. */
+typedef struct span {
+  double low, wide;
+} span;
+
+static span values_of(const tri_explanation *e) {
+  double low = INFINITY, high = -INFINITY;
   for (int64_t i = 0; i < e->count; i++) {
     if (e->trials[i].state != TRI_TRIAL_DONE) continue;
-    if (e->trials[i].value < low) low = e->trials[i].value;
-    if (e->trials[i].value > high) high = e->trials[i].value;
+    low = fmin(low, e->trials[i].value);
+    high = fmax(high, e->trials[i].value);
   }
+  return (span){low, high > low ? high - low : 1};
+}
+
+/* The value of each trial, and the best so far as a line. */
+static void print_course(const tri_explanation *e, FILE *to) {
+  span s = values_of(e);
+  double best = -INFINITY, n = e->count > 1 ? (double)(e->count - 1) : 1;
   begin_plot("The best so far", to);
-  double span = high > low ? high - low : 1, n = e->count > 1 ? (double)(e->count - 1) : 1;
-  print_axis(low, low + span, to);
+  print_axis(s.low, s.low + s.wide, to);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
     if (t->state == TRI_TRIAL_DONE) {
       fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", x_of((double)i / n),
-              y_of((t->value - low) / span));
+              y_of((t->value - s.low) / s.wide));
     } else if (t->state == TRI_TRIAL_FAILED) {
       fprintf(to, "<text class=\"bad\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">×</text>", x_of((double)i / n),
               y_of(0) + 4);
@@ -51,33 +61,162 @@ static void print_course(const tri_explanation *e, FILE *to) {
     const tri_trial *t = &e->trials[i];
     if (t->state == TRI_TRIAL_DONE && t->value > best) best = t->value;
     if (isinf(best)) continue;
-    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), y_of((best - low) / span));
+    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), y_of((best - s.low) / s.wide));
     begun = true;
   }
   fprintf(to, "\"/>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">trials, in their order (× failed)</text>\n</svg>\n",
           WIDTH / 2, HEIGHT - 6);
 }
 
+/* A pair of bars for each parameter. */
 static void print_importance(const tri_explanation *e, FILE *to) {
-  const tri_study *study = e->study;
-  double most = e->importance[e->order[0]] > 0 ? e->importance[e->order[0]] : 1;
-  int height = 28 * (int)study->space.num_knobs + 8;
+  const tri_space *space = &e->study->space;
+  double most = 1e-12;
+  int row = e->failed > 0 ? 40 : 28, height = row * (int)space->num_knobs + 8;
+  for (int64_t k = 0; k < space->num_knobs; k++) most = fmax(most, fmax(e->importance[k], e->with_failures[k]));
   fprintf(to, "<h2>What mattered</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"What mattered\">\n", WIDTH,
           height);
-  for (int64_t i = 0; i < study->space.num_knobs; i++) {
+  for (int64_t i = 0; i < space->num_knobs; i++) {
     int32_t k = e->order[i];
-    double y = 28.0 * (double)i + 4;
-    fprintf(to, "<text x=\"140\" y=\"%.0f\" text-anchor=\"end\">", y + 16);
-    tri_html_text(study->space.knobs[k].name, to);
-    fprintf(to, "</text><rect class=\"bar\" x=\"150\" y=\"%.0f\" width=\"%.1f\" height=\"20\"/>", y,
-            1 + (WIDTH - 250) * e->importance[k] / most);
-    fprintf(to, "<text x=\"%.1f\" y=\"%.0f\">%.4g</text>\n", 158 + (WIDTH - 250) * e->importance[k] / most, y + 16,
-            e->importance[k]);
+    double y = (double)row * (double)i + 4;
+    fprintf(to, "<text x=\"140\" y=\"%.0f\" text-anchor=\"end\">", y + row / 2.0);
+    tri_html_text(space->knobs[k].name, to);
+    fprintf(to, "</text>");
+    for (int with = 0; with <= (e->failed > 0); with++) {
+      double value = with ? e->with_failures[k] : e->importance[k], wide = (WIDTH - 250) * value / most;
+      fprintf(to, "<rect class=\"%s\" x=\"150\" y=\"%.0f\" width=\"%.1f\" height=\"15\"/>", with ? "failing" : "bar",
+              y + 17 * with, 1 + wide);
+      fprintf(to, "<text x=\"%.1f\" y=\"%.0f\">%.4g</text>\n", 158 + wide, y + 17 * with + 12, value);
+    }
   }
   fprintf(to,
-          "</svg>\n<p>The mean over the trials of the absolute Shapley value of each parameter in the model of the "
-          "trials, in "
-          "units of the objective.</p>\n");
+          "</svg>\n<p>The mean over the trials of the absolute Shapley value of each parameter in a model of the trials, "
+          "in %s: <b class=\"key bar\"></b> of the trials that came to an end%s.</p>\n",
+          tri_explain_unit(e->study),
+          e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
+}
+
+enum { PANEL_WIDTH = 330, PANEL_HEIGHT = 170, PANEL_LEFT = 48, PANEL_TOP = 24, PANEL_FOOT = 34 };
+
+/* One parameter: each trial's value, the mean of each column as a bar, and how many of the column failed. */
+static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
+  const tri_knob *knob = &e->study->space.knobs[k];
+  double column = (double)(PANEL_WIDTH - PANEL_LEFT - 8) / (double)knob->count, floor = PANEL_HEIGHT - PANEL_FOOT;
+  int64_t apart = 1 + knob->count / 10;
+  fprintf(to, "<svg class=\"panel\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", PANEL_WIDTH, PANEL_HEIGHT);
+  tri_html_text(knob->name, to);
+  fprintf(to, "\"><text x=\"%d\" y=\"14\" class=\"title\">", PANEL_LEFT);
+  tri_html_text(knob->name, to);
+  fprintf(to, "</text>");
+  for (int i = 0; i <= 2; i++) {
+    double y = floor - i / 2.0 * (floor - PANEL_TOP);
+    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y, y);
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PANEL_LEFT - 4, y + 4,
+            s.low + i / 2.0 * s.wide);
+  }
+  for (int64_t v = 0; v < knob->count; v++) {
+    double x = PANEL_LEFT + ((double)v + 0.5) * column, seen = 0;
+    for (int64_t i = 0; i < e->count; i++) {
+      const tri_trial *t = &e->trials[i];
+      if (t->point.at[k] != v || t->state != TRI_TRIAL_DONE) continue;
+      seen++;
+      fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"2\"/>", x,
+              floor - (t->value - s.low) / s.wide * (floor - PANEL_TOP));
+    }
+    if (seen > 0) {
+      double y = floor - (e->effect[k][v] - s.low) / s.wide * (floor - PANEL_TOP);
+      fprintf(to, "<line class=\"best\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x - 0.35 * column,
+              x + 0.35 * column, y, y);
+    }
+    if (e->failures[k][v] > 0) {
+      double share = (double)e->failures[k][v] / ((double)e->failures[k][v] + seen);
+      fprintf(to, "<rect class=\"failing\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"8\"/>",
+              x - 0.4 * column, floor + 4, 0.8 * column * share);
+    }
+    if (v % apart == 0) fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x, PANEL_HEIGHT - 8);
+    if (v % apart == 0) tri_html_text(knob->words[v], to);
+    if (v % apart == 0) fprintf(to, "</text>\n");
+  }
+  fprintf(to, "</svg>\n");
+}
+
+static void print_effects(const tri_explanation *e, FILE *to) {
+  span s = values_of(e);
+  fprintf(to, "<h2>Each parameter</h2>\n<div class=\"panels\">\n");
+  for (int64_t i = 0; i < e->study->space.num_knobs; i++) print_panel(e, e->order[i], s, to);
+  fprintf(to, "</div>\n<p>%s of each trial, and the mean of a column; below it, as red bars, the share that failed.</p>\n",
+          tri_explain_unit(e->study));
+}
+
+/* The two parameters on which failing hangs most, as a map. */
+static void print_regions(const tri_explanation *e, FILE *to) {
+  const tri_space *space = &e->study->space;
+  int64_t a = 0, b = -1;
+  if (e->failed == 0 || space->num_knobs < 2) return;
+  for (int64_t k = 1; k < space->num_knobs; k++) a = e->with_failures[k] > e->with_failures[a] ? k : a;
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    if (k != a && (b < 0 || e->with_failures[k] > e->with_failures[b])) b = k;
+  }
+  const tri_knob *across = &space->knobs[a], *down = &space->knobs[b];
+  double wide = (double)(WIDTH - LEFT - 12) / (double)across->count;
+  int height = 22 * (int)down->count + 44;
+  fprintf(to, "<h2>Where trials failed</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Where trials failed\">\n",
+          WIDTH, height);
+  for (int64_t v = 0; v < across->count; v++) {
+    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", LEFT + ((double)v + 0.5) * wide, height - 24);
+    tri_html_text(across->words[v], to);
+    fprintf(to, "</text>");
+  }
+  for (int64_t w = 0; w < down->count; w++) {
+    fprintf(to, "<text x=\"%d\" y=\"%ld\" text-anchor=\"end\">", LEFT - 6, (long)(22 * w + 16));
+    tri_html_text(down->words[w], to);
+    fprintf(to, "</text>");
+    for (int64_t v = 0; v < across->count; v++) {
+      int64_t done = 0, failed = 0;
+      for (int64_t i = 0; i < e->count; i++) {
+        if (e->trials[i].point.at[a] != v || e->trials[i].point.at[b] != w) continue;
+        done += e->trials[i].state == TRI_TRIAL_DONE;
+        failed += e->trials[i].state == TRI_TRIAL_FAILED;
+      }
+      if (done + failed == 0) continue;
+      fprintf(to, "<rect class=\"%s\" fill-opacity=\"%.2f\" x=\"%.1f\" y=\"%ld\" width=\"%.1f\" height=\"20\"/>",
+              failed > 0 ? "failing" : "bar", failed > 0 ? 0.15 + 0.6 * (double)failed / (double)(done + failed) : 0.5,
+              LEFT + (double)v * wide + 1, (long)(22 * w), wide - 2);
+      fprintf(to, "<text x=\"%.1f\" y=\"%ld\" text-anchor=\"middle\">%ld/%ld</text>\n", LEFT + ((double)v + 0.5) * wide,
+              (long)(22 * w + 15), (long)failed, (long)(done + failed));
+    }
+  }
+  fprintf(to, "</svg>\n<p>How many failed of all that were tried, by ");
+  tri_html_text(across->name, to);
+  fprintf(to, " (across) and ");
+  tri_html_text(down->name, to);
+  fprintf(to, " (down): what failing hangs on most.</p>\n");
+}
+
+/* Value against memory; those that no other beats in both are joined. */
+static void print_pareto(const tri_explanation *e, FILE *to) {
+  span s = values_of(e);
+  double most = 0;
+  for (int64_t i = 0; i < e->count; i++) {
+    if (e->trials[i].state == TRI_TRIAL_DONE) most = fmax(most, e->trials[i].memory);
+  }
+  if (most <= 0) return;
+  begin_plot("Value and memory", to);
+  print_axis(s.low, s.low + s.wide, to);
+  for (int64_t i = 0; i < e->count; i++) {
+    const tri_trial *t = &e->trials[i];
+    if (t->state != TRI_TRIAL_DONE || t->memory <= 0) continue;
+    fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"><title>trial %ld</title></circle>\n",
+            tri_explain_is_pareto(e, i) ? "edge" : "done", x_of(t->memory / most), y_of((t->value - s.low) / s.wide),
+            tri_explain_is_pareto(e, i) ? 5 : 3, (long)t->number);
+  }
+  for (int i = 0; i <= 4; i++) {
+    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f %%</text>\n", x_of(i / 4.0), HEIGHT - 12,
+            25 * i * most);
+  }
+  fprintf(to, "</svg>\n<p>%s, by the share of its memory that the fullest device needs; large: no other trial has more of "
+              "the one for less of the other.</p>\n",
+          tri_explain_unit(e->study));
 }
 
 static void print_known(const tri_explanation *e, FILE *to) {
@@ -99,24 +238,6 @@ static void print_known(const tri_explanation *e, FILE *to) {
       fprintf(to, "<td colspan=\"3\">");
       tri_html_text(t->reason, to);
       fprintf(to, "</td></tr>\n");
-    }
-  }
-  fprintf(to, "</table></div>\n");
-}
-
-static void print_effects(const tri_explanation *e, FILE *to) {
-  const tri_study *study = e->study;
-  fprintf(to,
-          "<h2>Values and failures</h2>\n<div class=\"wide\"><table><tr><th>parameter</th><th>value</th><th>mean of "
-          "its trials</th>"
-          "<th>failed</th></tr>\n");
-  for (int64_t i = 0; i < study->space.num_knobs; i++) {
-    int32_t k = e->order[i];
-    for (int64_t v = 0; v < study->space.knobs[k].count; v++) {
-      if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
-      fprintf(to, "<tr><td>%s</td><td>%s</td><td>", study->space.knobs[k].name, study->space.knobs[k].words[v]);
-      if (!isnan(e->effect[k][v])) fprintf(to, "%.4g", e->effect[k][v]);
-      fprintf(to, "</td><td>%ld</td></tr>\n", (long)e->failures[k][v]);
     }
   }
   fprintf(to, "</table></div>\n");
@@ -145,14 +266,16 @@ void tri_explain_html(const tri_explanation *e, FILE *to) {
   fprintf(to, "<p>%ld trials: %ld done, %ld failed.</p>\n", (long)e->count, (long)e->done, (long)e->failed);
   if (e->best >= 0) {
     char text[TRI_POINT_TEXT_BYTES];
-    fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> with ", (long)e->trials[e->best].number,
-            e->trials[e->best].value);
+    fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> %s with ", (long)e->trials[e->best].number,
+            e->trials[e->best].value, tri_explain_unit(e->study));
     tri_html_text(tri_point_text(&e->study->space, &e->trials[e->best].point, text, sizeof text), to);
     fprintf(to, ".</p>\n");
     print_course(e, to);
     print_importance(e, to);
-    print_effects(e, to);
     print_known(e, to);
+    print_effects(e, to);
+    print_regions(e, to);
+    print_pareto(e, to);
   }
   print_trials(e, to);
   tri_html_end(to);
