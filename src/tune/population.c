@@ -137,6 +137,8 @@ static tri_status start(trainer *t, seat *s, int part) {
     tri_short_run_set(run, key, "%.17g", s->row.values[k]);
   }
   tri_short_run_set(run, "optimizer.steps", "%ld", (long)(s->row.round * study->population.steps));
+  tri_short_run_set(run, "optimizer.warmup", "%ld",
+                    (long)(study->warmup < study->population.steps ? study->warmup : study->population.steps));
   tri_short_run_set(run, "optimizer.decay", "constant");
   tri_short_run_set(run, "evaluation.every", "%ld", (long)(s->row.round * study->population.steps));
   tri_short_run_set(run, "checkpoint.every", "0");

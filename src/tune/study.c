@@ -295,6 +295,7 @@ static tri_status take_run(tri_study *study) {
   if (status == TRI_OK) {
     study->model = config->model;
     study->precision = config->precision;
+    study->warmup = config->optimizer.warmup;
     if (study->sequence == 0) study->sequence = config->data.sequence;
     if (study->global_batch == 0) study->global_batch = config->optimizer.global_batch;
     if (study->devices == 0) study->devices = 1;

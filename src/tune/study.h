@@ -45,6 +45,7 @@ typedef struct tri_study {
   tri_cluster cluster;
   tri_system system;
   tri_dtype precision;
+  int64_t warmup; /* the run file's, in steps */
 } tri_study;
 
 /* TRI_BAD_CONFIG names file, line and key; unknown parameters list those there are; a space without a legal point is

@@ -91,6 +91,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   }
   tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
   tri_short_run_set(run, "optimizer.steps", "%ld", (long)study->trial.warmup + (long)study->trial.steps);
+  tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
   tri_short_run_set(run, "data.validation", "%s", "");
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
