@@ -157,7 +157,10 @@ static tri_status take_options(const arguments *given, tri_study *study) {
 static tri_status report(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES];
   tri_store *store = NULL;
-  if (tri_store_is_one(given->study)) {
+  size_t length = strlen(given->study);
+  bool named = length > 3 && strcmp(given->study + length - 3, ".db") == 0;
+  if (named || tri_store_is_one(given->study)) {
+    if (length >= sizeof path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given->study);
     snprintf(path, sizeof path, "%s", given->study);
   } else {
     TRI_TRY(store_path(given, path));

@@ -83,7 +83,7 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
   return status;
 }
 
-char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes) {
+static char *print(const tri_layout *layout, bool all, char *buffer, size_t bytes) {
   static const tri_config_table *table = &tri_layout_table;
   size_t held = 0;
   buffer[0] = '\0';
@@ -103,9 +103,17 @@ char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes) {
     bool usual = strcmp(value, key->fallback) == 0;
     bool shown = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "pipeline") == 0 ||
                  strcmp(key->name, "data") == 0 || strcmp(key->name, "micro_batch") == 0;
-    if (usual && !shown) continue;
+    if (usual && !shown && !all) continue;
     int added = snprintf(buffer + held, bytes - held, "%s%s=%s", held == 0 ? "" : ",", key->name, value);
     held += added > 0 && held + (size_t)added < bytes ? (size_t)added : 0;
   }
   return buffer;
+}
+
+char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes) {
+  return print(layout, false, buffer, bytes);
+}
+
+char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes) {
+  return print(layout, true, buffer, bytes);
 }

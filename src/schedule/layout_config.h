@@ -13,7 +13,9 @@ extern const tri_config_table tri_layout_table;
 tri_status tri_layout_parse(const char *text, tri_layout *out);
 
 /* The same back: the axes and micro_batch, and whatever is not the default. Returns buffer. */
-enum { TRI_LAYOUT_TEXT_BYTES = 256 };
+enum { TRI_LAYOUT_TEXT_BYTES = 512 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
+/* All keys: to lay over another layout. */
+char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes);
 
 #endif

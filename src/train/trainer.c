@@ -295,9 +295,9 @@ static tri_status one_step(trainer *t) {
   TRI_TRY(status);
   TRI_TRY(tri_saver_look(t->saver));
   bool last = t->progress.step == steps;
-  bool keep = is_due(t->progress.step, config->checkpoint.every, config->checkpoint.at_end ? steps : -1) || t->stopping;
-  if (keep) return save(t);
-  if (last) return tri_saver_finish(t->saver);
+  bool ends = last || t->stopping, every = is_due(t->progress.step, config->checkpoint.every, -1);
+  if (every || (ends && config->checkpoint.at_end)) return save(t);
+  if (ends) return tri_saver_finish(t->saver);
   bool copy = t->snapshots != NULL && t->progress.step % config->checkpoint.snapshot_every == 0;
   return copy ? tri_snapshots_take(t->snapshots, &t->progress) : TRI_OK;
 }
@@ -307,8 +307,9 @@ static tri_status loop(trainer *t) {
     TRI_TRY(one_step(t));
     if (!t->stopping || t->progress.step == t->config->optimizer.steps) continue;
     return tri_fail(TRI_INTERRUPTED,
-                    "interrupted after step %ld; its checkpoint is written, and the same command "
-                    "continues from there",
+                    t->config->checkpoint.at_end
+                        ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
+                        : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
                     (long)t->progress.step);
   }
   return TRI_OK;

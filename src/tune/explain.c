@@ -189,10 +189,14 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
   print_best(e, to);
   print_known(e, to);
   if (knows_memory(e)) print_pareto(e, to);
-  fprintf(to, "\nwhat mattered (mean |Shapley value|; in brackets, with failures counted as nothing):\n");
+  fprintf(to, "\nwhat mattered (mean |Shapley value|%s):\n", e->failed > 0 ? "; in brackets, failures counted as nothing" : "");
+  if (study->space.num_knobs > TRI_SHAPLEY_DIMS) {
+    fprintf(to, "  of more than %d parameters this is not worked out\n", TRI_SHAPLEY_DIMS);
+  }
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    fprintf(to, "  %-18s %10.4f (%.4f)  ", study->space.knobs[k].name, e->importance[k], e->with_failures[k]);
+    fprintf(to, "  %-18s %10.4f ", study->space.knobs[k].name, e->importance[k]);
+    if (e->failed > 0) fprintf(to, "(%.4f) ", e->with_failures[k]);
     for (int64_t v = 0; v < study->space.knobs[k].count; v++) {
       if (isnan(e->effect[k][v]) && e->failures[k][v] == 0) continue;
       fprintf(to, " %s: ", study->space.knobs[k].words[v]);

@@ -262,7 +262,7 @@ static tri_status begin(trainer *t, int at, int64_t *left) {
   TRI_TRY(tri_store_members(t->store, &rows, &count));
   TRI_TRY(check_rounds(t->study, rows, count));
   int64_t member = next_member(t->study, rows, count, &round, left);
-  if (member == 0) return TRI_OK;
+  if (member == 0) return tri_store_forget_dead(t->store); /* others train the rest, if they still live */
   tri_population_decide(t->study, rows, count, member, round, &s->row);
   TRI_TRY(tri_store_begin_member(t->store, &s->row, &claimed));
   if (!claimed) return TRI_OK;
@@ -275,6 +275,7 @@ static tri_status go_on(trainer *t) {
   for (;;) {
     int64_t left = 0;
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].process.id > 0) TRI_TRY(look_after(t, &t->seats[at]));
       if (t->seats[at].process.id == 0) TRI_TRY(begin(t, at, &left));

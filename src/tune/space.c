@@ -54,13 +54,19 @@ static tri_status fill_knob(tri_knob *knob) {
     if (length > 0) TRI_TRY(add_value(knob, at, length));
     at += length;
   }
-  bool listed = knob->count > 0;
-  for (int64_t i = 0; !listed && knob->high > knob->low; i++) {
+  bool ranges = knob->count == 0 && (knob->low != 0 || knob->high != 0);
+  for (int64_t i = 0; ranges && knob->high >= knob->low; i++) {
     char text[24];
     double value = knob->powers ? ldexp(knob->low, (int)i) : knob->low + (double)i * knob->step;
     if (value > knob->high * (1 + 1e-12) || (knob->powers && knob->low <= 0)) break;
     int length = snprintf(text, sizeof text, "%.10g", value);
     TRI_TRY(add_value(knob, text, (size_t)length));
+  }
+  for (int64_t i = 0; i < knob->count; i++) {
+    for (int64_t j = 0; j < i; j++) {
+      if (strcmp(knob->words[i], knob->words[j]) != 0) continue;
+      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has the value %s twice", knob->name, knob->words[i]);
+    }
   }
   if (knob->count > 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: 1 2 4`, or `low` and `high`", knob->name);
@@ -260,6 +266,10 @@ static tri_status check_rules(const tri_space *space) {
 }
 
 tri_status tri_space_complete(tri_space *space) {
-  for (int64_t k = 0; k < space->num_knobs; k++) TRI_TRY(fill_knob(&space->knobs[k]));
+  for (int64_t k = 0; k < space->num_knobs; k++) {
+    TRI_TRY(fill_knob(&space->knobs[k]));
+    if (tri_space_find(space, space->knobs[k].name, strlen(space->knobs[k].name)) == k) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` stands there twice", space->knobs[k].name);
+  }
   return check_rules(space);
 }

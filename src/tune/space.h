@@ -59,7 +59,7 @@ void tri_point_settle(const tri_space *space, tri_point *point);
 bool tri_point_equal(const tri_space *space, const tri_point *a, const tri_point *b);
 
 /* "tensor=4,pipeline=16,nodes=12" and back; TRI_BAD_CONFIG for what is not of the space. Returns buffer. */
-enum { TRI_POINT_TEXT_BYTES = 512 };
+enum { TRI_POINT_TEXT_BYTES = 1024 };
 char *tri_point_text(const tri_space *space, const tri_point *point, char *buffer, size_t bytes);
 tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *out);
 

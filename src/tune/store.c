@@ -1,5 +1,6 @@
 #include "tune/store_file.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -10,7 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { BUSY_MS = 20000, FORMAT = 2 };
+enum { BUSY_MS = 10000, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
 
 tri_status tri_store_failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
@@ -96,19 +97,21 @@ void tri_store_host(char host[TRI_HOST_BYTES]) {
   host[TRI_HOST_BYTES - 1] = '\0';
 }
 
-/* What was running here in a process that is no more. */
+/* What was running here in a process that is no more, or elsewhere in one that has not been heard of for long. */
 static tri_status forget_the_dead(tri_store *s, const char *table) {
-  char host[TRI_HOST_BYTES], text[128];
+  char host[TRI_HOST_BYTES], text[160];
   sqlite3_stmt *query = NULL, *drop = NULL;
   tri_store_host(host);
-  snprintf(text, sizeof text, "SELECT rowid, pid FROM %s WHERE state = 0 AND host = ?", table);
+  snprintf(text, sizeof text, "SELECT rowid, pid, host, strftime('%%s', 'now') - beat FROM %s WHERE state = 0", table);
   TRI_TRY(tri_store_prepare(s, text, &query));
-  sqlite3_bind_text(query, 1, host, -1, SQLITE_TRANSIENT);
   snprintf(text, sizeof text, "DELETE FROM %s WHERE rowid = ?", table);
   tri_status status = tri_store_prepare(s, text, &drop);
   while (status == TRI_OK && sqlite3_step(query) == SQLITE_ROW) {
     pid_t pid = (pid_t)sqlite3_column_int64(query, 1);
-    if (pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH) continue;
+    bool here = strcmp((const char *)sqlite3_column_text(query, 2), host) == 0;
+    bool lives = here ? pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH
+                      : sqlite3_column_int64(query, 3) < MOST_SILENT_S;
+    if (lives) continue;
     sqlite3_bind_int64(drop, 1, sqlite3_column_int64(query, 0));
     if (sqlite3_step(drop) != SQLITE_DONE) status = tri_store_failed(s, "forget a trial");
     sqlite3_reset(drop);
@@ -116,6 +119,31 @@ static tri_status forget_the_dead(tri_store *s, const char *table) {
   sqlite3_finalize(drop);
   sqlite3_finalize(query);
   return status;
+}
+
+tri_status tri_store_forget_dead(tri_store *s) {
+  TRI_TRY(forget_the_dead(s, "trials"));
+  return forget_the_dead(s, "members");
+}
+
+tri_status tri_store_beat(tri_store *s) {
+  char host[TRI_HOST_BYTES], text[200];
+  static const char *const tables[] = {"trials", "members"};
+  double now = tri_clock_s();
+  if (now - s->beat_s < BEAT_S) return TRI_OK;
+  s->beat_s = now;
+  tri_store_host(host);
+  for (int i = 0; i < 2; i++) {
+    sqlite3_stmt *update = NULL;
+    snprintf(text, sizeof text, "UPDATE %s SET beat = CAST(strftime('%%s', 'now') AS INTEGER) WHERE state = 0 AND host = ? AND pid = ?", tables[i]);
+    TRI_TRY(tri_store_prepare(s, text, &update));
+    sqlite3_bind_text(update, 1, host, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(update, 2, getpid());
+    tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "say that a trial goes on");
+    sqlite3_finalize(update);
+    TRI_TRY(status);
+  }
+  return TRI_OK;
 }
 
 /* A write-ahead log is shared through memory, so that all who use it must be on one machine: on a file system that
@@ -159,14 +187,15 @@ static tri_status set_up(tri_store *s, const char *text) {
               "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
               "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
               " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
-              " host TEXT, pid INTEGER, version TEXT, began TEXT DEFAULT CURRENT_TIMESTAMP);"
+              " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+              " began TEXT DEFAULT CURRENT_TIMESTAMP);"
               "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
-              " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER, version TEXT,"
+              " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
+              " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
               " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
               "make its tables"));
   TRI_TRY(check_study(s, text));
-  TRI_TRY(forget_the_dead(s, "trials"));
-  return forget_the_dead(s, "members");
+  return tri_store_forget_dead(s);
 }
 
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out) {

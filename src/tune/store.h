@@ -21,6 +21,12 @@ tri_status tri_store_study(const char *path, tri_study *out);
 /* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has come to an end. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
+/* Forgets, in the middle of a study too, what tuners have left running that are no more: on this machine those whose
+ * process is gone, on others those that have not said for five minutes that they go on. */
+tri_status tri_store_forget_dead(tri_store *store);
+/* Says so of what runs here, at most every ten seconds. */
+tri_status tri_store_beat(tri_store *store);
+
 /* All trials in the order of their numbers; *out of *count is the store's, until it is asked again. */
 tri_status tri_store_trials(tri_store *store, const tri_trial **out, int64_t *count);
 

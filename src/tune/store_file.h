@@ -15,6 +15,7 @@ struct tri_store {
   tri_trial *trials; /* as read last; the first num_ended have ended */
   int64_t num_trials, num_ended, room;
   tri_member *members; /* as read last */
+  double beat_s;       /* when tri_store_beat has last written */
 };
 
 /* Says what SQLite says of the last call. */

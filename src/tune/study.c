@@ -175,6 +175,18 @@ static tri_status unknown_knob(const char *name) {
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
+/* Adds the keys of the run file's layout that are no parameters; `data` follows from the devices. */
+static void add_rest(const tri_study *study, char *text, size_t bytes) {
+  for (const char *at = study->layout; *at != '\0';) {
+    size_t length = strcspn(at, ","), name = strcspn(at, "="), held = strlen(text);
+    bool data = name == 4 && strncmp(at, "data", 4) == 0;
+    if (!data && tri_space_find(&study->space, at, name) < 0) {
+      snprintf(text + held, bytes - held, "%s%.*s", held == 0 ? "" : ",", (int)length, at);
+    }
+    at += length + (at[length] == ',');
+  }
+}
+
 static tri_status plan_of(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   char text[TRI_POINT_TEXT_BYTES] = "";
   size_t held = 0;
@@ -195,6 +207,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
       recomputes = recomputes || strcmp(knob->name, "recompute") == 0;
     }
   }
+  add_rest(study, text, sizeof text);
   TRI_TRY(tri_layout_parse(text, &plan.layout));
   /* Systems that make whole layers again are measured so, unless the space says otherwise. */
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
@@ -296,6 +309,7 @@ static tri_status take_run(tri_study *study) {
     study->model = config->model;
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
+    tri_layout_text(&config->layout, study->layout, sizeof study->layout);
     if (study->sequence == 0) study->sequence = config->data.sequence;
     if (study->global_batch == 0) study->global_batch = config->optimizer.global_batch;
     if (study->devices == 0) study->devices = 1;

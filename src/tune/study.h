@@ -3,6 +3,7 @@
 #define TRI_TUNE_STUDY_H
 
 #include "plan/simulate.h"
+#include "schedule/layout_config.h"
 #include "tune/suggest.h"
 
 typedef enum tri_objective { TRI_OBJECTIVE_TFLOPS, TRI_OBJECTIVE_TOKENS, TRI_OBJECTIVE_COST } tri_objective;
@@ -46,6 +47,7 @@ typedef struct tri_study {
   tri_system system;
   tri_dtype precision;
   int64_t warmup; /* the run file's, in steps */
+  char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;
 
 /* TRI_BAD_CONFIG names file, line and key; unknown parameters list those there are; a space without a legal point is

@@ -78,7 +78,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   tri_short_run *run = NULL;
   TRI_TRY(tri_short_run_create(study, a->plan.devices, a->folder, "never", &run));
-  tri_layout_text(&a->plan.layout, layout, sizeof layout);
+  tri_layout_text_of_all(&a->plan.layout, layout, sizeof layout);
   for (char *at = layout, *next; at != NULL && *at != '\0'; at = next) {
     char key[64];
     next = strchr(at, ',');

@@ -66,7 +66,7 @@ static tri_status finish(tuner *t, seat *s) {
   s->attempt = NULL;
   tell(t->study, &s->trial, t->best);
   if (s->trial.state == TRI_TRIAL_DONE) t->best = fmax(t->best, s->trial.value);
-  return tri_store_end(t->store, &s->trial, tri_layout_text(&s->plan.layout, layout, sizeof layout));
+  return tri_store_end(t->store, &s->trial, tri_layout_text_of_all(&s->plan.layout, layout, sizeof layout));
 }
 
 /* Whether the budget has room for one more. */
@@ -141,6 +141,7 @@ static tri_status go_on(tuner *t) {
     int64_t busy = 0;
     bool none = false;
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].attempt != NULL) TRI_TRY(look_after(t, &t->seats[at]));
       if (t->seats[at].attempt == NULL && !none) TRI_TRY(begin(t, at, &none));
