@@ -178,12 +178,27 @@ static bool knows_memory(const tri_explanation *e) {
   return false;
 }
 
+/* Where nothing has succeeded: why not, each reason once. */
+static void print_failures(const tri_explanation *e, FILE *to) {
+  fprintf(to, "no trial has succeeded yet\n");
+  for (int64_t i = 0; i < e->count; i++) {
+    int64_t same = 0;
+    bool first = e->trials[i].state == TRI_TRIAL_FAILED;
+    for (int64_t j = 0; j < e->count && first; j++) {
+      bool equal = strcmp(e->trials[i].reason, e->trials[j].reason) == 0 && e->trials[j].state == TRI_TRIAL_FAILED;
+      first = !equal || j >= i;
+      same += equal;
+    }
+    if (first) fprintf(to, "  %4ld times: %s\n", (long)same, e->trials[i].reason);
+  }
+}
+
 void tri_explain_text(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
           (long)e->failed, tri_explain_unit(study));
   if (e->best < 0) {
-    fprintf(to, "no trial has come to an end yet\n");
+    print_failures(e, to);
     return;
   }
   print_best(e, to);

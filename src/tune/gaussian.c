@@ -206,6 +206,8 @@ tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t co
   normalise(g, y);
   begin(g, state);
   if (evaluations > 0 && count > 2) maximise_all(g, evaluations, state);
+  /* Points that are nearly the same to such lengths: they are told apart by more noise. */
+  for (int i = 0; i < 8 && !isfinite(factorise(g)); i++) g->log[dims + 1] += 2;
   if (!isfinite(factorise(g))) {
     status = tri_fail(TRI_INTERNAL, "the covariance of %lld trials cannot be factored", (long long)count);
     goto failed;

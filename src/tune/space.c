@@ -251,7 +251,7 @@ static tri_status check_rules(const tri_space *space) {
     if (legal) continue;
     return tri_fail(
         TRI_BAD_CONFIG,
-        "`constraints`: `%s` is no comparison of products of parameters and numbers, such as tensor * pipeline <= "
+        "`constraints`: `%s` is no comparison of products of parameters of this space and numbers, such as tensor * pipeline <= "
         "devices",
         space->rules[r].rule);
   }

@@ -280,11 +280,13 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
   sqlite3_stmt *insert = NULL;
   tri_store_host(host);
   TRI_TRY(
-      tri_store_prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version) VALUES (?, 0, ?, ?, ?)", &insert));
+      tri_store_prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version)"
+                            " SELECT ?, 0, ?, ?, ? WHERE (SELECT count(*) FROM trials) < ?", &insert));
   sqlite3_bind_text(insert, 1, tri_point_text(&s->study->space, point, text, sizeof text), -1, SQLITE_TRANSIENT);
   sqlite3_bind_text(insert, 2, host, -1, SQLITE_TRANSIENT);
   sqlite3_bind_int64(insert, 3, getpid());
   sqlite3_bind_text(insert, 4, TRIREME_VERSION, -1, SQLITE_STATIC);
+  sqlite3_bind_int64(insert, 5, s->study->search.trials);
   tri_status status = sqlite3_step(insert) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write a trial");
   sqlite3_finalize(insert);
   TRI_TRY(status);
@@ -422,5 +424,5 @@ tri_status tri_store_study(const char *path, tri_study *out) {
 
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes) {
   TRI_TRY(text_of(path, "SELECT layout FROM trials WHERE state = 1 ORDER BY value DESC LIMIT 1", text, bytes));
-  return text[0] != '\0' ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: no trial has come to an end yet", path);
+  return text[0] != '\0' ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: no trial has succeeded yet", path);
 }

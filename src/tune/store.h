@@ -18,7 +18,7 @@ void tri_store_close(tri_store *store);
 bool tri_store_is_one(const char *path);
 /* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE where it holds none. */
 tri_status tri_store_study(const char *path, tri_study *out);
-/* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has come to an end. */
+/* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has succeeded. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
 /* Forgets, in the middle of a study too, what tuners have left running that are no more: on this machine those whose
@@ -30,7 +30,7 @@ tri_status tri_store_beat(tri_store *store);
 /* All trials in the order of their numbers; *out of *count is the store's, until it is asked again. */
 tri_status tri_store_trials(tri_store *store, const tri_trial **out, int64_t *count);
 
-/* Claims a point: *number is its trial's, or -1 where somebody has it already. */
+/* Claims a point: *number is its trial's, or -1 where somebody has it already, or others have spent the budget. */
 tri_status tri_store_begin(tri_store *store, const tri_point *point, int64_t *number);
 /* The end of a claimed trial, with its layout as text ("" where it has none). */
 tri_status tri_store_end(tri_store *store, const tri_trial *trial, const char *layout);

@@ -257,11 +257,31 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
+static bool counts_devices(const char *name) { return strcmp(name, "nodes") == 0 || strcmp(name, "accumulation") == 0; }
+
 static tri_status check_names(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const char *name = study->space.knobs[k].name;
-    bool known = strcmp(name, "nodes") == 0 || strcmp(name, "accumulation") == 0 || layout_key(name) != NULL;
-    if (!known) return unknown_knob(name);
+    if (!counts_devices(name) && layout_key(name) == NULL) return unknown_knob(name);
+  }
+  return TRI_OK;
+}
+
+/* Whether each value could be one, whatever the others are. */
+static tri_status check_values(const tri_study *study) {
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    for (int64_t v = 0; v < knob->count; v++) {
+      char text[80], why[512];
+      tri_layout layout;
+      bool whole = !knob->is_category && knob->numbers[v] >= 1 && knob->numbers[v] == floor(knob->numbers[v]);
+      snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
+      if (counts_devices(knob->name) ? whole : tri_layout_parse(text, &layout) == TRI_OK) continue;
+      const char *said = tri_status_message(), *prefix = "--layout: "; /* nobody wrote that option here */
+      if (strncmp(said, prefix, strlen(prefix)) == 0) said += strlen(prefix);
+      snprintf(why, sizeof why, "%s", counts_devices(knob->name) ? "it counts from 1" : said);
+      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
+    }
   }
   return TRI_OK;
 }
@@ -379,7 +399,8 @@ static tri_status check_population(const tri_study *study) {
 static tri_status check_space(tri_study *study) {
   if (study->search.method == TRI_METHOD_POPULATION) return check_population(study);
   TRI_TRY(check_names(study));
-  return tri_space_complete(&study->space);
+  TRI_TRY(tri_space_complete(&study->space));
+  return check_values(study);
 }
 
 tri_status tri_study_read(const char *source, const char *text, tri_study *out) {

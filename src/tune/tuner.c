@@ -95,7 +95,7 @@ static tri_status begin(tuner *t, int at, bool *none) {
   if (status != TRI_OK || !found) return status;
   TRI_TRY(tri_point_plan(t->study, &s->trial.point, &s->plan));
   TRI_TRY(tri_store_begin(t->store, &s->trial.point, &s->trial.number));
-  if (s->trial.number < 0) return TRI_OK; /* another tuner was quicker */
+  if (s->trial.number < 0) return TRI_OK; /* another tuner was quicker: the next look says with what */
   snprintf(name, sizeof name, "trial-%ld", (long)s->trial.number);
   status = tri_path_join(own, t->folder, name);
   if (status == TRI_OK) status = tri_attempt_start(t->study, &s->plan, own, at, &s->attempt);
