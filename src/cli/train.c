@@ -32,10 +32,14 @@ enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK
 
 static tri_status parse(int count, char **arguments, train_arguments *out) {
   static const struct option options[] = {
-      {"set", required_argument, NULL, OPTION_SET},           {"resume", required_argument, NULL, OPTION_RESUME},
-      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},         {"keys", no_argument, NULL, OPTION_KEYS},
-      {"timeline", required_argument, NULL, OPTION_TIMELINE}, {"ranks", required_argument, NULL, 'n'},
-      {"rank", required_argument, NULL, OPTION_RANK},         {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
+      {"set", required_argument, NULL, OPTION_SET},
+      {"resume", required_argument, NULL, OPTION_RESUME},
+      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+      {"keys", no_argument, NULL, OPTION_KEYS},
+      {"timeline", required_argument, NULL, OPTION_TIMELINE},
+      {"ranks", required_argument, NULL, 'n'},
+      {"rank", required_argument, NULL, OPTION_RANK},
+      {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
       {NULL, 0, NULL, 0},
   };
   optind = 1;
@@ -158,7 +162,8 @@ const tri_command tri_command_train = {
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
-        "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before it\n"
+        "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
+        "it\n"
         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"

@@ -152,7 +152,8 @@ static tri_status take_options(const arguments *given, tri_study *study) {
   bool population = study->search.method == TRI_METHOD_POPULATION;
   if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
   if (population != (study->search.method == TRI_METHOD_POPULATION)) {
-    return tri_fail(TRI_BAD_USAGE, "--method %s: a population has a space of its own; say `method: pbt`, or not, in the study file",
+    return tri_fail(TRI_BAD_USAGE,
+                    "--method %s: a population has a space of its own; say `method: pbt`, or not, in the study file",
                     given->method);
   }
   if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = INT32_MAX;

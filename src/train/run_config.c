@@ -86,7 +86,8 @@ TABLE(evaluation_table, evaluation_keys);
 static const tri_config_key checkpoint_keys[] = {
     {COUNT("every", checkpoint.every, 0, MOST_STEPS), .fallback = "1000",
      .help = "steps between checkpoints; 0 is none but the one at the end"},
-    {KEY("at_end", checkpoint.at_end, TRI_CONFIG_BOOL), .fallback = "true", .help = "save at the end, too, also where a signal ends the run"},
+    {KEY("at_end", checkpoint.at_end, TRI_CONFIG_BOOL), .fallback = "true",
+     .help = "save at the end, too, also where a signal ends the run"},
     {COUNT("keep", checkpoint.keep, 0, MOST_STEPS), .fallback = "3", .help = "newest checkpoints that stay; 0 is all"},
     {COUNT("snapshot_every", checkpoint.snapshot_every, 0, MOST_STEPS), .fallback = "0",
      .help = "steps between copies of the state in the memory of this node and of another; 0 is never"},

@@ -306,11 +306,12 @@ static tri_status loop(trainer *t) {
   while (t->progress.step < t->config->optimizer.steps) {
     TRI_TRY(one_step(t));
     if (!t->stopping || t->progress.step == t->config->optimizer.steps) continue;
-    return tri_fail(TRI_INTERRUPTED,
-                    t->config->checkpoint.at_end
-                        ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
-                        : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
-                    (long)t->progress.step);
+    return tri_fail(
+        TRI_INTERRUPTED,
+        t->config->checkpoint.at_end
+            ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
+            : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
+        (long)t->progress.step);
   }
   return TRI_OK;
 }

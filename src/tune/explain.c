@@ -204,7 +204,8 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
   print_best(e, to);
   print_known(e, to);
   if (knows_memory(e)) print_pareto(e, to);
-  fprintf(to, "\nwhat mattered (mean |Shapley value|%s):\n", e->failed > 0 ? "; in brackets, failures counted as nothing" : "");
+  fprintf(to, "\nwhat mattered (mean |Shapley value|%s):\n",
+          e->failed > 0 ? "; in brackets, failures counted as nothing" : "");
   if (study->space.num_knobs > TRI_SHAPLEY_DIMS) {
     fprintf(to, "  of more than %d parameters this is not worked out\n", TRI_SHAPLEY_DIMS);
   }
@@ -240,9 +241,8 @@ json_t *tri_explain_json(const tri_explanation *e) {
   }
   for (int64_t i = 0; i < study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    json_array_append_new(
-        importance, json_pack("{s:s, s:f, s:f}", "parameter", study->space.knobs[k].name, "importance",
-                                    e->importance[k], "with_failures", e->with_failures[k]));
+    json_array_append_new(importance, json_pack("{s:s, s:f, s:f}", "parameter", study->space.knobs[k].name,
+                                                "importance", e->importance[k], "with_failures", e->with_failures[k]));
   }
   json_t *document =
       json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", tri_explain_unit(study), "done",

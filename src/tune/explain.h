@@ -13,11 +13,11 @@ typedef struct tri_explanation {
   const tri_study *study;
   const tri_trial *trials;
   int64_t count, done, failed;
-  const tri_trial *known; /* [study->num_known]: what became of the known recipes; state RUNNING: not tried */
-  int64_t best;                 /* the trial's place in the list, or -1 */
-  double importance[TRI_KNOBS]; /* mean |Shapley value| over the trials that are done; in units of the objective */
+  const tri_trial *known;          /* [study->num_known]: what became of the known recipes; state RUNNING: not tried */
+  int64_t best;                    /* the trial's place in the list, or -1 */
+  double importance[TRI_KNOBS];    /* mean |Shapley value| over the trials that are done; in units of the objective */
   double with_failures[TRI_KNOBS]; /* the same, of all trials, those that failed worth nothing; 0 where none failed */
-  int32_t order[TRI_KNOBS];     /* parameters by it, most important first */
+  int32_t order[TRI_KNOBS];        /* parameters by it, most important first */
   double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* the mean of the trials with a value; NaN where there is none */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;

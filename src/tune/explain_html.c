@@ -89,11 +89,12 @@ static void print_importance(const tri_explanation *e, FILE *to) {
       fprintf(to, "<text x=\"%.1f\" y=\"%.0f\">%.4g</text>\n", 158 + wide, y + 17 * with + 12, value);
     }
   }
-  fprintf(to,
-          "</svg>\n<p>The mean over the trials of the absolute Shapley value of each parameter in a model of the trials, "
-          "in %s: <b class=\"key bar\"></b> of the trials that came to an end%s.</p>\n",
-          tri_explain_unit(e->study),
-          e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
+  fprintf(
+      to,
+      "</svg>\n<p>The mean over the trials of the absolute Shapley value of each parameter in a model of the trials, "
+      "in %s: <b class=\"key bar\"></b> of the trials that came to an end%s.</p>\n",
+      tri_explain_unit(e->study),
+      e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
 }
 
 enum { PANEL_WIDTH = 330, PANEL_HEIGHT = 170, PANEL_LEFT = 48, PANEL_TOP = 24, PANEL_FOOT = 34 };
@@ -110,7 +111,8 @@ static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
   fprintf(to, "</text>");
   for (int i = 0; i <= 2; i++) {
     double y = floor - i / 2.0 * (floor - PANEL_TOP);
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y, y);
+    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y,
+            y);
     fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PANEL_LEFT - 4, y + 4,
             s.low + i / 2.0 * s.wide);
   }
@@ -130,8 +132,8 @@ static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
     }
     if (e->failures[k][v] > 0) {
       double share = (double)e->failures[k][v] / ((double)e->failures[k][v] + seen);
-      fprintf(to, "<rect class=\"failing\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"8\"/>",
-              x - 0.4 * column, floor + 4, 0.8 * column * share);
+      fprintf(to, "<rect class=\"failing\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"8\"/>", x - 0.4 * column,
+              floor + 4, 0.8 * column * share);
     }
     if (v % apart == 0) fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x, PANEL_HEIGHT - 8);
     if (v % apart == 0) tri_html_text(knob->words[v], to);
@@ -144,7 +146,8 @@ static void print_effects(const tri_explanation *e, FILE *to) {
   span s = values_of(e);
   fprintf(to, "<h2>Each parameter</h2>\n<div class=\"panels\">\n");
   for (int64_t i = 0; i < e->study->space.num_knobs; i++) print_panel(e, e->order[i], s, to);
-  fprintf(to, "</div>\n<p>%s of each trial, and the mean of a column; below it, as red bars, the share that failed.</p>\n",
+  fprintf(to,
+          "</div>\n<p>%s of each trial, and the mean of a column; below it, as red bars, the share that failed.</p>\n",
           tri_explain_unit(e->study));
 }
 
@@ -160,7 +163,8 @@ static void print_regions(const tri_explanation *e, FILE *to) {
   const tri_knob *across = &space->knobs[a], *down = &space->knobs[b];
   double wide = (double)(WIDTH - LEFT - 12) / (double)across->count;
   int height = 22 * (int)down->count + 44;
-  fprintf(to, "<h2>Where trials failed</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Where trials failed\">\n",
+  fprintf(to,
+          "<h2>Where trials failed</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Where trials failed\">\n",
           WIDTH, height);
   for (int64_t v = 0; v < across->count; v++) {
     fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", LEFT + ((double)v + 0.5) * wide, height - 24);
@@ -214,15 +218,17 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
     fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f %%</text>\n", x_of(i / 4.0), HEIGHT - 12,
             25 * i * most);
   }
-  fprintf(to, "</svg>\n<p>%s, by the share of its memory that the fullest device needs; large: no other trial has more of "
-              "the one for less of the other.</p>\n",
+  fprintf(to,
+          "</svg>\n<p>%s, by the share of its memory that the fullest device needs; large: no other trial has more of "
+          "the one for less of the other.</p>\n",
           tri_explain_unit(e->study));
 }
 
 static void print_known(const tri_explanation *e, FILE *to) {
   if (e->study->num_known == 0) return;
-  fprintf(to, "<h2>Known recipes</h2>\n<div class=\"wide\"><table><tr><th>recipe</th><th>layout</th><th>value</th>"
-              "<th>place</th><th>beside the best</th></tr>\n");
+  fprintf(to,
+          "<h2>Known recipes</h2>\n<div class=\"wide\"><table><tr><th>recipe</th><th>layout</th><th>value</th>"
+          "<th>place</th><th>beside the best</th></tr>\n");
   for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_trial *t = &e->known[r];
     fprintf(to, "<tr><td>");
@@ -232,8 +238,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
     fprintf(to, "</td>");
     if (t->state == TRI_TRIAL_DONE) {
       fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%+.1f %%</td></tr>\n", t->value,
-              (long)tri_explain_rank(e, t->value), (long)e->done + 1,
-              100 * (t->value / e->trials[e->best].value - 1));
+              (long)tri_explain_rank(e, t->value), (long)e->done + 1, 100 * (t->value / e->trials[e->best].value - 1));
     } else {
       fprintf(to, "<td colspan=\"3\">");
       tri_html_text(t->reason, to);

@@ -169,7 +169,8 @@ static void print_plot(const tri_study *study, const tri_member *rows, int64_t c
 
 static void print_rows(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
   const tri_member *best = tri_population_best(rows, count);
-  fprintf(to, "<h2>Stretches</h2>\n<div class=\"wide\"><table><tr><th>round</th><th>member</th><th>from</th><th>loss</th>");
+  fprintf(to,
+          "<h2>Stretches</h2>\n<div class=\"wide\"><table><tr><th>round</th><th>member</th><th>from</th><th>loss</th>");
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     fprintf(to, "<th>");
     tri_html_text(study->space.knobs[k].name, to);
@@ -194,8 +195,9 @@ static void print_rows(const tri_study *study, const tri_member *rows, int64_t c
 void tri_population_html(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
   const tri_member *best = tri_population_best(rows, count);
   tri_html_begin(study->name, to);
-  fprintf(to, "<p>%ld members, %ld rounds of %ld steps. In each round the worst go on from the weights of one of the best "
-              "(red, dashed), and from its parameters, changed a little. The thick line led to the best.</p>\n",
+  fprintf(to,
+          "<p>%ld members, %ld rounds of %ld steps. In each round the worst go on from the weights of one of the best "
+          "(red, dashed), and from its parameters, changed a little. The thick line led to the best.</p>\n",
           (long)study->population.members, (long)study->population.rounds, (long)study->population.steps);
   if (best != NULL) {
     fprintf(to, "<p>The best: member %ld after round %ld, validation loss <strong>%.4f</strong>.</p>\n",

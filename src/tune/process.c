@@ -66,8 +66,8 @@ tri_status tri_process_start(char *const *line, const char *log, const tri_proce
   return TRI_OK;
 }
 
-/* Kills what is left of the session, but for its leader, and says how many that were. The command's name in /proc/N/stat may
- * hold anything, so that reading goes on behind its last bracket. */
+/* Kills what is left of the session, but for its leader, and says how many that were. The command's name in
+ * /proc/N/stat may hold anything, so that reading goes on behind its last bracket. */
 static int sweep(pid_t session) {
   int found = 0;
   DIR *all = opendir("/proc");

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 typedef struct tri_process {
-  pid_t id; /* also of its session; 0: none */
+  pid_t id;   /* also of its session; 0: none */
   int result; /* as waitpid gives it, once it has ended */
 } tri_process;
 

@@ -249,11 +249,11 @@ static tri_status check_rules(const tri_space *space) {
     bool legal = false;
     (void)rule_holds(space, &point, space->rules[r].rule, &legal);
     if (legal) continue;
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`constraints`: `%s` is no comparison of products of parameters of this space and numbers, such as tensor * pipeline <= "
-        "devices",
-        space->rules[r].rule);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`constraints`: `%s` is no comparison of products of parameters of this space and numbers, such as "
+                    "tensor * pipeline <= "
+                    "devices",
+                    space->rules[r].rule);
   }
   for (int64_t k = 0; k < space->num_knobs; k++) {
     int64_t other = -1;

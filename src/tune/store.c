@@ -109,8 +109,8 @@ static tri_status forget_the_dead(tri_store *s, const char *table) {
   while (status == TRI_OK && sqlite3_step(query) == SQLITE_ROW) {
     pid_t pid = (pid_t)sqlite3_column_int64(query, 1);
     bool here = strcmp((const char *)sqlite3_column_text(query, 2), host) == 0;
-    bool lives = here ? pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH
-                      : sqlite3_column_int64(query, 3) < MOST_SILENT_S;
+    bool lives =
+        here ? pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH : sqlite3_column_int64(query, 3) < MOST_SILENT_S;
     if (lives) continue;
     sqlite3_bind_int64(drop, 1, sqlite3_column_int64(query, 0));
     if (sqlite3_step(drop) != SQLITE_DONE) status = tri_store_failed(s, "forget a trial");
@@ -135,7 +135,9 @@ tri_status tri_store_beat(tri_store *s) {
   tri_store_host(host);
   for (int i = 0; i < 2; i++) {
     sqlite3_stmt *update = NULL;
-    snprintf(text, sizeof text, "UPDATE %s SET beat = CAST(strftime('%%s', 'now') AS INTEGER) WHERE state = 0 AND host = ? AND pid = ?", tables[i]);
+    snprintf(text, sizeof text,
+             "UPDATE %s SET beat = CAST(strftime('%%s', 'now') AS INTEGER) WHERE state = 0 AND host = ? AND pid = ?",
+             tables[i]);
     TRI_TRY(tri_store_prepare(s, text, &update));
     sqlite3_bind_text(update, 1, host, -1, SQLITE_TRANSIENT);
     sqlite3_bind_int64(update, 2, getpid());
@@ -149,8 +151,8 @@ tri_status tri_store_beat(tri_store *s) {
 /* A write-ahead log is shared through memory, so that all who use it must be on one machine: on a file system that
  * several machines may have mounted SQLite's older journal takes its place. */
 static bool is_local(const char *path) {
-  static const long local[] = {0xEF53 /* ext */, 0x58465342 /* XFS */, 0x9123683E /* btrfs */, 0x01021994 /* tmpfs */,
-                               0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
+  static const long local[] = {0xEF53 /* ext */,       0x58465342 /* XFS */,     0x9123683E /* btrfs */,
+                               0x01021994 /* tmpfs */, 0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
   struct statfs found;
   if (statfs(path, &found) != 0) return false;
   for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
@@ -163,15 +165,16 @@ static bool is_local(const char *path) {
 static tri_status check_format(const tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
-  TRI_TRY(tri_store_prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version", &query));
+  TRI_TRY(tri_store_prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version",
+                            &query));
   bool good = sqlite3_step(query) == SQLITE_ROW;
   int64_t tables = good ? sqlite3_column_int64(query, 0) : 0, format = good ? sqlite3_column_int64(query, 1) : 0;
   tri_status status = good ? TRI_OK : tri_store_failed(s, "read it");
   sqlite3_finalize(query);
   TRI_TRY(status);
   if (tables > 0 && format != FORMAT) {
-    return tri_fail(TRI_BAD_FILE, "%s is another program's database, or another version's of this one; name another file",
-                    s->path);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is another program's database, or another version's of this one; name another file", s->path);
   }
   snprintf(mark, sizeof mark, "PRAGMA user_version = %d", FORMAT);
   return format == FORMAT ? TRI_OK : execute(s, mark, "mark it");
@@ -180,20 +183,20 @@ static tri_status check_format(const tri_store *s) {
 static tri_status set_up(tri_store *s, const char *text) {
   TRI_TRY(check_format(s));
   if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
-  TRI_TRY(
-      execute(s,
-              "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
-              "CREATE TABLE IF NOT EXISTS known (place INTEGER PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
-              "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
-              "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
-              " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
-              " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-              " began TEXT DEFAULT CURRENT_TIMESTAMP);"
-              "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
-              " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
-              " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-              " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
-              "make its tables"));
+  TRI_TRY(execute(
+      s,
+      "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
+      "CREATE TABLE IF NOT EXISTS known (place INTEGER PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
+      "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
+      "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
+      " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
+      " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+      " began TEXT DEFAULT CURRENT_TIMESTAMP);"
+      "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
+      " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
+      " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
+      "make its tables"));
   TRI_TRY(check_study(s, text));
   return tri_store_forget_dead(s);
 }
@@ -244,10 +247,11 @@ static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : 0;
   bool all_ended = true;
-  TRI_TRY(tri_store_prepare(s,
-                  "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials WHERE number > ?"
-                  " ORDER BY number",
-                  &query));
+  TRI_TRY(tri_store_prepare(
+      s,
+      "SELECT number, point, state, value, reason, seconds, memory, node_s FROM trials WHERE number > ?"
+      " ORDER BY number",
+      &query));
   sqlite3_bind_int64(query, 1, last);
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
@@ -279,9 +283,10 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
   char text[TRI_POINT_TEXT_BYTES], host[TRI_HOST_BYTES];
   sqlite3_stmt *insert = NULL;
   tri_store_host(host);
-  TRI_TRY(
-      tri_store_prepare(s, "INSERT OR IGNORE INTO trials (point, state, host, pid, version)"
-                            " SELECT ?, 0, ?, ?, ? WHERE (SELECT count(*) FROM trials) < ?", &insert));
+  TRI_TRY(tri_store_prepare(s,
+                            "INSERT OR IGNORE INTO trials (point, state, host, pid, version)"
+                            " SELECT ?, 0, ?, ?, ? WHERE (SELECT count(*) FROM trials) < ?",
+                            &insert));
   sqlite3_bind_text(insert, 1, tri_point_text(&s->study->space, point, text, sizeof text), -1, SQLITE_TRANSIENT);
   sqlite3_bind_text(insert, 2, host, -1, SQLITE_TRANSIENT);
   sqlite3_bind_int64(insert, 3, getpid());
@@ -296,10 +301,11 @@ tri_status tri_store_begin(tri_store *s, const tri_point *point, int64_t *number
 
 tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layout) {
   sqlite3_stmt *update = NULL;
-  TRI_TRY(tri_store_prepare(s,
-                  "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
-                  " WHERE number = ?",
-                  &update));
+  TRI_TRY(tri_store_prepare(
+      s,
+      "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
+      " WHERE number = ?",
+      &update));
   sqlite3_bind_int(update, 1, (int)trial->state);
   if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
   sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
@@ -354,7 +360,8 @@ tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *fo
   tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read its recipes");
   *found = code == SQLITE_ROW;
   if (*found) {
-    *out = (tri_trial){.state = (tri_trial_state)sqlite3_column_int(query, 0), .value = sqlite3_column_double(query, 1)};
+    *out =
+        (tri_trial){.state = (tri_trial_state)sqlite3_column_int(query, 0), .value = sqlite3_column_double(query, 1)};
     snprintf(out->reason, sizeof out->reason, "%s", (const char *)sqlite3_column_text(query, 2));
   }
   sqlite3_finalize(query);
@@ -363,7 +370,8 @@ tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *fo
 
 tri_status tri_store_note_known(tri_store *s, int64_t place, const tri_trial *trial) {
   sqlite3_stmt *insert = NULL;
-  TRI_TRY(tri_store_prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
+  TRI_TRY(
+      tri_store_prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
   sqlite3_bind_int64(insert, 1, place);
   sqlite3_bind_int(insert, 2, (int)trial->state);
   sqlite3_bind_double(insert, 3, trial->value);

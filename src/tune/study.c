@@ -16,12 +16,9 @@
 
 static const tri_config_word objectives[] = {
     {"tflops", TRI_OBJECTIVE_TFLOPS}, {"tokens_per_s", TRI_OBJECTIVE_TOKENS}, {"cost", TRI_OBJECTIVE_COST}, {NULL, 0}};
-static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN},
-                                          {"random", TRI_METHOD_RANDOM},
-                                          {"grid", TRI_METHOD_GRID},
-                                          {"exhaustive", TRI_METHOD_EXHAUSTIVE},
-                                          {"pbt", TRI_METHOD_POPULATION},
-                                          {NULL, 0}};
+static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN}, {"random", TRI_METHOD_RANDOM},
+                                          {"grid", TRI_METHOD_GRID},         {"exhaustive", TRI_METHOD_EXHAUSTIVE},
+                                          {"pbt", TRI_METHOD_POPULATION},    {NULL, 0}};
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
@@ -52,7 +49,8 @@ static const tri_config_key trial_keys[] = {
      .offset = offsetof(tri_study, trial.worse),
      .range = {.low = 1, .high = 1e6},
      .fallback = "1.25",
-     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and so many times slower than "
+     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and so many times "
+             "slower than "
              "the best there"},
     {.name = "memory_gib",
      .type = TRI_CONFIG_DOUBLE,
@@ -81,17 +79,35 @@ static const tri_config_table recipe_table = {
     .noun = "recipe", .keys = recipe_keys, .num_keys = sizeof recipe_keys / sizeof *recipe_keys};
 
 static const tri_config_key population_keys[] = {
-    {.name = "members", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.members),
-     .range = {.low = 2, .high = 1000}, .fallback = "8", .help = "runs that are trained side by side"},
-    {.name = "rounds", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.rounds),
-     .range = {.low = 1, .high = 1000}, .fallback = "5", .help = "stretches of each, between which members compare"},
-    {.name = "steps", .type = TRI_CONFIG_INT, .offset = offsetof(tri_study, population.steps),
-     .range = {.low = 1, .high = 1 << 24}, .fallback = "50", .help = "steps of a stretch"},
-    {.name = "share", .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_study, population.share),
-     .range = {.low = 0, .high = 0.5, .open_low = true}, .fallback = "0.25",
+    {.name = "members",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_study, population.members),
+     .range = {.low = 2, .high = 1000},
+     .fallback = "8",
+     .help = "runs that are trained side by side"},
+    {.name = "rounds",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_study, population.rounds),
+     .range = {.low = 1, .high = 1000},
+     .fallback = "5",
+     .help = "stretches of each, between which members compare"},
+    {.name = "steps",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_study, population.steps),
+     .range = {.low = 1, .high = 1 << 24},
+     .fallback = "50",
+     .help = "steps of a stretch"},
+    {.name = "share",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_study, population.share),
+     .range = {.low = 0, .high = 0.5, .open_low = true},
+     .fallback = "0.25",
      .help = "the worst of them go on from the weights of one of as many of the best"},
-    {.name = "factor", .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_study, population.factor),
-     .range = {.low = 1, .high = 10, .open_low = true}, .fallback = "1.25",
+    {.name = "factor",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_study, population.factor),
+     .range = {.low = 1, .high = 10, .open_low = true},
+     .fallback = "1.25",
      .help = "by which a parameter that is taken over goes up or down"},
 };
 static const tri_config_table population_table = {
@@ -130,9 +146,15 @@ static const tri_config_key study_keys[] = {
     {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of whatever is chosen at random"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
     {.name = "population", .type = TRI_CONFIG_SECTION, .table = &population_table, .help = "method: pbt"},
-    {.name = "known", .type = TRI_CONFIG_LIST, .offset = offsetof(tri_study, known), .table = &recipe_table,
-     .bytes = sizeof(tri_recipe), .count = offsetof(tri_study, num_known), .range = {.low = 0, .high = TRI_RECIPES},
-     .fallback = "", .help = "recipes to compare with"},
+    {.name = "known",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_study, known),
+     .table = &recipe_table,
+     .bytes = sizeof(tri_recipe),
+     .count = offsetof(tri_study, num_known),
+     .range = {.low = 0, .high = TRI_RECIPES},
+     .fallback = "",
+     .help = "recipes to compare with"},
     {.name = "space",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_study, space.knobs),
@@ -387,8 +409,10 @@ static tri_status check_population(const tri_study *study) {
     bool known = false;
     for (int i = 0; i < 4; i++) known = known || strcmp(knob->name, population_knobs[i]) == 0;
     if (!known) {
-      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot change in the middle of a run; pbt varies lr, min_lr, "
-                      "weight_decay and clip", knob->name);
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`space`: `%s` cannot change in the middle of a run; pbt varies lr, min_lr, "
+                      "weight_decay and clip",
+                      knob->name);
     }
     if (knob->high > knob->low && knob->low > 0 && knob->values[0] == '\0') continue;
     return tri_fail(TRI_BAD_CONFIG, "`space`: with pbt `%s` wants `low` and `high`, 0 < low < high", knob->name);

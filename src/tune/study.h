@@ -46,7 +46,7 @@ typedef struct tri_study {
   tri_cluster cluster;
   tri_system system;
   tri_dtype precision;
-  int64_t warmup; /* the run file's, in steps */
+  int64_t warmup;                     /* the run file's, in steps */
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;
 
@@ -86,6 +86,5 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
 
 /* Nodes that the plan's devices take. */
 double tri_study_nodes(const tri_study *study, const tri_trial_plan *plan);
-
 
 #endif

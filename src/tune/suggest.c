@@ -279,7 +279,7 @@ static double chance_above(double mean, double deviation, double edge) {
 typedef struct field {
   const tri_suggester *s;
   const models *m;
-  int64_t count;           /* of trials so far */
+  int64_t count;       /* of trials so far */
   int32_t *at;         /* [room] */
   double *scores;      /* [room] */
   double *x, *numbers; /* [room * knobs], [room * 4] */

@@ -25,10 +25,10 @@ typedef struct tri_trial {
   int64_t number;
   tri_point point;
   tri_trial_state state;
-  double value;  /* done: more is better */
-  double memory; /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
-  double seconds; /* that it took here */
-  double node_s;  /* what it cost, or, simulated, would have cost, in seconds of a node */
+  double value;     /* done: more is better */
+  double memory;    /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
+  double seconds;   /* that it took here */
+  double node_s;    /* what it cost, or, simulated, would have cost, in seconds of a node */
   char reason[256]; /* failed, or stopped early */
 } tri_trial;
 

@@ -9,15 +9,16 @@
 
 typedef struct tri_attempt tri_attempt;
 
-/* Begins with a trial of such a plan. A simulated one ends at once; a real one runs as a program of its own, writes into
- * `folder`, which is removed afterwards, and takes part `part` of the cores where several run at once. Release with
- * tri_attempt_destroy, which also ends what still runs. */
+/* Begins with a trial of such a plan. A simulated one ends at once; a real one runs as a program of its own, writes
+ * into `folder`, which is removed afterwards, and takes part `part` of the cores where several run at once. Release
+ * with tri_attempt_destroy, which also ends what still runs. */
 tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan, const char *folder, int part,
                              tri_attempt **out);
 void tri_attempt_destroy(tri_attempt *attempt);
 
 /* Whether it has come to an end; does not wait. What became of it is then in state, value, memory, seconds, node_s and
- * reason of *trial. A failure of the trial is no failure of this: out of memory, a crash, and a time-out are results. */
+ * reason of *trial. A failure of the trial is no failure of this: out of memory, a crash, and a time-out are results.
+ */
 tri_status tri_attempt_ended(tri_attempt *attempt, bool *ended, tri_trial *trial);
 
 /* How many steps it has measured, and what they are worth so far (0: none). */
