@@ -4,4 +4,7 @@
 /* Seconds on a clock that never goes back; its zero means nothing. */
 double tri_clock_s(void);
 
+/* Waits; a signal may end it sooner. */
+void tri_pause_s(double seconds);
+
 #endif

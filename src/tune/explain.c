@@ -231,10 +231,9 @@ json_t *tri_explain_json(const tri_explanation *e) {
   json_t *trials = json_array(), *importance = json_array();
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
-    static const char *const states[] = {"running", "done", "failed"};
     json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:f}", "number", (json_int_t)t->number, "point",
-                               tri_point_text(&study->space, &t->point, text, sizeof text), "state", states[t->state],
-                               "reason", t->reason, "seconds", t->seconds);
+                               tri_point_text(&study->space, &t->point, text, sizeof text), "state",
+                               tri_trial_state_name(t->state), "reason", t->reason, "seconds", t->seconds);
     if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
     if (t->memory > 0) json_object_set_new(object, "memory", json_real(t->memory));
     json_array_append_new(trials, object);

@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
-enum { MOST_AT_ONCE = 256, PAUSE_MS = 100, MOST_MEMBERS = 1000, FOR_POPULATIONS = 1 << 20 };
+enum { MOST_AT_ONCE = 256, MOST_MEMBERS = 1000, FOR_POPULATIONS = 1 << 20 };
 
 const tri_member *tri_population_find(const tri_member *rows, int64_t count, int64_t member, int64_t round) {
   for (int64_t i = 0; i < count; i++) {
@@ -95,6 +94,9 @@ void tri_population_decide(const tri_study *study, const tri_member *rows, int64
 
 /* ---- stretches --------------------------------------------------------------------------------------------------- */
 
+/* Between two looks at what runs. */
+static const double PAUSE_S = 0.1;
+
 typedef struct seat {
   tri_process process; /* id 0: nobody sits there */
   tri_member row;
@@ -108,8 +110,6 @@ typedef struct trainer {
   const char *folder;
   seat seats[MOST_AT_ONCE];
 } trainer;
-
-static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
 static tri_status folder_of(const trainer *t, int64_t member, int64_t round, char path[TRI_PATH_BYTES]) {
   char name[64];
@@ -281,7 +281,7 @@ static tri_status go_on(trainer *t) {
       if (t->seats[at].process.id > 0) left = 1;
     }
     if (left == 0) return clear_away(t);
-    pause_ms(PAUSE_MS);
+    tri_pause_s(PAUSE_S);
   }
 }
 

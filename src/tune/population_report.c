@@ -60,14 +60,14 @@ void tri_population_text(const tri_study *study, const tri_member *rows, int64_t
 }
 
 static json_t *json_of(const tri_study *study, const tri_member *row) {
-  static const char *const states[] = {"running", "done", "failed"};
   json_t *values = json_object();
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     json_object_set_new(values, study->space.knobs[k].name, json_real(row->values[k]));
   }
-  json_t *object = json_pack("{s:I, s:I, s:I, s:s, s:s, s:f, s:o}", "member", (json_int_t)row->member, "round",
-                             (json_int_t)row->round, "parent", (json_int_t)row->parent, "state", states[row->state],
-                             "reason", row->reason, "seconds", row->seconds, "values", values);
+  json_t *object =
+      json_pack("{s:I, s:I, s:I, s:s, s:s, s:f, s:o}", "member", (json_int_t)row->member, "round",
+                (json_int_t)row->round, "parent", (json_int_t)row->parent, "state", tri_trial_state_name(row->state),
+                "reason", row->reason, "seconds", row->seconds, "values", values);
   if (row->state == TRI_TRIAL_DONE) json_object_set_new(object, "loss", json_real(row->loss));
   return object;
 }

@@ -1,5 +1,7 @@
 #include "tune/process.h"
 
+#include "base/clock.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -12,12 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 5000, PAUSE_MS = 20, SWEEPS = 250 };
-
-static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+enum { LOOKS = 250 }; /* so many pauses are the patience, five seconds */
+static const double PAUSE_S = 0.02;
 
 /* Every parts-th of the cores that this process may use, so that trials side by side have none in common. */
 static void take_cores(int part, int parts) {
@@ -96,7 +96,7 @@ static int sweep(pid_t session) {
 }
 
 static void clear(pid_t session) {
-  for (int i = 0; i < SWEEPS && sweep(session) > 0; i++) pause_ms(PAUSE_MS);
+  for (int i = 0; i < LOOKS && sweep(session) > 0; i++) tri_pause_s(PAUSE_S);
 }
 
 bool tri_process_ended(tri_process *p) {
@@ -109,9 +109,9 @@ bool tri_process_ended(tri_process *p) {
 void tri_process_stop(tri_process *p) {
   kill(p->id, SIGTERM);
   kill(p->id, SIGCONT); /* it may have been stopped */
-  for (int i = 0; i < PATIENCE_MS / PAUSE_MS; i++) {
+  for (int i = 0; i < LOOKS; i++) {
     if (tri_process_ended(p)) return;
-    pause_ms(PAUSE_MS);
+    tri_pause_s(PAUSE_S);
   }
   kill(p->id, SIGKILL);
   clear(p->id);

@@ -61,6 +61,11 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   return TRI_OK;
 }
 
+tri_process_limits tri_short_run_limits(const tri_study *study, int part) {
+  return (tri_process_limits){
+      .memory_bytes = (size_t)(study->trial.memory_gib * 1073741824.0), .part = part, .parts = (int)study->parallel};
+}
+
 /* ---- what it left ------------------------------------------------------------------------------------------------ */
 
 /* Each line of metrics.jsonl: of one step. */

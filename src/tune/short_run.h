@@ -21,6 +21,9 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
 /* One more --set key=value. */
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
 
+/* What the study allows each of its programs, the one in seat `part` of those at once. */
+tri_process_limits tri_short_run_limits(const tri_study *study, int part);
+
 /* The program's own path. */
 tri_status tri_own_path(char path[TRI_PATH_BYTES]);
 

@@ -17,6 +17,10 @@
 enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64, MOST_MODELLED = 300 };
 enum { FOR_REPORTS = 0, FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
 
+const char *tri_trial_state_name(tri_trial_state state) {
+  return state == TRI_TRIAL_RUNNING ? "running" : state == TRI_TRIAL_DONE ? "done" : "failed";
+}
+
 tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
                                    int64_t num_points, double *prior) {
   return (tri_suggester){.space = space, .search = search, .points = points, .prior = prior, .num_points = num_points};

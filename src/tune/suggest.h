@@ -21,6 +21,9 @@ typedef struct tri_search {
 
 typedef enum tri_trial_state { TRI_TRIAL_RUNNING, TRI_TRIAL_DONE, TRI_TRIAL_FAILED } tri_trial_state;
 
+/* "running", "done" or "failed". */
+const char *tri_trial_state_name(tri_trial_state state);
+
 typedef struct tri_trial {
   int64_t number;
   tri_point point;

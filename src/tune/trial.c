@@ -59,7 +59,8 @@ tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int
 
 /* What a rank may take. */
 static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
-  if (study->trial.memory_gib > 0) return study->trial.memory_gib * 1073741824.0;
+  double given = (double)tri_short_run_limits(study, 0).memory_bytes;
+  if (given > 0) return given;
   double here = (double)plan->devices / tri_study_nodes(study, plan);
   return (double)tri_system_memory_of_node() / here;
 }
@@ -102,9 +103,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
 
 static tri_status start_real(tri_attempt *a, int part) {
   tri_short_run *run = NULL;
-  tri_process_limits limits = {.memory_bytes = (size_t)(a->study->trial.memory_gib * 1073741824.0),
-                               .part = part,
-                               .parts = (int)a->study->parallel};
+  tri_process_limits limits = tri_short_run_limits(a->study, part);
   TRI_TRY(tri_directory_create(a->folder));
   TRI_TRY(tri_path_join(a->log, a->folder, "log.txt"));
   TRI_TRY(write_command(a, &run));

@@ -16,9 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
-enum { MOST_AT_ONCE = 256, RUNGS = 2, PAUSE_MS = 100, LONG_PAUSE_MS = 500, FOR_TOKENS = 1 << 24 };
+enum { MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
+
+/* Between two looks at what runs; the longer one where nothing is left to begin. */
+static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
 /* A trial under way. */
 typedef struct seat {
@@ -36,8 +38,6 @@ typedef struct tuner {
   seat seats[MOST_AT_ONCE];
   double begin_s, best; /* best: value that is known here */
 } tuner;
-
-static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
 /* ---- beginning and ending trials --------------------------------------------------------------------------------- */
 
@@ -148,7 +148,7 @@ static tri_status go_on(tuner *t) {
       busy += t->seats[at].attempt != NULL;
     }
     if (none && busy == 0) return TRI_OK;
-    if (t->study->run[0] != '\0') pause_ms(none ? LONG_PAUSE_MS : PAUSE_MS);
+    if (t->study->run[0] != '\0') tri_pause_s(none ? LONG_PAUSE_S : PAUSE_S);
   }
 }
 
@@ -171,7 +171,7 @@ static tri_status calibrate(tri_study *study, const char *folder) {
         tri_process_stop(&process);
         return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
       }
-      pause_ms(PAUSE_MS);
+      tri_pause_s(PAUSE_S);
     }
     if (!WIFEXITED(process.result) || WEXITSTATUS(process.result) != 0) {
       tri_short_run_reason(&process, log, reason, sizeof reason);
@@ -252,7 +252,7 @@ static tri_status try_recipe(tuner *t, int64_t place) {
   while (status == TRI_OK && !ended) {
     status = tri_attempt_ended(attempt, &ended, &trial);
     if (tri_stop_asked()) status = tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
-    if (status == TRI_OK && !ended) pause_ms(PAUSE_MS);
+    if (status == TRI_OK && !ended) tri_pause_s(PAUSE_S);
   }
   tri_attempt_destroy(attempt);
   return status == TRI_OK ? tri_store_note_known(t->store, place, &trial) : status;

@@ -86,6 +86,19 @@ def test_several_tuners_share_a_study(tmp_path):
     assert len(rows) == 60 and len({point for point, _ in rows}) == len(rows) and all(state for _, state in rows)
 
 
+def test_tuners_elsewhere(tmp_path):
+    """What another machine's tuner has left running is forgotten once nothing was heard of it for five minutes, and not before."""
+    tune(tmp_path, STUDY, "--trials", 4)
+    store = sqlite3.connect(tmp_path / "study.db")
+    points = [row[0] for row in store.execute("SELECT point FROM trials ORDER BY number")]
+    for point, silent_s in ((points[1], 1000), (points[2], 10)):
+        store.execute("UPDATE trials SET state = 0, host = 'elsewhere', pid = 1, beat = strftime('%s', 'now') - ? WHERE point = ?", (silent_s, point))
+    store.commit()
+    found = trials_of(tmp_path, STUDY, "--trials", 5)
+    states = {t["point"]: t["state"] for t in found["trials"]}
+    assert len(states) == 5 and states[points[2]] == "running" and list(states.values()).count("running") == 1
+
+
 def test_importance_adds_up(tmp_path):
     """Of a study in which one parameter alone matters, it is first, and one that does nothing is last with nothing."""
     cluster = dict(node_devices=8, peak_bf16=1e14, vector_flops=1e14, memory_bytes=1e15, memory_bandwidth=1e13,
