@@ -40,6 +40,9 @@ bench: ## speed and memory beside PyTorch's, on this machine
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_checkpoint.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_plan.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_predict.py
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_suggest.py
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_tune.py frontier
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_tune.py machine
 
 demo: ## from real text to a trained model that writes
 	@scripts/install-deps.sh --demo

@@ -12,10 +12,13 @@
 #include "tune/short_run.h"
 #include "tune/trial.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
 
@@ -210,15 +213,24 @@ static tri_status write_tokens(const tri_study *study, const char *folder) {
   return status;
 }
 
+/* What real trials need, made by one tuner while others that share the study wait. */
+static tri_status furnish(tri_study *study, const char *folder) {
+  TRI_TRY(tri_directory_create(folder));
+  int lock = open(folder, O_RDONLY | O_DIRECTORY);
+  if (lock >= 0) (void)flock(lock, LOCK_EX); /* a file system without locks: then each for itself */
+  tri_status status = study->trial.random_tokens ? write_tokens(study, folder) : TRI_OK;
+  if (status == TRI_OK && tri_study_calibrates(study)) status = calibrate(study, folder);
+  if (lock >= 0) close(lock);
+  return status;
+}
+
 static tri_status prepare(tuner *t) {
   tri_study *study = t->study;
   tri_point *points = NULL;
   double *prior = NULL;
   int64_t count = 0;
   bool real = study->run[0] != '\0';
-  if (real) TRI_TRY(tri_directory_create(t->folder));
-  if (real && study->trial.random_tokens) TRI_TRY(write_tokens(study, t->folder));
-  if (real && tri_study_calibrates(study)) TRI_TRY(calibrate(study, t->folder));
+  if (real) TRI_TRY(furnish(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
   if (real && study->cluster_name[0] != '\0') {
     tri_status status = tri_alloc("a prior", (size_t)count, sizeof *prior, &prior);
