@@ -81,6 +81,19 @@ int64_t tri_space_find(const tri_space *space, const char *name, size_t length) 
   return -1;
 }
 
+/* What a word of a rule is worth at a point; false where it is neither a parameter nor one of the words for devices. */
+static bool value_of(const tri_space *space, const tri_point *point, const char *name, size_t length, double *out) {
+  int64_t knob = tri_space_find(space, name, length), nodes = tri_space_find(space, "nodes", 5);
+  if (knob >= 0) {
+    *out = space->knobs[knob].numbers[point->at[knob]];
+    return true;
+  }
+  bool all = length == 7 && strncmp(name, "devices", length) == 0;
+  double of_nodes = nodes < 0 ? space->devices : space->knobs[nodes].numbers[point->at[nodes]] * space->node_devices;
+  *out = all ? of_nodes : space->node_devices;
+  return all || (length == 12 && strncmp(name, "node_devices", length) == 0);
+}
+
 /* A product of names and numbers; *at moves behind it. False where something is neither. */
 static bool product_of(const tri_space *space, const tri_point *point, const char **at, double *out) {
   *out = 1;
@@ -93,10 +106,7 @@ static bool product_of(const tri_space *space, const tri_point *point, const cha
     } else {
       size_t length = 0;
       while (isalnum((unsigned char)(*at)[length]) || (*at)[length] == '_') length++;
-      int64_t knob = tri_space_find(space, *at, length);
-      bool devices = length == 7 && strncmp(*at, "devices", 7) == 0;
-      if (knob < 0 && !devices) return false;
-      number = knob < 0 ? space->devices : space->knobs[knob].numbers[point->at[knob]];
+      if (!value_of(space, point, *at, length, &number)) return false;
       *at += length;
     }
     *out *= number;

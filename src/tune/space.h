@@ -33,7 +33,7 @@ typedef struct tri_space {
   int64_t num_knobs;
   tri_rule rules[TRI_RULES];
   int64_t num_rules;
-  double devices; /* what rules mean by that word, where it is no parameter */
+  double devices, node_devices; /* what rules mean by these words; with a parameter `nodes`, devices are its nodes' */
 } tri_space;
 
 /* Rows of the lists `space` and `constraints` of a file. */

@@ -378,6 +378,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
     return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
   }
   study->space.devices = (double)study->devices;
+  study->space.node_devices = (double)(study->cluster.node_devices > 0 ? study->cluster.node_devices : study->devices);
   if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
   tri_point *points = NULL;
   int64_t count = 0;

@@ -67,11 +67,26 @@ static int effort(int64_t count, int64_t turn) {
   return count % 6 == turn ? 3 : 0;
 }
 
-static double prior_of(const tri_suggester *s, const tri_point *point) {
-  for (int64_t i = 0; s->prior != NULL && i < s->num_points; i++) {
-    if (tri_point_equal(s->space, &s->points[i], point)) return s->prior[i];
+/* The point's place in the list, which is in order, or -1. */
+static int64_t place_of(const tri_suggester *s, const tri_point *point) {
+  int64_t low = 0, high = s->num_points - 1;
+  while (low <= high) {
+    int64_t middle = low + (high - low) / 2, k = 0;
+    const tri_point *other = &s->points[middle];
+    while (k < s->space->num_knobs && other->at[k] == point->at[k]) k++;
+    if (k == s->space->num_knobs) return middle;
+    if (other->at[k] < point->at[k]) {
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
   }
-  return 0;
+  return -1;
+}
+
+static double prior_of(const tri_suggester *s, const tri_point *point) {
+  int64_t place = s->prior == NULL ? -1 : place_of(s, point);
+  return place < 0 ? 0 : s->prior[place];
 }
 
 /* What the prior's values are multiplied by to be like those measured. */
@@ -208,23 +223,6 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
-
-/* The point's place in the list, which is in order, or -1. */
-static int64_t place_of(const tri_suggester *s, const tri_point *point) {
-  int64_t low = 0, high = s->num_points - 1;
-  while (low <= high) {
-    int64_t middle = low + (high - low) / 2, k = 0;
-    const tri_point *other = &s->points[middle];
-    while (k < s->space->num_knobs && other->at[k] == point->at[k]) k++;
-    if (k == s->space->num_knobs) return middle;
-    if (other->at[k] < point->at[k]) {
-      low = middle + 1;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return -1;
-}
 
 /* Which points have a trial, by their places. */
 static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t count) {

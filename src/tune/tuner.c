@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
+enum { MOST_RANKED = 20000, MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
 
 /* Between two looks at what runs; the longer one where nothing is left to begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
@@ -232,7 +232,11 @@ static tri_status prepare(tuner *t) {
   bool real = study->run[0] != '\0';
   if (real) TRI_TRY(furnish(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
-  if (real && study->cluster_name[0] != '\0') {
+  bool ranks = real && study->cluster_name[0] != '\0' && count <= MOST_RANKED;
+  if (real && study->cluster_name[0] != '\0' && !ranks) {
+    tri_log("the space has %ld points, too many to rank them all beforehand: the search begins without", (long)count);
+  }
+  if (ranks) {
     tri_status status = tri_alloc("a prior", (size_t)count, sizeof *prior, &prior);
     if (status == TRI_OK) status = tri_trial_expect(study, points, count, prior);
     if (status != TRI_OK) tri_free(points);

@@ -86,6 +86,15 @@ def test_several_tuners_share_a_study(tmp_path):
     assert len(rows) == 60 and len({point for point, _ in rows}) == len(rows) and all(state for _, state in rows)
 
 
+def test_words_of_rules(tmp_path):
+    """`devices` are those of the point's nodes, `node_devices` a node's."""
+    space = [dict(name="nodes", values="1 2 4"), dict(name="tensor", values="1 2 4 8 16"), dict(name="pipeline", values="1 2 4")]
+    study = dict(STUDY, space=space, method="exhaustive", constraints=[dict(rule="tensor <= node_devices"), dict(rule="tensor * pipeline <= devices")])
+    found = [dict(word.split("=") for word in t["point"].split(",")) for t in trials_of(tmp_path, study)["trials"]]
+    points = {(int(p["nodes"]), int(p["tensor"]), int(p["pipeline"])) for p in found}
+    assert points == {(n, t, p) for n in (1, 2, 4) for t in (1, 2, 4, 8) for p in (1, 2, 4) if t * p <= 8 * n}
+
+
 def test_tuners_elsewhere(tmp_path):
     """What another machine's tuner has left running is forgotten once nothing was heard of it for five minutes, and not before."""
     tune(tmp_path, STUDY, "--trials", 4)
