@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKED = 20000, MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
+enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
 
 /* Between two looks at what runs; the longer one where nothing is left to begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
@@ -109,7 +109,8 @@ static tri_status begin(tuner *t, int at, bool *none) {
 /* ---- looking after them ------------------------------------------------------------------------------------------ */
 
 /* Successive halving (Jamieson and Talwalkar 2016), as trials come along: at a quarter and at half of its measured
- * steps a trial is compared with all that came so far; in the worse half and clearly slower than the best, it ends. */
+ * steps a trial is compared with all that came so far, if they are more than a few; in the worse half and clearly
+ * slower than the best, it ends. */
 static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
@@ -119,7 +120,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
   s->rung++;
-  *hopeless = 2 * place >= count && value * t->study->trial.worse < best;
+  *hopeless = count > FEW && 2 * place >= count && value * t->study->trial.worse < best;
   return TRI_OK;
 }
 
