@@ -78,6 +78,7 @@ typedef struct findings {
   const tri_explanation *explained; /* NULL of a population */
   const tri_member *members;
   int64_t num_members;
+  const char *layout; /* of the best trial; NULL where there is none */
 } findings;
 
 static tri_status write_page(const findings *f, const char *path) {
@@ -96,8 +97,10 @@ static tri_status write_page(const findings *f, const char *path) {
 static tri_status print_findings(const arguments *given, const findings *f) {
   if (given->html != NULL) TRI_TRY(write_page(f, given->html));
   if (given->json) {
-    return tri_print_json(f->explained != NULL ? tri_explain_json(f->explained)
-                                               : tri_population_json(f->study, f->members, f->num_members));
+    json_t *document = f->explained != NULL ? tri_explain_json(f->explained)
+                                            : tri_population_json(f->study, f->members, f->num_members);
+    if (document != NULL && f->layout != NULL) json_object_set_new(document, "layout", json_string(f->layout));
+    return tri_print_json(document);
   }
   if (f->explained != NULL) tri_explain_text(f->explained, stdout);
   if (f->explained == NULL) tri_population_text(f->study, f->members, f->num_members, stdout);
@@ -129,9 +132,13 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
     TRI_TRY_GOTO(tri_store_known(store, r, &known[r], &found), done);
   }
   TRI_TRY_GOTO(tri_explain(study, trials, count, known, e), done);
-  TRI_TRY_GOTO(print_findings(given, &(findings){.study = study, .explained = e}), done);
-  if (given->json || e->best < 0) goto done;
-  TRI_TRY_GOTO(tri_store_best_layout(path, text, sizeof text), done);
+  findings found = {.study = study, .explained = e};
+  if (e->best >= 0) {
+    TRI_TRY_GOTO(tri_store_best_layout(path, text, sizeof text), done);
+    found.layout = text;
+  }
+  TRI_TRY_GOTO(print_findings(given, &found), done);
+  if (given->json || found.layout == NULL) goto done;
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
   printf("\n");
   tri_report_paste(&layout, stdout);

@@ -225,35 +225,45 @@ void tri_explain_text(const tri_explanation *e, FILE *to) {
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-json_t *tri_explain_json(const tri_explanation *e) {
-  const tri_study *study = e->study;
+static json_t *json_of_trials(const tri_explanation *e) {
+  json_t *trials = json_array();
   char text[TRI_POINT_TEXT_BYTES];
-  json_t *trials = json_array(), *importance = json_array();
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
     json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:f}", "number", (json_int_t)t->number, "point",
-                               tri_point_text(&study->space, &t->point, text, sizeof text), "state",
+                               tri_point_text(&e->study->space, &t->point, text, sizeof text), "state",
                                tri_trial_state_name(t->state), "reason", t->reason, "seconds", t->seconds);
     if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
     if (t->memory > 0) json_object_set_new(object, "memory", json_real(t->memory));
     json_array_append_new(trials, object);
   }
-  for (int64_t i = 0; i < study->space.num_knobs; i++) {
+  return trials;
+}
+
+/* The parameters, most important first, each with its values: the mean of their trials, and how many failed. */
+static json_t *json_of_parameters(const tri_explanation *e) {
+  json_t *parameters = json_array();
+  for (int64_t i = 0; i < e->study->space.num_knobs; i++) {
     int32_t k = e->order[i];
-    json_array_append_new(importance, json_pack("{s:s, s:f, s:f}", "parameter", study->space.knobs[k].name,
-                                                "importance", e->importance[k], "with_failures", e->with_failures[k]));
+    const tri_knob *knob = &e->study->space.knobs[k];
+    json_t *values = json_array();
+    for (int64_t v = 0; v < knob->count; v++) {
+      json_t *object = json_pack("{s:s, s:I}", "value", knob->words[v], "failed", (json_int_t)e->failures[k][v]);
+      if (!isnan(e->effect[k][v])) json_object_set_new(object, "mean", json_real(e->effect[k][v]));
+      json_array_append_new(values, object);
+    }
+    json_array_append_new(parameters,
+                          json_pack("{s:s, s:f, s:f, s:o}", "parameter", knob->name, "importance", e->importance[k],
+                                    "with_failures", e->with_failures[k], "values", values));
   }
-  json_t *document =
-      json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "study", study->name, "unit", tri_explain_unit(study), "done",
-                (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", importance, "trials", trials);
-  json_t *known = json_array(), *pareto = json_array();
-  for (int64_t i = 0; i < e->count; i++) {
-    if (tri_explain_is_pareto(e, i)) json_array_append_new(pareto, json_integer(e->trials[i].number));
-  }
-  json_object_set_new(document, "pareto", pareto);
-  for (int64_t r = 0; r < study->num_known; r++) {
+  return parameters;
+}
+
+static json_t *json_of_known(const tri_explanation *e) {
+  json_t *known = json_array();
+  for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_trial *t = &e->known[r];
-    json_t *object = json_pack("{s:s, s:s, s:s}", "name", study->known[r].name, "layout", study->known[r].layout,
+    json_t *object = json_pack("{s:s, s:s, s:s}", "name", e->study->known[r].name, "layout", e->study->known[r].layout,
                                "reason", t->reason);
     if (t->state == TRI_TRIAL_DONE) {
       json_object_set_new(object, "value", json_real(t->value));
@@ -261,7 +271,20 @@ json_t *tri_explain_json(const tri_explanation *e) {
     }
     json_array_append_new(known, object);
   }
-  json_object_set_new(document, "known", known);
+  return known;
+}
+
+json_t *tri_explain_json(const tri_explanation *e) {
+  const tri_study *study = e->study;
+  char text[TRI_POINT_TEXT_BYTES];
+  json_t *pareto = json_array();
+  for (int64_t i = 0; i < e->count; i++) {
+    if (tri_explain_is_pareto(e, i)) json_array_append_new(pareto, json_integer(e->trials[i].number));
+  }
+  json_t *document =
+      json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "study", study->name, "unit", tri_explain_unit(study),
+                "done", (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", json_of_parameters(e),
+                "pareto", pareto, "known", json_of_known(e), "trials", json_of_trials(e));
   if (document != NULL && e->best >= 0) {
     const tri_trial *best = &e->trials[e->best];
     json_object_set_new(document, "best",

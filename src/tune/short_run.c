@@ -113,6 +113,9 @@ void tri_short_run_reason(const tri_process *process, const char *log, char *rea
     if (strncmp(line, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%.150s", line + 9);
   }
   if (from != NULL) fclose(from);
+  for (char *at = words; *at != '\0'; at++) { /* a name cut in the middle of a letter would be no text */
+    if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
+  }
   bool memory = WIFEXITED(result) && WEXITSTATUS(result) == tri_status_exit(TRI_OUT_OF_MEMORY);
   snprintf(reason, bytes, "%s: %s", memory ? "out of memory" : WIFSIGNALED(result) ? "killed" : "failed", words);
 }

@@ -118,6 +118,10 @@ def test_importance_adds_up(tmp_path):
     found = trials_of(tmp_path, study)
     assert [i["parameter"] for i in found["importance"]] == ["tensor", "bucket_bytes"]
     assert found["importance"][1]["importance"] < 0.05 * found["importance"][0]["importance"]
+    for value in found["importance"][0]["values"]:
+        own = [t["value"] for t in found["trials"] if f"tensor={value['value']}," in t["point"]]
+        assert value.get("mean") == (pytest.approx(sum(own) / len(own)) if own else None) and value["failed"] == 0
+    assert f"tensor={dict(w.split('=') for w in found['best']['point'].split(','))['tensor']}," in found["layout"]
 
 
 def test_page(tmp_path):
