@@ -94,23 +94,22 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
 
 /* The options for the run file: those of a study's best layout, and behind them, so that they win, those given. */
 typedef struct found_layout {
-  char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][80];
+  char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][TRI_LAYOUT_WORD_BYTES + 8];
   const char **sets;
   int64_t num_sets;
 } found_layout;
 
 static tri_status find_layout(const train_arguments *arguments, found_layout *out) {
+  char word[TRI_LAYOUT_WORD_BYTES];
   TRI_TRY(tri_alloc("options", (size_t)arguments->num_sets + MOST_LAYOUT_KEYS, sizeof *out->sets, &out->sets));
   if (arguments->layout_from != NULL) {
     tri_status status = tri_store_best_layout(arguments->layout_from, out->text, sizeof out->text);
     if (status != TRI_OK) tri_free(out->sets);
     TRI_TRY(status);
   }
-  for (char *at = out->text, *next; at != NULL && *at != '\0' && out->num_sets < MOST_LAYOUT_KEYS; at = next) {
-    next = strchr(at, ',');
-    if (next != NULL) *next++ = '\0';
-    if (strncmp(at, "data=", 5) == 0) continue; /* replicas follow from the ranks that this run has */
-    snprintf(out->words[out->num_sets], sizeof out->words[0], "layout.%.70s", at);
+  for (const char *at = out->text; out->num_sets < MOST_LAYOUT_KEYS && tri_layout_next_word(&at, word);) {
+    if (strncmp(word, "data=", 5) == 0) continue; /* replicas follow from the ranks that this run has */
+    snprintf(out->words[out->num_sets], sizeof out->words[0], "layout.%s", word);
     out->sets[out->num_sets] = out->words[out->num_sets];
     out->num_sets++;
   }
@@ -126,8 +125,8 @@ static tri_status train(const train_arguments *arguments) {
   tri_run_config *config = NULL;
   found_layout found = {.num_sets = 0};
   TRI_TRY(find_layout(arguments, &found));
-  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
-  tri_status status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
+  tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
+  if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
   tri_free(found.sets);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
     tri_launch_options options = {arguments->ranks, config->max_restarts, config->elastic};

@@ -129,7 +129,7 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
   TRI_TRY_GOTO(tri_alloc("an explanation", 1, sizeof *e, &e), done);
   for (int64_t r = 0; r < study->num_known; r++) {
     bool found = false;
-    TRI_TRY_GOTO(tri_store_known(store, r, &known[r], &found), done);
+    TRI_TRY_GOTO(tri_store_known(store, &study->known[r], &known[r], &found), done);
   }
   TRI_TRY_GOTO(tri_explain(study, trials, count, known, e), done);
   findings found = {.study = study, .explained = e};

@@ -117,3 +117,11 @@ char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes) {
 char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes) {
   return print(layout, true, buffer, bytes);
 }
+
+bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]) {
+  size_t length = strcspn(*text, ",");
+  if (length == 0) return false;
+  snprintf(word, TRI_LAYOUT_WORD_BYTES, "%.*s", (int)length, *text);
+  *text += length + ((*text)[length] == ',');
+  return true;
+}

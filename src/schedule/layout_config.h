@@ -15,6 +15,10 @@ tri_status tri_layout_parse(const char *text, tri_layout *out);
 /* The same back: the axes and micro_batch, and whatever is not the default. Returns buffer. */
 enum { TRI_LAYOUT_TEXT_BYTES = 512 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
+/* Takes the next "key=value" off such a text, which moves behind it: word[80]. False at its end. */
+enum { TRI_LAYOUT_WORD_BYTES = 80 };
+bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]);
+
 /* All keys: to lay over another layout. */
 char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes);
 

@@ -22,12 +22,11 @@ const char *tri_explain_unit(const tri_study *study) {
 /* ---- finding out ------------------------------------------------------------------------------------------------- */
 
 static void count_trials(tri_explanation *e) {
-  e->best = -1;
+  const tri_trial *best = tri_trial_best(e->trials, e->count);
+  e->best = best == NULL ? -1 : best - e->trials;
   for (int64_t i = 0; i < e->count; i++) {
     e->done += e->trials[i].state == TRI_TRIAL_DONE;
     e->failed += e->trials[i].state == TRI_TRIAL_FAILED;
-    if (e->trials[i].state != TRI_TRIAL_DONE) continue;
-    if (e->best < 0 || e->trials[i].value > e->trials[e->best].value) e->best = i;
   }
 }
 

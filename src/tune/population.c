@@ -142,8 +142,7 @@ static tri_status start(trainer *t, seat *s, int part) {
   tri_short_run_set(run, "optimizer.decay", "constant");
   tri_short_run_set(run, "evaluation.every", "%ld", (long)(s->row.round * study->population.steps));
   tri_short_run_set(run, "checkpoint.every", "0");
-  tri_process_limits limits = {
-      .memory_bytes = (size_t)(study->trial.memory_gib * 1073741824.0), .part = part, .parts = (int)study->parallel};
+  tri_process_limits limits = tri_short_run_limits(study, part);
   s->begin_s = tri_clock_s();
   tri_status status = tri_process_start(run->line, s->log, &limits, &s->process);
   tri_free(run);

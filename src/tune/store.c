@@ -68,6 +68,16 @@ static tri_status check_study(tri_store *s, const char *text) {
     if (sqlite3_step(query) != SQLITE_DONE) status = tri_store_failed(s, "write the study");
     sqlite3_finalize(query);
   }
+  /* The same study: what else its file says now (budget, recipes) is what reports go by. */
+  if (status == TRI_OK)
+    status = tri_store_prepare(s, "UPDATE study SET file = ? WHERE id = 1 AND text = ? AND file <> ?", &query);
+  if (status == TRI_OK) {
+    sqlite3_bind_text(query, 1, text, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(query, 2, mine, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(query, 3, text, -1, SQLITE_TRANSIENT);
+    if (sqlite3_step(query) != SQLITE_DONE) status = tri_store_failed(s, "write the study");
+    sqlite3_finalize(query);
+  }
   if (status == TRI_OK) status = tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query);
   if (status == TRI_OK) {
     const char *theirs = sqlite3_step(query) == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
@@ -186,7 +196,7 @@ static tri_status set_up(tri_store *s, const char *text) {
   TRI_TRY(execute(
       s,
       "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS known (place INTEGER PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
+      "CREATE TABLE IF NOT EXISTS known (recipe TEXT PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
       "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
       "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
       " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
@@ -352,10 +362,18 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
   return status;
 }
 
-tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *found) {
+/* A recipe is what it says, wherever it stands in the file. */
+static void bind_recipe(sqlite3_stmt *query, const tri_recipe *recipe) {
+  char text[sizeof recipe->layout + 64];
+  snprintf(text, sizeof text, "%s devices=%lld global_batch=%lld", recipe->layout, (long long)recipe->devices,
+           (long long)recipe->global_batch);
+  sqlite3_bind_text(query, 1, text, -1, SQLITE_TRANSIENT);
+}
+
+tri_status tri_store_known(tri_store *s, const tri_recipe *recipe, tri_trial *out, bool *found) {
   sqlite3_stmt *query = NULL;
-  TRI_TRY(tri_store_prepare(s, "SELECT state, value, reason FROM known WHERE place = ?", &query));
-  sqlite3_bind_int64(query, 1, place);
+  TRI_TRY(tri_store_prepare(s, "SELECT state, value, reason FROM known WHERE recipe = ?", &query));
+  bind_recipe(query, recipe);
   int code = sqlite3_step(query);
   tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read its recipes");
   *found = code == SQLITE_ROW;
@@ -368,11 +386,11 @@ tri_status tri_store_known(tri_store *s, int64_t place, tri_trial *out, bool *fo
   return status;
 }
 
-tri_status tri_store_note_known(tri_store *s, int64_t place, const tri_trial *trial) {
+tri_status tri_store_note_known(tri_store *s, const tri_recipe *recipe, const tri_trial *trial) {
   sqlite3_stmt *insert = NULL;
   TRI_TRY(
-      tri_store_prepare(s, "INSERT OR REPLACE INTO known (place, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
-  sqlite3_bind_int64(insert, 1, place);
+      tri_store_prepare(s, "INSERT OR REPLACE INTO known (recipe, state, value, reason) VALUES (?, ?, ?, ?)", &insert));
+  bind_recipe(insert, recipe);
   sqlite3_bind_int(insert, 2, (int)trial->state);
   sqlite3_bind_double(insert, 3, trial->value);
   sqlite3_bind_text(insert, 4, trial->reason, -1, SQLITE_TRANSIENT);

@@ -37,9 +37,9 @@ tri_status tri_store_end(tri_store *store, const tri_trial *trial, const char *l
 /* A claimed trial that did not come to an end: as if it had not begun. */
 tri_status tri_store_forget(tri_store *store, int64_t number);
 
-/* What became of a known recipe, by its place in the study. *found is false where it was not tried yet. */
-tri_status tri_store_known(tri_store *store, int64_t place, tri_trial *out, bool *found);
-tri_status tri_store_note_known(tri_store *store, int64_t place, const tri_trial *trial);
+/* What became of a known recipe. *found is false where it was not tried yet. */
+tri_status tri_store_known(tri_store *store, const tri_recipe *recipe, tri_trial *out, bool *found);
+tri_status tri_store_note_known(tri_store *store, const tri_recipe *recipe, const tri_trial *trial);
 
 /* A trial has come as far as a rung with this value. *place: how many of those that came there were better; *count: how
  * many there are with it; *best: the best of them. */

@@ -199,13 +199,12 @@ static tri_status unknown_knob(const char *name) {
 
 /* Adds the keys of the run file's layout that are no parameters; `data` follows from the devices. */
 static void add_rest(const tri_study *study, char *text, size_t bytes) {
-  for (const char *at = study->layout; *at != '\0';) {
-    size_t length = strcspn(at, ","), name = strcspn(at, "="), held = strlen(text);
-    bool data = name == 4 && strncmp(at, "data", 4) == 0;
-    if (!data && tri_space_find(&study->space, at, name) < 0) {
-      snprintf(text + held, bytes - held, "%s%.*s", held == 0 ? "" : ",", (int)length, at);
-    }
-    at += length + (at[length] == ',');
+  char word[TRI_LAYOUT_WORD_BYTES];
+  for (const char *at = study->layout; tri_layout_next_word(&at, word);) {
+    size_t name = strcspn(word, "="), held = strlen(text);
+    bool data = name == 4 && strncmp(word, "data", 4) == 0;
+    if (data || tri_space_find(&study->space, word, name) >= 0) continue;
+    snprintf(text + held, bytes - held, "%s%s", held == 0 ? "" : ",", word);
   }
 }
 
@@ -360,21 +359,23 @@ static tri_status take_run(tri_study *study) {
   return status;
 }
 
+bool tri_study_is_real(const tri_study *study) { return study->run[0] != '\0'; }
+
 static tri_status complete(tri_study *study, int64_t ranks) {
-  if (ranks > 0 && study->run[0] == '\0') {
+  if (ranks > 0 && !tri_study_is_real(study)) {
     return tri_fail(TRI_BAD_USAGE, "-n is for real trials; this study's are simulated: set `devices`");
   }
   if (ranks > 0) study->devices = ranks;
   TRI_TRY(precision_of(study));
   TRI_TRY(tri_system_load(study->system_name, &study->system));
-  if (study->run[0] != '\0') TRI_TRY(take_run(study));
-  if (study->model_name[0] == '\0' && study->run[0] == '\0')
+  if (tri_study_is_real(study)) TRI_TRY(take_run(study));
+  if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_load(study->model_name, &study->model));
   if (study->sequence == 0) study->sequence = study->model.max_sequence;
   if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));
-  } else if (study->run[0] == '\0') {
+  } else if (!tri_study_is_real(study)) {
     return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
   }
   study->space.devices = (double)study->devices;
@@ -388,7 +389,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
 }
 
 bool tri_study_calibrates(const tri_study *study) {
-  return study->run[0] != '\0' && strcmp(study->cluster_name, "calibrate") == 0;
+  return tri_study_is_real(study) && strcmp(study->cluster_name, "calibrate") == 0;
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
@@ -404,7 +405,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
 
 static tri_status check_population(const tri_study *study) {
-  if (study->run[0] == '\0') return tri_fail(TRI_BAD_CONFIG, "`method: pbt` wants a `run`: it trains");
+  if (!tri_study_is_real(study)) return tri_fail(TRI_BAD_CONFIG, "`method: pbt` wants a `run`: it trains");
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     bool known = false;

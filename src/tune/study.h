@@ -59,6 +59,9 @@ tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 tri_status tri_study_read(const char *source, const char *text, tri_study *out);
 void tri_study_release(tri_study *study);
 
+/* Whether trials are runs of their own rather than simulated. */
+bool tri_study_is_real(const tri_study *study);
+
 /* Whether the cluster is to be measured first: `cluster: calibrate` of a real study. */
 bool tri_study_calibrates(const tri_study *study);
 

@@ -21,6 +21,15 @@ const char *tri_trial_state_name(tri_trial_state state) {
   return state == TRI_TRIAL_RUNNING ? "running" : state == TRI_TRIAL_DONE ? "done" : "failed";
 }
 
+const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count) {
+  const tri_trial *best = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (trials[i].state != TRI_TRIAL_DONE) continue;
+    if (best == NULL || trials[i].value > best->value) best = &trials[i];
+  }
+  return best;
+}
+
 tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
                                    int64_t num_points, double *prior) {
   return (tri_suggester){.space = space, .search = search, .points = points, .prior = prior, .num_points = num_points};
@@ -382,21 +391,12 @@ static void add_sample_of_all(field *f) {
   }
 }
 
-static const tri_trial *best_trial(const tri_trial *trials, int64_t count) {
-  const tri_trial *best = NULL;
-  for (int64_t i = 0; i < count; i++) {
-    if (trials[i].state != TRI_TRIAL_DONE) continue;
-    if (best == NULL || trials[i].value > best->value) best = &trials[i];
-  }
-  return best;
-}
-
 /* The best of a sample, and of what climbing from the best of the sample and from the best trial leads to. */
 static tri_status choose(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
                          tri_point *out, bool *found) {
   field all = {0}, near = {0};
   int64_t neighbours = 0, most = count <= 60 ? MOST_LOOKED_AT : MOST_LOOKED_AT * 60 * 60 / (count * count);
-  const tri_trial *top = best_trial(trials, count);
+  const tri_trial *top = tri_trial_best(trials, count);
   for (int64_t k = 0; k < s->space->num_knobs; k++) neighbours += s->space->knobs[k].count;
   TRI_TRY(field_create(s, m, count, most < LEAST_LOOKED_AT ? LEAST_LOOKED_AT : most, &all));
   tri_status status = TRI_OK;

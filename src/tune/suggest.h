@@ -35,6 +35,9 @@ typedef struct tri_trial {
   char reason[256]; /* failed, or stopped early */
 } tri_trial;
 
+/* The best of those that are done, or NULL. */
+const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count);
+
 /* Of one tuner: what it learned so far. Release with tri_suggester_release. */
 typedef struct tri_suggester {
   const tri_space *space;

@@ -76,18 +76,14 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
 
 static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   const tri_study *study = a->study;
-  char layout[TRI_LAYOUT_TEXT_BYTES];
+  char layout[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
   tri_short_run *run = NULL;
   TRI_TRY(tri_short_run_create(study, a->plan.devices, a->folder, "never", &run));
   tri_layout_text_of_all(&a->plan.layout, layout, sizeof layout);
-  for (char *at = layout, *next; at != NULL && *at != '\0'; at = next) {
-    char key[64];
-    next = strchr(at, ',');
-    if (next != NULL) *next++ = '\0';
-    char *value = strchr(at, '=');
-    if (value == NULL) continue;
+  for (const char *at = layout; tri_layout_next_word(&at, word);) {
+    char key[TRI_LAYOUT_WORD_BYTES + 8], *value = strchr(word, '=');
     *value++ = '\0';
-    snprintf(key, sizeof key, "layout.%.50s", at);
+    snprintf(key, sizeof key, "layout.%s", word);
     tri_short_run_set(run, key, "%s", value);
   }
   tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
@@ -134,7 +130,8 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   }
   trial->state = TRI_TRIAL_FAILED;
   tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
-  if (strncmp(trial->reason, "out of memory", 13) == 0) trial->memory = share;
+  if (strncmp(trial->reason, "out of memory", 13) == 0)
+    trial->memory = share > 1 ? share : 0; /* else the plan does not say why */
 }
 
 /* ---- the object -------------------------------------------------------------------------------------------------- */
@@ -147,7 +144,7 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
   a->plan = *plan;
   a->begin_s = tri_clock_s();
   snprintf(a->folder, sizeof a->folder, "%s", folder);
-  tri_status status = study->run[0] == '\0' ? simulate(study, plan, &a->simulated) : start_real(a, part);
+  tri_status status = !tri_study_is_real(study) ? simulate(study, plan, &a->simulated) : start_real(a, part);
   if (status != TRI_OK) {
     tri_attempt_destroy(a);
     return status;
@@ -159,14 +156,13 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
 void tri_attempt_destroy(tri_attempt *a) {
   if (a == NULL) return;
   if (a->process.id > 0) tri_process_stop(&a->process);
-  if (a->study->run[0] != '\0' && tri_directory_remove(a->folder) != TRI_OK) { /* then it stays: no harm is done */
-  }
+  if (tri_study_is_real(a->study)) (void)tri_directory_remove(a->folder); /* if not, it stays: no harm is done */
   tri_free(a);
 }
 
 static void measure(const tri_attempt *a, tri_trial *trial) {
   trial->seconds = tri_clock_s() - a->begin_s;
-  if (a->study->run[0] != '\0') trial->node_s = trial->seconds * tri_study_nodes(a->study, &a->plan);
+  if (tri_study_is_real(a->study)) trial->node_s = trial->seconds * tri_study_nodes(a->study, &a->plan);
 }
 
 void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
@@ -176,14 +172,11 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
   measure(a, trial);
 }
 
-tri_status tri_attempt_ended(tri_attempt *a, bool *ended, tri_trial *trial) {
-  *ended = true;
+bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
   if (a->process.id == 0) {
-    trial->state = a->simulated.state;
-    trial->value = a->simulated.value;
-    trial->memory = a->simulated.memory;
-    trial->node_s = a->simulated.node_s;
-    memcpy(trial->reason, a->simulated.reason, sizeof trial->reason);
+    a->simulated.number = trial->number;
+    a->simulated.point = trial->point;
+    *trial = a->simulated;
   } else if (tri_process_ended(&a->process)) {
     a->process.id = 0;
     judge(a, false, trial);
@@ -192,8 +185,8 @@ tri_status tri_attempt_ended(tri_attempt *a, bool *ended, tri_trial *trial) {
     a->process.id = 0;
     fail_trial(trial, "out of time");
   } else {
-    *ended = false;
+    return false;
   }
-  if (*ended) measure(a, trial);
-  return TRI_OK;
+  measure(a, trial);
+  return true;
 }

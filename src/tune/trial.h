@@ -19,7 +19,7 @@ void tri_attempt_destroy(tri_attempt *attempt);
 /* Whether it has come to an end; does not wait. What became of it is then in state, value, memory, seconds, node_s and
  * reason of *trial. A failure of the trial is no failure of this: out of memory, a crash, and a time-out are results.
  */
-tri_status tri_attempt_ended(tri_attempt *attempt, bool *ended, tri_trial *trial);
+bool tri_attempt_ended(tri_attempt *attempt, tri_trial *trial);
 
 /* How many steps it has measured, and what they are worth so far (0: none). */
 double tri_attempt_value(const tri_attempt *attempt, int64_t *steps);

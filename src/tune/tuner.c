@@ -44,14 +44,6 @@ typedef struct tuner {
 
 /* ---- beginning and ending trials --------------------------------------------------------------------------------- */
 
-static double best_of(const tri_trial *trials, int64_t count) {
-  double best = -1;
-  for (int64_t i = 0; i < count; i++) {
-    if (trials[i].state == TRI_TRIAL_DONE && trials[i].value > best) best = trials[i].value;
-  }
-  return best;
-}
-
 static void tell(const tri_study *study, const tri_trial *trial, double best) {
   char text[TRI_POINT_TEXT_BYTES];
   tri_point_text(&study->space, &trial->point, text, sizeof text);
@@ -91,7 +83,8 @@ static tri_status begin(tuner *t, int at, bool *none) {
   char own[TRI_PATH_BYTES], name[64];
   *s = (seat){0};
   TRI_TRY(tri_store_trials(t->store, &trials, &count));
-  t->best = best_of(trials, count);
+  const tri_trial *best = tri_trial_best(trials, count);
+  t->best = best == NULL ? -INFINITY : best->value;
   tri_status status = TRI_OK;
   if (may_go_on(t, trials, count)) status = tri_suggest(&t->suggester, trials, count, &s->trial.point, &found);
   *none = !found;
@@ -115,7 +108,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
   *hopeless = false;
-  if (t->study->run[0] == '\0' || s->rung >= RUNGS) return TRI_OK;
+  if (!tri_study_is_real(t->study) || s->rung >= RUNGS) return TRI_OK;
   double value = tri_attempt_value(s->attempt, &steps);
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
@@ -125,8 +118,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
 }
 
 static tri_status look_after(tuner *t, seat *s) {
-  bool ended = false, hopeless = false;
-  TRI_TRY(tri_attempt_ended(s->attempt, &ended, &s->trial));
+  bool ended = tri_attempt_ended(s->attempt, &s->trial), hopeless = false;
   if (!ended) TRI_TRY(is_hopeless(t, s, &hopeless));
   if (hopeless) tri_attempt_stop_early(s->attempt, &s->trial);
   return ended || hopeless ? finish(t, s) : TRI_OK;
@@ -152,7 +144,7 @@ static tri_status go_on(tuner *t) {
       busy += t->seats[at].attempt != NULL;
     }
     if (none && busy == 0) return TRI_OK;
-    if (t->study->run[0] != '\0') tri_pause_s(none ? LONG_PAUSE_S : PAUSE_S);
+    if (tri_study_is_real(t->study)) tri_pause_s(none ? LONG_PAUSE_S : PAUSE_S);
   }
 }
 
@@ -230,7 +222,7 @@ static tri_status prepare(tuner *t) {
   tri_point *points = NULL;
   double *prior = NULL;
   int64_t count = 0;
-  bool real = study->run[0] != '\0';
+  bool real = tri_study_is_real(study);
   if (real) TRI_TRY(furnish(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
   bool ranks = real && study->cluster_name[0] != '\0' && count <= MOST_RANKED;
@@ -255,9 +247,9 @@ static tri_status try_recipe(tuner *t, int64_t place) {
   tri_trial trial = {0};
   tri_attempt *attempt = NULL;
   char own[TRI_PATH_BYTES], name[64];
-  bool ended = false;
-  TRI_TRY(tri_store_known(t->store, place, &trial, &ended));
-  if (ended) return TRI_OK;
+  bool known = false;
+  TRI_TRY(tri_store_known(t->store, recipe, &trial, &known));
+  if (known) return TRI_OK;
   tri_status status = tri_recipe_plan(t->study, recipe, &plan);
   if (status == TRI_BAD_LAYOUT || status == TRI_BAD_CONFIG) {
     return tri_fail(status, "`known`: %s: %s", recipe->name, tri_status_message());
@@ -266,13 +258,12 @@ static tri_status try_recipe(tuner *t, int64_t place) {
   snprintf(name, sizeof name, "known-%ld", (long)place);
   TRI_TRY(tri_path_join(own, t->folder, name));
   TRI_TRY(tri_attempt_start(t->study, &plan, own, 0, &attempt));
-  while (status == TRI_OK && !ended) {
-    status = tri_attempt_ended(attempt, &ended, &trial);
+  while (status == TRI_OK && !tri_attempt_ended(attempt, &trial)) {
     if (tri_stop_asked()) status = tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
-    if (status == TRI_OK && !ended) tri_pause_s(PAUSE_S);
+    tri_pause_s(PAUSE_S);
   }
   tri_attempt_destroy(attempt);
-  return status == TRI_OK ? tri_store_note_known(t->store, place, &trial) : status;
+  return status == TRI_OK ? tri_store_note_known(t->store, recipe, &trial) : status;
 }
 
 tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
@@ -282,7 +273,7 @@ tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
   t->store = store;
   t->folder = folder;
   t->begin_s = tri_clock_s();
-  if (study->run[0] != '\0') tri_stop_defer();
+  if (tri_study_is_real(study)) tri_stop_defer();
   tri_status status = prepare(t);
   for (int64_t place = 0; status == TRI_OK && place < study->num_known; place++) status = try_recipe(t, place);
   if (status == TRI_OK) status = go_on(t);

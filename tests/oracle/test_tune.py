@@ -308,14 +308,15 @@ def test_interrupted(tmp_path):
 
 @mpi
 def test_trials_side_by_side_and_halving(tmp_path):
-    """Two at once; of those clearly slower than the best, some end at a quarter or half of their steps."""
-    study = real(tmp_path, devices=1, trials=8, parallel=2, trial=dict(steps=400, worse=1.1),
-                 space=[dict(name="micro_batch", values="1 2 4 8"), dict(name="recompute", values="none full")])
+    """Two at once; those clearly slower than the best end at a quarter or half of their steps, the slowest, which comes last, for sure."""
+    study = real(tmp_path, devices=1, trials=8, parallel=2, trial=dict(steps=400, worse=1.1), method="exhaustive",
+                 space=[dict(name="micro_batch", values="8 4 2 1"), dict(name="recompute", values="none full")])
     found = trials_of(tmp_path, study)
     assert found["done"] == 8
     rungs = sqlite3.connect(tmp_path / "study.db").execute("SELECT number, rung, value FROM rungs").fetchall()
     assert {rung for _, rung, _ in rungs} == {0, 1}
     early = [t["number"] for t in found["trials"] if "stopped early" in t["reason"]]
+    assert any(t["point"] == "micro_batch=1,recompute=full" and t["number"] in early for t in found["trials"])
     for number in early:
         rung, value = max((r, v) for n, r, v in rungs if n == number)
         assert value * 1.1 < max(v for _, r, v in rungs if r == rung)
@@ -344,6 +345,10 @@ def test_known_recipes(tmp_path):
     assert theirs["place"] == 1 + sum(t.get("value", 0) > theirs["value"] for t in found["trials"])
     assert large["reason"] == "out of memory" and "value" not in large
     assert "theirs (tensor=1,pipeline=8,micro_batch=1,zero=1): " in tune(tmp_path, study).stdout
+    again = trials_of(tmp_path, dict(study, known=known[::-1]))["known"]
+    assert [k.get("value") for k in again] == [None, theirs["value"]]
+    report = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--json"], capture_output=True, text=True, check=True).stdout
+    assert [k["name"] for k in json.loads(report)["known"]] == ["too large", "theirs"]
     bad = dict(STUDY, known=[dict(name="odd", layout="tensor=7")])
     assert "`known`: odd: " in tune(tmp_path, bad, "--store", tmp_path / "bad.db", status=3).stderr
 
