@@ -349,14 +349,17 @@ static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type)
   return true;
 }
 
-/* How many packed: all or none. */
+/* How many packed: all or none, but for those of few columns and an odd depth, which oneDNN 2 gets wrong on some CPUs.
+ */
 static int check_packed_all(tri_device *device, tri_dtype type, tri_dtype plain_type, tri_dtype c) {
   int packed = 0, total = 0;
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
     if ((variant & 1) != 0) continue; /* a^T */
     for (int sample = 0; sample < 3; sample++) {
-      packed += check_packed(device, random_product(variant, type, type, c), plain_type);
-      total++;
+      tri_matmul p = random_product(variant, type, type, c);
+      bool packs = check_packed(device, p, plain_type), may_not = type == TRI_BF16 && p.n < 64 && p.k % 32 != 0;
+      packed += packs;
+      total += packs || !may_not;
     }
   }
   assert_true(packed == 0 || packed == total);

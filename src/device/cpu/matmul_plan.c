@@ -25,7 +25,8 @@
  * ways differ in the order of summation, so the measurement must not waver: see matmul_state.c.
  *
  * What must always hold: the result does not depend on the number of threads. The primitive on a dense, not transposed
- * a never splits k; with a transposed one it does, which is the other reason for the copy. sgemm splits k and changes
+ * a never splits k (on a matrix unit it would with 16 threads or more: tri_onednn_product_threads); with a transposed
+ * one it does, which is the other reason for the copy. sgemm splits k and changes
  * its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its shape alone and the
  * threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads inside sgemm. */
 #include "device/cpu/matmul_plan.h"
@@ -206,7 +207,7 @@ static tri_status plan_primitive(tri_cpu_matmul_state *state, tri_matmul_plan *p
   plan->stage_c = p->ldc != p->n;
   plan->rows = cut(p->m, rows_target(plan));
   plan->depth = cut(p->k, p->k);
-  int before = tri_matmul_enter(state->options.threads);
+  int before = tri_matmul_enter(tri_onednn_product_threads(p->a_type, p->k, state->options.threads));
   tri_status status = build_chunk(state, plan, 0, plan->rows.size, packed_b);
   if (status == TRI_OK && plan->rows.last != plan->rows.size) {
     status = build_chunk(state, plan, 1, plan->rows.last, packed_b);
@@ -299,7 +300,7 @@ tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul
   bool wanted = state->options.pack_fp32;
   if (p->a_type == TRI_BF16) TRI_TRY(tri_cpu_matmul_bf16(state, &wanted, NULL));
   if (!wanted || p->b_type != p->a_type || p->a_transposed || p->k == 0 || p->n == 0) return TRI_OK;
-  int before = tri_matmul_enter(state->options.threads);
+  int before = tri_matmul_enter(tri_onednn_product_threads(p->a_type, p->k, state->options.threads));
   tri_status status = find_blocked(state, p, out);
   tri_matmul_leave(before);
   return status;

@@ -45,6 +45,11 @@ typedef struct tri_onednn_product {
   int64_t m, n, k; /* for messages, and n for the bias */
 } tri_onednn_product;
 
+/* The threads, `threads` at most, for which a product of this depth is to be created so that its result does not depend
+ * on how many they are. On a matrix unit (AMX) oneDNN cuts k of bf16 products among threads where there are 16 or more
+ * and each gets 1024 of it; a primitive that was created for 15 runs on 15. */
+int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
+
 /* *chosen_b may be NULL. */
 tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_product *product, tri_onednn_primitive *out,
                                      tri_onednn_layout *chosen_b);
