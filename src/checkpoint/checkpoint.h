@@ -8,6 +8,7 @@
  *     tokenizer.json          where there is one
  *     state.json              progress; sizes and checksums of all of the above
  *     COMPLETE                written last; size and checksum of state.json
+ *     PROVEN, DISPROVED       empty, one of them or none: what later steps say of it (below)
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
@@ -116,8 +117,22 @@ typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
 
-/* LOCAL. The highest step that a checkpoint below root claims by its name, whatever it is worth; -1 if there is none.
- */
+/* ---- what later steps say of it
+ * --------------------------------------------------------------------------------------
+ *
+ * Weights can be finite and ruined: a huge learning rate does that in one step. So a checkpoint counts as proven once a
+ * step that was computed from it, or an evaluation of it, was finite; removal of old checkpoints keeps the newest
+ * proven one. One from which every step was bad is disproved: it is passed over where the newest is looked for. */
+
+/* LOCAL. Says so of the checkpoint of that step below root; then removes what `keep` leaves over. */
+tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
+tri_status tri_checkpoint_disprove(const char *root, int64_t step);
+
+/* LOCAL. The newest complete checkpoint below root that is proven, by its marks alone; path is "" if there is none. */
+tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
+
+/* LOCAL. The highest step that a checkpoint below root claims by its name, whatever it is worth unless it is disproved;
+ * -1 if there is none. */
 int64_t tri_checkpoint_highest_step(const char *root);
 
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE

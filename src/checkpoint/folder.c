@@ -11,6 +11,8 @@
 #include "checkpoint/folder.h"
 
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/output.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -138,27 +140,80 @@ free_list:
   return status;
 }
 
-/* Whether the folder says of itself that it is complete. */
-static bool is_complete(const char *root, const tri_folder *folder) {
-  char path[TRI_PATH_BYTES], complete[TRI_PATH_BYTES];
-  return folder->kind == TRI_FOLDER_FINAL && tri_path_join(path, root, folder->name) == TRI_OK &&
-         tri_path_join(complete, path, TRI_FILE_COMPLETE) == TRI_OK && tri_path_exists(complete);
+bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark) {
+  char path[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
+  return tri_path_join(path, root, folder->name) == TRI_OK && tri_path_join(inside, path, mark) == TRI_OK &&
+         tri_path_exists(inside);
+}
+
+bool tri_folder_is_complete(const char *root, const tri_folder *folder) {
+  return folder->kind == TRI_FOLDER_FINAL && tri_folder_has(root, folder, TRI_FILE_COMPLETE);
+}
+
+tri_status tri_folder_mark(const char *root, int64_t step, const char *mark) {
+  char path[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
+  TRI_TRY(tri_folder_path(root, TRI_FOLDER_FINAL, step, path));
+  TRI_TRY(tri_path_join(inside, path, mark));
+  if (tri_path_exists(inside)) return TRI_OK;
+  TRI_TRY(tri_output_file(inside, "", 0));
+  return tri_directory_sync(path);
+}
+
+/* The newest complete folder of the list that is proven, or NULL. */
+static const tri_folder *newest_proven(const char *root, const tri_folder *list, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (tri_folder_is_complete(root, &list[i]) && tri_folder_has(root, &list[i], TRI_FILE_PROVEN)) return &list[i];
+  }
+  return NULL;
+}
+
+/* A checkpoint that a diverging run saved just before its weights were found to be ruined must not push out the last
+ * one that is known to be good. */
+static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t keep, const tri_folder *list,
+                                 int64_t count) {
+  const tri_folder *proven = newest_proven(root, list, count);
+  int64_t kept = 1; /* newest_step itself */
+  for (int64_t i = 0; i < count; i++) {
+    const tri_folder *folder = &list[i];
+    if (!tri_folder_is_complete(root, folder) || folder->step == newest_step || folder == proven) {
+      kept += folder == proven && folder->step != newest_step;
+      continue;
+    }
+    bool disproved = tri_folder_has(root, folder, TRI_FILE_DISPROVED);
+    if (!disproved && kept++ < keep) continue;
+    TRI_TRY(tri_folder_retire(root, folder->step));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep) {
   if (keep > 0) {
     tri_folder *list = NULL;
-    int64_t count = 0, kept = 1; /* newest_step itself */
+    int64_t count = 0;
     TRI_TRY(tri_folder_list(root, &list, &count));
-    tri_status status = TRI_OK;
-    for (int64_t i = 0; i < count; i++) {
-      if (!is_complete(root, &list[i]) || list[i].step == newest_step) continue;
-      if (kept++ < keep) continue;
-      TRI_TRY_GOTO(tri_folder_retire(root, list[i].step), free_list);
-    }
-  free_list:
+    tri_status status = retire_all_but(root, newest_step, keep, list, count);
     tri_free(list);
     TRI_TRY(status);
   }
   return tri_folder_clear(root, TRI_FOLDER_OLD);
+}
+
+tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep) {
+  TRI_TRY(tri_folder_mark(root, step, TRI_FILE_PROVEN));
+  return tri_folder_keep(root, step, keep);
+}
+
+tri_status tri_checkpoint_disprove(const char *root, int64_t step) {
+  return tri_folder_mark(root, step, TRI_FILE_DISPROVED);
+}
+
+tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_folder_list(root, &list, &count));
+  const tri_folder *found = newest_proven(root, list, count);
+  tri_status status = found == NULL ? TRI_OK : tri_path_join(path, root, found->name);
+  if (found == NULL) path[0] = '\0';
+  tri_free(list);
+  return status;
 }

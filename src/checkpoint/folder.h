@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,6 +15,8 @@
 #define TRI_FILE_TOKENIZER "tokenizer.json"
 #define TRI_FILE_STATE "state.json"
 #define TRI_FILE_COMPLETE "COMPLETE"
+#define TRI_FILE_PROVEN "PROVEN"       /* empty: a later step, or an evaluation, from this state was finite */
+#define TRI_FILE_DISPROVED "DISPROVED" /* empty: every step from this state was bad, until the run gave up */
 
 typedef enum tri_folder_kind {
   TRI_FOLDER_FINAL,     /* step-00000100          */
@@ -41,8 +44,16 @@ tri_status tri_folder_retire(const char *root, int64_t step);
 /* LOCAL. Removes folders of a kind (temporary or old) that are this process's or a dead one's. */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
+/* Whether there is a final folder of that name with COMPLETE in it; with a mark (TRI_FILE_PROVEN, ...) beside it. */
+bool tri_folder_is_complete(const char *root, const tri_folder *folder);
+bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
+
+/* LOCAL. Puts an empty file of that name into the final folder of a step, and flushes it. */
+tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
+
 /* LOCAL. Retires complete checkpoints, oldest first, until `keep` are left, `newest_step` among them whatever its
- * number; then clears them. keep 0 keeps all. */
+ * number; then clears them. The newest that is proven stays whatever its number is, those that are disproved go. keep 0
+ * keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

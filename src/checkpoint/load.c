@@ -62,8 +62,14 @@ static const tri_folder *next_candidate(const tri_folder *list, int64_t count, c
  */
 typedef struct candidate {
   char name[64];
-  bool old;
+  bool old, disproved;
 } candidate;
+
+static tri_status disproved(void) {
+  return tri_fail(TRI_BAD_FILE,
+                  "every step that followed it was bad, until the run gave up (it is marked " TRI_FILE_DISPROVED
+                  "); to use it all the same, name it");
+}
 
 static tri_status try_candidates(const tri_group *group, const char *root, const tri_folder *list, int64_t count,
                                  tri_checkpoint_try take, void *context, char path[TRI_PATH_BYTES]) {
@@ -73,11 +79,12 @@ static tri_status try_candidates(const tri_group *group, const char *root, const
     if (group->rank == 0) folder = next_candidate(list, count, folder);
     if (folder != NULL) snprintf(next.name, sizeof next.name, "%s", folder->name);
     next.old = folder != NULL && folder->kind == TRI_FOLDER_OLD;
+    next.disproved = folder != NULL && tri_folder_has(root, folder, TRI_FILE_DISPROVED);
     TRI_TRY(tri_broadcast(group, 0, sizeof next, &next));
     if (next.name[0] == '\0') break;
     TRI_TRY(tri_path_join(path, root, next.name));
-    bool damaged = false;
-    tri_status status = take(context, path, &damaged);
+    bool damaged = next.disproved;
+    tri_status status = next.disproved ? disproved() : take(context, path, &damaged);
     if (status == TRI_OK || !damaged) return status;
     if (next.old) continue;
     if (group->rank == 0) tri_log("passing over the checkpoint %s: %s", path, tri_status_message());
@@ -112,7 +119,8 @@ int64_t tri_checkpoint_highest_step(const char *root) {
   int64_t count = 0, highest = -1;
   if (tri_folder_list(root, &list, &count) != TRI_OK) return -1;
   for (int64_t i = 0; i < count; i++) {
-    if (list[i].kind == TRI_FOLDER_FINAL && list[i].step > highest) highest = list[i].step;
+    if (list[i].kind != TRI_FOLDER_FINAL || list[i].step <= highest) continue;
+    if (!tri_folder_has(root, &list[i], TRI_FILE_DISPROVED)) highest = list[i].step;
   }
   tri_free(list);
   return highest;

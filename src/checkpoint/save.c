@@ -10,6 +10,7 @@
  * computes; so it is in pieces. */
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/element_sum.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 #include "checkpoint/slices.h"
@@ -308,6 +309,17 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* A checkpoint is what a run goes back to: it never holds what no step can go on from. */
+static tri_status check_finite(const tri_safetensors_tensor *tensor, int64_t first, int64_t count, const void *data) {
+  int64_t bad = tri_first_not_finite(tensor->type, count, data);
+  if (bad < 0) return TRI_OK;
+  return tri_fail(TRI_DIVERGED,
+                  "nothing is saved: element %" PRId64
+                  " of `%.200s` is NaN or infinite; the checkpoints from before are as they were; lower optimizer.lr, "
+                  "lengthen optimizer.warmup, or look at optimizer.eps and optimizer.clip",
+                  first + bad, tensor->name);
+}
+
 /* In pieces that fit into the cache: the sum reads a piece from memory, and the copy into the stream finds it near. */
 static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
   const tri_safetensors_tensor *tensor = &s->tensors[slice->tensor];
@@ -317,6 +329,7 @@ static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
     for (int64_t done = 0, most = PIECE_BYTES / (int64_t)element; done < run.count;) {
       int64_t count = run.count - done < most ? run.count - done : most;
       uint64_t offset = tensor->offset + (uint64_t)(run.global + done) * element;
+      TRI_TRY(check_finite(tensor, run.global + done, count, from + (size_t)done * element));
       s->sums[slice->tensor] += tri_element_sum(element, run.global + done, count, from + (size_t)done * element);
       TRI_TRY(tri_stream_put(s->stream, offset, from + (size_t)done * element, (uint64_t)count * element));
       done += count;

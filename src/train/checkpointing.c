@@ -45,7 +45,6 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
       .tokens = state->tokens,
       .updates = integer_of(more, "updates"),
       .bad_steps = integer_of(more, "bad_steps"),
-      .bad_in_row = integer_of(more, "bad_in_row"),
       .seconds = json_number_value(json_object_get(more, "seconds")),
   };
 }

@@ -4,6 +4,7 @@
 #include "train/saver.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
@@ -37,7 +38,11 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_status thread_status;
   char thread_message[2048];
+  int64_t step;
+  bool proven; /* what came after it is known to be good already */
   double begun_s, pause_s;
+
+  int64_t unproven; /* the step of the newest checkpoint that has ended, while nothing has proven it; or -1 */
   tri_saver_times newest;
 };
 
@@ -81,6 +86,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
   saver->engine = engine;
   saver->config = config;
   saver->tokenizer = tokenizer;
+  saver->step = saver->unproven = -1;
   tri_status status = set_up(saver);
   if (status != TRI_OK) {
     tri_saver_destroy(saver);
@@ -122,20 +128,33 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
+/* Marks are for the next start and for the removal of old checkpoints: trouble with them ends no run. */
+static void mark_proven(tri_saver *saver) {
+  if (world_of(saver)->rank == 0 &&
+      tri_checkpoint_prove(saver->root, saver->unproven, saver->config->checkpoint.keep) != TRI_OK) {
+    tri_warn("the checkpoint of step %ld is not marked as proven: %s", (long)saver->unproven, tri_status_message());
+  }
+  saver->unproven = -1;
+}
+
 static void end_save(tri_saver *saver, bool good) {
   tri_checkpoint_save_end(saver->saving, good);
   json_decref(saver->progress);
   saver->saving = NULL;
   saver->progress = NULL;
   saver->stage = STAGE_IDLE;
-  if (good) saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s};
+  if (!good) return;
+  saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s};
+  saver->unproven = saver->step;
+  if (saver->proven) mark_proven(saver);
 }
 
 static tri_status begin_save(tri_saver *saver, const tri_progress *progress, const tri_checkpoint_slice *slices) {
   const tri_run_config *config = saver->config;
-  saver->progress = json_pack("{s:I, s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
-                              (json_int_t)progress->bad_steps, "bad_in_row", (json_int_t)progress->bad_in_row,
-                              "seconds", progress->seconds);
+  saver->step = progress->step;
+  saver->proven = false;
+  saver->progress = json_pack("{s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
+                              (json_int_t)progress->bad_steps, "seconds", progress->seconds);
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),
@@ -238,11 +257,28 @@ tri_status tri_saver_finish(tri_saver *saver) {
   return TRI_OK;
 }
 
+/* ---- what later steps say of it ---------------------------------------------------------------------------------- */
+
+void tri_saver_resumed(tri_saver *saver, int64_t step) { saver->unproven = step; }
+
+void tri_saver_prove(tri_saver *saver) {
+  saver->proven = true;
+  if (saver->unproven >= 0) mark_proven(saver);
+}
+
+void tri_saver_disprove(tri_saver *saver) {
+  if (saver->unproven < 0 || saver->unproven != saver->step || world_of(saver)->rank > 0) return;
+  if (tri_checkpoint_disprove(saver->root, saver->unproven) != TRI_OK) {
+    tri_warn("the checkpoint of step %ld is not marked: %s", (long)saver->unproven, tri_status_message());
+  }
+}
+
 tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest; }
 
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
   (void)end_thread(saver);
+  saver->proven = false;                            /* one that is given up is neither */
   if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
   tri_free(saver->staged);
   tri_free(saver->model_config);

@@ -23,6 +23,15 @@ tri_status tri_saver_look(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
+/* LOCAL, between steps, on every rank. The run goes on from the checkpoint of that step in OUTPUT/checkpoints. */
+void tri_saver_resumed(tri_saver *saver, int64_t step);
+/* LOCAL, between steps, on every rank. A step, or an evaluation, from the state that was saved last was finite: the
+ * checkpoint is proven (checkpoint.h), once it is there. */
+void tri_saver_prove(tri_saver *saver);
+/* LOCAL. The run gives up. If it has made no good step from what it saved last, that checkpoint is disproved; one that
+ * another run left is not: this run may have been told to do what that one would not have. */
+void tri_saver_disprove(tri_saver *saver);
+
 /* LOCAL. Of the newest save that has ended: for how long the steps waited, and how long it took from its beginning
  * until the checkpoint was there (in the background: until a step found that it was). 0 before the first. */
 typedef struct tri_saver_times {

@@ -45,11 +45,14 @@ typedef struct trainer {
   double peak_flops;
   double load_s;          /* of the state that it began with */
   double validation_loss; /* the last one; NaN before the first */
+  int64_t evaluated_step; /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* the folder in which ranks say what they were doing */
   tri_timing timing;
-  bool stopping; /* some rank was asked to */
+  bool stopping;          /* some rank was asked to */
+  bool save_waits;        /* it was due among bad steps, and is made after the next good one */
+  bool snapshot_unproven; /* no good step has been made from the newest one */
 } trainer;
 
 static bool is_first(const trainer *t) { return t->mesh.world.rank == 0; }
@@ -172,7 +175,10 @@ static tri_status open_output(trainer *t, const char *resume) {
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
   double begin_s = tri_clock_s();
   TRI_TRY(open_snapshots(t, resume, &found));
-  if (!found) TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+  if (!found) {
+    TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+    if (found && strcmp(resume, "auto") == 0) tri_saver_resumed(t->saver, t->progress.step);
+  }
   if (found) t->load_s = tri_clock_s() - begin_s;
   if (!is_first(t)) return TRI_OK;
   TRI_TRY(write_config(config));
@@ -205,12 +211,37 @@ static tri_status evaluate(trainer *t) {
   tri_evaluation sums = {0};
   TRI_TRY(tri_engine_evaluate(t->engine, &t->validation, windows, &sums));
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / (double)sums.counted;
+  t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
   return TRI_OK;
+}
+
+/* Where to go back to, in words: the newest checkpoint that later steps have proven. */
+static void describe_proven(const trainer *t, char *out, size_t out_bytes) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
+  bool known = tri_path_join(root, t->config->output, "checkpoints") == TRI_OK &&
+               tri_checkpoint_newest_proven(root, path) == TRI_OK && path[0] != '\0';
+  if (known) snprintf(out, out_bytes, "the newest checkpoint that is known to be good is %.1000s", path);
+  if (!known) snprintf(out, out_bytes, "there is no checkpoint that is known to be good");
+}
+
+/* All ranks come to it together, and the first one says it. */
+static tri_status give_up(trainer *t) {
+  char proven[1100];
+  tri_saver_disprove(t->saver);
+  if (t->snapshots != NULL && t->snapshot_unproven) tri_snapshots_remove(t->snapshots);
+  if (!is_first(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  describe_proven(t, proven, sizeof proven);
+  return tri_fail(TRI_DIVERGED,
+                  "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; nothing was saved "
+                  "among them; %s; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
+                  (long)t->progress.bad_in_row, (long)t->progress.step, proven);
 }
 
 static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   if (!step->skipped) {
     t->progress.bad_in_row = 0;
+    t->snapshot_unproven = false;
+    tri_saver_prove(t->saver);
     return TRI_OK;
   }
   t->progress.bad_steps++;
@@ -218,11 +249,7 @@ static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   if (is_first(t))
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
-  if (t->progress.bad_in_row < t->config->optimizer.max_bad_steps) return TRI_OK;
-  return tri_fail(TRI_DIVERGED,
-                  "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; the newest "
-                  "checkpoint is from before; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
-                  (long)t->progress.bad_in_row, (long)t->progress.step);
+  return t->progress.bad_in_row < t->config->optimizer.max_bad_steps ? TRI_OK : give_up(t);
 }
 
 static bool is_due(int64_t step, int64_t every, int64_t steps) {
@@ -232,8 +259,27 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
 static tri_status save(trainer *t) {
   if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
   bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
+  t->save_waits = false;
   TRI_TRY(tri_saver_save(t->saver, &t->progress));
+  if (t->evaluated_step == t->progress.step) tri_saver_prove(t->saver);
   return last ? tri_saver_finish(t->saver) : TRI_OK;
+}
+
+/* What there is to keep after a step. Among bad steps there is nothing: their state may be ruined, and what it would
+ * push out is not. */
+static tri_status keep_state(trainer *t) {
+  const tri_run_config *config = t->config;
+  bool ends = t->stopping || t->progress.step == config->optimizer.steps;
+  bool due = t->save_waits || is_due(t->progress.step, config->checkpoint.every, -1);
+  if (t->progress.bad_in_row > 0) {
+    t->save_waits = due;
+    return ends ? tri_saver_finish(t->saver) : TRI_OK;
+  }
+  if (due || (ends && config->checkpoint.at_end)) return save(t);
+  if (ends) return tri_saver_finish(t->saver);
+  if (t->snapshots == NULL || t->progress.step % config->checkpoint.snapshot_every != 0) return TRI_OK;
+  t->snapshot_unproven = true;
+  return tri_snapshots_take(t->snapshots, &t->progress);
 }
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
@@ -294,26 +340,36 @@ static tri_status one_step(trainer *t) {
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
   TRI_TRY(tri_saver_look(t->saver));
-  bool last = t->progress.step == steps;
-  bool ends = last || t->stopping, every = is_due(t->progress.step, config->checkpoint.every, -1);
-  if (every || (ends && config->checkpoint.at_end)) return save(t);
-  if (ends) return tri_saver_finish(t->saver);
-  bool copy = t->snapshots != NULL && t->progress.step % config->checkpoint.snapshot_every == 0;
-  return copy ? tri_snapshots_take(t->snapshots, &t->progress) : TRI_OK;
+  return keep_state(t);
+}
+
+/* How a run ends that a signal stopped, or whose last steps were bad. */
+static tri_status end_of_loop(trainer *t) {
+  const tri_progress *progress = &t->progress;
+  char proven[1100];
+  if (progress->bad_in_row > 0) {
+    tri_status status = t->stopping ? TRI_INTERRUPTED : TRI_DIVERGED;
+    if (!is_first(t)) return tri_fail(status, "%s", "");
+    describe_proven(t, proven, sizeof proven);
+    return tri_fail(status,
+                    "%s after step %ld, among %ld bad steps in a row, whose state is not saved; %s; the same command "
+                    "continues from the newest one",
+                    t->stopping ? "interrupted" : "the run ends", (long)progress->step, (long)progress->bad_in_row,
+                    proven);
+  }
+  if (!t->stopping || progress->step == t->config->optimizer.steps) return TRI_OK;
+  if (!is_first(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
+  return tri_fail(
+      TRI_INTERRUPTED,
+      t->config->checkpoint.at_end
+          ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
+          : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
+      (long)progress->step);
 }
 
 static tri_status loop(trainer *t) {
-  while (t->progress.step < t->config->optimizer.steps) {
-    TRI_TRY(one_step(t));
-    if (!t->stopping || t->progress.step == t->config->optimizer.steps) continue;
-    return tri_fail(
-        TRI_INTERRUPTED,
-        t->config->checkpoint.at_end
-            ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
-            : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
-        (long)t->progress.step);
-  }
-  return TRI_OK;
+  while (t->progress.step < t->config->optimizer.steps && !t->stopping) TRI_TRY(one_step(t));
+  return end_of_loop(t);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -388,15 +444,12 @@ static tri_status run(trainer *t) {
   tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
-  bool ends_well = status == TRI_OK || status == TRI_INTERRUPTED; /* with a checkpoint */
-  if (ends_well && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
-  if (status == TRI_INTERRUPTED || status == TRI_DIVERGED) { /* all ranks came to it together, and one says so */
-    if (!is_first(t)) return tri_fail(status, "%s", "");
-  } else if (status != TRI_OK) {
-    return name_failure(t, status);
-  }
+  bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
+  bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the checkpoint is as new as any snapshot */
+  if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  if (!together) return name_failure(t, status);
   if (!is_first(t) || status == TRI_DIVERGED) return status;
-  char message[512];
+  char message[2048];
   snprintf(message, sizeof message, "%s", tri_status_message());
   TRI_TRY(write_summary(t));
   return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", message);
@@ -480,7 +533,8 @@ static tri_status start(trainer *t, const tri_train_options *options) {
 }
 
 tri_status tri_train(const tri_train_options *options) {
-  trainer t = {.mesh = tri_mesh_alone(), .validation_loss = NAN, .timing.path = options->timeline};
+  trainer t = {
+      .mesh = tri_mesh_alone(), .validation_loss = NAN, .evaluated_step = -1, .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
   tri_status status = start(&t, options);

@@ -4,6 +4,7 @@
 #include "checkpoint/element_sum.h"
 #include "checkpoint/output.h"
 
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -180,6 +181,69 @@ static void test_keep(void **state) {
   assert_true(exists("step-00000004") && exists("step-00000009"));
   assert_false(exists("step-00000003"));
   assert_int_equal(newest_step(), 4);
+}
+
+static void mark(int64_t step, bool proven) {
+  CHECK_OK(proven ? tri_checkpoint_prove(root, step, 0) : tri_checkpoint_disprove(root, step));
+}
+
+static void test_keep_what_is_proven(void **state) {
+  (void)state;
+  char path[TRI_PATH_BYTES];
+  CHECK_OK(tri_checkpoint_newest_proven(root, path));
+  assert_string_equal(path, "");
+  for (int64_t step = 1; step <= 5; step++) save(step, 0, 0);
+  mark(1, true);
+  mark(2, true);
+  mark(4, false);
+  assert_int_equal(newest_step(), 5);
+  save(6, 0, 2);
+  assert_true(exists("step-00000002") && exists("step-00000005") && exists("step-00000006"));
+  assert_false(exists("step-00000001") || exists("step-00000003") || exists("step-00000004"));
+  CHECK_OK(tri_checkpoint_newest_proven(root, path));
+  assert_non_null(strstr(path, "step-00000002"));
+  mark(6, false);
+  assert_int_equal(newest_step(), 5);
+  assert_int_equal(tri_checkpoint_highest_step(root), 5);
+  /* Once the newest is proven there is no reason to keep more than was asked for. */
+  save(7, 0, 2);
+  assert_true(exists("step-00000002") && exists("step-00000005"));
+  CHECK_OK(tri_checkpoint_prove(root, 7, 2));
+  assert_true(exists("step-00000005") && exists("step-00000007"));
+  assert_false(exists("step-00000002") || exists("step-00000006"));
+  /* A save of the same step begins without a mark. */
+  save(7, 1, 2);
+  CHECK_OK(tri_checkpoint_newest_proven(root, path));
+  assert_string_equal(path, "");
+}
+
+/* Nothing of a save that would hold NaN or infinity stays, whatever the type and wherever it is. */
+static void test_not_finite(void **state) {
+  (void)state;
+  save(1, 0, 0);
+  float single[300];
+  double wide[300];
+  uint16_t half[300];
+  void *const data[] = {single, wide, half};
+  static const tri_dtype types[] = {TRI_FP32, TRI_FP64, TRI_BF16};
+  for (int which = 0; which < 3 * 4; which++) {
+    int type = which / 4, place = which % 2 == 0 ? 0 : 299;
+    memset(single, 0x7e, sizeof single); /* large and finite */
+    memset(wide, 0x7e, sizeof wide);
+    memset(half, 0x7e, sizeof half);
+    single[place] = wide[place] = which % 4 < 2 ? (double)NAN : -(double)INFINITY;
+    half[place] = which % 4 < 2 ? 0x7fc0 : 0xff80;
+    const tri_checkpoint_tensor tensor = {
+        .name = "h.0.w", .type = types[type], .num_dims = 1, .shape = {300}, .data = data[type]};
+    const tri_checkpoint_request request = {
+        .root = root, .state = {.step = 2}, .weights = &tensor, .num_weights = 1, .model_config = CT_CONFIG, .keep = 1};
+    assert_int_equal(tri_checkpoint_save(&request, NULL), TRI_DIVERGED);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "element %d of `h.0.w` is NaN or infinite", place);
+    assert_non_null(strstr(tri_status_message(), wanted));
+    assert_true(exists("step-00000001"));
+    assert_false(exists("step-00000002"));
+  }
 }
 
 static void test_same_step_again(void **state) {
@@ -492,6 +556,8 @@ int main(void) {
       TEST(test_nothing_to_find),
       TEST(test_new_root),
       TEST(test_keep),
+      TEST(test_keep_what_is_proven),
+      TEST(test_not_finite),
       TEST(test_same_step_again),
       TEST(test_plain_folder),
       TEST(test_shards),
