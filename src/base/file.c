@@ -231,3 +231,10 @@ tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const 
     return tri_fail(TRI_BAD_USAGE, "the path %s/%s is too long", directory, name);
   return TRI_OK;
 }
+
+tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending) {
+  int written = snprintf(out, TRI_PATH_BYTES, "%s%s", path, ending);
+  if (written < 0 || written >= TRI_PATH_BYTES)
+    return tri_fail(TRI_BAD_USAGE, "the path %s%s is too long", path, ending);
+  return TRI_OK;
+}

@@ -38,5 +38,7 @@ tri_status tri_directory_remove(const char *path);
 /* "DIRECTORY/NAME" in a fixed buffer; too long a path is TRI_BAD_USAGE. */
 enum { TRI_PATH_BYTES = 4096 };
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
+/* "PATHENDING", likewise. */
+tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
 
 #endif

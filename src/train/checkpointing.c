@@ -141,11 +141,15 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
-static tri_status move_all_aside(const char *root) {
-  char to[TRI_PATH_BYTES];
+/* The course of the run goes with its checkpoints. */
+static tri_status move_all_aside(const char *output, const char *root) {
+  char to[TRI_PATH_BYTES], metrics[TRI_PATH_BYTES], moved[TRI_PATH_BYTES];
   if (!tri_path_exists(root)) return TRI_OK;
   TRI_TRY(free_name(root, to));
+  TRI_TRY(tri_path_join(metrics, output, "metrics.jsonl"));
+  TRI_TRY(tri_path_join(moved, to, "metrics.jsonl"));
   TRI_TRY(move(root, to));
+  if (tri_path_exists(metrics)) TRI_TRY(move(metrics, moved));
   tri_log("the checkpoints of an earlier run are now in %s", to);
   return TRI_OK;
 }
@@ -184,7 +188,7 @@ static tri_status find_and_load(loading *l, const char *root, const char *resume
   bool damaged = false;
   path[0] = '\0';
   if (strcmp(resume, "never") == 0) {
-    return tri_first_rank_status(world, world->rank == 0 ? move_all_aside(root) : TRI_OK);
+    return tri_first_rank_status(world, world->rank == 0 ? move_all_aside(l->config->output, root) : TRI_OK);
   }
   if (strcmp(resume, "auto") == 0) return tri_checkpoint_newest_that(world, root, load_from, l, path);
   snprintf(path, TRI_PATH_BYTES, "%s", resume);

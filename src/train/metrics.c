@@ -33,24 +33,31 @@ static double last_validation_loss(const tri_metrics_history *history) {
   return NAN;
 }
 
+/* What the file has, and what went, in words. */
+static void report_lines(const char *path, int64_t first_step, const tri_metrics_history *history) {
+  int64_t held = history->count > 0 ? history->steps[history->count - 1].step : 0;
+  if (history->num_later > 0) {
+    tri_log("%s: the lines of steps %lld to %lld are removed, since the run goes on with step %lld", path,
+            (long long)history->later_first, (long long)history->later_last, (long long)first_step);
+  }
+  if (history->num_odd > 0) {
+    tri_warn("%s: line %lld is not the next step's%s; it is passed over", path, (long long)history->first_odd,
+             history->num_odd > 1 ? ", and others after it are not" : "");
+  }
+  if (held + 1 < first_step) {
+    tri_warn("%s ends at step %lld; the run goes on with step %lld", path, (long long)held, (long long)first_step);
+  }
+}
+
 /* Cuts the file down to the steps before first_step. */
 static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
-  if (!tri_path_exists(metrics->path)) return TRI_OK;
-  tri_status status = TRI_OK;
   tri_metrics_history history = {0};
-  TRI_TRY(tri_metrics_history_read(metrics->path, first_step, &history));
-  int64_t held = history.count > 0 ? history.steps[history.count - 1].step : 0;
-  if (held + 1 < first_step) {
-    tri_warn("%s ends at step %lld; the run goes on with step %lld", metrics->path, (long long)held,
-             (long long)first_step);
-  }
+  if (!tri_path_exists(metrics->path)) return TRI_OK;
+  TRI_TRY(tri_metrics_history_cut(metrics->path, first_step, &history));
+  report_lines(metrics->path, first_step, &history);
   metrics->validation_loss = last_validation_loss(&history);
-  if (truncate(metrics->path, (off_t)history.bytes) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", metrics->path, (long long)history.bytes,
-                      strerror(errno));
-  }
   tri_metrics_history_release(&history);
-  return status;
+  return TRI_OK;
 }
 
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out) {

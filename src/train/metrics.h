@@ -27,7 +27,8 @@ typedef struct tri_metrics tri_metrics;
 
 /* LOCAL. Opens DIRECTORY/metrics.jsonl and a new event file; makes the directory if need be. What the file says of
  * first_step and later is removed (a run resumed from the checkpoint of step N continues with first_step N + 1; a new
- * run has first_step 1), and so is a last line that a crash cut short. Release with tri_metrics_close. */
+ * run has first_step 1), and so is whatever follows the last line before it; a line is logged that says which steps
+ * went. Lines before it that are no step's stay, with a warning. Release with tri_metrics_close. */
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out);
 
 /* LOCAL. Adds one step to both files and hands it to the system, so that it survives the death of this process. */
@@ -53,12 +54,20 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
 typedef struct tri_metrics_history {
   tri_step_metrics *steps; /* [count], by rising step */
   int64_t count;
-  int64_t bytes; /* of the file, taken up by these lines, which are its first */
+  int64_t num_lines;          /* of the file */
+  int64_t bytes;              /* up to the end of the last line that counts */
+  int64_t num_odd, first_odd; /* lines that are no step's or out of order, and the first of them, from 1 */
+  int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and their steps */
+  bool scattered;                             /* some of them stand before a line that counts */
 } tri_metrics_history;
 
-/* LOCAL. Reads the lines of a metrics.jsonl up to the first of step end_step or later, or the first that is not whole.
- * null is read as NaN. A missing file is TRI_BAD_FILE. Release with tri_metrics_history_release. */
+/* LOCAL. Reads the steps before end_step from a metrics.jsonl. Lines that are not whole, or out of order, are passed
+ * over. null is read as NaN. A missing file is TRI_BAD_FILE. Release with tri_metrics_history_release. */
 tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metrics_history *out);
+
+/* LOCAL. Reads the same, and removes from the file what is behind them: lines of step end_step and later wherever they
+ * are, and whatever follows the last line that counts. */
+tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metrics_history *out);
 void tri_metrics_history_release(tri_metrics_history *history);
 
 #endif

@@ -182,6 +182,51 @@ static void test_resume_drops_a_torn_line(void **state) {
   }
 }
 
+static char *text_of(const place *p) {
+  char *text = NULL;
+  assert_ok(tri_file_read(p->lines, 1 << 20, &text, NULL));
+  return text;
+}
+
+/* A line that is none takes no other with it, and stays; only what is behind the resumed step goes. */
+static void test_a_bad_line_costs_no_other(void **state) {
+  const place *p = *state;
+  static const char *const bad[] = {"\n", "no metrics\n", "{\"step\": 2, \"loss\": 1.5}\n", "{\"step\": 0}\n",
+                                    "{\"loss\": 1, \n"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    remove(p->lines);
+    write_steps(p, 1, 3);
+    append_text(p, bad[i]);
+    FILE *file = fopen(p->lines, "a");
+    for (int step = 4; step <= 8; step++) fprintf(file, "{\"step\": %d, \"loss\": 2}\n", step);
+    fclose(file);
+    write_steps(p, 7, 7); /* resumed behind step 6 */
+    tri_metrics_history h = {0};
+    assert_ok(tri_metrics_history_read(p->lines, INT64_MAX, &h));
+    assert_int_equal(h.count, 7);
+    assert_int_equal(h.num_odd, 1);
+    assert_int_equal(h.first_odd, 4);
+    tri_metrics_history_release(&h);
+    char *text = text_of(p);
+    assert_non_null(strstr(text, bad[i]));
+    assert_null(strstr(text, "\"step\": 8"));
+    tri_free(text);
+  }
+}
+
+/* Two runs wrote into one file: what is later goes wherever it stands, the rest stays byte for byte. */
+static void test_later_steps_among_earlier_ones(void **state) {
+  const place *p = *state;
+  append_text(
+      p, "{\"step\": 1, \"loss\": 3}\n{\"step\": 9, \"loss\": 1}\nx\n{\"step\": 2, \"loss\": 2}\n{\"step\": 3}\ntail");
+  tri_metrics *metrics = NULL;
+  assert_ok(tri_metrics_open(p->directory, 3, &metrics));
+  assert_ok(tri_metrics_close(metrics));
+  char *text = text_of(p);
+  assert_string_equal(text, "{\"step\": 1, \"loss\": 3}\nx\n{\"step\": 2, \"loss\": 2}\n");
+  tri_free(text);
+}
+
 static void test_places_that_cannot_be_written(void **state) {
   const place *p = *state;
   tri_metrics *metrics = NULL;
@@ -313,6 +358,8 @@ int main(void) {
       IN_PLACE(test_what_is_not_finite_is_null),
       IN_PLACE(test_resume_drops_later_steps),
       IN_PLACE(test_resume_drops_a_torn_line),
+      IN_PLACE(test_a_bad_line_costs_no_other),
+      IN_PLACE(test_later_steps_among_earlier_ones),
       IN_PLACE(test_places_that_cannot_be_written),
       IN_PLACE(test_a_full_disk_is_told),
       cmocka_unit_test(test_progress_text),
