@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/corpus_index.h"
+#include "data/corpus_record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +28,20 @@ struct tri_corpus {
   mapped_file idx, bin;
   tri_corpus_index index;
   int64_t *starts; /* tokens before each sequence; NULL if contiguous */
+  char fingerprint[TRI_FINGERPRINT_BYTES];
+  tri_corpus_record record; /* empty if there is none */
 };
+
+static tri_status make_path(const char *prefix, const char *suffix, char **out) {
+  size_t length = strlen(prefix) + strlen(suffix) + 1;
+  TRI_TRY(tri_alloc("a path", length, 1, out));
+  snprintf(*out, length, "%s%s", prefix, suffix);
+  return TRI_OK;
+}
 
 static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {
   tri_status status = TRI_OK;
-  size_t length = strlen(prefix) + strlen(suffix) + 1;
-  TRI_TRY(tri_alloc("a path", length, 1, &out->path));
-  snprintf(out->path, length, "%s%s", prefix, suffix);
+  TRI_TRY(make_path(prefix, suffix, &out->path));
   int file = open(out->path, O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     return tri_fail(TRI_BAD_FILE, "cannot open %s: %s%s", out->path, strerror(errno),
@@ -84,6 +92,33 @@ static tri_status make_starts(tri_corpus *corpus) {
   return TRI_OK;
 }
 
+/* The .bin and the .idx are those of which the record tells. Copied or replaced one by one they may fit together by
+ * their sizes and still be of two corpora. */
+static tri_status check_record(const tri_corpus *corpus, const char *path) {
+  const tri_corpus_record *record = &corpus->record;
+  if (record->corpus[0] == '\0' || strcmp(record->corpus, corpus->fingerprint) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s and %s are not those of which %s tells (%" PRId64 " tokens in %" PRId64
+                  " documents, here %" PRId64 " in %" PRId64
+                  "%s): a part of this corpus was replaced or changed; copy all three files from one "
+                  "corpus, or make it again with `trireme prepare --force`; if the change was meant, remove %s",
+                  corpus->bin.path, corpus->idx.path, path, record->tokens, record->documents, corpus->index.num_tokens,
+                  corpus->index.num_documents,
+                  record->tokens == corpus->index.num_tokens && record->documents == corpus->index.num_documents
+                      ? ", but other ones"
+                      : "",
+                  path);
+}
+
+static tri_status read_record(const char *prefix, tri_corpus *corpus) {
+  char *path = NULL;
+  TRI_TRY(make_path(prefix, TRI_CORPUS_RECORD_SUFFIX, &path));
+  tri_status status = tri_corpus_record_read(path, &corpus->record);
+  if (status == TRI_OK) status = check_record(corpus, path);
+  tri_free(path);
+  return status;
+}
+
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   tri_status status = TRI_OK;
   tri_corpus *corpus = NULL;
@@ -94,6 +129,10 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
                                       (int64_t)corpus->bin.bytes, &corpus->index),
                close_corpus);
   if (!corpus->index.contiguous) TRI_TRY_GOTO(make_starts(corpus), close_corpus);
+  TRI_TRY_GOTO(tri_fingerprint_corpus(&corpus->index, corpus->idx.data, corpus->idx.bytes, corpus->bin.data,
+                                      corpus->bin.bytes, corpus->fingerprint),
+               close_corpus);
+  TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
   warn_of_rest(corpus);
   *out = corpus;
   return TRI_OK;
@@ -113,6 +152,54 @@ void tri_corpus_close(tri_corpus *corpus) {
 int64_t tri_corpus_num_tokens(const tri_corpus *corpus) { return corpus->index.num_tokens; }
 
 int64_t tri_corpus_num_documents(const tri_corpus *corpus) { return corpus->index.num_documents; }
+
+/* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
+
+const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fingerprint; }
+
+const char *tri_corpus_tokenizer(const tri_corpus *corpus) { return corpus->record.tokenizer; }
+
+int64_t tri_corpus_vocab_size(const tri_corpus *corpus) { return corpus->record.vocab_size; }
+
+static int prefix_length(const tri_corpus *corpus) { return (int)(strlen(corpus->bin.path) - strlen(".bin")); }
+
+tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
+                                      const char *tokenizer_name) {
+  char in_use[TRI_FINGERPRINT_BYTES];
+  const char *prefix = corpus->bin.path, *own = corpus->record.tokenizer;
+  int length = prefix_length(corpus);
+  if (own[0] == '\0') {
+    tri_log("%.*s does not say which tokenizer made it (there is no %.*s" TRI_CORPUS_RECORD_SUFFIX
+            "); it is taken to be the model's",
+            length, prefix, length, prefix);
+    return TRI_OK;
+  }
+  if (tokenizer == NULL) {
+    tri_log("there is no tokenizer to compare with the one that made %.*s; it is taken to be the model's", length,
+            prefix);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_tokenizer_fingerprint(tokenizer, in_use));
+  if (strcmp(in_use, own) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "the corpus %.*s was made with another tokenizer (%" PRId64
+                  " tokens, fingerprint %.8s) than %s (%" PRId64
+                  " tokens, fingerprint %.8s): the same ids mean different text; prepare the corpus with `trireme "
+                  "prepare --tokenizer %s`, or name the tokenizer that made it",
+                  length, prefix, corpus->record.vocab_size, own, tokenizer_name, tri_tokenizer_vocab_size(tokenizer),
+                  in_use, tokenizer_name);
+}
+
+bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
+  int64_t own = corpus->record.vocab_size;
+  if (own == 0 || vocab_size <= (own + 127) / 128 * 128 || vocab_size - own <= own / 10) return false;
+  tri_log("%.*s was made with a vocabulary of %" PRId64 ", and the model's is %" PRId64 ": the other %" PRId64
+          " tokens never occur in it",
+          prefix_length(corpus), corpus->bin.path, own, vocab_size, vocab_size - own);
+  return true;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* ids[count] at `from`, as int32; ids that an int32 cannot hold become -1, which no vocabulary has. */
 static void convert_ids(tri_corpus_type type, const char *from, int64_t count, int32_t *out) {

@@ -1,21 +1,45 @@
 /* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
- * says their type and where documents begin. Existing Megatron-LM corpora work as they are. */
+ * says their type and where documents begin. Existing Megatron-LM corpora work as they are. Where `trireme prepare`
+ * made it, PREFIX.corpus.json says with which tokenizer (corpus_record.h). */
 #ifndef TRI_DATA_CORPUS_H
 #define TRI_DATA_CORPUS_H
 
 #include "base/status.h"
+#include "data/fingerprint.h"
 
 #include <stdint.h>
 
 typedef struct tri_corpus tri_corpus;
 
 /* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped). Every number of the index is checked against the size
- * of the files before it is used. Release with tri_corpus_close. */
+ * of the files before it is used, and both files against PREFIX.corpus.json if there is one. Release with
+ * tri_corpus_close. */
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out);
 void tri_corpus_close(tri_corpus *corpus);
 
 int64_t tri_corpus_num_tokens(const tri_corpus *corpus);
 int64_t tri_corpus_num_documents(const tri_corpus *corpus);
+
+/* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
+
+/* Equal for the same index over the same tokens, as far as fingerprint.h looks. It was computed when the corpus was
+ * opened. */
+const char *tri_corpus_fingerprint(const tri_corpus *corpus);
+
+/* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 where the corpus does
+ * not say. */
+const char *tri_corpus_tokenizer(const tri_corpus *corpus);
+int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
+
+/* Compares the corpus's tokenizer with the one in use, which is NULL if there is none; tokenizer_name is
+ * for messages. Another one is TRI_BAD_FILE, and the message names both. Where one of the two is not known, that is
+ * logged, and accepted. */
+tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
+                                      const char *tokenizer_name);
+
+/* Whether a model's vocabulary is much larger than the one with which the corpus was made: beyond the next multiple of
+ * 128, and by more than a tenth. Logs one line about it then. */
+bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
 /* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE
  * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */

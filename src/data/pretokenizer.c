@@ -24,8 +24,16 @@ tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const ch
   tri_stage *stage = NULL;
   TRI_TRY(next_stage(pretokenizer, where, &stage));
   pcre2_code *code = NULL;
-  TRI_TRY(tri_pattern_compile(where, pattern, bytes, literal, &code));
-  *stage = (tri_stage){.pattern = code, .drop_unmatched = drop_unmatched};
+  char *text = NULL;
+  TRI_TRY(tri_alloc("a pattern", bytes + 1, 1, &text));
+  memcpy(text, pattern, bytes);
+  tri_status status = tri_pattern_compile(where, pattern, bytes, literal, &code);
+  if (status != TRI_OK) {
+    tri_free(text);
+    return status;
+  }
+  *stage = (tri_stage){
+      .pattern = code, .drop_unmatched = drop_unmatched, .text = text, .text_bytes = bytes, .literal = literal};
   if (!literal && strlen(pattern) == bytes) stage->scanner = tri_scanner_of(pattern);
   pretokenizer->count++;
   return TRI_OK;
@@ -40,7 +48,10 @@ tri_status tri_pretokenizer_add_space(tri_pretokenizer *pretokenizer, const char
 }
 
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer) {
-  for (int i = 0; i < pretokenizer->count; i++) pcre2_code_free(pretokenizer->stages[i].pattern);
+  for (int i = 0; i < pretokenizer->count; i++) {
+    pcre2_code_free(pretokenizer->stages[i].pattern);
+    tri_free(pretokenizer->stages[i].text);
+  }
   *pretokenizer = (tri_pretokenizer){.count = 0};
 }
 

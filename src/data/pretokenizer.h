@@ -31,6 +31,9 @@ typedef struct tri_stage {
   pcre2_code *pattern; /* NULL: put a space before a piece that does not begin with one */
   tri_scanner scanner; /* finds the same words faster */
   bool drop_unmatched; /* else the text between two matches is a piece too */
+  char *text;          /* the pattern as it was given, of any bytes */
+  size_t text_bytes;
+  bool literal;
 } tri_stage;
 
 enum { TRI_MAX_STAGES = 16 };

@@ -1,0 +1,105 @@
+#include "data/corpus_record.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { VERSION = 1, LONGEST_BYTES = 64 << 10 };
+
+/* What to do about a bad one; one that cannot be believed is never passed over in silence. */
+#define HINT "; make the corpus again with `trireme prepare --force`, or remove this file to use the corpus without it"
+
+static tri_status read_version(const char *path, const json_t *root) {
+  const json_t *version = json_object_get(root, "version");
+  if (!json_is_integer(version)) {
+    return tri_fail(TRI_BAD_FILE, "%s is not what `trireme prepare` writes beside a corpus: it has no \"version\"" HINT,
+                    path);
+  }
+  if (json_integer_value(version) != VERSION) {
+    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d" HINT, path,
+                    (long long)json_integer_value(version), VERSION);
+  }
+  return TRI_OK;
+}
+
+static tri_status read_fingerprint(const char *path, const json_t *root, const char *key,
+                                   char out[TRI_FINGERPRINT_BYTES]) {
+  const char *text = json_string_value(json_object_get(root, key));
+  if (text == NULL || !tri_fingerprint_is_valid(text)) {
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be a string of %d hexadecimal digits" HINT, path, key,
+                    TRI_FINGERPRINT_BYTES - 1);
+  }
+  memcpy(out, text, TRI_FINGERPRINT_BYTES);
+  return TRI_OK;
+}
+
+static tri_status read_count(const char *path, const json_t *root, const char *key, int64_t least, int64_t *out) {
+  const json_t *value = json_object_get(root, key);
+  if (!json_is_integer(value) || json_integer_value(value) < least) {
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be a whole number of at least %lld" HINT, path, key,
+                    (long long)least);
+  }
+  *out = json_integer_value(value);
+  return TRI_OK;
+}
+
+static tri_status read_members(const char *path, const json_t *root, tri_corpus_record *out) {
+  if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "%s: the file must hold a JSON object" HINT, path);
+  TRI_TRY(read_version(path, root));
+  TRI_TRY(read_fingerprint(path, root, "corpus", out->corpus));
+  TRI_TRY(read_count(path, root, "tokens", 1, &out->tokens));
+  TRI_TRY(read_count(path, root, "documents", 0, &out->documents));
+  TRI_TRY(read_fingerprint(path, root, "tokenizer", out->tokenizer));
+  TRI_TRY(read_count(path, root, "vocab_size", 1, &out->vocab_size));
+  return read_fingerprint(path, root, "generation", out->generation);
+}
+
+tri_status tri_corpus_record_parse(const char *path, const char *text, size_t bytes, tri_corpus_record *out) {
+  json_error_t error;
+  json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+  if (root == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s: not valid JSON at line %d, column %d" HINT, path, error.line, error.column);
+  }
+  tri_corpus_record record = {0};
+  tri_status status = read_members(path, root, &record);
+  json_decref(root);
+  if (status == TRI_OK) *out = record;
+  return status;
+}
+
+tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out) {
+  struct stat facts;
+  if (lstat(path, &facts) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    *out = (tri_corpus_record){0};
+    return TRI_OK;
+  }
+  /* Opening a pipe would wait for ever. */
+  if (stat(path, &facts) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  if (!S_ISREG(facts.st_mode)) return tri_fail(TRI_BAD_FILE, "%s is not a plain file" HINT, path);
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read(path, LONGEST_BYTES, &text, &bytes));
+  tri_status status = tri_corpus_record_parse(path, text, bytes, out);
+  tri_free(text);
+  return status;
+}
+
+tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *record) {
+  json_t *root =
+      json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:s}", "version", VERSION, "corpus", record->corpus, "tokens",
+                (json_int_t)record->tokens, "documents", (json_int_t)record->documents, "tokenizer", record->tokenizer,
+                "vocab_size", (json_int_t)record->vocab_size, "generation", record->generation);
+  char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  json_decref(root);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing %s", path);
+  size_t length = strlen(text);
+  text[length] = '\n'; /* in place of the NUL: the length is known */
+  tri_status status = tri_file_replace(path, text, length + 1);
+  free(text);
+  return status;
+}

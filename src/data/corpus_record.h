@@ -1,0 +1,32 @@
+/* PREFIX.corpus.json: what a corpus's .bin and .idx have no room for. `trireme prepare` writes it, a corpus from
+ * elsewhere has none.
+ *
+ *   {"version": 1,
+ *    "corpus": "9e1c...",       the fingerprint of the .bin and .idx that it describes
+ *    "tokens": 12345, "documents": 67,
+ *    "tokenizer": "04af...",    the fingerprint of the tokenizer that made the ids
+ *    "vocab_size": 50257,       its size
+ *    "generation": "77d0..."}   of all that was written together: both corpora and the tokenizer
+ */
+#ifndef TRI_DATA_CORPUS_RECORD_H
+#define TRI_DATA_CORPUS_RECORD_H
+
+#include "data/fingerprint.h"
+
+#define TRI_CORPUS_RECORD_SUFFIX ".corpus.json"
+
+typedef struct tri_corpus_record {
+  char corpus[TRI_FINGERPRINT_BYTES], tokenizer[TRI_FINGERPRINT_BYTES], generation[TRI_FINGERPRINT_BYTES];
+  int64_t tokens, documents, vocab_size;
+} tri_corpus_record;
+
+/* Without such a file all texts are "" and all numbers 0. A file that is no record is TRI_BAD_FILE. */
+tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
+
+/* The same of memory; `path` is for messages. */
+tri_status tri_corpus_record_parse(const char *path, const char *text, size_t bytes, tri_corpus_record *out);
+
+/* Writes it whole or not at all. */
+tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *record);
+
+#endif

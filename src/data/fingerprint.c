@@ -1,0 +1,179 @@
+#include "data/fingerprint.h"
+
+#include "base/memory.h"
+#include "data/tokenizer_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* ---- hashing --------------------------------------------------------------------------------------------------- */
+
+/* `kind` keeps fingerprints of different things, and of different rules for them, apart. */
+static tri_status begin(const char *kind, XXH3_state_t **out) {
+  XXH3_state_t *hash = XXH3_createState();
+  if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compute a fingerprint");
+  XXH3_128bits_reset(hash);
+  XXH3_128bits_update(hash, kind, strlen(kind) + 1);
+  *out = hash;
+  return TRI_OK;
+}
+
+static void add_int(XXH3_state_t *hash, int64_t value) { XXH3_128bits_update(hash, &value, sizeof value); }
+
+/* With its length, so that "ab", "c" is not "a", "bc". */
+static void add_text(XXH3_state_t *hash, const char *text, size_t bytes) {
+  add_int(hash, (int64_t)bytes);
+  if (bytes > 0) XXH3_128bits_update(hash, text, bytes);
+}
+
+static void end(XXH3_state_t *hash, char out[TRI_FINGERPRINT_BYTES]) {
+  XXH128_hash_t sum = XXH3_128bits_digest(hash);
+  XXH3_freeState(hash);
+  snprintf(out, TRI_FINGERPRINT_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64, (uint64_t)sum.low64);
+}
+
+bool tri_fingerprint_is_valid(const char *text) {
+  return strlen(text) == TRI_FINGERPRINT_BYTES - 1 && strspn(text, "0123456789abcdef") == TRI_FINGERPRINT_BYTES - 1;
+}
+
+tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char out[TRI_FINGERPRINT_BYTES]) {
+  XXH3_state_t *hash = NULL;
+  TRI_TRY(begin("trireme join 1", &hash));
+  for (int i = 0; i < count; i++) add_text(hash, fingerprints[i], strlen(fingerprints[i]));
+  end(hash, out);
+  return TRI_OK;
+}
+
+/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+
+/* `learnt` decides only whether a word that is a token is that token at once, and about single bytes. */
+static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
+  const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
+  add_int(hash, vocabulary->size);
+  for (int64_t id = 0; id < vocabulary->size; id++) {
+    const tri_token *token = &vocabulary->tokens[id];
+    add_text(hash, vocabulary->pool + token->offset, token->bytes);
+    if (tokenizer->ignore_merges) add_int(hash, token->learnt);
+  }
+  XXH3_128bits_update(hash, vocabulary->byte_ids, sizeof vocabulary->byte_ids);
+}
+
+/* In order. A pair that is listed again further on counts only there. */
+static void add_merges(XXH3_state_t *hash, const tri_vocabulary *vocabulary) {
+  int64_t count = 0;
+  for (int64_t rank = 0; rank < vocabulary->merge_count; rank++) {
+    const tri_merge *merge = &vocabulary->merges[rank];
+    const tri_merge_slot *slot = tri_vocabulary_merge(vocabulary, merge->left, merge->right);
+    if (slot == NULL || slot->rank != rank) continue;
+    const int32_t ids[3] = {merge->left, merge->right, merge->result};
+    XXH3_128bits_update(hash, ids, sizeof ids);
+    count++;
+  }
+  add_int(hash, count);
+}
+
+/* All patterns of one scanner match the same; GPT-2's is written in more than one way. */
+static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer) {
+  add_int(hash, pretokenizer->count);
+  for (int i = 0; i < pretokenizer->count; i++) {
+    const tri_stage *stage = &pretokenizer->stages[i];
+    add_int(hash, stage->pattern != NULL);
+    if (stage->pattern == NULL) continue;
+    bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
+    const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
+    add_text(hash, text, gpt2 ? strlen(tri_pattern_gpt2) : stage->text_bytes);
+    add_int(hash, stage->literal);
+    add_int(hash, stage->drop_unmatched);
+  }
+}
+
+static int compare_added(const void *a, const void *b) {
+  const tri_added_token *left = *(const tri_added_token *const *)a, *right = *(const tri_added_token *const *)b;
+  size_t shorter = left->bytes < right->bytes ? left->bytes : right->bytes;
+  int order = memcmp(left->content, right->content, shorter);
+  if (order != 0) return order;
+  if (left->bytes != right->bytes) return left->bytes < right->bytes ? -1 : 1;
+  return left < right ? -1 : left > right; /* alike after normalization: as they are listed */
+}
+
+/* Their order in the file says nothing. Whether they are looked for before or after normalization matters only where
+ * there is one, or where some are looked for before others. */
+static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
+  int64_t count = tokenizer->added_count, late = 0;
+  const tri_added_token **sorted = NULL;
+  TRI_TRY(tri_alloc("the added tokens", (size_t)count, sizeof(const tri_added_token *), (void *)&sorted));
+  for (int64_t i = 0; i < count; i++) {
+    sorted[i] = &tokenizer->added[i];
+    late += tokenizer->added[i].normalized;
+  }
+  qsort((void *)sorted, (size_t)count, sizeof(const tri_added_token *), compare_added);
+  bool two_passes = tokenizer->nfc || (late > 0 && late < count);
+  add_int(hash, count);
+  for (int64_t i = 0; i < count; i++) {
+    const tri_added_token *token = sorted[i];
+    add_text(hash, token->content, token->bytes);
+    const int32_t facts[] = {token->id,     token->special, token->single_word,
+                             token->lstrip, token->rstrip,  two_passes && token->normalized};
+    XXH3_128bits_update(hash, facts, sizeof facts);
+  }
+  tri_free((void *)sorted);
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]) {
+  XXH3_state_t *hash = NULL;
+  TRI_TRY(begin("trireme tokenizer 1", &hash));
+  add_vocabulary(hash, tokenizer);
+  add_merges(hash, &tokenizer->vocabulary);
+  add_stages(hash, &tokenizer->pretokenizer);
+  add_int(hash, tokenizer->nfc);
+  add_int(hash, tokenizer->ignore_merges);
+  add_int(hash, tokenizer->unknown);
+  add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
+  add_int(hash, tokenizer->end_of_text);
+  tri_status status = add_added(hash, tokenizer);
+  if (status == TRI_OK) {
+    end(hash, out);
+  } else {
+    XXH3_freeState(hash);
+  }
+  return status;
+}
+
+/* ---- corpora --------------------------------------------------------------------------------------------------- */
+
+static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
+  if (bytes <= TRI_FINGERPRINT_WHOLE_BYTES) {
+    if (bytes > 0) XXH3_128bits_update(hash, data, bytes);
+    return;
+  }
+  XXH3_128bits_update(hash, data, TRI_FINGERPRINT_END_BYTES);
+  size_t distance = bytes / (TRI_FINGERPRINT_PIECES + 1);
+  for (size_t i = 1; i <= TRI_FINGERPRINT_PIECES; i++) {
+    /* At the beginning of a page of the file, so that each piece is one page that has to be read. */
+    size_t at = i * distance / TRI_FINGERPRINT_PIECE_BYTES * TRI_FINGERPRINT_PIECE_BYTES;
+    XXH3_128bits_update(hash, data + at, TRI_FINGERPRINT_PIECE_BYTES);
+  }
+  XXH3_128bits_update(hash, data + bytes - TRI_FINGERPRINT_END_BYTES, TRI_FINGERPRINT_END_BYTES);
+}
+
+tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
+                                  size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]) {
+  XXH3_state_t *hash = NULL;
+  TRI_TRY(begin("trireme corpus 1", &hash));
+  add_int(hash, index->num_tokens);
+  add_int(hash, index->num_documents);
+  add_text(hash, idx, idx_bytes);
+  /* Of a .bin that is shared by several indexes only what this one means, if that is one stretch of it. */
+  if (index->contiguous) {
+    bin += index->first_byte;
+    bin_bytes = (size_t)(index->num_tokens * index->id_bytes);
+  }
+  add_int(hash, (int64_t)bin_bytes);
+  add_samples(hash, bin, bin_bytes);
+  end(hash, out);
+  return TRI_OK;
+}
