@@ -4,10 +4,12 @@
  * larger file) get a table of the tokens before each sequence, and a search. */
 #include "data/corpus.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/corpus_index.h"
 #include "data/corpus_record.h"
+#include "data/generation.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,16 +100,35 @@ static tri_status check_record(const tri_corpus *corpus, const char *path) {
   const tri_corpus_record *record = &corpus->record;
   if (record->corpus[0] == '\0' || strcmp(record->corpus, corpus->fingerprint) == 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s and %s are not those of which %s tells (%" PRId64 " tokens in %" PRId64
-                  " documents, here %" PRId64 " in %" PRId64
-                  "%s): a part of this corpus was replaced or changed; copy all three files from one "
-                  "corpus, or make it again with `trireme prepare --force`; if the change was meant, remove %s",
+                  "%s and %s are not the corpus of which %s tells (%" PRId64 " tokens in %" PRId64
+                  " documents; here are %" PRId64 " in %" PRId64
+                  "): a part of it was replaced or changed; copy all three files from one corpus, or make it "
+                  "again with `trireme prepare --force`; if the change was meant, remove %s",
                   corpus->bin.path, corpus->idx.path, path, record->tokens, record->documents, corpus->index.num_tokens,
-                  corpus->index.num_documents,
-                  record->tokens == corpus->index.num_tokens && record->documents == corpus->index.num_documents
-                      ? ", but other ones"
-                      : "",
-                  path);
+                  corpus->index.num_documents, path);
+}
+
+/* The other corpus of the same `trireme prepare`, training's for validation: files of two of them side by side are a
+ * mistake, since a document that one validates with the other trains on. */
+static tri_status check_other(const char *prefix, const char *path, const tri_corpus_record *record) {
+  static const char train[] = TRI_GENERATION_TRAIN, validation[] = TRI_GENERATION_VALIDATION;
+  const char *slash = strrchr(prefix, '/');
+  const char *name = slash == NULL ? prefix : slash + 1;
+  bool trains = strcmp(name, train) == 0;
+  if (!trains && strcmp(name, validation) != 0) return TRI_OK;
+  char other[TRI_PATH_BYTES];
+  tri_corpus_record read;
+  int length = snprintf(other, sizeof other, "%.*s%s" TRI_CORPUS_RECORD_SUFFIX, (int)(name - prefix), prefix,
+                        trains ? validation : train);
+  /* One that cannot be read is the business of whoever opens that corpus. */
+  if (length < 0 || (size_t)length >= sizeof other || tri_corpus_record_read(other, &read) != TRI_OK) return TRI_OK;
+  if (read.generation[0] == '\0' || strcmp(read.generation, record->generation) == 0) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s and %s are of two different runs of `trireme prepare`: what one corpus validates with may be in the "
+      "other's training text; copy all files from one of them, or make them again with `trireme prepare "
+      "--force`; if they are meant to stand side by side, give one of them another name",
+      path, other);
 }
 
 static tri_status read_record(const char *prefix, tri_corpus *corpus) {
@@ -115,6 +136,7 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
   TRI_TRY(make_path(prefix, TRI_CORPUS_RECORD_SUFFIX, &path));
   tri_status status = tri_corpus_record_read(path, &corpus->record);
   if (status == TRI_OK) status = check_record(corpus, path);
+  if (status == TRI_OK && corpus->record.generation[0] != '\0') status = check_other(prefix, path, &corpus->record);
   tri_free(path);
   return status;
 }
@@ -122,6 +144,7 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   tri_status status = TRI_OK;
   tri_corpus *corpus = NULL;
+  TRI_TRY(tri_generation_finish_for(prefix, ".idx"));
   TRI_TRY(tri_alloc("a corpus", 1, sizeof *corpus, &corpus));
   TRI_TRY_GOTO(map_file(prefix, ".idx", &corpus->idx), close_corpus);
   TRI_TRY_GOTO(map_file(prefix, ".bin", &corpus->bin), close_corpus);

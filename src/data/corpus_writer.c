@@ -248,5 +248,6 @@ tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
     return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", old_index, strerror(errno));
   }
   TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
+  tri_output_file_destroy(&writer->sizes); /* while the folder has its name; the index has it all */
   return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
 }

@@ -1,6 +1,6 @@
 /* All that can be wrong is looked for first (options, inputs, the folder, the tokenizer), because encoding takes hours.
- * Everything is written under temporary names and renamed when all of it is on the disk; the index of the training
- * corpus gets its name last, so where that file is, the rest is. */
+ * Everything is written into a folder of its own and put in the place of the older corpus as one when all of it is on
+ * the disk (generation.h). */
 #include "data/prepare.h"
 
 #include "base/clock.h"
@@ -8,17 +8,18 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/corpus.h"
+#include "data/corpus_record.h"
+#include "data/generation.h"
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,9 +30,7 @@ typedef struct prepare {
   tri_prepare_report report;
   tri_tokenizer *tokenizer;
   tri_split_writer *writer;
-  int folder; /* open and locked while we write into it */
-  bool folder_is_new;
-  char tokenizer_partial[TRI_PATH_BYTES];
+  tri_generation *generation;
   double start_s, shown_s;
   int64_t tokens, text_bytes; /* encoded so far */
 } prepare;
@@ -82,10 +81,6 @@ static tri_status check_inputs(prepare *p) {
   return TRI_OK;
 }
 
-/* The files of a corpus; the folder may hold others. */
-static const char *const corpus_files[] = {"train.bin", "train.idx", "validation.bin", "validation.idx",
-                                           "tokenizer.json"};
-
 static bool same_file(const char *a, const char *b) {
   struct stat facts_a, facts_b;
   return stat(a, &facts_a) == 0 && stat(b, &facts_b) == 0 && facts_a.st_dev == facts_b.st_dev &&
@@ -97,27 +92,18 @@ static tri_status check_folder(const prepare *p) {
   if (tri_path_exists(options->out) && !tri_path_is_directory(options->out)) {
     return tri_fail(TRI_BAD_USAGE, "--out %s is a file; it must be a folder", options->out);
   }
-  for (size_t i = 0; i < sizeof corpus_files / sizeof corpus_files[0]; i++) {
+  TRI_TRY(tri_generation_finish(options->out));
+  for (const char *const *name = tri_generation_names; *name != NULL; name++) {
     char path[TRI_PATH_BYTES];
-    TRI_TRY(tri_path_join(path, options->out, corpus_files[i]));
+    TRI_TRY(tri_path_join(path, options->out, *name));
+    if (tri_path_is_directory(path)) {
+      return tri_fail(TRI_BAD_USAGE, "%s is a folder, and a file of the corpus has this name; choose another --out",
+                      path);
+    }
     if (options->force || !tri_path_exists(path) || same_file(path, options->tokenizer)) continue;
     return tri_fail(TRI_BAD_USAGE,
                     "%s holds a corpus already (%s); choose another --out, or give --force to replace it", options->out,
-                    corpus_files[i]);
-  }
-  return TRI_OK;
-}
-
-static tri_status open_folder(prepare *p) {
-  const char *out = p->options->out;
-  p->folder_is_new = !tri_path_exists(out);
-  TRI_TRY(tri_directory_create(out));
-  p->folder = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (p->folder < 0) return tri_fail(TRI_IO_FAILED, "cannot open the folder %s: %s", out, strerror(errno));
-  /* Two that write the same temporary files would spoil both. File systems without locks are trusted. */
-  if (flock(p->folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    p->folder_is_new = false;
-    return tri_fail(TRI_BAD_USAGE, "another `trireme prepare` is writing to %s", out);
+                    *name);
   }
   return TRI_OK;
 }
@@ -290,35 +276,59 @@ destroy_input:
   return status;
 }
 
-static tri_status remove_old_indexes(const prepare *p) {
-  static const char *const indexes[] = {"train.idx", "validation.idx"};
-  for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
-    char path[TRI_PATH_BYTES];
-    TRI_TRY(tri_path_join(path, p->options->out, indexes[i]));
-    if (unlink(path) != 0 && errno != ENOENT) {
-      return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", path, strerror(errno));
+/* What the record of one of the two corpora tells, but for the generation. */
+static tri_status describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
+  tri_corpus *corpus = NULL;
+  TRI_TRY(tri_corpus_open(prefix, &corpus));
+  *out = (tri_corpus_record){
+      .tokens = tri_corpus_num_tokens(corpus),
+      .documents = tri_corpus_num_documents(corpus),
+      .vocab_size = p->report.vocab_size,
+  };
+  memcpy(out->corpus, tri_corpus_fingerprint(corpus), sizeof out->corpus);
+  tri_corpus_close(corpus);
+  return tri_tokenizer_fingerprint(p->tokenizer, out->tokenizer);
+}
+
+static tri_status write_records(const prepare *p) {
+  static const char *const names[] = {TRI_GENERATION_TRAIN, TRI_GENERATION_VALIDATION};
+  enum { BOTH = sizeof names / sizeof names[0] };
+  const int count = p->options->validation > 0 ? BOTH : 1;
+  tri_corpus_record records[BOTH];
+  char prefixes[BOTH][TRI_PATH_BYTES], path[TRI_PATH_BYTES], generation[TRI_FINGERPRINT_BYTES];
+  const char *members[BOTH + 1];
+  for (int i = 0; i < count; i++) {
+    TRI_TRY(tri_path_join(prefixes[i], tri_generation_folder(p->generation), names[i]));
+    TRI_TRY(describe(p, prefixes[i], &records[i]));
+    members[i] = records[i].corpus;
+  }
+  members[count] = records[0].tokenizer;
+  TRI_TRY(tri_fingerprint_join(members, count + 1, generation));
+  for (int i = 0; i < count; i++) {
+    memcpy(records[i].generation, generation, sizeof generation);
+    int length = snprintf(path, sizeof path, "%s" TRI_CORPUS_RECORD_SUFFIX, prefixes[i]);
+    if (length < 0 || (size_t)length >= sizeof path) {
+      return tri_fail(TRI_BAD_USAGE, "the path %s is too long", prefixes[i]);
     }
+    TRI_TRY(tri_corpus_record_write(path, &records[i]));
   }
   return TRI_OK;
 }
 
 static tri_status commit(prepare *p) {
-  char tokenizer_path[TRI_PATH_BYTES];
+  char path[TRI_PATH_BYTES];
   TRI_TRY(tri_split_writer_finish(p->writer));
-  TRI_TRY(tri_path_join(tokenizer_path, p->options->out, "tokenizer.json"));
-  TRI_TRY(tri_tokenizer_save(p->tokenizer, p->tokenizer_partial));
-  TRI_TRY(remove_old_indexes(p));
-  if (rename(p->tokenizer_partial, tokenizer_path) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", p->tokenizer_partial, tokenizer_path, strerror(errno));
-  }
   TRI_TRY(tri_split_writer_commit(p->writer));
-  return tri_directory_sync(p->options->out);
+  TRI_TRY(tri_path_join(path, tri_generation_folder(p->generation), "tokenizer.json"));
+  TRI_TRY(tri_tokenizer_save(p->tokenizer, path));
+  TRI_TRY(write_records(p));
+  return tri_generation_commit(p->generation);
 }
 
 static tri_status write_corpus(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
-  TRI_TRY(tri_split_writer_create(p->options->out, p->report.vocab_size, p->options->validation, p->options->seed,
-                                  &p->writer));
+  TRI_TRY(tri_split_writer_create(tri_generation_folder(p->generation), p->report.vocab_size, p->options->validation,
+                                  p->options->seed, &p->writer));
   TRI_TRY(encode_inputs(p));
   TRI_TRY(commit(p));
   tri_split_writer_count(p->writer, &p->report.counts);
@@ -328,21 +338,17 @@ static tri_status write_corpus(prepare *p) {
 
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out) {
   tri_status status = TRI_OK;
-  prepare p = {.options = options, .folder = -1};
+  prepare p = {.options = options};
   TRI_TRY(check_options(&p));
   TRI_TRY(check_inputs(&p));
   TRI_TRY(check_folder(&p));
-  TRI_TRY(tri_path_join(p.tokenizer_partial, options->out, "tokenizer.json.partial"));
   TRI_TRY_GOTO(make_tokenizer(&p), destroy_tokenizer);
-  TRI_TRY_GOTO(open_folder(&p), close_folder);
-  TRI_TRY_GOTO(write_corpus(&p), remove_partial);
+  TRI_TRY_GOTO(tri_generation_begin(options->out, &p.generation), destroy_tokenizer);
+  TRI_TRY_GOTO(write_corpus(&p), destroy_generation);
   *out = p.report;
-remove_partial:
+destroy_generation:
   tri_split_writer_destroy(p.writer);
-  if (status != TRI_OK) unlink(p.tokenizer_partial);
-close_folder:
-  if (status != TRI_OK && p.folder_is_new) rmdir(options->out); /* fails if something else is in it */
-  if (p.folder >= 0) close(p.folder);
+  tri_generation_destroy(p.generation);
 destroy_tokenizer:
   tri_tokenizer_destroy(p.tokenizer);
   return status;

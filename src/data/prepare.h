@@ -33,8 +33,8 @@ typedef struct tri_prepare_report {
   double learn_s, encode_s; /* learning the vocabulary; the rest */
 } tri_prepare_report;
 
-/* Leaves train.bin|idx, validation.bin|idx (unless validation is 0) and tokenizer.json in the folder, or what was there
- * before. Shows its progress. */
+/* Leaves train.bin|idx|corpus.json, the same of validation (unless validation is 0) and tokenizer.json in the folder,
+ * all of them or what was there before (generation.h). Shows its progress. */
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
 
 #endif

@@ -1,16 +1,13 @@
 #include "data/split_writer.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus_writer.h"
+#include "data/generation.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
-#include <unistd.h>
 
 struct tri_split_writer {
   tri_corpus_writer *train, *validation; /* validation is NULL if none was asked for */
@@ -19,7 +16,6 @@ struct tri_split_writer {
   int64_t text_bytes, documents, empty_documents;
   int64_t open_tokens; /* of the current document */
   bool from_tail;
-  char old_index[TRI_PATH_BYTES], old_bin[TRI_PATH_BYTES]; /* of validation */
 };
 
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
@@ -30,12 +26,10 @@ tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, do
   TRI_TRY(tri_alloc("the corpora", 1, sizeof *writer, &writer));
   writer->fraction = validation;
   writer->key = tri_random_stream(seed, TRI_RANDOM_SPLIT, 0);
-  TRI_TRY_GOTO(tri_path_join(writer->old_index, directory, "validation.idx"), destroy_writer);
-  TRI_TRY_GOTO(tri_path_join(writer->old_bin, directory, "validation.bin"), destroy_writer);
-  TRI_TRY_GOTO(tri_path_join(prefix, directory, "train"), destroy_writer);
+  TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_TRAIN), destroy_writer);
   TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->train), destroy_writer);
   if (validation > 0) {
-    TRI_TRY_GOTO(tri_path_join(prefix, directory, "validation"), destroy_writer);
+    TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_VALIDATION), destroy_writer);
     TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->validation), destroy_writer);
   }
   *out = writer;
@@ -133,17 +127,7 @@ tri_status tri_split_writer_finish(tri_split_writer *writer) {
   return tri_corpus_writer_finish(writer->train);
 }
 
-static tri_status remove_old(const char *path) {
-  if (unlink(path) == 0 || errno == ENOENT) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", path, strerror(errno));
-}
-
 tri_status tri_split_writer_commit(tri_split_writer *writer) {
-  if (writer->validation == NULL) {
-    TRI_TRY(remove_old(writer->old_index));
-    TRI_TRY(remove_old(writer->old_bin));
-  } else {
-    TRI_TRY(tri_corpus_writer_commit(writer->validation));
-  }
+  if (writer->validation != NULL) TRI_TRY(tri_corpus_writer_commit(writer->validation));
   return tri_corpus_writer_commit(writer->train);
 }

@@ -32,7 +32,7 @@ void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *ou
 /* When all documents are in: if one of the corpora is empty, divides the stream of tokens instead, so that validation
  * is its end. No text at all is TRI_BAD_FILE. Then brings everything to the disk. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
-/* Gives the files their names. A validation corpus from earlier is removed if none was asked for. */
+/* Gives the files their names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);
 
 #endif

