@@ -95,6 +95,14 @@ tri_status tri_config_check(const tri_config_table *table, const void *values);
  * tri_config_read gives back the same bits. Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 
+/* Calls `visit` for each key, by its full name, whose value is not the same in both structs, with the two as text.
+ * Lists are not looked at. */
+void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
+                            void (*visit)(void *context, const char *key, const char *left, const char *right),
+                            void *context);
+/* Calls `visit` for each key with its full name. */
+void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
+
 /* One line a key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 

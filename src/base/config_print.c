@@ -140,6 +140,61 @@ tri_status tri_config_print(const tri_config_table *table, const void *values, c
   return status;
 }
 
+/* ---- two structs ------------------------------------------------------------------------------------------------- */
+
+enum { NAME_BYTES = 256 };
+
+static void full_name(const char *prefix, const char *key, char out[NAME_BYTES]) {
+  int length = snprintf(out, NAME_BYTES, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", key);
+  if (length >= NAME_BYTES) out[0] = '\0'; /* no table is nested so deep */
+}
+
+typedef struct comparison {
+  void (*visit)(void *context, const char *key, const char *left, const char *right);
+  void *context;
+} comparison;
+
+static void compare_section(const tri_config_table *table, const char *prefix, const char *left, const char *right,
+                            const comparison *to) {
+  char name[NAME_BYTES], before[LINE_BYTES], after[LINE_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const char *a = left + key->offset, *b = right + key->offset;
+    full_name(prefix, key->name, name);
+    if (key->type == TRI_CONFIG_SECTION) {
+      compare_section(key->table, name, a, b, to);
+      continue;
+    }
+    format_value(key, a, before, sizeof before);
+    format_value(key, b, after, sizeof after);
+    if (strcmp(before, after) != 0) to->visit(to->context, name, before, after);
+  }
+}
+
+void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
+                            void (*visit)(void *context, const char *key, const char *left, const char *right),
+                            void *context) {
+  compare_section(table, "", left, right, &(comparison){visit, context});
+}
+
+static void name_section(const tri_config_table *table, const char *prefix,
+                         void (*visit)(void *context, const char *key), void *context) {
+  char name[NAME_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    full_name(prefix, key->name, name);
+    if (key->type == TRI_CONFIG_SECTION) {
+      name_section(key->table, name, visit, context);
+    } else {
+      visit(context, name);
+    }
+  }
+}
+
+void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context) {
+  name_section(table, "", visit, context);
+}
+
 /* ---- help ------------------------------------------------------------------------------------------------------ */
 
 static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {

@@ -1,4 +1,4 @@
-/* Values that are no numbers any more. Used by the files of this folder only. */
+/* Values that are no numbers any more. */
 #ifndef TRI_CHECKPOINT_FINITE_H
 #define TRI_CHECKPOINT_FINITE_H
 

@@ -4,13 +4,23 @@
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/finite.h"
 #include "comm/agreement.h"
 #include "train/shards.h"
+#include "train/weights.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What no step can go on from is not taken up, wherever it comes from. */
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
+                               const tri_checkpoint_slice *slice) {
+  if (tri_first_not_finite(tri_safetensors_type_of(tensor->type), slice->count, slice->data) < 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite", tri_checkpoint_path(checkpoint),
+                  tensor->name);
+}
 
 /* Every rank reads what it holds, and no more. */
 static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
@@ -22,6 +32,7 @@ static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards
     uint64_t ticket = tri_recorder_begin(&record);
     TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
     tri_recorder_end(ticket);
+    TRI_TRY(check_finite(checkpoint, tensor, slice));
   }
   return TRI_OK;
 }
@@ -58,6 +69,8 @@ static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_shards *sh
 typedef struct loading {
   tri_engine *engine;
   const tri_run_config *config;
+  const tri_identity *identity;
+  tri_take_up how;
   tri_progress *progress;
   bool plain_too;         /* a folder without checksums will do */
   tri_shards held, saved; /* what this rank holds, and its share of what all hold together */
@@ -83,17 +96,27 @@ static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, b
   return *damaged ? TRI_BAD_FILE : tri_fail(status, "%s", message);
 }
 
+/* One rank looks: all read the same. */
+static tri_status compare(const loading *l, const tri_checkpoint *checkpoint) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  if (l->identity == NULL) return TRI_OK;
+  tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->how) : TRI_OK;
+  return tri_first_rank_status(world, status);
+}
+
 /* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
  * checksums. */
 static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const char *path = tri_checkpoint_path(checkpoint);
-  bool has_state = tri_checkpoint_get_state(checkpoint) != NULL, optimizer = has_optimizer(checkpoint, &l->held);
+  bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
+  bool optimizer = l->how != TRI_TAKE_UP_WEIGHTS && has_optimizer(checkpoint, &l->held);
   bool whole = has_state && converts(checkpoint, &l->held);
   tri_status status = TRI_OK;
   if (has_state || !l->plain_too)
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
   *damaged = is_damage(status);
+  if (status == TRI_OK) status = compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
   int64_t weights = l->saved.num_weights;
@@ -113,7 +136,7 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   if (status == TRI_OK) status = read_and_verify(l, checkpoint, damaged);
   if (status == TRI_OK) {
     const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
-    if (state != NULL) {
+    if (state != NULL && l->how != TRI_TAKE_UP_WEIGHTS) {
       compare_seeds(l->config, checkpoint, state);
       read_progress(state, l->progress);
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
@@ -182,25 +205,44 @@ done:
   return status;
 }
 
+/* A run that has nothing to go on from begins with the weights that `init` names, if it does. */
+static tri_status load_init(loading *l) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  char path[TRI_PATH_BYTES] = "";
+  bool damaged = false;
+  if (l->config->init[0] == '\0') return TRI_OK;
+  tri_status status = world->rank == 0 ? tri_weights_find(l->config->init, path) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
+  l->plain_too = true;
+  l->how = TRI_TAKE_UP_WEIGHTS;
+  return load_from(l, path, &damaged);
+}
+
 /* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
 static tri_status find_and_load(loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   bool damaged = false;
   path[0] = '\0';
   if (strcmp(resume, "never") == 0) {
-    return tri_first_rank_status(world, world->rank == 0 ? move_all_aside(l->config->output, root) : TRI_OK);
+    TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? move_all_aside(l->config->output, root) : TRI_OK));
+    return load_init(l);
   }
-  if (strcmp(resume, "auto") == 0) return tri_checkpoint_newest_that(world, root, load_from, l, path);
+  if (strcmp(resume, "auto") == 0) {
+    TRI_TRY(tri_checkpoint_newest_that(world, root, load_from, l, path));
+    return path[0] == '\0' ? load_init(l) : TRI_OK;
+  }
   snprintf(path, TRI_PATH_BYTES, "%s", resume);
   l->plain_too = true;
+  l->how = TRI_TAKE_UP_BRANCH;
   return load_from(l, path, &damaged);
 }
 
-tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const char *resume,
-                                  tri_progress *progress, bool *found) {
+tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+                                  const char *resume, tri_progress *progress, bool *found) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   const tri_group *world = &tri_engine_mesh(engine)->world;
-  loading l = {.engine = engine, .config = config, .progress = progress};
+  loading l = {.engine = engine, .config = config, .identity = identity, .progress = progress};
   TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
   tri_status status = tri_shards_create(engine, TRI_SHARDS_LOAD, &l.held);
   if (status == TRI_OK) status = tri_shards_create(engine, TRI_SHARDS_SAVE, &l.saved);

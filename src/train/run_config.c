@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "model/model_config.h"
 #include "schedule/layout_config.h"
+#include "train/identity.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -131,6 +132,11 @@ static const tri_config_key run_keys[] = {
      .help = "with other ranks than the layout asks for, take the nearest layout that fits them"},
     {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
      .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
+    {TEXT("init", init), .fallback = "",
+     .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
+    {TEXT("allow_change", allow_change), .fallback = "",
+     .help =
+         "keys in which what is taken up may differ from this run, with commas between: model.rope_theta, data.train"},
     {TEXT("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
 };
 TABLE(run_table, run_keys);
@@ -196,6 +202,7 @@ static tri_status check_run(const tri_run_config *c) {
   }
   TRI_TRY(check_batch(c));
   TRI_TRY(check_rates(c));
+  TRI_TRY(tri_identity_check_allowed(c->allow_change));
   return check_sizes(c);
 }
 

@@ -23,6 +23,7 @@ struct tri_saver {
   tri_engine *engine;
   const tri_run_config *config;
   const char *tokenizer;
+  const tri_identity *identity;
   tri_shards shards;
   void *buffers;                /* of the engine's, for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
@@ -80,12 +81,14 @@ static tri_status set_up(tri_saver *saver) {
   return stage_slices(saver);
 }
 
-tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out) {
+tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
+                            const tri_identity *identity, tri_saver **out) {
   tri_saver *saver = NULL;
   TRI_TRY(tri_alloc("a saver", 1, sizeof *saver, &saver));
   saver->engine = engine;
   saver->config = config;
   saver->tokenizer = tokenizer;
+  saver->identity = identity;
   saver->step = saver->unproven = -1;
   tri_status status = set_up(saver);
   if (status != TRI_OK) {
@@ -153,8 +156,9 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   const tri_run_config *config = saver->config;
   saver->step = progress->step;
   saver->proven = false;
-  saver->progress = json_pack("{s:I, s:I, s:f}", "updates", (json_int_t)progress->updates, "bad_steps",
-                              (json_int_t)progress->bad_steps, "seconds", progress->seconds);
+  saver->progress = json_pack("{s:I, s:I, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
+                              (json_int_t)progress->bad_steps, "seconds", progress->seconds, "identity",
+                              tri_identity_print(saver->identity, config));
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),

@@ -3,6 +3,7 @@
 #define TRI_TRAIN_SAVER_H
 
 #include "train/engine.h"
+#include "train/identity.h"
 #include "train/progress.h"
 #include "train/run_config.h"
 
@@ -11,7 +12,8 @@ typedef struct tri_saver tri_saver;
 /* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". With checkpoint.async the
  * engine must have the room (tri_engine_options.saves, saves_in_background). All that is given outlives the saver;
  * release with tri_saver_destroy. */
-tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer, tri_saver **out);
+tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
+                            const tri_identity *identity, tri_saver **out);
 
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
  * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */

@@ -1,6 +1,8 @@
-/* A snapshot's files are /dev/shm/trireme-UID-RUN/node-K/step-N/rank-R, where RUN is a hash of the output's path, so
- * that runs do not meet, and K the node's number, so that nodes that one machine pretends to have do not either. A file
- * has its name without ".part" once it is whole; a header says whose it is and has a checksum of the rest. */
+/* A snapshot's files are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's path,
+ * so that runs do not meet; RUN the run's name (identity.h), since another run may come to the same path: what the one
+ * before has left there is removed. K is the node's number, so that nodes that one machine pretends to have do not meet
+ * either. A file has its name without ".part" once it is whole; a header says whose it is and has a checksum of the
+ * rest. */
 #include "train/snapshot.h"
 
 #include "base/log.h"
@@ -68,15 +70,28 @@ static int64_t neighbour_of(int64_t rank, int64_t size) {
   return -1;
 }
 
-static tri_status find_folder(tri_snapshots *s, const char *output) {
-  char absolute[TRI_PATH_BYTES] = "";
+/* What another run left under the same path is nobody's any more: the lock of the output is this run's. */
+static void remove_other_runs(const char *folder, const char *name) {
+  char path[TRI_PATH_BYTES];
+  DIR *directory = opendir(folder);
+  if (directory == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (entry->d_name[0] == '.' || strcmp(entry->d_name, name) == 0) continue;
+    if (tri_path_join(path, folder, entry->d_name) != TRI_OK) continue;
+    if (tri_directory_remove(path) != TRI_OK) tri_warn("another run's snapshot stays: %s", tri_status_message());
+  }
+  closedir(directory);
+}
+
+static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
+  char absolute[TRI_PATH_BYTES] = "", base[128];
   if (realpath(output, absolute) == NULL) {
     return tri_fail(TRI_IO_FAILED, "cannot find out where %s is: %s", output, strerror(errno));
   }
   uint64_t run = tri_element_sum(1, 0, (int64_t)strlen(absolute), absolute);
-  int length = snprintf(s->folder, sizeof s->folder, "%s/trireme-%ld-%016" PRIx64 "/node-%d", MEMORY_FOLDER,
-                        (long)getuid(), run, tri_comm_node_of(world_of(s)->rank));
-  if (length >= (int)sizeof s->folder) return tri_fail(TRI_INTERNAL, "the name of %s is too long", s->folder);
+  snprintf(base, sizeof base, "%s/trireme-%ld-%016" PRIx64, MEMORY_FOLDER, (long)getuid(), run);
+  if (tri_comm_local_rank() == 0) remove_other_runs(base, identity->run);
+  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", base, identity->run, tri_comm_node_of(world_of(s)->rank));
   return TRI_OK;
 }
 
@@ -143,24 +158,33 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
 
 /* ---- setting up -------------------------------------------------------------------------------------------------- */
 
-static tri_status set_up(tri_snapshots *s, const tri_run_config *config) {
-  const tri_group *world = world_of(s);
+/* Whatever the state depends on: the run's configuration, its mesh, and what it reads. */
+static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
-  TRI_TRY(find_folder(s, config->output));
   TRI_TRY(tri_run_config_print(config, &text));
-  s->signature = tri_element_sum(1, world->size, (int64_t)strlen(text), text);
+  s->signature = tri_element_sum(1, world_of(s)->size, (int64_t)strlen(text), text);
+  s->signature += tri_element_sum(1, 1, (int64_t)sizeof identity->train, identity->train);
+  s->signature += tri_element_sum(1, 2, (int64_t)sizeof identity->tokenizer, identity->tokenizer);
   tri_free(text);
+  return TRI_OK;
+}
+
+static tri_status set_up(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
+  const tri_group *world = world_of(s);
+  TRI_TRY(find_folder(s, config->output, identity));
+  TRI_TRY(sign(s, config, identity));
   TRI_TRY(tri_shards_create(s->engine, TRI_SHARDS_LOAD, &s->shards));
   s->bytes = HEADER_BYTES + (tri_shards_bytes(&s->shards) + 7) / 8 * 8;
   s->neighbour = neighbour_of(world->rank, world->size);
   return tri_alloc("sizes of snapshots", (size_t)world->size, sizeof *s->sizes, &s->sizes);
 }
 
-tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, tri_snapshots **out) {
+tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+                                tri_snapshots **out) {
   tri_snapshots *s = NULL;
   TRI_TRY(tri_alloc("snapshots", 1, sizeof *s, &s));
   s->engine = engine;
-  tri_status status = tri_common_status(world_of(s), set_up(s, config));
+  tri_status status = tri_common_status(world_of(s), set_up(s, config, identity));
   int64_t own = (int64_t)s->bytes;
   if (status == TRI_OK) status = tri_gather_bytes(world_of(s), sizeof own, &own, s->sizes);
   if (status != TRI_OK) {
@@ -444,6 +468,8 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
 void tri_snapshots_remove(tri_snapshots *s) {
   if (!is_first_of_node(s)) return;
   if (tri_directory_remove(s->folder) != TRI_OK) tri_warn("a snapshot stays: %s", tri_status_message());
-  *strrchr(s->folder, '/') = '\0'; /* the run's folder, once the last node's part has gone */
-  (void)rmdir(s->folder);
+  for (int level = 0; level < 2; level++) { /* the run's folder and the output's, once the last node's part has gone */
+    *strrchr(s->folder, '/') = '\0';
+    (void)rmdir(s->folder);
+  }
 }

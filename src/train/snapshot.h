@@ -7,13 +7,15 @@
 #define TRI_TRAIN_SNAPSHOT_H
 
 #include "train/engine.h"
+#include "train/identity.h"
 #include "train/progress.h"
 #include "train/run_config.h"
 
 typedef struct tri_snapshots tri_snapshots;
 
 /* COLLECTIVE. The engine outlives them; release with tri_snapshots_destroy. */
-tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, tri_snapshots **out);
+tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+                                tri_snapshots **out);
 void tri_snapshots_destroy(tri_snapshots *snapshots);
 
 /* COLLECTIVE, between two steps. An older snapshot goes once this one is whole. */

@@ -3,6 +3,7 @@
 #include "train/trainer.h"
 
 #include "base/clock.h"
+#include "base/folder_lock.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,6 +16,7 @@
 #include "train/checkpointing.h"
 #include "train/dry_run.h"
 #include "train/flight.h"
+#include "train/identity.h"
 #include "train/learning_rate.h"
 #include "train/loss_curve.h"
 #include "train/metrics.h"
@@ -37,6 +39,8 @@ typedef struct trainer {
   tri_engine *engine;
   tri_saver *saver;
   tri_snapshots *snapshots; /* or NULL */
+  tri_folder_lock *lock;    /* of the output; on the first rank */
+  tri_identity identity;
   tri_corpus *train_corpus, *validation_corpus;
   tri_sampler train, validation; /* validation.corpus is NULL where there is none */
   char tokenizer[TRI_PATH_BYTES];
@@ -74,27 +78,62 @@ static tri_status find_tokenizer(trainer *t) {
       return TRI_OK;
     }
   }
-  tri_tokenizer *tokenizer = NULL;
-  TRI_TRY(tri_tokenizer_create(t->tokenizer, &tokenizer));
-  int64_t size = tri_tokenizer_vocab_size(tokenizer);
-  tri_tokenizer_destroy(tokenizer);
-  if (size > config->model.vocab_size) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "the tokenizer %s has %ld tokens and model.vocab_size is %ld; set model.vocab_size to %ld or more",
-                    t->tokenizer, (long)size, (long)config->model.vocab_size, (long)size);
-  }
   return TRI_OK;
 }
 
-static tri_status open_data(trainer *t) {
+static tri_status check_vocabulary(const trainer *t, const tri_tokenizer *tokenizer) {
+  int64_t size = tri_tokenizer_vocab_size(tokenizer), room = t->config->model.vocab_size;
+  if (size <= room) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "the tokenizer %s has %ld tokens and model.vocab_size is %ld; set model.vocab_size to %ld or more",
+                  t->tokenizer, (long)size, (long)room, (long)size);
+}
+
+/* Opens a corpus, compares it with the tokenizer and takes its fingerprint. */
+static tri_status open_corpus(trainer *t, const char *prefix, const tri_tokenizer *tokenizer, tri_corpus **corpus,
+                              tri_sampler *sampler, char fingerprint[TRI_FINGERPRINT_BYTES]) {
   const tri_run_config *config = t->config;
-  int64_t sequence = config->data.sequence, vocabulary = config->model.vocab_size;
-  TRI_TRY(find_tokenizer(t));
-  TRI_TRY(tri_corpus_open(config->data.train, &t->train_corpus));
-  TRI_TRY(tri_sampler_create(t->train_corpus, sequence, vocabulary, config->seed, &t->train));
+  TRI_TRY(tri_corpus_open(prefix, corpus));
+  TRI_TRY(tri_corpus_check_tokenizer(*corpus, tokenizer, t->tokenizer));
+  snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
+  return tri_sampler_create(*corpus, config->data.sequence, config->model.vocab_size, config->seed, sampler);
+}
+
+static tri_status open_corpora(trainer *t, const tri_tokenizer *tokenizer) {
+  const tri_run_config *config = t->config;
+  TRI_TRY(open_corpus(t, config->data.train, tokenizer, &t->train_corpus, &t->train, t->identity.train));
+  (void)tri_corpus_say_vocabulary(t->train_corpus, config->model.vocab_size);
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
-  TRI_TRY(tri_corpus_open(config->data.validation, &t->validation_corpus));
-  return tri_sampler_create(t->validation_corpus, sequence, vocabulary, config->seed, &t->validation);
+  return open_corpus(t, config->data.validation, tokenizer, &t->validation_corpus, &t->validation,
+                     t->identity.validation);
+}
+
+static tri_status open_data(trainer *t) {
+  tri_tokenizer *tokenizer = NULL;
+  TRI_TRY(find_tokenizer(t));
+  tri_status status = t->tokenizer[0] == '\0' ? TRI_OK : tri_tokenizer_create(t->tokenizer, &tokenizer);
+  if (status == TRI_OK && tokenizer != NULL) status = check_vocabulary(t, tokenizer);
+  if (status == TRI_OK && tokenizer != NULL) status = tri_tokenizer_fingerprint(tokenizer, t->identity.tokenizer);
+  if (status == TRI_OK) status = open_corpora(t, tokenizer);
+  tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+/* The output is this run's alone from here on, before anything in it is read. */
+static tri_status hold_output(trainer *t, const char *resume) {
+  const tri_run_config *config = t->config;
+  const tri_group *world = &t->mesh.world;
+  tri_identity named = {.is_new = false};
+  tri_status status = TRI_OK;
+  if (is_first(t)) {
+    status = tri_directory_create(config->output);
+    if (status == TRI_OK) status = tri_folder_lock_take(config->output, &t->lock);
+  }
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_identity_open(world, config, strcmp(resume, "never") == 0, &named));
+  memcpy(t->identity.run, named.run, sizeof named.run);
+  t->identity.is_new = named.is_new;
+  return TRI_OK;
 }
 
 static tri_engine_options engine_options(const tri_run_config *config, const tri_mesh *mesh) {
@@ -146,7 +185,7 @@ static tri_status open_snapshots(trainer *t, const char *resume, bool *found) {
   char root[TRI_PATH_BYTES];
   int64_t saved = -1, step = -1;
   if (config->checkpoint.snapshot_every == 0) return TRI_OK;
-  TRI_TRY(tri_snapshots_create(t->engine, config, &t->snapshots));
+  TRI_TRY(tri_snapshots_create(t->engine, config, &t->identity, &t->snapshots));
   if (strcmp(resume, "auto") != 0) {
     tri_snapshots_remove(t->snapshots);
     return tri_barrier(world);
@@ -171,12 +210,10 @@ static tri_status open_snapshots(trainer *t, const char *resume, bool *found) {
 static tri_status open_output(trainer *t, const char *resume) {
   const tri_run_config *config = t->config;
   bool found = false;
-  tri_status status = is_first(t) ? tri_directory_create(config->output) : TRI_OK;
-  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
   double begin_s = tri_clock_s();
   TRI_TRY(open_snapshots(t, resume, &found));
   if (!found) {
-    TRI_TRY(tri_checkpointing_load(t->engine, config, resume, &t->progress, &found));
+    TRI_TRY(tri_checkpointing_load(t->engine, config, &t->identity, resume, &t->progress, &found));
     if (found && strcmp(resume, "auto") == 0) tri_saver_resumed(t->saver, t->progress.step);
   }
   if (found) t->load_s = tri_clock_s() - begin_s;
@@ -257,6 +294,7 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
 }
 
 static tri_status save(trainer *t) {
+  if (is_first(t)) TRI_TRY(tri_folder_lock_check(t->lock));
   if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
   bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
   t->save_waits = false;
@@ -284,6 +322,7 @@ static tri_status keep_state(trainer *t) {
 
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
   if (!is_first(t)) return TRI_OK;
+  if (tri_folder_lock_is_lost(t->lock)) TRI_TRY(tri_folder_lock_check(t->lock));
   tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / step_s;
@@ -459,10 +498,11 @@ static tri_status train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, open_data(t)));
   TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->train_corpus, t->validation_corpus));
+  TRI_TRY(hold_output(t, resume));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
-  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->tokenizer, &t->saver)));
+  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->tokenizer, &t->identity, &t->saver)));
   TRI_TRY(open_output(t, resume));
   if (t->progress.step < t->config->optimizer.steps) return run(t);
   tri_log(
@@ -486,6 +526,7 @@ static void release(trainer *t) {
   tri_corpus_close(t->validation_corpus);
   tri_corpus_close(t->train_corpus);
   tri_device_destroy(t->device);
+  tri_folder_lock_release(t->lock);
   tri_mesh_destroy(&t->mesh);
 }
 

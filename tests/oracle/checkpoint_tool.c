@@ -62,7 +62,8 @@ static void print_losses(const char *layout, const char *from, const double *los
 
 static tri_status save(tri_engine *engine, tri_run_config *config, const tri_progress *progress) {
   tri_saver *saver = NULL;
-  TRI_TRY(tri_saver_create(engine, config, "", &saver));
+  tri_identity nobody = {.is_new = true};
+  TRI_TRY(tri_saver_create(engine, config, "", &nobody, &saver));
   tri_status status = tri_saver_save(saver, progress);
   if (status == TRI_OK) status = tri_saver_look(saver);
   if (status == TRI_OK) status = tri_saver_finish(saver);
@@ -80,7 +81,7 @@ static tri_status on_engine(const job *j, const char *name, tri_run_config *conf
     return tri_fail(TRI_BAD_USAGE, "the name %s is too long", j->folder);
   }
   TRI_TRY(tri_alloc("losses", (size_t)j->steps, sizeof *losses, &losses));
-  tri_status status = from == NULL ? TRI_OK : tri_checkpointing_load(engine, config, "auto", &progress, &found);
+  tri_status status = from == NULL ? TRI_OK : tri_checkpointing_load(engine, config, NULL, "auto", &progress, &found);
   if (status == TRI_OK && from != NULL && !found) status = tri_fail(TRI_BAD_FILE, "%s has no checkpoint", from);
   if (status == TRI_OK) status = make_steps(engine, config, j->steps, &progress, losses);
   if (status == TRI_OK && j->saves) status = save(engine, config, &progress);

@@ -1,0 +1,466 @@
+/* LOCK is a few lines of text:
+ *
+ *   trireme lock
+ *   host node7
+ *   boot 3f0c...            of the kernel's start: a process number means nothing after another
+ *   processes 4026531836    of the name space in which the number counts: containers have their own
+ *   process 12345 8837451   and its start, in ticks since the boot: numbers come again
+ *   job slurm:123 0         a start of a job; none or a few
+ *   mark 5d41402abc4b2a76   of this lock alone
+ *
+ * It is written under another name and linked to its own, so that it is there whole or not at all, also on NFS, and two
+ * cannot make it. Taking over moves the dead one aside first and looks at what was moved: who moved a lock that is not
+ * the one it had judged puts it back. */
+#include "base/folder_lock.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_NAME "LOCK"
+
+static const double beat_s = 5, silence_s = 60; /* between touches; without one, after which an owner is dead */
+static const double dying_s = 10;               /* in which a process of this host may still be on its way out */
+static const double look_here_s = 0.1, look_elsewhere_s = 1;
+
+enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = 200, MARK_BYTES = 33 };
+
+typedef struct job_start {
+  char name[WORD_BYTES];
+  int64_t start;
+} job_start;
+
+/* What a lock says. */
+typedef struct owner {
+  char host[WORD_BYTES], boot[WORD_BYTES], mark[MARK_BYTES];
+  uint64_t processes, start;
+  int64_t process;
+  job_start jobs[MOST_JOBS];
+  int num_jobs;
+} owner;
+
+struct tri_folder_lock {
+  char folder[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  owner self;
+  int file; /* LOCK, to touch it */
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t wake;
+  bool has_thread, ends;
+  atomic_bool lost;
+};
+
+/* ---- who we are -------------------------------------------------------------------------------------------------- */
+
+/* The first line of a file, without its end; "" where it cannot be read. */
+static void read_line(const char *path, char *out, size_t out_bytes) {
+  FILE *file = fopen(path, "re");
+  out[0] = '\0';
+  if (file == NULL) return;
+  if (fgets(out, (int)out_bytes, file) == NULL) out[0] = '\0';
+  out[strcspn(out, "\n")] = '\0';
+  fclose(file);
+}
+
+/* The state and the start of a process of this host, as /proc/PID/stat has them; false where there is none. The name
+ * before them, in parentheses, may have anything in it. */
+static bool find_process(int64_t process, char *state, uint64_t *start) {
+  char path[64], line[1024];
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
+  read_line(path, line, sizeof line);
+  const char *after = strrchr(line, ')');
+  if (after == NULL) return false;
+  return sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                state, start) == 2;
+}
+
+static void add_job(owner *self, const char *kind, const char *name, int64_t start) {
+  if (name == NULL || name[0] == '\0' || strpbrk(name, " \n") != NULL || self->num_jobs == MOST_JOBS) return;
+  job_start *job = &self->jobs[self->num_jobs++];
+  snprintf(job->name, sizeof job->name, "%s:%.*s", kind, WORD_BYTES - 16, name);
+  job->start = start;
+}
+
+/* The starts of jobs that this process belongs to. Only Slurm counts the starts of a job. */
+static void find_jobs(owner *self) {
+  static const char *const systems[][3] = {{"slurm", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"},
+                                           {"pbs", "PBS_JOBID", ""},
+                                           {"lsf", "LSB_JOBID", ""},
+                                           {"flux", "FLUX_JOB_ID", ""}};
+  const char *own = getenv(TRI_JOB_VARIABLE);
+  char name[WORD_BYTES] = "";
+  int64_t start = 0;
+  if (own != NULL && sscanf(own, "%150s %" SCNd64, name, &start) == 2) add_job(self, "trireme", name, start);
+  for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
+    const char *starts = systems[i][2][0] == '\0' ? NULL : getenv(systems[i][2]);
+    add_job(self, systems[i][0], getenv(systems[i][1]), starts == NULL ? 0 : strtoll(starts, NULL, 10));
+  }
+}
+
+static tri_status find_self(owner *self) {
+  unsigned char random[(MARK_BYTES - 1) / 2];
+  struct stat facts;
+  char state;
+  *self = (owner){.process = (int64_t)getpid()};
+  if (gethostname(self->host, sizeof self->host - 1) != 0 || self->host[0] == '\0') strcpy(self->host, "unnamed");
+  read_line("/proc/sys/kernel/random/boot_id", self->boot, sizeof self->boot);
+  if (self->boot[0] == '\0') strcpy(self->boot, "unknown");
+  if (stat("/proc/self/ns/pid", &facts) == 0) self->processes = (uint64_t)facts.st_ino;
+  if (!find_process(self->process, &state, &self->start)) self->start = 0;
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    return tri_fail(TRI_IO_FAILED, "the system gives no random bytes: %s", strerror(errno));
+  }
+  for (size_t i = 0; i < sizeof random; i++) snprintf(self->mark + 2 * i, 3, "%02x", random[i]);
+  find_jobs(self);
+  return TRI_OK;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static int print_owner(const owner *self, char text[TEXT_BYTES]) {
+  int length = snprintf(text, TEXT_BYTES,
+                        "trireme lock\nhost %s\nboot %s\nprocesses %" PRIu64 "\nprocess %" PRId64 " %" PRIu64 "\n",
+                        self->host, self->boot, self->processes, self->process, self->start);
+  for (int i = 0; i < self->num_jobs; i++) {
+    length += snprintf(text + length, (size_t)(TEXT_BYTES - length), "job %s %" PRId64 "\n", self->jobs[i].name,
+                       self->jobs[i].start);
+  }
+  length += snprintf(text + length, (size_t)(TEXT_BYTES - length), "mark %s\n", self->mark);
+  return length;
+}
+
+/* What is not there stays empty: such an owner is judged by its touches alone. */
+static void parse_owner(const char *text, owner *out) {
+  *out = (owner){.process = -1};
+  for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    job_start *job = &out->jobs[out->num_jobs];
+    (void)sscanf(line, "host %199s", out->host);
+    (void)sscanf(line, "boot %199s", out->boot);
+    (void)sscanf(line, "mark %32s", out->mark);
+    (void)sscanf(line, "processes %" SCNu64, &out->processes);
+    (void)sscanf(line, "process %" SCNd64 " %" SCNu64, &out->process, &out->start);
+    if (out->num_jobs + 1 < MOST_JOBS && sscanf(line, "job %199s %" SCNd64, job->name, &job->start) == 2) {
+      out->num_jobs++;
+    }
+  }
+}
+
+/* The lock at `path` and when it was last touched; the system's reason where that fails. Opening it makes a network
+ * file system ask its server. */
+static int try_lock(const char *path, owner *out, struct timespec *touched) {
+  char text[TEXT_BYTES];
+  struct stat facts;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno;
+  ssize_t got = read(file, text, sizeof text - 1);
+  int reason = got < 0 || fstat(file, &facts) != 0 ? errno : 0;
+  close(file);
+  if (reason != 0) return reason;
+  text[got] = '\0';
+  parse_owner(text, out);
+  *touched = facts.st_mtim;
+  return 0;
+}
+
+/* The same; *there is false where there is none. */
+static tri_status read_lock(const char *path, owner *out, struct timespec *touched, bool *there) {
+  int reason = try_lock(path, out, touched);
+  *there = reason == 0;
+  return reason == 0 || reason == ENOENT ? TRI_OK
+                                         : tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(reason));
+}
+
+static bool is_ours(const tri_folder_lock *lock) {
+  owner now;
+  struct timespec touched;
+  return try_lock(lock->path, &now, &touched) == 0 && strcmp(now.mark, lock->self.mark) == 0;
+}
+
+/* ---- what a lock is worth ---------------------------------------------------------------------------------------- */
+
+typedef enum verdict {
+  VERDICT_DEAD,
+  VERDICT_ALIVE_HERE, /* a process of this host */
+  VERDICT_UNKNOWN,    /* elsewhere: its touches will tell */
+} verdict;
+
+static bool is_earlier_start(const owner *other, const owner *self) {
+  for (int i = 0; i < other->num_jobs; i++) {
+    for (int k = 0; k < self->num_jobs; k++) {
+      if (strcmp(other->jobs[i].name, self->jobs[k].name) == 0 && other->jobs[i].start < self->jobs[k].start) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+static verdict judge(const owner *other, const owner *self) {
+  char state = 0;
+  uint64_t start = 0;
+  if (is_earlier_start(other, self)) return VERDICT_DEAD;
+  bool here = strcmp(other->boot, self->boot) == 0 && other->processes == self->processes && other->process > 0;
+  bool known = strcmp(self->boot, "unknown") != 0 && self->processes != 0 && self->start != 0;
+  if (!here || !known) return VERDICT_UNKNOWN;
+  bool alive = find_process(other->process, &state, &start) && start == other->start && state != 'Z' && state != 'X';
+  return alive ? VERDICT_ALIVE_HERE : VERDICT_DEAD;
+}
+
+/* Seconds since the lock was touched, by the clock of its file system: that of a file made just now. */
+static tri_status silent_for(const tri_folder_lock *lock, struct timespec touched, double *out) {
+  char path[TRI_PATH_BYTES];
+  struct stat facts;
+  TRI_TRY(tri_path_with(path, lock->path, "."));
+  snprintf(path + strlen(path), sizeof path - strlen(path), "%s.clock", lock->self.mark);
+  int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, strerror(errno));
+  bool known = write(file, "\n", 1) == 1 && fsync(file) == 0 && fstat(file, &facts) == 0;
+  int reason = errno;
+  close(file);
+  unlink(path);
+  if (!known) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+  *out = (double)(facts.st_mtim.tv_sec - touched.tv_sec) + 1e-9 * (double)(facts.st_mtim.tv_nsec - touched.tv_nsec);
+  return TRI_OK;
+}
+
+static void describe(const owner *other, char *out, size_t out_bytes) {
+  char job[WORD_BYTES + 16] = "";
+  if (other->num_jobs > 0) snprintf(job, sizeof job, ", job %s", other->jobs[other->num_jobs - 1].name);
+  if (other->process > 0) {
+    snprintf(out, out_bytes, "process %" PRId64 " on %s%s", other->process, other->host, job);
+  } else {
+    snprintf(out, out_bytes, "a run whose lock cannot be read");
+  }
+}
+
+static tri_status busy(const tri_folder_lock *lock, const owner *other) {
+  char who[512];
+  describe(other, who, sizeof who);
+  return tri_fail(TRI_BUSY,
+                  "%s is in use by %s, which is alive; wait for it to end, or choose another `output`; nothing there "
+                  "was read or written",
+                  lock->folder, who);
+}
+
+/* ---- making and taking ------------------------------------------------------------------------------------------- */
+
+/* Links a file with our text to LOCK. Where the file system has no links, an exclusive creation does it. */
+static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
+  char temporary[TRI_PATH_BYTES], text[TEXT_BYTES];
+  struct stat facts;
+  int length = print_owner(&lock->self, text);
+  TRI_TRY(tri_path_with(temporary, lock->path, "."));
+  snprintf(temporary + strlen(temporary), sizeof temporary - strlen(temporary), "%s", lock->self.mark);
+  int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", temporary, strerror(errno));
+  bool written = write(file, text, (size_t)length) == length && fsync(file) == 0;
+  int reason = errno;
+  close(file);
+  if (!written) {
+    unlink(temporary);
+    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, strerror(reason));
+  }
+  int result = link(temporary, lock->path);
+  reason = errno;
+  /* NFS may have done it and lost the answer. */
+  *made = result == 0 || (stat(temporary, &facts) == 0 && facts.st_nlink == 2);
+  if (!*made && (reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK)) {
+    file = open(lock->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    *made = file >= 0 && write(file, text, (size_t)length) == length && fsync(file) == 0;
+    reason = errno;
+    if (file >= 0) close(file);
+  }
+  unlink(temporary);
+  if (*made || reason == EEXIST) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, strerror(reason));
+}
+
+/* Moves the lock of a dead owner away. Somebody else may have done so, and have made their own since: theirs is put
+ * back. */
+static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
+  char aside[TRI_PATH_BYTES];
+  struct timespec touched;
+  owner moved;
+  bool there = false;
+  TRI_TRY(tri_path_with(aside, lock->path, "."));
+  snprintf(aside + strlen(aside), sizeof aside - strlen(aside), "%s.dead", lock->self.mark);
+  if (rename(lock->path, aside) != 0) {
+    if (errno == ENOENT) return TRI_OK;
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", lock->path, strerror(errno));
+  }
+  TRI_TRY(read_lock(aside, &moved, &touched, &there));
+  if (there && strcmp(moved.mark, dead->mark) != 0) (void)link(aside, lock->path);
+  unlink(aside);
+  return TRI_OK;
+}
+
+/* What was seen of one owner's lock so far. */
+typedef struct watch {
+  char mark[MARK_BYTES];
+  struct timespec touched;
+  double since_s;
+  bool begun, said;
+} watch;
+
+/* Whether the owner is alive, or dead; neither while that is not known yet. */
+static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
+                       bool *alive, bool *dead) {
+  double silent = 0, now_s = tri_clock_s();
+  verdict found = judge(other, &lock->self);
+  bool same = seen->begun && strcmp(seen->mark, other->mark) == 0;
+  bool moved = same && (touched.tv_sec != seen->touched.tv_sec || touched.tv_nsec != seen->touched.tv_nsec);
+  *dead = found == VERDICT_DEAD;
+  *alive = false;
+  if (*dead) return TRI_OK;
+  if (!same) {
+    *seen = (watch){.touched = touched, .since_s = now_s, .begun = true, .said = seen->said};
+    snprintf(seen->mark, sizeof seen->mark, "%s", other->mark);
+  }
+  if (found == VERDICT_ALIVE_HERE) {
+    *alive = now_s - seen->since_s > dying_s;
+    return TRI_OK;
+  }
+  TRI_TRY(silent_for(lock, touched, &silent));
+  *alive = moved;
+  *dead = !moved && (silent > silence_s || now_s - seen->since_s > silence_s);
+  return TRI_OK;
+}
+
+static tri_status wait_for_lock(tri_folder_lock *lock) {
+  watch seen = {.begun = false};
+  char who[512];
+  for (;;) {
+    owner other;
+    struct timespec touched;
+    bool made = false, there = false, alive = false, dead = false;
+    TRI_TRY(read_lock(lock->path, &other, &touched, &there));
+    if (!there) TRI_TRY(make_lock(lock, &made));
+    if (made) return TRI_OK;
+    if (!there) continue; /* somebody else was faster */
+    TRI_TRY(look(lock, &other, touched, &seen, &alive, &dead));
+    if (alive) return busy(lock, &other);
+    describe(&other, who, sizeof who);
+    if (dead) {
+      tri_log("%s was in use by %s, which is no more: taking it over", lock->folder, who);
+      TRI_TRY(remove_dead(lock, &other));
+      continue;
+    }
+    if (!seen.said) tri_log("%s is in use by %s: looking whether it is alive", lock->folder, who);
+    seen.said = true;
+    tri_pause_s(judge(&other, &lock->self) == VERDICT_ALIVE_HERE ? look_here_s : look_elsewhere_s);
+  }
+}
+
+/* ---- holding it -------------------------------------------------------------------------------------------------- */
+
+tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
+  owner now;
+  struct timespec touched;
+  char who[512];
+  bool there = false;
+  TRI_TRY(read_lock(lock->path, &now, &touched, &there));
+  if (there && strcmp(now.mark, lock->self.mark) == 0 && !atomic_load(&lock->lost)) return TRI_OK;
+  describe(&now, who, sizeof who);
+  if (!there) {
+    return tri_fail(TRI_BUSY, "%s is gone: somebody removed it, or the folder; this run ends, so that two never write",
+                    lock->path);
+  }
+  return tri_fail(TRI_BUSY,
+                  "%s was taken over by %s while nothing was heard of this run; this run ends, so that two never write",
+                  lock->folder, who);
+}
+
+bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }
+
+/* A file system that does not answer for a while is no loss; another's mark is. */
+static void beat(tri_folder_lock *lock) {
+  owner now;
+  struct timespec touched;
+  int reason = try_lock(lock->path, &now, &touched);
+  if (reason == ENOENT || (reason == 0 && strcmp(now.mark, lock->self.mark) != 0)) atomic_store(&lock->lost, true);
+  if (!atomic_load(&lock->lost)) (void)futimens(lock->file, NULL); /* "now" is the file system's */
+}
+
+static void *keep(void *argument) {
+  tri_folder_lock *lock = argument;
+  pthread_mutex_lock(&lock->mutex);
+  while (!lock->ends) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)beat_s;
+    int result = pthread_cond_timedwait(&lock->wake, &lock->mutex, &until);
+    if (lock->ends || result != ETIMEDOUT) continue;
+    pthread_mutex_unlock(&lock->mutex);
+    beat(lock);
+    pthread_mutex_lock(&lock->mutex);
+  }
+  pthread_mutex_unlock(&lock->mutex);
+  return NULL;
+}
+
+static tri_status start_keeping(tri_folder_lock *lock) {
+  pthread_condattr_t attributes;
+  lock->file = open(lock->path, O_WRONLY | O_CLOEXEC);
+  if (lock->file < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", lock->path, strerror(errno));
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&lock->wake, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&lock->mutex, NULL);
+  int fault = pthread_create(&lock->thread, NULL, keep, lock);
+  lock->has_thread = fault == 0;
+  return fault == 0 ? TRI_OK : tri_fail(TRI_INTERNAL, "cannot start the thread that keeps a lock: %s", strerror(fault));
+}
+
+tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {
+  tri_folder_lock *lock = NULL;
+  TRI_TRY(tri_alloc("a lock", 1, sizeof *lock, &lock));
+  lock->file = -1;
+  snprintf(lock->folder, sizeof lock->folder, "%s", folder);
+  tri_status status = tri_path_join(lock->path, folder, LOCK_NAME);
+  if (status == TRI_OK) status = find_self(&lock->self);
+  if (status == TRI_OK) status = wait_for_lock(lock);
+  if (status != TRI_OK) {
+    tri_free(lock);
+    return status;
+  }
+  status = start_keeping(lock);
+  if (status != TRI_OK) {
+    tri_folder_lock_release(lock);
+    return status;
+  }
+  *out = lock;
+  return TRI_OK;
+}
+
+void tri_folder_lock_release(tri_folder_lock *lock) {
+  if (lock == NULL) return;
+  if (lock->has_thread) {
+    pthread_mutex_lock(&lock->mutex);
+    lock->ends = true;
+    pthread_cond_signal(&lock->wake);
+    pthread_mutex_unlock(&lock->mutex);
+    pthread_join(lock->thread, NULL);
+    pthread_mutex_destroy(&lock->mutex);
+    pthread_cond_destroy(&lock->wake);
+  }
+  if (lock->file >= 0) close(lock->file);
+  if (is_ours(lock)) unlink(lock->path);
+  tri_free(lock);
+}
