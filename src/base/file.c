@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -109,6 +110,28 @@ tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
   replacement r;
   TRI_TRY(begin_replacement(path, &r));
   return end_replacement(&r, write_all(r.file, r.temporary, data, bytes));
+}
+
+/* NAME.tmp.PID, as begin_replacement calls them. */
+static bool is_replacement(const char *name) {
+  const char *at = strstr(name, ".tmp.");
+  return at != NULL && at != name && at[5] != '\0' && at[5 + strspn(at + 5, "0123456789")] == '\0';
+}
+
+tri_status tri_file_clear_replacements(const char *directory) {
+  char path[TRI_PATH_BYTES];
+  DIR *folder = opendir(directory);
+  if (folder == NULL) return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", directory, strerror(errno));
+  tri_status status = TRI_OK;
+  for (const struct dirent *entry; status == TRI_OK && (entry = readdir(folder)) != NULL;) {
+    if (!is_replacement(entry->d_name)) continue;
+    status = tri_path_join(path, directory, entry->d_name);
+    if (status == TRI_OK && unlink(path) != 0) {
+      status = tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
+    }
+  }
+  closedir(folder);
+  return status;
 }
 
 enum { WRITER_BYTES = 1 << 16 };

@@ -16,6 +16,9 @@ tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_
  * rename, fsync of the folder. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
+/* Removes the temporary files that killed processes have left in a folder, by whoever alone writes there. */
+tri_status tri_file_clear_replacements(const char *directory);
+
 /* The same for text that is too long to hold: it is written piece by piece. After a failure nothing more is written,
  * and closing says it. Closing puts the file in its place if all went well and if `status`, how the caller fared, is
  * TRI_OK; else the old content stays and the failure is returned. Releases the writer. */

@@ -117,6 +117,12 @@ typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
 
+/* LOCAL, by whoever alone writes below root. Removes what saves and removals that did not come to their end have left
+ * there, of whatever process: one that is gone cannot be told by its number from another's, or from one of another
+ * host.
+ */
+tri_status tri_checkpoint_clear(const char *root);
+
 /* ---- what later steps say of it
  * --------------------------------------------------------------------------------------
  *

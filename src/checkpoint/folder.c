@@ -159,6 +159,26 @@ tri_status tri_folder_mark(const char *root, int64_t step, const char *mark) {
   return tri_directory_sync(path);
 }
 
+/* An old folder is the only copy of its step while that is being replaced. */
+static bool is_left_over(const char *root, const tri_folder *folder) {
+  tri_folder final = {.kind = TRI_FOLDER_FINAL};
+  if (folder->kind != TRI_FOLDER_OLD) return folder->kind == TRI_FOLDER_TEMPORARY;
+  snprintf(final.name, sizeof final.name, "%s%08" PRId64, prefixes[TRI_FOLDER_FINAL], folder->step);
+  return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_folder_is_complete(root, &final);
+}
+
+tri_status tri_checkpoint_clear(const char *root) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_folder_list(root, &list, &count));
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    if (is_left_over(root, &list[i])) status = remove_folder(root, list[i].name);
+  }
+  tri_free(list);
+  return status;
+}
+
 /* The newest complete folder of the list that is proven, or NULL. */
 static const tri_folder *newest_proven(const char *root, const tri_folder *list, int64_t count) {
   for (int64_t i = 0; i < count; i++) {

@@ -119,6 +119,15 @@ static tri_status open_data(trainer *t) {
   return status;
 }
 
+/* What killed runs have left half written. */
+static void clear_output(const tri_run_config *config) {
+  char root[TRI_PATH_BYTES];
+  tri_status status = tri_file_clear_replacements(config->output);
+  if (status == TRI_OK) status = tri_path_join(root, config->output, "checkpoints");
+  if (status == TRI_OK) status = tri_checkpoint_clear(root);
+  if (status != TRI_OK) tri_warn("something that a killed run has left stays: %s", tri_status_message());
+}
+
 /* The output is this run's alone from here on, before anything in it is read. */
 static tri_status hold_output(trainer *t, const char *resume) {
   const tri_run_config *config = t->config;
@@ -130,6 +139,7 @@ static tri_status hold_output(trainer *t, const char *resume) {
     if (status == TRI_OK) status = tri_folder_lock_take(config->output, &t->lock);
   }
   TRI_TRY(tri_first_rank_status(world, status));
+  if (is_first(t)) clear_output(config);
   TRI_TRY(tri_identity_open(world, config, strcmp(resume, "never") == 0, &named));
   memcpy(t->identity.run, named.run, sizeof named.run);
   t->identity.is_new = named.is_new;

@@ -1,0 +1,340 @@
+"""One run writes to an output, and takes up only what is its own: locks, names of runs, and what is compared before weights,
+corpora and snapshots are used."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+from parity import TRIREME, Weights, trireme, yaml_of
+
+GPT2 = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
+LLAMA = dict(family="llama", num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=64, vocab_size=257,
+             max_sequence=32)
+BUSY = 10
+
+
+def make_corpus(folder, factor):
+    folder.mkdir(exist_ok=True)
+    text = folder / "text.txt"
+    text.write_text("".join(f"Line {i}: {i * factor % 1000} pulls.\n" for i in range(2000)))
+    trireme("prepare", "--tokenizer", "bytes", "--force", "--out", folder / "data", text)
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"), 7919)
+
+
+def write_run(folder, corpus, steps=6, model=GPT2, checkpoint=None, **more):
+    run = dict(model=model, data=dict(train=str(corpus / "train"), sequence=32), layout=dict(micro_batch=2),
+               optimizer=dict(global_batch=4, steps=steps, lr=1e-3), output=str(folder / "run"),
+               checkpoint=checkpoint or dict(every=2), **more)
+    path = folder / "run.yaml"
+    path.write_text(yaml_of(run))
+    return path
+
+
+def steps_of(folder):
+    return [json.loads(line)["step"] for line in open(folder / "run/metrics.jsonl")]
+
+
+class Running:
+    """A long run that has made so many steps; it is killed at the end."""
+
+    def __init__(self, path, folder, *arguments, steps=3):
+        self.process = subprocess.Popen([TRIREME, "train", path, "--set", "optimizer.steps=1000000", *arguments],
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
+        metrics = folder / "run/metrics.jsonl"
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < steps:
+            assert self.process.poll() is None, self.process.stderr.read()
+            time.sleep(0.02)
+
+    def __enter__(self):
+        return self.process
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.communicate()
+
+
+# ---- the lock --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
+def test_a_second_run_is_refused(tmp_path, corpus, ranks):
+    path = write_run(tmp_path, corpus)
+    with Running(path, tmp_path, *ranks):
+        owner = re.search(r"^process (\d+)", (tmp_path / "run/LOCK").read_text(), re.M)[1]
+        done = trireme("train", path, *ranks, status=BUSY)
+        assert f"is in use by process {owner} on " in done.stderr and "nothing there was read or written" in done.stderr
+        assert "wait for it to end, or choose another `output`" in done.stderr
+    steps = [line.split(",")[0] for line in open(tmp_path / "run/metrics.jsonl") if line.endswith("\n")]
+    assert steps == [f'{{"step": {i + 1}' for i in range(len(steps))]
+
+
+def test_a_stopped_run_is_alive(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    with Running(path, tmp_path) as first:
+        os.kill(first.pid, signal.SIGSTOP)
+        before = (tmp_path / "run/metrics.jsonl").read_bytes()
+        assert f"is in use by process {first.pid} on" in trireme("train", path, status=BUSY).stderr
+        assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
+        os.kill(first.pid, signal.SIGCONT)
+
+
+def test_a_killed_run_leaves_a_lock_that_is_taken_over(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    with Running(path, tmp_path):
+        pass
+    assert (tmp_path / "run/LOCK").exists()
+    done = trireme("train", path, "--set", "optimizer.steps=20000", "--set", "checkpoint.every=0", "--set",
+                   "optimizer.max_bad_steps=7", "--dry-run")
+    assert (tmp_path / "run/LOCK").exists()  # a dry run touches nothing
+    reached = steps_of(tmp_path)[-1]
+    done = trireme("train", path, "--set", f"optimizer.steps={reached + 20}")
+    assert "which is no more: taking it over" in done.stderr
+    assert not (tmp_path / "run/LOCK").exists() and steps_of(tmp_path) == list(range(1, reached + 21))
+    assert not list((tmp_path / "run").glob("LOCK*"))
+
+
+OTHER = """trireme lock
+host node7
+boot 11111111-2222-3333-4444-555555555555
+processes 4026531836
+process 12345 678
+job slurm:99 {start}
+mark 00112233445566778899aabbccddeeff
+"""
+
+
+def plant_lock(folder, age_s, start=0, text=OTHER):
+    (folder / "run").mkdir(exist_ok=True)
+    lock = folder / "run/LOCK"
+    lock.write_text(text.format(start=start))
+    now = time.time()
+    os.utime(lock, (now - age_s, now - age_s))
+    return lock
+
+
+def test_an_owner_of_another_host_that_touches_its_lock(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    lock = plant_lock(tmp_path, 0)
+    ended = threading.Event()
+
+    def beat():
+        while not ended.wait(0.5):
+            os.utime(lock)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        done = trireme("train", path, status=BUSY)
+    finally:
+        ended.set()
+        thread.join()
+    assert "is in use by process 12345 on node7, job slurm:99, which is alive" in done.stderr
+    assert lock.read_text() == OTHER.format(start=0)
+
+
+@pytest.mark.parametrize("text", [OTHER, "", "no lock\0\n" * 3000])
+def test_an_owner_of_another_host_that_is_silent(tmp_path, corpus, text):
+    path = write_run(tmp_path, corpus)
+    plant_lock(tmp_path, 61, text=text)
+    done = trireme("train", path)
+    assert "which is no more: taking it over" in done.stderr and steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_restart_of_the_same_job_inherits(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    plant_lock(tmp_path, 0, start=0)
+    environment = dict(os.environ, SLURM_JOB_ID="99", SLURM_RESTART_COUNT="1")
+    done = trireme("train", path, env=environment)
+    assert steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_whose_lock_was_taken_ends(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, checkpoint=dict(every=5))
+    with Running(path, tmp_path) as first:
+        os.kill(first.pid, signal.SIGSTOP)
+        (tmp_path / "run/LOCK").write_text(OTHER.format(start=0))
+        kept = sorted(os.listdir(tmp_path / "run/checkpoints")) if (tmp_path / "run/checkpoints").exists() else []
+        os.kill(first.pid, signal.SIGCONT)
+        _, errors = first.communicate(timeout=120)
+        assert first.returncode == BUSY, errors
+        assert "was taken over by process 12345 on node7" in errors and "so that two never write" in errors
+        assert (tmp_path / "run/LOCK").read_text() == OTHER.format(start=0)
+        now = sorted(os.listdir(tmp_path / "run/checkpoints")) if (tmp_path / "run/checkpoints").exists() else []
+        assert [name for name in now if name.startswith("step-")] == [name for name in kept if name.startswith("step-")]
+
+
+def test_what_killed_saves_leave_is_cleared(tmp_path, corpus):
+    """Also where the number of the process that left it is in use again, and where the next run saves nothing."""
+    path = write_run(tmp_path, corpus)
+    trireme("train", path)
+    left = tmp_path / f"run/checkpoints/.tmp-step-00000099-{os.getpid()}"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")
+    old = tmp_path / "run/checkpoints/.old-step-00000001-1"
+    old.mkdir()
+    trireme("train", path, "--set", "optimizer.steps=7", "--set", "checkpoint.at_end=false", "--set", "checkpoint.every=0")
+    assert sorted(os.listdir(tmp_path / "run/checkpoints")) == ["step-00000002", "step-00000004", "step-00000006"]
+
+
+# ---- the name --------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_in_memory_is_of_one_run(tmp_path, corpus):
+    """A run is killed, its output removed, its corpus another one at the same path: the memory of the nodes has nothing
+    for the new run."""
+    mine = make_corpus(tmp_path / "corpus", 7919)
+    path = write_run(tmp_path, mine, checkpoint=dict(every=0, snapshot_every=1))
+    with Running(path, tmp_path):
+        pass
+    folders = set(Path("/dev/shm").glob("trireme-*"))
+    shutil.rmtree(tmp_path / "run")
+    make_corpus(tmp_path / "corpus", 104729)
+    done = trireme("train", path, "--set", "optimizer.steps=1000000", "--set", "optimizer.steps=5")
+    assert "resuming" not in done.stderr and steps_of(tmp_path) == [1, 2, 3, 4, 5]
+    expected = tmp_path / "expected"
+    expected.mkdir()
+    trireme("train", write_run(expected, mine, steps=5, checkpoint=dict(every=0)))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        newest = "run/checkpoints/step-00000005"
+        assert (tmp_path / newest / name).read_bytes() == (expected / newest / name).read_bytes()
+
+
+def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder in (ours, theirs):
+        folder.mkdir()
+        trireme("train", write_run(folder, corpus))
+    shutil.copytree(theirs / "run/checkpoints/step-00000006", ours / "run/checkpoints/step-00000008")
+    names = [json.loads((folder / "run/run.json").read_text())["run"] for folder in (ours, theirs)]
+    done = trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9", status=3)
+    assert f"run is {names[1]} there and {names[0]} in this run" in done.stderr and "allow_change=run" in done.stderr
+    trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9", "--set", "allow_change=run")
+    # A lost run.json is no obstacle.
+    (theirs / "run/run.json").unlink()
+    trireme("train", theirs / "run.yaml", "--set", "optimizer.steps=9")
+    assert json.loads((theirs / "run/run.json").read_text())["run"] == names[1]
+    (theirs / "run/run.json").write_text("{")
+    done = trireme("train", theirs / "run.yaml", "--set", "optimizer.steps=9", status=4)
+    assert "run.json does not say which run this is" in done.stderr
+
+
+# ---- what is compared ------------------------------------------------------------------------------------------------
+
+
+def config_of_llama(**changes):
+    config = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=32, intermediate_size=64,
+                  num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=257,
+                  max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False,
+                  hidden_act="silu", attention_bias=False, torch_dtype="float32")
+    config.update(changes)
+    return config
+
+
+@pytest.mark.parametrize("changes,key,there,here", [
+    (dict(rope_theta=500000.0), "model.rope_theta", "500000.0", "10000.0"),
+    (dict(rms_norm_eps=1e-6), "model.norm_eps", "1.0e-06", "1.0e-05"),
+    (dict(num_attention_heads=2, num_key_value_heads=1), "model.num_heads", "2", "4"),
+    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                            original_max_position_embeddings=16)), "model.rope_scaling.factor", "8.0", "1.0"),
+])
+@pytest.mark.parametrize("by", ["--resume", "init"])
+def test_weights_of_another_function(tmp_path, corpus, changes, key, there, here, by):
+    weights = Weights(tmp_path, LLAMA)
+    weights.save_hugging_face(tmp_path / "hf", config_of_llama(**changes))
+    path = write_run(tmp_path, corpus, model=LLAMA)
+    how = ["--resume", tmp_path / "hf"] if by == "--resume" else ["--set", f"init={tmp_path / 'hf'}"]
+    done = trireme("train", path, *how, status=3)
+    assert f"{key} is {there} there and {here} in this run" in done.stderr
+    assert "allow it by name: --set allow_change=" in done.stderr
+    keys = re.search(r"allow_change=(\S+)", done.stderr)[1]
+    done = trireme("train", path, *how, "--set", f"allow_change={keys}")
+    assert f"{key} changes from {there} to {here}, as `allow_change` says" in done.stderr
+    assert "beginning with the weights of" in done.stderr
+
+
+def test_an_activation_is_compared(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    trireme("train", path)
+    done = trireme("train", path, "--set", "optimizer.steps=8", "--set", "model.activation=gelu_erf", status=3)
+    assert "model.activation is gelu_tanh there and gelu_erf in this run" in done.stderr
+    # What changes no function is not compared.
+    trireme("train", path, "--set", "optimizer.steps=8", "--set", "model.dropout=0.1", "--set", "model.name=other")
+
+
+def test_init_takes_the_model_and_its_weights(tmp_path, corpus):
+    """No key of the model is typed; the first loss is the one that eval finds; a resumed run does not begin again."""
+    (tmp_path / "first").mkdir()
+    trireme("train", write_run(tmp_path / "first", corpus, model=LLAMA, steps=4))
+    path = write_run(tmp_path, corpus, steps=3, init=str(tmp_path / "first/run"))
+    text = json.loads(path.read_text())
+    del text["model"]
+    path.write_text(yaml_of(text))
+    done = trireme("train", path)
+    newest = tmp_path / "first/run/checkpoints/step-00000004"
+    assert f"beginning with the weights of {newest}" in done.stderr
+    lines = [json.loads(line) for line in open(tmp_path / "run/metrics.jsonl")]
+    first = [json.loads(line) for line in open(tmp_path / "first/run/metrics.jsonl")]
+    assert lines[0]["step"] == 1 and lines[0]["loss"] != first[0]["loss"]
+    (tmp_path / "again").mkdir()
+    again = write_run(tmp_path / "again", corpus, steps=3, model=LLAMA)
+    trireme("train", again, "--resume", newest, "--set", "optimizer.steps=5")
+    resumed = [json.loads(line) for line in open(tmp_path / "again/run/metrics.jsonl")]
+    assert resumed[0]["step"] == 5
+    done = trireme("train", path, "--set", "optimizer.steps=5")
+    assert "resuming from" in done.stderr and "beginning" not in done.stderr
+    assert trireme("train", path, "--set", "init=nowhere", "--resume", "never", status=4)
+
+
+def test_a_corpus_that_changed(tmp_path):
+    mine = make_corpus(tmp_path / "corpus", 7919)
+    path = write_run(tmp_path, mine)
+    trireme("train", path)
+    make_corpus(tmp_path / "corpus", 104729)
+    done = trireme("train", path, "--set", "optimizer.steps=8", status=3)
+    assert "data.train is " in done.stderr and str(mine / "train") in done.stderr and "allow_change=data.train" in done.stderr
+    done = trireme("train", path, "--set", "optimizer.steps=8", "--set", "allow_change=data.train")
+    assert "data.train changes from" in done.stderr and steps_of(tmp_path) == list(range(1, 9))
+
+
+def test_a_corpus_of_another_tokenizer(tmp_path, corpus):
+    other = tmp_path / "other"
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Line {i}: {i * 7919 % 1000} pulls.\n" for i in range(2000)))
+    trireme("prepare", "--tokenizer", "train:300", "--out", other, text)
+    path = write_run(tmp_path, other, model=dict(GPT2, vocab_size=300))
+    done = trireme("train", path, "--set", f"data.tokenizer={corpus / 'tokenizer.json'}", status=4)
+    assert str(other / "train") in done.stderr and "tokenizer" in done.stderr
+    trireme("train", path)
+    done = trireme("train", path, "--set", f"data.train={corpus / 'train'}", "--set", "optimizer.steps=8", status=3)
+    assert "data.tokenizer is " in done.stderr and "data.train is " in done.stderr
+
+
+def test_keys_that_are_not_compared(tmp_path, corpus):
+    path = write_run(tmp_path, corpus)
+    done = trireme("train", path, "--set", "allow_change=model.rope_teta", status=3)
+    assert "names `model.rope_teta`, which is not compared" in done.stderr and "did you mean `model.rope_theta`?" in done.stderr
+
+
+def test_weights_that_are_not_finite(tmp_path, corpus):
+    weights = Weights(tmp_path, LLAMA)
+    table = {p["name"]: p for p in weights.table["parameters"]}
+    place = table["model.layers.1.mlp.up_proj.weight"]
+    weights.flat[place["offset"] + 5] = numpy.nan
+    weights.save_hugging_face(tmp_path / "hf", config_of_llama())
+    done = trireme("train", write_run(tmp_path, corpus, model=LLAMA), "--resume", tmp_path / "hf", status=4)
+    assert "tensor `model.layers.1.mlp.up_proj.weight` has a value that is NaN or infinite" in done.stderr
