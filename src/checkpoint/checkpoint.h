@@ -148,15 +148,31 @@ tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
 /* COLLECTIVE over the group. The same without reading the tensors: all sizes, all headers, every other file. */
 tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path);
 
+/* What a command wants of a checkpoint. {0} is the weights, verified. */
+typedef struct tri_checkpoint_use {
+  bool settings_only; /* config.json: no tensor is read                                                            */
+  bool optimizer;     /* the optimizer's files too; else they may be damaged or missing                            */
+  bool unverified; /* nothing is compared with checksums, which a line says: for what can be saved of a damaged one */
+} tri_checkpoint_use;
+
+/* LOCAL. The folder that `given` means: itself if it is a checkpoint or holds a config.json, else the newest good
+ * checkpoint of the run's output, or of the folder of checkpoints, that it is. Good is what `use` wants of it. */
+tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]);
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef struct tri_checkpoint tri_checkpoint;
 
 /* LOCAL. Opens a checkpoint, or a Hugging Face folder: model.safetensors, or the shards that
  * model.safetensors.index.json names (and the same of `optimizer`). Checks that COMPLETE and state.json, where there is
- * one, belong together, and every header; it does not read the tensors (tri_checkpoint_verify does). Release with
- * tri_checkpoint_close. */
+ * one, belong together and list every file, and every header; it compares no checksum of other files
+ * (tri_checkpoint_verify and its kin do). A folder that has one of COMPLETE and state.json alone is no
+ * Hugging Face folder but a damaged checkpoint. Release with tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
+
+/* LOCAL. The same for one process that reads alone: sizes, headers and every file that holds no tensors are compared
+ * with their checksums, and tri_checkpoint_read does that to the tensors. */
+tri_status tri_checkpoint_open_verified(const char *path, const tri_checkpoint_use *use, tri_checkpoint **out);
 void tri_checkpoint_close(tri_checkpoint *checkpoint);
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint);
@@ -176,15 +192,27 @@ tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, 
 /* Whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 
-/* LOCAL. Reads a whole tensor into dst as `type` (see tri_safetensors_read for the conversions). A missing one or
- * another shape is TRI_BAD_FILE. A name that begins with the base model's prefix ("transformer.", "model.") is found
- * without it too, as in files that transformers saved from a base model. */
+/* LOCAL. Reads a whole tensor into dst as `type` (see tri_safetensors_read for the conversions). A missing one, another
+ * shape or, where there are checksums, another one is TRI_BAD_FILE. A name that begins with the base model's prefix
+ * ("transformer.", "model.") is found without it too, as in files that transformers saved from a base model. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, void *dst);
 
 /* LOCAL. The same of a part: only its bytes are read, into slice->data. slice->tensor means nothing here. */
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                      const int64_t *shape, const tri_checkpoint_slice *slice);
+
+/* LOCAL. The same for a tensor that is read part after part: adds to *sum what the part has of the checksum. When all
+ * elements were read once, tri_checkpoint_compare says whether it is the tensor's. */
+tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                                    const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum);
+tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum);
+
+/* LOCAL. Elements [first, first + count) of a parameter as they were read, in host memory, of type fp32, fp64 or bf16:
+ * one that is NaN or infinite is TRI_BAD_FILE with the tensor's name and its place, for nothing can be computed with
+ * it. */
+tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const tri_parameter *parameter, tri_dtype type,
+                                       int64_t first, int64_t count, const void *values);
 
 /* COLLECTIVE over the group. Compares what was read with the checkpoint's checksums, and so does the rest of
  * tri_checkpoint_verify without reading anything a second time: the slices of all ranks are each tensor's elements

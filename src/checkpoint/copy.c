@@ -70,29 +70,54 @@ static void narrow(const float *in, int64_t count, uint16_t *out) {
   for (int64_t i = 0; i < count; i++) out[i] = to_bf16(in[i]);
 }
 
+/* A failure that is told later. */
+typedef struct failure {
+  tri_status status;
+  char message[2048];
+} failure;
+
+static void note(failure *f, tri_status status) {
+  if (f->status != TRI_OK || status == TRI_OK) return;
+  f->status = status;
+  snprintf(f->message, sizeof f->message, "%s", tri_status_message());
+}
+
 typedef struct copying {
   const tri_copy_request *request;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
+  failure strange; /* a value that is no number */
 } copying;
 
-static tri_status copy_tensor(const copying *c, const tri_parameter *parameter, int64_t number) {
+/* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
+static tri_status check_piece(const copying *c, const tri_parameter *parameter, const tri_checkpoint_slice *slice) {
+  const tri_checkpoint *from = c->request->from;
+  tri_dtype read_as = c->request->type == TRI_BF16 ? TRI_FP32 : c->request->type;
+  TRI_TRY(tri_checkpoint_check_finite(from, parameter, read_as, slice->first, slice->count, c->wide));
+  return tri_checkpoint_check_finite(from, parameter, c->request->type, slice->first, slice->count, slice->data);
+}
+
+static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
   const tri_copy_request *request = c->request;
   tri_dtype read_as = request->type == TRI_BF16 ? TRI_FP32 : request->type;
   int64_t count = tri_parameter_global_count(parameter);
+  uint64_t sum = 0;
   for (int64_t done = 0; done < count;) {
     int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
     tri_checkpoint_slice slice = {number, NULL, done, piece, c->wide};
-    TRI_TRY(tri_checkpoint_read_slice(request->from, parameter->name, read_as, parameter->num_dims, parameter->shape,
-                                      &slice));
+    TRI_TRY(tri_checkpoint_read_part(request->from, parameter->name, read_as, parameter->num_dims, parameter->shape,
+                                     &slice, &sum));
     if (request->type == TRI_BF16) {
       narrow(c->wide, piece, c->narrow);
       slice.data = c->narrow;
     }
-    TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
+    /* Damage goes before what it looks like, so a value that is no number waits for the end of its tensor. */
+    note(&c->strange, check_piece(c, parameter, &slice));
+    if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
   }
-  return TRI_OK;
+  TRI_TRY(tri_checkpoint_compare(request->from, parameter->name, sum));
+  return c->strange.status == TRI_OK ? TRI_OK : tri_fail(c->strange.status, "%s", c->strange.message);
 }
 
 static tri_status copy_all(copying *c, const tri_parameter_table *table) {

@@ -3,6 +3,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/state.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -247,15 +249,31 @@ tri_status tri_huggingface_parse(const char *path, const char *text, size_t byte
   return TRI_OK;
 }
 
-tri_status tri_huggingface_load(const char *folder, tri_model *out) {
+/* The content of a config.json against the checkpoint's own checksum; a plain Hugging Face folder has none. */
+static tri_status verify_config(const char *folder, const char *text, size_t bytes) {
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  TRI_TRY(tri_state_load_any(folder, &document, &state));
+  if (document == NULL) return TRI_OK;
+  tri_status status = tri_state_verify_content(folder, document, TRI_FILE_CONFIG, text, bytes);
+  json_decref(document);
+  return status;
+}
+
+static tri_status load(const char *folder, bool verify, tri_model *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  TRI_TRY(tri_path_join(path, folder, "config.json"));
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
   TRI_TRY(tri_file_read(path, CONFIG_LIMIT_BYTES, &text, &bytes));
-  tri_status status = tri_huggingface_parse(path, text, bytes, out);
+  tri_status status = verify ? verify_config(folder, text, bytes) : TRI_OK;
+  if (status == TRI_OK) status = tri_huggingface_parse(path, text, bytes, out);
   tri_free(text);
   return status;
 }
+
+tri_status tri_huggingface_load(const char *folder, tri_model *out) { return load(folder, true, out); }
+
+tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out) { return load(folder, false, out); }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -21,8 +21,10 @@
 /* The text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
 
-/* LOCAL. Reads FOLDER/config.json. */
+/* LOCAL. Reads FOLDER/config.json; that of a checkpoint is compared with its checksum. */
 tri_status tri_huggingface_load(const char *folder, tri_model *out);
+/* LOCAL. The same without comparing, for commands that were told so. */
+tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
 /* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Release *out
  * with tri_free. */

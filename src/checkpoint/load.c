@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/element_sum.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
@@ -15,6 +16,7 @@
 struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
   json_t *document; /* of state.json, or NULL */
+  bool unverified;  /* nothing is compared with the document */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
   int64_t num_files, num_tensors;
@@ -30,7 +32,8 @@ static tri_status verify(const tri_group *group, const char *path, bool tensors)
   tri_group alone = tri_group_alone("verify");
   const tri_group *all = group == NULL ? &alone : group;
   tri_status status = tri_state_load(path, &document, &state);
-  if (status == TRI_OK) status = tri_state_verify(path, document, all->rank, all->size, tensors);
+  tri_state_scope scope = {.rank = all->rank, .ranks = all->size, .tensors = tensors, .optimizer = true};
+  if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
   json_decref(document);
   return tri_common_failure(all, status);
 }
@@ -114,6 +117,48 @@ tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tr
   return status;
 }
 
+/* Whether a folder will do for one process's use: a tri_checkpoint_try. */
+static tri_status try_use(void *context, const char *path, bool *damaged) {
+  const tri_checkpoint_use *use = context;
+  tri_checkpoint *checkpoint = NULL;
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  tri_status status = TRI_OK;
+  if (use->unverified) {
+    status = tri_checkpoint_open_verified(path, use, &checkpoint);
+    tri_checkpoint_close(checkpoint);
+  } else {
+    tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = use->optimizer};
+    status = tri_state_load(path, &document, &state);
+    if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
+    json_decref(document);
+  }
+  *damaged = status == TRI_BAD_FILE || status == TRI_UNSUPPORTED;
+  return status;
+}
+
+/* By any of these a folder is meant itself; if others are missing, that is told where they are asked for. */
+static bool is_a_model(const char *folder) {
+  static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
+  char path[TRI_PATH_BYTES];
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+    if (tri_path_join(path, folder, marks[i]) == TRI_OK && tri_path_exists(path)) return true;
+  }
+  return false;
+}
+
+tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
+  char inside[TRI_PATH_BYTES];
+  tri_group alone = tri_group_alone("find");
+  if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
+  if (is_a_model(given)) return tri_path_join(path, given, "");
+  TRI_TRY(tri_path_join(inside, given, "checkpoints"));
+  const char *root = tri_path_is_directory(inside) ? inside : given;
+  TRI_TRY(tri_checkpoint_newest_that(&alone, root, try_use, (void *)(uintptr_t)use, path));
+  if (path[0] != '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
+}
+
 int64_t tri_checkpoint_highest_step(const char *root) {
   tri_folder *list = NULL;
   int64_t count = 0, highest = -1;
@@ -130,7 +175,11 @@ int64_t tri_checkpoint_highest_step(const char *root) {
 
 static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {
   char path[TRI_PATH_BYTES];
+  const json_t *facts = NULL;
   int64_t count = checkpoint->num_files;
+  if (checkpoint->document != NULL && !checkpoint->unverified) {
+    TRI_TRY(tri_state_facts(checkpoint->path, checkpoint->document, name, &facts));
+  }
   TRI_TRY(tri_path_join(path, checkpoint->path, name));
   TRI_TRY(tri_realloc("the files of a checkpoint", (size_t)count + 1, sizeof *checkpoint->files, &checkpoint->files));
   TRI_TRY(tri_safetensors_open(path, &checkpoint->files[count]));
@@ -192,32 +241,49 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   return status;
 }
 
-static tri_status open_all(tri_checkpoint *checkpoint) {
-  char state[TRI_PATH_BYTES];
+/* Of a damaged state nothing is taken. */
+static tri_status load_unverified(tri_checkpoint *checkpoint) {
+  tri_warn("%s is not compared with its checksums, as --no-verify asks", checkpoint->path);
+  tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
+  if (status != TRI_OK && status != TRI_BAD_FILE) return status;
+  if (status == TRI_BAD_FILE) tri_warn("%s", tri_status_message());
+  return TRI_OK;
+}
+
+static tri_status load_state(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
+  if (checkpoint->unverified) return load_unverified(checkpoint);
+  TRI_TRY(tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state));
+  if (checkpoint->document == NULL || !frame) return TRI_OK;
+  tri_state_scope scope = {.ranks = 1, .optimizer = use->optimizer};
+  return tri_state_verify(checkpoint->path, checkpoint->document, &scope);
+}
+
+static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
   bool has_model = false, has_optimizer = false;
   if (!tri_path_is_directory(checkpoint->path)) {
     return tri_fail(TRI_BAD_FILE, "%s is not a folder; a checkpoint is one, for example RUN/checkpoints/step-00000100",
                     checkpoint->path);
   }
-  TRI_TRY(tri_path_join(state, checkpoint->path, TRI_FILE_STATE));
-  if (tri_path_exists(state)) TRI_TRY(tri_state_load(checkpoint->path, &checkpoint->document, &checkpoint->state));
+  TRI_TRY(load_state(checkpoint, use, frame));
   TRI_TRY(add_stem(checkpoint, "model", &has_model));
   if (!has_model) {
     return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither model.safetensors nor %s", checkpoint->path,
                     "model.safetensors.index.json");
   }
-  return add_stem(checkpoint, "optimizer", &has_optimizer);
+  return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
-tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out) {
+/* frame: sizes, headers and files without tensors are verified. */
+static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out) {
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));
   int length = snprintf(checkpoint->path, sizeof checkpoint->path, "%s", path);
+  checkpoint->unverified = use->unverified;
   tri_status status = TRI_OK;
   if (length < 0 || (size_t)length >= sizeof checkpoint->path) {
     status = tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
   } else {
-    status = open_all(checkpoint);
+    status = open_all(checkpoint, use, frame);
   }
   if (status == TRI_OK) {
     *out = checkpoint;
@@ -225,6 +291,14 @@ tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out) {
     tri_checkpoint_close(checkpoint);
   }
   return status;
+}
+
+tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out) {
+  return open_folder(path, &(tri_checkpoint_use){.optimizer = true}, false, out);
+}
+
+tri_status tri_checkpoint_open_verified(const char *path, const tri_checkpoint_use *use, tri_checkpoint **out) {
+  return open_folder(path, use, true, out);
 }
 
 void tri_checkpoint_close(tri_checkpoint *checkpoint) {
@@ -306,24 +380,64 @@ static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, in
   return TRI_OK;
 }
 
+/* Compares what the tensor came to with the document; where that is to be done at all. */
+static tri_status compare_sum(const tri_checkpoint *checkpoint, const tri_safetensors_file *file, const char *name,
+                              uint64_t found) {
+  const json_t *facts = NULL;
+  uint64_t wanted = 0;
+  if (checkpoint->document == NULL || checkpoint->unverified) return TRI_OK;
+  TRI_TRY(tri_state_facts(checkpoint->path, checkpoint->document, strrchr(file->input.path, '/') + 1, &facts));
+  if (!tri_state_parse_checksum(json_object_get(json_object_get(facts, "tensors"), name), &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has no checksum in %s", file->input.path, name, TRI_FILE_STATE);
+  }
+  if (found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: tensor `%s` is damaged: what was read has the checksum %016" PRIx64 ", not %016" PRIx64,
+                  file->input.path, name, found, wanted);
+}
+
+tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+  if (tensor == NULL) return TRI_OK; /* nothing was read */
+  return compare_sum(checkpoint, file, tensor->name, sum);
+}
+
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, void *dst) {
+  int64_t count = 1;
+  uint64_t sum = 0;
+  for (int d = 0; d < num_dims; d++) count *= shape[d];
+  tri_checkpoint_slice whole = {.count = count, .data = dst};
+  TRI_TRY(tri_checkpoint_read_part(checkpoint, name, type, num_dims, shape, &whole, &sum));
+  return tri_checkpoint_compare(checkpoint, name, sum);
+}
+
+tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
+                                    const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum) {
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = NULL;
+  if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
   TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
-  return tri_safetensors_read(file, tensor, type, dst);
+  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
+    void *to = (char *)slice->data + (size_t)run.at * tri_dtype_bytes(type);
+    TRI_TRY(tri_safetensors_read_some(file, tensor, type, run.global, run.count, to, sum));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                      const int64_t *shape, const tri_checkpoint_slice *slice) {
-  const tri_safetensors_file *file = NULL;
-  const tri_safetensors_tensor *tensor = NULL;
-  TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
-  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
-    void *to = (char *)slice->data + (size_t)run.at * tri_dtype_bytes(type);
-    TRI_TRY(tri_safetensors_read_some(file, tensor, type, run.global, run.count, to));
-  }
-  return TRI_OK;
+  return tri_checkpoint_read_part(checkpoint, name, type, num_dims, shape, slice, NULL);
+}
+
+tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const tri_parameter *parameter, tri_dtype type,
+                                       int64_t first, int64_t count, const void *values) {
+  int64_t bad = tri_first_not_finite(tri_safetensors_type_of(type), count, values);
+  if (bad < 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: element %" PRId64 " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
+                  checkpoint->path, first + bad, parameter->name, tri_dtype_name(type));
 }
 
 /* ---- verifying what was read ------------------------------------------------------------------------------------- */
@@ -336,21 +450,6 @@ static uint64_t sum_slice(const tri_checkpoint_slice *slice, tri_dtype type) {
         tri_element_sum_parallel(element, run.global, run.count, (const char *)slice->data + (size_t)run.at * element);
   }
   return sum;
-}
-
-static tri_status compare_tensor(const tri_checkpoint *checkpoint, const char *name, uint64_t found) {
-  const tri_safetensors_file *file = NULL;
-  uint64_t wanted = 0;
-  if (find(checkpoint, name, &file) == NULL) return TRI_OK; /* nothing was read */
-  const json_t *facts =
-      json_object_get(json_object_get(checkpoint->document, "files"), strrchr(file->input.path, '/') + 1);
-  if (!tri_state_parse_checksum(json_object_get(json_object_get(facts, "tensors"), name), &wanted)) {
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has no checksum in %s", file->input.path, name, TRI_FILE_STATE);
-  }
-  if (found == wanted) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s: tensor `%s` is damaged: what was read has the checksum %016" PRIx64 ", not %016" PRIx64,
-                  file->input.path, name, found, wanted);
 }
 
 tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
@@ -369,7 +468,7 @@ tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkp
   status = tri_all_sum_int64(group, count, (int64_t *)sums);
   for (int64_t t = 0; t < count && status == TRI_OK; t++) {
     const char *name = t < num_weights ? weights[t].name : optimizer[t - num_weights].name;
-    status = compare_tensor(checkpoint, name, sums[t]);
+    status = tri_checkpoint_compare(checkpoint, name, sums[t]);
   }
   tri_free(sums);
   return status;

@@ -106,9 +106,10 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
  * (rounded to nearest even) through a small buffer; other pairs are TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
-/* LOCAL. The same of elements [first, first + count). */
+/* LOCAL. The same of elements [first, first + count). What these, as they are in the file, have of the tensor's
+ * checksum (element_sum.h) is added to *sum; NULL: it is not made. */
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
-                                     tri_dtype type, int64_t first, int64_t count, void *out);
+                                     tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* Whole safetensors files: opening and reading, with conversion, and writing. */
+#include "checkpoint/element_sum.h"
 #include "checkpoint/output.h"
 #include "checkpoint/safetensors.h"
 
@@ -103,7 +104,7 @@ static bool is_real(tri_safetensors_type type) {
 }
 
 static tri_status read_converted(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
-                                 int64_t first, int64_t count, void *out) {
+                                 int64_t first, int64_t count, void *out, uint64_t *sum) {
   int64_t width = tri_safetensors_type_bits(tensor->type) / 8;
   float *out_fp32 = out;
   double *out_fp64 = out;
@@ -116,6 +117,7 @@ static tri_status read_converted(const tri_safetensors_file *file, const tri_saf
     TRI_TRY_GOTO(
         tri_safetensors_read_bytes(file, tensor, (uint64_t)((first + done) * width), (uint64_t)(piece * width), raw),
         free_raw);
+    if (sum != NULL) *sum += tri_element_sum((size_t)width, first + done, piece, raw);
     for (int64_t i = 0; i < piece; i++) {
       double value = element(tensor->type, raw, i);
       if (type == TRI_FP64) {
@@ -132,13 +134,15 @@ free_raw:
 }
 
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
-                                     tri_dtype type, int64_t first, int64_t count, void *out) {
+                                     tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum) {
   uint64_t width = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
   if (tensor->type == tri_safetensors_type_of(type)) {
-    return tri_safetensors_read_bytes(file, tensor, (uint64_t)first * width, (uint64_t)count * width, out);
+    TRI_TRY(tri_safetensors_read_bytes(file, tensor, (uint64_t)first * width, (uint64_t)count * width, out));
+    if (sum != NULL) *sum += tri_element_sum_parallel((size_t)width, first, count, out);
+    return TRI_OK;
   }
   if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) {
-    return read_converted(file, tensor, type, first, count, out);
+    return read_converted(file, tensor, type, first, count, out, sum);
   }
   return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->input.path,
                   tensor->name, tri_safetensors_type_name(tensor->type), tri_dtype_name(type));
@@ -148,7 +152,7 @@ tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safe
                                 void *out) {
   int64_t count = 1;
   for (int d = 0; d < tensor->num_dims; d++) count *= tensor->shape[d];
-  return tri_safetensors_read_some(file, tensor, type, 0, count, out);
+  return tri_safetensors_read_some(file, tensor, type, 0, count, out, NULL);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/recorder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,13 +44,18 @@ static tri_status print_state(const tri_checkpoint_state *state, json_t *files, 
   return TRI_OK;
 }
 
+/* The content of COMPLETE. Returns its length. */
+static int print_complete(char line[COMPLETE_LIMIT_BYTES], size_t bytes, uint64_t checksum) {
+  return snprintf(line, COMPLETE_LIMIT_BYTES, "%s %zu %016" PRIx64 "\n", TRI_FILE_STATE, bytes, checksum);
+}
+
 tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state, json_t *files) {
   char path[TRI_PATH_BYTES], *text = NULL;
   TRI_TRY(tri_path_join(path, folder, TRI_FILE_STATE));
   TRI_TRY(print_state(state, files, &text));
   size_t bytes = strlen(text);
   char line[COMPLETE_LIMIT_BYTES];
-  int length = snprintf(line, sizeof line, "%s %zu %016" PRIx64 "\n", TRI_FILE_STATE, bytes, tri_checksum(text, bytes));
+  int length = print_complete(line, bytes, tri_checksum(text, bytes));
   tri_status status = tri_output_file(path, text, bytes);
   free(text);
   TRI_TRY(status);
@@ -75,10 +81,17 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
                     TRI_FILE_COMPLETE);
   }
   TRI_TRY(tri_file_read(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
-  int end = 0, parsed = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64 "\n%n", &wanted, &checksum, &end);
-  bool whole = parsed == 2 && end > 0 && (size_t)end == bytes && line[end - 1] == '\n';
+  /* Only the very line that a save writes: scanf would take other blanks and capitals, too. */
+  char exact[COMPLETE_LIMIT_BYTES];
+  bool whole = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64, &wanted, &checksum) == 2;
+  print_complete(exact, wanted, checksum);
+  whole = whole && bytes == strlen(exact) && memcmp(line, exact, bytes) == 0;
   tri_free(line);
   if (!whole) return tri_fail(TRI_BAD_FILE, "%s is damaged", complete);
+  if (!tri_path_exists(path)) {
+    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; with %s and without it the checkpoint is damaged", path,
+                    strerror(ENOENT), TRI_FILE_COMPLETE);
+  }
   TRI_TRY(tri_file_read(path, STATE_LIMIT_BYTES, &text, &bytes));
   if (bytes != wanted || tri_checksum(text, bytes) != checksum) {
     tri_free(text);
@@ -142,21 +155,36 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
   return status;
 }
 
+static tri_status has_file(const char *folder, const char *name, bool *out) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, name));
+  *out = tri_path_exists(path);
+  return TRI_OK;
+}
+
+tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out) {
+  bool has_state = false, has_complete = false;
+  TRI_TRY(has_file(folder, TRI_FILE_STATE, &has_state));
+  TRI_TRY(has_file(folder, TRI_FILE_COMPLETE, &has_complete));
+  if (has_state || has_complete) return tri_state_load(folder, document, out);
+  *document = NULL;
+  return TRI_OK;
+}
+
 /* ---- verifying --------------------------------------------------------------------------------------------------- */
 
 /* What one rank reads of a checkpoint: the bytes whose numbers, over all files, lie in a part of equal size. A tensor
  * is read by the rank that has its middle. */
 typedef struct share {
-  int rank, ranks;
-  bool tensors;
+  const tri_state_scope *scope;
   uint64_t seen, all;
 } share;
 
 static bool is_mine(share *of, uint64_t bytes) {
   double middle = (double)of->seen + 0.5 * (double)bytes;
   of->seen += bytes;
-  int owner = of->all == 0 ? 0 : (int)(middle / (double)of->all * of->ranks);
-  return (owner < of->ranks ? owner : of->ranks - 1) == of->rank;
+  int ranks = of->scope->ranks, owner = of->all == 0 ? 0 : (int)(middle / (double)of->all * ranks);
+  return (owner < ranks ? owner : ranks - 1) == of->scope->rank;
 }
 
 static tri_status compare_sums(const tri_safetensors_file *file, const char *part, uint64_t offset, uint64_t bytes,
@@ -195,7 +223,7 @@ static tri_status verify_mine(const tri_safetensors_file *file, const json_t *fa
   uint64_t sum = 0;
   TRI_TRY(tri_input_checksum(&file->input, 0, header->data_offset, &sum));
   TRI_TRY(compare_sums(file, "its header", 0, header->data_offset, json_object_get(facts, "header"), sum));
-  for (int64_t i = 0; i < header->num_tensors && of->tensors; i++) {
+  for (int64_t i = 0; i < header->num_tensors && of->scope->tensors; i++) {
     const tri_safetensors_tensor *tensor = &header->tensors[i];
     char part[256];
     if (!is_mine(of, tensor->bytes)) continue;
@@ -217,43 +245,118 @@ static tri_status verify_tensors(const char *path, const json_t *facts, share *o
   return status;
 }
 
+static tri_status compare_plain(const char *path, const json_t *facts, uint64_t found) {
+  uint64_t wanted = 0;
+  if (!tri_state_parse_checksum(json_object_get(facts, "xxh3"), &wanted)) {
+    return tri_fail(TRI_BAD_FILE, "%s has no checksum in %s", path, TRI_FILE_STATE);
+  }
+  if (found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s is damaged: it has the checksum %016" PRIx64 ", not %016" PRIx64, path, found,
+                  wanted);
+}
+
+static tri_status compare_size(const char *path, int64_t found, int64_t wanted) {
+  if (found == wanted) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " bytes, not %" PRId64 "; it is %s", path, found, wanted,
+                  found < wanted ? "truncated" : "damaged");
+}
+
 static tri_status verify_plain(const char *path, uint64_t bytes, const json_t *facts) {
-  uint64_t wanted = 0, found = 0;
+  uint64_t found = 0;
   tri_input file = {.file = -1};
   TRI_TRY(tri_input_open(path, &file));
   tri_status status = tri_input_checksum(&file, 0, bytes, &found);
   tri_input_close(&file);
   TRI_TRY(status);
-  if (tri_state_parse_checksum(json_object_get(facts, "xxh3"), &wanted) && found == wanted) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s is damaged: it has the checksum %016" PRIx64 ", not %016" PRIx64, path, found,
-                  wanted);
+  return compare_plain(path, facts, found);
+}
+
+tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out) {
+  *out = json_object_get(json_object_get(document, "files"), name);
+  if (*out != NULL) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s/%s is not listed in %s: the checkpoint is damaged, or the file does not belong there", folder,
+                  name, TRI_FILE_STATE);
+}
+
+static tri_status bytes_of(const char *folder, const char *name, const json_t *facts, int64_t *out) {
+  if (strchr(name, '/') == NULL && get_count(facts, "bytes", out)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s/%s does not describe `%.200s` as a file", folder, TRI_FILE_STATE, name);
+}
+
+tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
+                                    size_t bytes) {
+  char path[TRI_PATH_BYTES];
+  const json_t *facts = NULL;
+  int64_t wanted = 0;
+  TRI_TRY(tri_path_join(path, folder, name));
+  TRI_TRY(tri_state_facts(folder, document, name, &facts));
+  TRI_TRY(bytes_of(folder, name, facts, &wanted));
+  TRI_TRY(compare_size(path, (int64_t)bytes, wanted));
+  return compare_plain(path, facts, tri_checksum(content, bytes));
 }
 
 static tri_status verify_file(const char *folder, const char *name, const json_t *facts, share *of) {
   char path[TRI_PATH_BYTES];
   int64_t wanted = 0;
-  if (strchr(name, '/') != NULL || !get_count(facts, "bytes", &wanted)) {
-    return tri_fail(TRI_BAD_FILE, "%s/%s does not describe `%.200s` as a file", folder, TRI_FILE_STATE, name);
-  }
+  TRI_TRY(bytes_of(folder, name, facts, &wanted));
   TRI_TRY(tri_path_join(path, folder, name));
   struct stat found;
   if (stat(path, &found) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-  if ((int64_t)found.st_size != wanted) {
-    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " bytes, not %" PRId64 "; it is %s", path, (int64_t)found.st_size,
-                    wanted, (int64_t)found.st_size < wanted ? "truncated" : "damaged");
-  }
+  TRI_TRY(compare_size(path, (int64_t)found.st_size, wanted));
   if (json_object_get(facts, "tensors") != NULL) return verify_tensors(path, facts, of);
   return is_mine(of, (uint64_t)wanted) ? verify_plain(path, (uint64_t)wanted, facts) : TRI_OK;
 }
 
-tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks, bool tensors) {
+static bool begins_with(const char *text, const char *beginning) {
+  return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static bool ends_with(const char *text, const char *ending) {
+  size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* One file, shards or their index of a stem. */
+static bool is_tensors(const char *name, const char *stem) {
+  size_t length = strlen(stem);
+  return begins_with(name, stem) && (name[length] == '.' || name[length] == '-') &&
+         (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"));
+}
+
+static bool is_in_scope(const tri_state_scope *scope, const char *name) {
+  return scope->optimizer || !is_tensors(name, "optimizer");
+}
+
+/* Whether anything that reads a checkpoint takes up a file of this name. Others are somebody's notes. */
+static bool is_read(const char *name) {
+  return strcmp(name, TRI_FILE_CONFIG) == 0 || strcmp(name, TRI_FILE_TOKENIZER) == 0 || is_tensors(name, "model") ||
+         is_tensors(name, "optimizer");
+}
+
+static tri_status verify_listed(const char *folder, const json_t *document, const tri_state_scope *scope) {
+  tri_status status = TRI_OK;
+  const json_t *facts = NULL;
+  DIR *directory = opendir(folder);
+  if (directory == NULL) return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", folder, strerror(errno));
+  for (const struct dirent *entry; status == TRI_OK && (entry = readdir(directory)) != NULL;) {
+    if (!is_read(entry->d_name) || !is_in_scope(scope, entry->d_name)) continue;
+    status = tri_state_facts(folder, document, entry->d_name, &facts);
+  }
+  closedir(directory);
+  return status;
+}
+
+tri_status tri_state_verify(const char *folder, const json_t *document, const tri_state_scope *scope) {
   json_t *files = json_object_get(document, "files"), *facts = NULL;
   const char *name = NULL;
-  share of = {.rank = rank, .ranks = ranks, .tensors = tensors};
+  share of = {.scope = scope};
   json_object_foreach(files, name, facts) {
     int64_t bytes = 0;
-    if (get_count(facts, "bytes", &bytes)) of.all += (uint64_t)bytes;
+    if (is_in_scope(scope, name) && get_count(facts, "bytes", &bytes)) of.all += (uint64_t)bytes;
   }
-  json_object_foreach(files, name, facts) TRI_TRY(verify_file(folder, name, facts, &of));
-  return TRI_OK;
+  json_object_foreach(files, name, facts) {
+    if (is_in_scope(scope, name)) TRI_TRY(verify_file(folder, name, facts, &of));
+  }
+  return scope->rank == 0 ? verify_listed(folder, document, scope) : TRI_OK;
 }

@@ -22,9 +22,27 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 /* LOCAL. Reads and checks both. The state points into *document, which the caller releases with json_decref. */
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
-/* LOCAL. Compares the files of the folder with what the document of its state says: sizes and headers of all of them,
- * and of the bytes the share of `rank` of so many; those of tensors only with `tensors`. */
-tri_status tri_state_verify(const char *folder, const json_t *document, int rank, int ranks, bool tensors);
+/* LOCAL. The same of a folder that may be a plain Hugging Face one, of which *document is NULL. One that has either of
+ * state.json and COMPLETE is not plain: TRI_BAD_FILE where it lacks the other. */
+tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
+
+/* What a rank compares of a checkpoint. */
+typedef struct tri_state_scope {
+  int rank, ranks; /* of the bytes its share of so many                                        */
+  bool tensors;    /* those of tensors too; else of their files sizes and headers              */
+  bool optimizer;  /* the optimizer's files too; else they are not so much as looked for       */
+} tri_state_scope;
+
+/* LOCAL. Compares the files of the folder with what the document of its state says. A file that a reader would take
+ * and that the document does not list is damage, too. */
+tri_status tri_state_verify(const char *folder, const json_t *document, const tri_state_scope *scope);
+
+/* LOCAL. What the document says of a file, borrowed; TRI_BAD_FILE where it says nothing. */
+tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out);
+
+/* LOCAL. Compares the content of a file of no tensors, which the caller has read, with what the document says. */
+tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
+                                    size_t bytes);
 
 /* A checksum as in the file, and back; false where there is none. */
 json_t *tri_state_checksum(uint64_t checksum);

@@ -1,7 +1,6 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/huggingface.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -65,8 +64,8 @@ static tri_status parse(int count, char **arguments, eval_arguments *out) {
 
 typedef struct session {
   const eval_arguments *arguments;
-  char folder[TRI_PATH_BYTES];
   int64_t sequence, batch;
+  int64_t ignore_token; /* labels with this id do not count, as in training; -1 is none */
   tri_model model;
   tri_checkpoint *checkpoint;
   tri_corpus *corpus;
@@ -87,6 +86,7 @@ static tri_status choose_shape(session *s) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(s->checkpoint);
   s->sequence = s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
   s->batch = 4;
+  s->ignore_token = -1;
   if (state != NULL && state->run_config != NULL) {
     tri_run_config *config = NULL;
     TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
@@ -95,6 +95,7 @@ static tri_status choose_shape(session *s) {
     if (status == TRI_OK) {
       s->sequence = config->data.sequence;
       s->batch = config->layout.micro_batch;
+      s->ignore_token = config->data.ignore_token;
     }
     tri_free(config);
   }
@@ -128,23 +129,27 @@ static tri_status create_executor(session *s) {
 }
 
 static tri_status set_up(session *s) {
+  const tri_model_options *options = &s->arguments->model;
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
-  TRI_TRY(tri_weights_find(s->arguments->checkpoint, s->folder));
-  TRI_TRY(tri_huggingface_load(s->folder, &s->model));
-  TRI_TRY(tri_checkpoint_open(s->folder, &s->checkpoint));
+  TRI_TRY(tri_weights_open(s->arguments->checkpoint, !options->no_verify, &s->model, &s->checkpoint));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,
                     tri_corpus_num_tokens(s->corpus));
   }
-  if (tri_weights_tokenizer(s->folder, s->arguments->model.tokenizer, tokenizer) == TRI_OK) {
+  if (tri_weights_tokenizer(tri_checkpoint_path(s->checkpoint), options->tokenizer, tokenizer) == TRI_OK) {
     TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   }
   if (s->arguments->bigram != NULL) {
     tri_corpus *train = NULL;
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
-    tri_status status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
+    tri_status status = TRI_OK;
+    if (tri_corpus_num_tokens(train) < 2) {
+      status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to count a pair",
+                        s->arguments->bigram, tri_corpus_num_tokens(train));
+    }
+    if (status == TRI_OK) status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
     tri_corpus_close(train);
     TRI_TRY(status);
   }
@@ -157,6 +162,7 @@ static tri_status set_up(session *s) {
 static void count_bytes(session *s, int64_t count) {
   for (int64_t i = 0; s->tokenizer != NULL && i < count; i++) {
     size_t bytes = 0;
+    if (s->labels[i] < 0) continue;
     tri_tokenizer_token(s->tokenizer, s->labels[i], &bytes);
     /* The token between documents is no text. */
     if (s->labels[i] != tri_tokenizer_end_of_text(s->tokenizer)) s->bytes += (int64_t)bytes;
@@ -171,8 +177,12 @@ static tri_status evaluate(session *s) {
     int64_t count = labels - first < room ? labels - first : room;
     TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
     memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
+    for (int64_t i = 0; i < count; i++) {
+      if (s->labels[i] == s->ignore_token) s->labels[i] = -1;
+    }
     count_bytes(s, count);
     for (int64_t i = 0; s->bigram != NULL && i < count; i++) {
+      if (s->labels[i] < 0) continue;
       s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
     }
     for (int64_t i = count; i < room; i++) {
@@ -180,6 +190,7 @@ static tri_status evaluate(session *s) {
       s->labels[i] = -1;
     }
     TRI_TRY(tri_evaluate_batch(s->executor, s->tokens, s->labels, &s->total));
+    if (s->total.counted == 0) continue;
     tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)(first + count) / (double)labels,
                      s->total.loss_sum / (double)s->total.counted);
   }
@@ -187,28 +198,52 @@ static tri_status evaluate(session *s) {
   return TRI_OK;
 }
 
-static tri_status report(const session *s) {
-  double loss = s->total.loss_sum / (double)s->total.counted;
-  double bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes;
-  double bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / (double)s->total.counted;
-  if (!s->arguments->json) {
-    printf("loss            %.6f\nperplexity      %.4f\n", loss, exp(loss));
-    if (s->bytes > 0) printf("bits per byte   %.4f\n", bits_per_byte);
-    if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", bigram_loss, exp(bigram_loss));
-    printf("tokens          %" PRId64 "\n", s->total.counted);
-    return TRI_OK;
-  }
+typedef struct results {
+  double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
+} results;
+
+static void print_text(const session *s, const results *r) {
+  if (s->total.counted == 0) return;
+  printf("loss            %.6f\n", r->loss);
+  if (!isfinite(r->loss)) return;
+  printf("perplexity      %.4f\n", exp(r->loss));
+  if (s->bytes > 0) printf("bits per byte   %.4f\n", r->bits_per_byte);
+  if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", r->bigram_loss, exp(r->bigram_loss));
+  printf("tokens          %" PRId64 "\n", s->total.counted);
+}
+
+/* JSON has no word for what is no number but null. */
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static tri_status print_json(const session *s, const results *r) {
   json_t *document =
-      json_pack("{s:f, s:o, s:o, s:I, s:I, s:I}", "loss", loss, "perplexity",
-                isfinite(exp(loss)) ? json_real(exp(loss)) : json_null(), "bits_per_byte",
-                isfinite(bits_per_byte) ? json_real(bits_per_byte) : json_null(), "tokens",
-                (json_int_t)s->total.counted, "bytes", (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence);
-  if (document == NULL) return tri_fail(TRI_DIVERGED, "the loss is %g, which JSON cannot say", loss);
-  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", json_real(bigram_loss));
+      json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
+                "bits_per_byte", number(r->bits_per_byte), "tokens", (json_int_t)s->total.counted, "bytes",
+                (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence);
+  if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
+  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", number(r->bigram_loss));
   json_dumpf(document, stdout, JSON_INDENT(2));
   json_decref(document);
   putchar('\n');
   return TRI_OK;
+}
+
+static tri_status report(const session *s) {
+  double counted = (double)s->total.counted;
+  results r = {.loss = s->total.loss_sum / counted,
+               .bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes,
+               .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
+  if (s->arguments->json) TRI_TRY(print_json(s, &r));
+  if (!s->arguments->json) print_text(s, &r);
+  if (s->total.counted == 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: every label is the token %" PRId64
+                    ", which does not count (the run's data.ignore_token), so there is no loss",
+                    s->arguments->data, s->ignore_token);
+  }
+  if (isfinite(r.loss)) return TRI_OK;
+  return tri_fail(TRI_DIVERGED, "the loss is %s: the model has diverged, or its numbers are beyond --precision %s",
+                  isnan(r.loss) ? "no number" : "infinite", tri_dtype_name(s->arguments->model.precision));
 }
 
 static void release(session *s) {
@@ -245,7 +280,8 @@ const tri_command tri_command_eval = {
         "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--bigram TRAIN] [--json] [options]\n"
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens.\n"
-        "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder.\n"
+        "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
+        "training (data.ignore_token) do not count here. The exit status is not 0 where the loss is no number.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time\n"

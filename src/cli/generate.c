@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/huggingface.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -10,6 +9,7 @@
 #include "train/generator.h"
 #include "train/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,8 +65,8 @@ static tri_status parse(int count, char **arguments, generate_arguments *out) {
 /* What a generation needs, in the order in which it is made. */
 typedef struct session {
   const generate_arguments *arguments;
-  char folder[TRI_PATH_BYTES];
   tri_model model;
+  tri_checkpoint *checkpoint;
   tri_tokenizer *tokenizer;
   tri_token_list tokens; /* the prompt's */
   int64_t num_tokens;    /* to make at most */
@@ -116,9 +116,8 @@ static tri_status check_lengths(session *s) {
 static tri_status set_up(session *s) {
   const generate_arguments *arguments = s->arguments;
   char tokenizer[TRI_PATH_BYTES];
-  TRI_TRY(tri_weights_find(arguments->checkpoint, s->folder));
-  TRI_TRY(tri_huggingface_load(s->folder, &s->model));
-  TRI_TRY(tri_weights_tokenizer(s->folder, arguments->model.tokenizer, tokenizer));
+  TRI_TRY(tri_weights_open(arguments->checkpoint, !arguments->model.no_verify, &s->model, &s->checkpoint));
+  TRI_TRY(tri_weights_tokenizer(tri_checkpoint_path(s->checkpoint), arguments->model.tokenizer, tokenizer));
   TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));
@@ -126,38 +125,85 @@ static tri_status set_up(session *s) {
   TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->device,
                                &s->generator));
   TRI_TRY(tri_alloc("candidates", (size_t)s->model.vocab_size, sizeof *s->scratch, &s->scratch));
-  tri_checkpoint *checkpoint = NULL;
-  TRI_TRY(tri_checkpoint_open(s->folder, &checkpoint));
-  tri_status status =
-      tri_weights_load(checkpoint, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
-  tri_checkpoint_close(checkpoint);
-  return status;
+  return tri_weights_load(s->checkpoint, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
+}
+
+/* No token can be drawn from what is no number, and the most likely of such is one at random. */
+static tri_status check_logits(const session *s, const double *logits, int64_t position) {
+  for (int64_t i = 0; i < s->model.vocab_size; i++) {
+    if (isfinite(logits[i])) continue;
+    return tri_fail(TRI_DIVERGED,
+                    "generate: behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has "
+                    "diverged, or its numbers are beyond --precision %s",
+                    (long)position, (long)i, logits[i], tri_dtype_name(s->arguments->model.precision));
+  }
+  return TRI_OK;
+}
+
+/* What came of it. */
+typedef struct written {
+  int64_t made, nameless; /* tokens, and those that the tokenizer does not know */
+  size_t bytes;
+} written;
+
+/* Text that is none is no result. */
+static tri_status judge(const session *s, const written *w) {
+  if (w->made == 0) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: the model ended the text at once, and no token was written; try another --prompt, "
+                    "--seed or --temperature");
+  }
+  if (w->bytes == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "generate: none of the %ld tokens that the model made has any text in the tokenizer, which knows "
+                    "%ld of its vocabulary of %ld; name the model's with --tokenizer",
+                    (long)w->made, (long)tri_tokenizer_vocab_size(s->tokenizer), (long)s->model.vocab_size);
+  }
+  if (w->nameless > 0) {
+    tri_warn("%ld of %ld tokens are beyond the tokenizer's %ld and were written as nothing", (long)w->nameless,
+             (long)w->made, (long)tri_tokenizer_vocab_size(s->tokenizer));
+  }
+  return TRI_OK;
+}
+
+static tri_status write_token(const session *s, int32_t id, written *w) {
+  size_t bytes = 0;
+  const char *text = tri_tokenizer_token(s->tokenizer, id, &bytes);
+  fwrite(text, 1, bytes, stdout);
+  if (fflush(stdout) != 0) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  w->made++;
+  w->bytes += bytes;
+  w->nameless += id >= tri_tokenizer_vocab_size(s->tokenizer);
+  return TRI_OK;
 }
 
 /* Ends at the end of a text, without writing that token. */
-static tri_status write_text(session *s) {
+static tri_status write_tokens(session *s, written *w) {
   const double *logits = NULL;
   int32_t end = tri_tokenizer_end_of_text(s->tokenizer);
+  TRI_TRY(tri_generator_append(s->generator, s->tokens.ids, s->tokens.count, &logits));
+  while (w->made < s->num_tokens) {
+    int64_t position = s->tokens.count + w->made;
+    TRI_TRY(check_logits(s, logits, position));
+    int32_t id = tri_sample_token(logits, s->model.vocab_size, &s->arguments->sampling, position, s->scratch);
+    if (id == end) break;
+    TRI_TRY(write_token(s, id, w));
+    if (w->made < s->num_tokens) TRI_TRY(tri_generator_append(s->generator, &id, 1, &logits));
+  }
+  return TRI_OK;
+}
+
+static tri_status write_text(session *s) {
+  written w = {.made = 0};
   double begin_s = tri_clock_s();
   fputs(s->arguments->prompt, stdout);
   fflush(stdout);
-  TRI_TRY(tri_generator_append(s->generator, s->tokens.ids, s->tokens.count, &logits));
-  int64_t made = 0;
-  while (made < s->num_tokens) {
-    int64_t position = s->tokens.count + made;
-    int32_t id = tri_sample_token(logits, s->model.vocab_size, &s->arguments->sampling, position, s->scratch);
-    if (id == end) break;
-    size_t bytes = 0;
-    const char *text = tri_tokenizer_token(s->tokenizer, id, &bytes);
-    fwrite(text, 1, bytes, stdout);
-    if (fflush(stdout) != 0) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
-    made++;
-    if (made < s->num_tokens) TRI_TRY(tri_generator_append(s->generator, &id, 1, &logits));
-  }
+  tri_status status = write_tokens(s, &w);
   fputc('\n', stdout);
+  TRI_TRY(status);
   double took_s = tri_clock_s() - begin_s;
-  tri_log("%ld tokens in %.2f s, %.1f tokens/s", (long)made, took_s, (double)made / (took_s + 1e-9));
-  return TRI_OK;
+  tri_log("%ld tokens in %.2f s, %.1f tokens/s", (long)w.made, took_s, (double)w.made / (took_s + 1e-9));
+  return judge(s, &w);
 }
 
 static tri_status run(int count, char **arguments) {
@@ -177,6 +223,7 @@ static tri_status run(int count, char **arguments) {
   tri_device_destroy(s->device);
   tri_free(s->tokens.ids);
   tri_tokenizer_destroy(s->tokenizer);
+  tri_checkpoint_close(s->checkpoint);
   tri_free(s);
   return status;
 }
@@ -187,7 +234,9 @@ const tri_command tri_command_generate = {
     .help =
         "usage: trireme generate CHECKPOINT --prompt TEXT [options]\n"
         "\n"
-        "Continues a text. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder.\n"
+        "Continues a text. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. The exit "
+        "status is\n"
+        "not 0 where no text came of it, or the model's logits are no numbers.\n"
         "\n"
         "  --prompt TEXT       what to begin with\n"
         "  --tokens N          tokens to write at most (100, or what the model has positions for)\n"

@@ -1,7 +1,6 @@
 /* Weights of Hugging Face's as a checkpoint, and back. */
 #include "base/log.h"
 #include "checkpoint/copy.h"
-#include "checkpoint/huggingface.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "train/weights.h"
@@ -14,9 +13,10 @@ typedef struct copy_arguments {
   const char *from, *to;
   tri_dtype type;
   int64_t shard_bytes;
+  bool no_verify;
 } copy_arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES };
+enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY };
 
 static tri_status take_precision(const char *text, tri_dtype *out) {
   if (strcmp(text, "fp32") == 0) {
@@ -33,6 +33,7 @@ static tri_status parse(const char *name, bool exports, int count, char **argume
   static const struct option options[] = {
       {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
       {"precision", required_argument, NULL, OPTION_PRECISION},
+      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
       {NULL, 0, NULL, 0},
   };
   optind = 1;
@@ -40,6 +41,8 @@ static tri_status parse(const char *name, bool exports, int count, char **argume
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
     if (result == OPTION_SHARD_BYTES) {
       TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
+    } else if (result == OPTION_NO_VERIFY) {
+      out->no_verify = true;
     } else if (result == OPTION_PRECISION && exports) {
       TRI_TRY(take_precision(optarg, &out->type));
     } else if (result == OPTION_PRECISION) {
@@ -59,13 +62,12 @@ static tri_status parse(const char *name, bool exports, int count, char **argume
   return TRI_OK;
 }
 
-static tri_status copy(const copy_arguments *arguments, const char *path, bool plain) {
+static tri_status copy(const copy_arguments *arguments, bool plain) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
   tri_checkpoint *checkpoint = NULL;
-  TRI_TRY(tri_huggingface_load(path, &model));
-  TRI_TRY(tri_path_join(tokenizer, path, "tokenizer.json"));
-  TRI_TRY(tri_checkpoint_open(path, &checkpoint));
+  TRI_TRY(tri_weights_open(arguments->from, !arguments->no_verify, &model, &checkpoint));
+  tri_status status = tri_path_join(tokenizer, tri_checkpoint_path(checkpoint), "tokenizer.json");
   tri_copy_request request = {.from = checkpoint,
                               .model = &model,
                               .to = arguments->to,
@@ -73,7 +75,7 @@ static tri_status copy(const copy_arguments *arguments, const char *path, bool p
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
                               .plain = plain};
-  tri_status status = tri_checkpoint_copy(&request);
+  if (status == TRI_OK) status = tri_checkpoint_copy(&request);
   tri_checkpoint_close(checkpoint);
   if (status == TRI_OK) tri_log("%s is written", arguments->to);
   return status;
@@ -86,27 +88,28 @@ static tri_status run_import(int count, char **arguments) {
     return tri_fail(TRI_BAD_FILE, "%s is not a folder; Hugging Face's has config.json and model.safetensors",
                     parsed.from);
   }
-  return copy(&parsed, parsed.from, false);
+  return copy(&parsed, false);
 }
 
 static tri_status run_export(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
-  char path[TRI_PATH_BYTES];
   TRI_TRY(parse("export", true, count, arguments, &parsed));
-  TRI_TRY(tri_weights_find(parsed.from, path));
-  return copy(&parsed, path, true);
+  return copy(&parsed, true);
 }
 
 const tri_command tri_command_import = {
     .name = "import",
     .summary = "make a checkpoint of a Hugging Face folder",
     .help =
-        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N]\n"
+        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
         "\n"
         "Reads GPT-2, Llama (1, 2, 3), Mistral and Qwen 2 in fp32, bf16 or fp16, from one file or from shards, and "
         "writes\n"
         "a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
         "CHECKPOINT`.\n"
+        "\n"
+        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"
         "\n"
         "example: trireme import models/Llama-3.2-1B llama-1b\n",
     .run = run_import,
@@ -116,7 +119,7 @@ const tri_command tri_command_export = {
     .name = "export",
     .summary = "write a checkpoint's weights as a Hugging Face folder",
     .help =
-        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--shard-bytes N]\n"
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--shard-bytes N] [--no-verify]\n"
         "\n"
         "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
         "the\n"
@@ -124,6 +127,7 @@ const tri_command tri_command_export = {
         "\n"
         "  --precision bf16   half the bytes, rounded to nearest\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"
         "\n"
         "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
     .run = run_export,

@@ -1,13 +1,12 @@
 /* What a model or a checkpoint is made of. */
 #include "base/format.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/huggingface.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "model/family.h"
 #include "model/model_config.h"
-#include "train/weights.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -154,17 +153,22 @@ static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, bool v
   return TRI_OK;
 }
 
-static tri_status inspect_checkpoint(const char *given, bool verify, bool json) {
+/* Without --verify tensors are not read, so neither are their checksums compared: of all else they are. */
+static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
-  TRI_TRY(tri_weights_find(given, path));
-  TRI_TRY(tri_checkpoint_open(path, &checkpoint));
+  const tri_checkpoint_use use = {.settings_only = !verify, .optimizer = true, .unverified = no_verify};
+  if (verify && no_verify) return tri_fail(TRI_BAD_USAGE, "inspect: --verify or --no-verify, not both");
+  TRI_TRY(tri_checkpoint_find(given, &use, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, &use, &checkpoint));
   tri_status status = verify ? tri_checkpoint_verify(NULL, path) : TRI_OK;
   if (status == TRI_OK && json) {
     status = print_checkpoint_json(checkpoint, verify);
   } else if (status == TRI_OK) {
     print_checkpoint(checkpoint);
     if (verify) printf("every size and checksum agrees\n");
+    bool could = tri_checkpoint_get_state(checkpoint) != NULL && !verify && !no_verify;
+    if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
   }
   tri_checkpoint_close(checkpoint);
   return status;
@@ -183,26 +187,30 @@ static const tri_safetensors_tensor *find_tensor(const tri_checkpoint *checkpoin
 }
 
 static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safetensors_tensor *tensor, int64_t first,
-                             int64_t count, double *out) {
+                             int64_t count, double *out, uint64_t *sum) {
   tri_checkpoint_slice slice = {0, NULL, first, count, out};
-  return tri_checkpoint_read_slice(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice);
+  return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Equal means equal as numbers; two that are none are equal. */
+/* Equal means equal as numbers; two that are none are equal. *largest is NAN where one alone is none. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;
+  uint64_t sums[2] = {0, 0};
   for (int d = 0; d < tensor->num_dims; d++) count *= tensor->shape[d];
   for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
     int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
-    for (int k = 0; k < 2; k++) TRI_TRY(read_piece(both[k], tensor, done, piece, values + k * PIECE_ELEMENTS));
+    for (int k = 0; k < 2; k++) {
+      TRI_TRY(read_piece(both[k], tensor, done, piece, values + k * PIECE_ELEMENTS, &sums[k]));
+    }
     for (int64_t i = 0; i < piece; i++) {
       double a = values[i], b = values[PIECE_ELEMENTS + i];
       if (a == b || (a != a && b != b)) continue;
       (*differing)++;
-      *largest = fmax(*largest, fabs(a - b));
+      *largest = isnan(*largest) || isnan(a) || isnan(b) ? NAN : fmax(*largest, fabs(a - b));
     }
   }
+  for (int k = 0; k < 2; k++) TRI_TRY(tri_checkpoint_compare(both[k], tensor->name, sums[k]));
   return TRI_OK;
 }
 
@@ -227,7 +235,9 @@ static tri_status compare_tensor(const tri_checkpoint *const both[2], const tri_
   } else {
     TRI_TRY(compare_values(both, tensor, values, &largest, &differing));
     if (differing == 0) return TRI_OK;
-    printf("%s differs in %" PRId64 " values, by %.6g at most\n", tensor->name, differing, largest);
+    printf("%s differs in %" PRId64 " values, ", tensor->name, differing);
+    if (isnan(largest)) printf("some of them no number in one alone\n");
+    if (!isnan(largest)) printf("by %.6g at most\n", largest);
   }
   (*different)++;
   return TRI_OK;
@@ -250,15 +260,16 @@ static tri_status compare_all(const tri_checkpoint *const both[2], int64_t *diff
   return status;
 }
 
-static tri_status compare_checkpoints(const char *first, const char *second) {
+static tri_status compare_checkpoints(const char *first, const char *second, bool no_verify) {
   const char *given[2] = {first, second};
+  const tri_checkpoint_use use = {.optimizer = true, .unverified = no_verify};
   tri_checkpoint *both[2] = {NULL, NULL};
   int64_t different = 0;
   tri_status status = TRI_OK;
   for (int k = 0; k < 2 && status == TRI_OK; k++) {
     char path[TRI_PATH_BYTES];
-    status = tri_weights_find(given[k], path);
-    if (status == TRI_OK) status = tri_checkpoint_open(path, &both[k]);
+    status = tri_checkpoint_find(given[k], &use, path);
+    if (status == TRI_OK) status = tri_checkpoint_open_verified(path, &use, &both[k]);
   }
   if (status == TRI_OK) status = compare_all((const tri_checkpoint *const *)both, &different);
   int64_t tensors = both[0] == NULL ? 0 : tri_checkpoint_num_tensors(both[0]);
@@ -271,16 +282,17 @@ static tri_status compare_checkpoints(const char *first, const char *second) {
   return tri_fail(TRI_DIFFERENT, "%" PRId64 " tensors differ", different);
 }
 
-enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY };
+enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY, OPTION_NO_VERIFY };
 
 static tri_status run(int count, char **arguments) {
   static const struct option options[] = {
       {"json", no_argument, NULL, OPTION_JSON},
       {"all", no_argument, NULL, OPTION_ALL},
       {"verify", no_argument, NULL, OPTION_VERIFY},
+      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
       {NULL, 0, NULL, 0},
   };
-  bool json = false, all = false, verify = false;
+  bool json = false, all = false, verify = false, no_verify = false;
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
@@ -288,10 +300,11 @@ static tri_status run(int count, char **arguments) {
       case OPTION_JSON: json = true; break;
       case OPTION_ALL: all = true; break;
       case OPTION_VERIFY: verify = true; break;
+      case OPTION_NO_VERIFY: no_verify = true; break;
       default: return tri_option_fault("inspect", result, arguments);
     }
   }
-  if (optind + 2 == count) return compare_checkpoints(arguments[optind], arguments[optind + 1]);
+  if (optind + 2 == count) return compare_checkpoints(arguments[optind], arguments[optind + 1], no_verify);
   if (optind + 1 != count) {
     return tri_fail(
         TRI_BAD_USAGE,
@@ -299,7 +312,7 @@ static tri_status run(int count, char **arguments) {
   }
   const char *what = arguments[optind];
   if (!tri_path_is_directory(what)) return inspect_model(what, json, all);
-  return inspect_checkpoint(what, verify, json);
+  return inspect_checkpoint(what, verify, no_verify, json);
 }
 
 const tri_command tri_command_inspect = {
@@ -307,14 +320,15 @@ const tri_command tri_command_inspect = {
     .summary = "the parameters of a model, the tensors of a checkpoint",
     .help =
         "usage: trireme inspect PRESET|MODEL.yaml [--all] [--json]\n"
-        "       trireme inspect CHECKPOINT [--verify] [--json]\n"
-        "       trireme inspect CHECKPOINT CHECKPOINT\n"
+        "       trireme inspect CHECKPOINT [--verify|--no-verify] [--json]\n"
+        "       trireme inspect CHECKPOINT CHECKPOINT [--no-verify]\n"
         "\n"
         "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each.\n"
         "A checkpoint, a run's output or a Hugging Face folder: its tensors, checksums and the layout that it was "
         "saved\n"
-        "under; --verify reads all of it and checks every checksum.\n"
-        "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise.\n"
+        "under; --verify reads all of it and checks every checksum, which else is done to all but the tensors.\n"
+        "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise. What is read is verified.\n"
+        "--no-verify compares nothing with its checksum and says so, for what can be saved of a damaged one.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
     .run = run,

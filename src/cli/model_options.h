@@ -12,12 +12,14 @@ typedef struct tri_model_options {
   const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
   tri_dtype precision;
   int64_t threads;
+  bool no_verify; /* a checkpoint is not compared with its checksums */
 } tri_model_options;
 
 /* The rows for getopt_long, and what it returns for them. */
-enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OPTION_TOKENIZER };
+enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OPTION_TOKENIZER, TRI_OPTION_NO_VERIFY };
 #define TRI_MODEL_OPTION_ROWS                                                                                          \
   {"device", required_argument, NULL, TRI_OPTION_DEVICE}, {"threads", required_argument, NULL, TRI_OPTION_THREADS},    \
+      {"no-verify", no_argument, NULL, TRI_OPTION_NO_VERIFY},                                                          \
       {"precision", required_argument, NULL, TRI_OPTION_PRECISION}, {                                                  \
     "tokenizer", required_argument, NULL, TRI_OPTION_TOKENIZER                                                         \
   }
@@ -25,7 +27,8 @@ enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OP
   "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
   "  --precision P       fp32 (the default), bf16, or fp64 with --device reference\n"                                  \
   "  --device D          auto (the default), cpu or reference\n"                                                       \
-  "  --threads N         cores to use; all unless given\n"
+  "  --threads N         cores to use; all unless given\n"                                                             \
+  "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
 
 tri_model_options tri_model_options_default(void);
 

@@ -1,19 +1,22 @@
 #include "train/weights.h"
 
+#include "checkpoint/huggingface.h"
+
 #include <stdio.h>
 
-tri_status tri_weights_find(const char *given, char path[TRI_PATH_BYTES]) {
-  char inside[TRI_PATH_BYTES];
-  if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
-  TRI_TRY(tri_path_join(inside, given, "config.json"));
-  if (tri_path_exists(inside)) return tri_path_join(path, given, "");
-  TRI_TRY(tri_path_join(inside, given, "checkpoints"));
-  const char *root = tri_path_is_directory(inside) ? inside : given;
-  TRI_TRY(tri_checkpoint_newest(NULL, root, path));
-  if (path[0] == '\0') {
-    return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
+tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tri_checkpoint **out) {
+  char path[TRI_PATH_BYTES];
+  tri_checkpoint_use use = {.unverified = !verify};
+  tri_checkpoint *checkpoint = NULL;
+  TRI_TRY(tri_checkpoint_find(given, &use, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, &use, &checkpoint));
+  tri_status status = verify ? tri_huggingface_load(path, model) : tri_huggingface_load_unverified(path, model);
+  if (status == TRI_OK) {
+    *out = checkpoint;
+  } else {
+    tri_checkpoint_close(checkpoint);
   }
-  return TRI_OK;
+  return status;
 }
 
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table,
@@ -22,8 +25,9 @@ tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_paramete
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     if (parameter->alias) continue;
-    TRI_TRY(tri_checkpoint_read(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape,
-                                executor->parameters[i].value));
+    void *values = executor->parameters[i].value;
+    TRI_TRY(tri_checkpoint_read(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape, values));
+    TRI_TRY(tri_checkpoint_check_finite(checkpoint, parameter, wide, 0, tri_parameter_global_count(parameter), values));
   }
   return TRI_OK;
 }

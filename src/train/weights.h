@@ -4,13 +4,16 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "model/model.h"
 #include "train/executor.h"
 
-/* The folder that `given` means: itself if it holds a config.json, else the newest good checkpoint of the run or of the
- * checkpoints' folder that it is. */
-tri_status tri_weights_find(const char *given, char path[TRI_PATH_BYTES]);
+/* LOCAL. Opens the weights that `given` means (tri_checkpoint_find) and reads the settings of their model. With verify
+ * all that is read is compared with the checkpoint's checksums, where it has any; without, a line says that it is not.
+ * Release *out with tri_checkpoint_close. */
+tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tri_checkpoint **out);
 
-/* Reads every parameter into the values of an executor that holds the whole model. */
+/* LOCAL. Reads every parameter into the values of an executor that holds the whole model. A value that is no finite
+ * number is TRI_BAD_FILE with the tensor's name: all that came of it would be none either. */
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table, tri_executor *executor);
 
 /* FOLDER/tokenizer.json, or `given` if that is not NULL. */
