@@ -151,7 +151,10 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   char inside[TRI_PATH_BYTES];
   tri_group alone = tri_group_alone("find");
   if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
-  if (is_a_model(given)) return tri_path_join(path, given, "");
+  if (is_a_model(given)) {
+    if (snprintf(path, TRI_PATH_BYTES, "%s", given) < TRI_PATH_BYTES) return TRI_OK;
+    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
+  }
   TRI_TRY(tri_path_join(inside, given, "checkpoints"));
   const char *root = tri_path_is_directory(inside) ? inside : given;
   TRI_TRY(tri_checkpoint_newest_that(&alone, root, try_use, (void *)(uintptr_t)use, path));
@@ -234,9 +237,15 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   TRI_TRY(tri_file_read(path, INDEX_LIMIT_BYTES, &text, &bytes));
   json_error_t fault;
   json_t *index = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  tri_status status = TRI_OK;
+  if (checkpoint->document != NULL && !checkpoint->unverified) {
+    status = tri_state_verify_content(checkpoint->path, checkpoint->document, name, text, bytes);
+  }
   tri_free(text);
+  if (status != TRI_OK) json_decref(index);
+  TRI_TRY(status);
   if (index == NULL) return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  tri_status status = add_shards(checkpoint, path, index);
+  status = add_shards(checkpoint, path, index);
   json_decref(index);
   return status;
 }
