@@ -1,5 +1,6 @@
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "comm/placement.h"
@@ -52,6 +53,12 @@ static void limit_spinning(char **arguments) {
   execv(path, arguments); /* comes back only if it failed: then without */
 }
 
+/* For tests: whatever a command that went well allocated through tri_alloc, it has released. */
+static tri_status check_memory(void) {
+  if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "%zu bytes of counted memory were not released", tri_memory_bytes());
+}
+
 int main(int count, char **arguments) {
   limit_spinning(arguments);
   const char *launched = getenv(TRI_LAUNCHED);
@@ -77,6 +84,7 @@ int main(int count, char **arguments) {
       return 0;
     }
     status = command->run(count - 1, arguments + 1);
+    if (status == TRI_OK) status = check_memory();
   }
   /* An empty message: another rank of the job has said it. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());

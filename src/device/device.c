@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/reference/reference.h"
@@ -32,6 +33,10 @@ tri_status tri_device_create(const char *name, int threads, tri_device **out) {
 
 void tri_device_destroy(tri_device *device) {
   if (device == NULL) return;
+  if (device->memory_bytes != 0) {
+    tri_warn("%zu bytes of the device's memory were still held when it was given up: a mistake of this program's",
+             device->memory_bytes);
+  }
   if (device->destroy != NULL) device->destroy(device);
   tri_free(device);
 }

@@ -223,7 +223,8 @@ struct tri_device {
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
 
-/* memory_create and memory_destroy of the table, counted. NULL is ignored. */
+/* memory_create and memory_destroy of the table, counted: the one way to them for all floors above. NULL is ignored.
+ * A device that is given up while it counts memory as held says so. */
 tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 

@@ -36,8 +36,7 @@ static tri_status create_cache(tri_generator *generator) {
   generator->cache_bytes = layer_bytes * (size_t)model->num_layers;
   TRI_TRY(tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *generator->cache.layers,
                     &generator->cache.layers));
-  TRI_TRY(
-      generator->device->kernels->memory_create(generator->device, generator->cache_bytes, &generator->cache_memory));
+  TRI_TRY(tri_device_memory_create(generator->device, generator->cache_bytes, &generator->cache_memory));
   for (int64_t layer = 0; layer < model->num_layers; layer++) {
     generator->cache.layers[layer] = (char *)generator->cache_memory + (size_t)layer * layer_bytes;
   }
@@ -87,9 +86,7 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int
 
 void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
-  if (generator->cache_memory != NULL) {
-    tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
-  }
+  tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   tri_free(generator->cache.layers);
   tri_free(generator->ids);
   tri_free(generator->logits);

@@ -252,12 +252,12 @@ tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group 
   tri_measurements m = {.ranks = world->size, .threads = device->threads};
   void *pool = NULL;
   TRI_TRY(tri_device_supports(device, precision));
-  tri_status status = device->kernels->memory_create(device, b.pool_bytes, &pool);
-  TRI_TRY(tri_common_status(world, status));
+  tri_status status = tri_device_memory_create(device, b.pool_bytes, &pool);
+  status = tri_common_status(world, status);
   b.pool = pool;
   m.memory_bytes = (double)tri_system_memory_of_node() / (double)world->size;
-  status = measure_all(&b, &m);
-  device->kernels->memory_destroy(device, pool, b.pool_bytes);
+  if (status == TRI_OK) status = measure_all(&b, &m);
+  tri_device_memory_destroy(device, pool, b.pool_bytes);
   TRI_TRY(status);
   *out = m;
   return TRI_OK;

@@ -53,6 +53,13 @@ class Floors(unittest.TestCase):
             for above in check_floors.FLOORS[low + 1:]:
                 self.assertIsNotNone(check_floors.check_include(floor, f'"{above}/thing.h"'), (floor, above))
 
+    def test_a_devices_memory_is_taken_counted(self):
+        call = "int a;\nstatus = device->kernels->memory_create(device, bytes, &pool);\n"
+        self.assert_fault("train/thing.c", call, "thing.c:2: calls memory_create, which only device/ may")
+        self.assert_fault("ops/thing.c", "k->memory_destroy (d, p, 3);\n", "use tri_device_memory_create and _destroy")
+        self.assert_legal("device/device.c", call)
+        self.assert_legal("train/thing.c", "tri_device_memory_create(device, bytes, &pool); /* not k->memory_create(1) */\n")
+
     def test_line_numbers_survive_comments(self):
         self.assert_fault("base/log.c", '/* a\n b\n*/ // c\n#include "cli/cli.h"\n', "log.c:4:")
         self.assert_legal("base/log.c", '/*\n#include "cli/cli.h"\n*/\n')
