@@ -203,7 +203,7 @@ static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
       [TRI_CONFIG_DOUBLE] = "number", [TRI_CONFIG_PAIR] = "[number, number]", [TRI_CONFIG_BOOL] = "true|false",
       [TRI_CONFIG_STRING] = "text",   [TRI_CONFIG_SECTION] = "keys",          [TRI_CONFIG_LIST] = "list of keys"};
   if (key->type != TRI_CONFIG_CHOICE) {
-    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|file|keys" : names[key->type]);
+    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : names[key->type]);
     return;
   }
   buffer[0] = '\0';

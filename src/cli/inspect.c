@@ -3,10 +3,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/model_source.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "model/family.h"
-#include "model/model_config.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -74,7 +74,7 @@ static tri_status print_model_json(const tri_model *model, const tri_parameter_t
 static tri_status inspect_model(const char *name, bool json, bool all) {
   tri_model model;
   tri_parameter_table *table = NULL;
-  TRI_TRY(tri_model_load(name, &model));
+  TRI_TRY(tri_model_source_load(name, &model));
   TRI_TRY(tri_parameter_table_create(&model, NULL, &table));
   tri_status status = TRI_OK;
   if (json) {
@@ -282,17 +282,16 @@ static tri_status compare_checkpoints(const char *first, const char *second, boo
   return tri_fail(TRI_DIFFERENT, "%" PRId64 " tensors differ", different);
 }
 
-enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY, OPTION_NO_VERIFY };
+enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY, OPTION_NO_VERIFY, OPTION_MODEL };
 
 static tri_status run(int count, char **arguments) {
   static const struct option options[] = {
-      {"json", no_argument, NULL, OPTION_JSON},
-      {"all", no_argument, NULL, OPTION_ALL},
-      {"verify", no_argument, NULL, OPTION_VERIFY},
-      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-      {NULL, 0, NULL, 0},
+      {"json", no_argument, NULL, OPTION_JSON},         {"all", no_argument, NULL, OPTION_ALL},
+      {"verify", no_argument, NULL, OPTION_VERIFY},     {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+      {"model", required_argument, NULL, OPTION_MODEL}, {NULL, 0, NULL, 0},
   };
   bool json = false, all = false, verify = false, no_verify = false;
+  const char *model = NULL;
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
@@ -301,9 +300,12 @@ static tri_status run(int count, char **arguments) {
       case OPTION_ALL: all = true; break;
       case OPTION_VERIFY: verify = true; break;
       case OPTION_NO_VERIFY: no_verify = true; break;
+      case OPTION_MODEL: model = optarg; break;
       default: return tri_option_fault("inspect", result, arguments);
     }
   }
+  if (model != NULL && optind == count) return inspect_model(model, json, all);
+  if (model != NULL) return tri_fail(TRI_BAD_USAGE, "inspect: --model %s or `%s`, not both", model, arguments[optind]);
   if (optind + 2 == count) return compare_checkpoints(arguments[optind], arguments[optind + 1], no_verify);
   if (optind + 1 != count) {
     return tri_fail(
@@ -320,10 +322,13 @@ const tri_command tri_command_inspect = {
     .summary = "the parameters of a model, the tensors of a checkpoint",
     .help =
         "usage: trireme inspect PRESET|MODEL.yaml [--all] [--json]\n"
+        "       trireme inspect --model FOLDER [--all] [--json]\n"
         "       trireme inspect CHECKPOINT [--verify|--no-verify] [--json]\n"
         "       trireme inspect CHECKPOINT CHECKPOINT [--no-verify]\n"
         "\n"
-        "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each.\n"
+        "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each. With --model "
+        "also\n"
+        "of the model whose settings a checkpoint's, a run's or a Hugging Face folder holds.\n"
         "A checkpoint, a run's output or a Hugging Face folder: its tensors, checksums and the layout that it was "
         "saved\n"
         "under; --verify reads all of it and checks every checksum, which else is done to all but the tensors.\n"

@@ -1,7 +1,7 @@
 #include "cli/plan_options.h"
 
+#include "checkpoint/model_source.h"
 #include "cli/options.h"
-#include "model/model_config.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
                     wanted[i].example);
   }
-  TRI_TRY(tri_model_load(o->model_name, &o->model));
+  TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   if (o->sequence == 0) o->sequence = o->model.max_sequence;

@@ -41,7 +41,8 @@ enum {
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
 #define TRI_PLAN_OPTION_HELP                                                                                           \
-  "  --model M           a preset (configs/models) or a model file\n"                                                  \
+  "  --model M           a preset (configs/models), a model file, or a checkpoint's, a run's or a Hugging Face "       \
+  "folder\n"                                                                                                           \
   "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
   "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
   "  --global-batch B    sequences in one step\n"                                                                      \

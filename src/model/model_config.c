@@ -159,13 +159,17 @@ tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model) {
 }
 
 tri_status tri_model_load(const char *name_or_file, tri_model *out) {
+  return tri_model_load_by(tri_model_expand, name_or_file, out);
+}
+
+tri_status tri_model_load_by(tri_model_expander expand, const char *name, tri_model *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *reference = NULL;
   tri_yaml *mapping = NULL;
   tri_model model = {0};
   TRI_TRY(tri_yaml_create(&tree));
-  tri_status status = tri_yaml_make(tree, &(tri_yaml){.source = ""}, name_or_file, &reference);
-  if (status == TRI_OK) status = tri_model_expand(tree, reference, &mapping);
+  tri_status status = tri_yaml_make(tree, &(tri_yaml){.source = ""}, name, &reference);
+  if (status == TRI_OK) status = expand(tree, reference, &mapping);
   if (status == TRI_OK) status = tri_config_read(&tri_model_table, tree, mapping, &model);
   if (status == TRI_OK) status = tri_model_finish(mapping, &model);
   tri_yaml_destroy(tree);

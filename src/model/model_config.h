@@ -21,6 +21,10 @@ tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 /* A preset by its name or a model file by its path. */
 tri_status tri_model_load(const char *name_or_file, tri_model *out);
 
+/* The same for a floor above, whose names stand for more than those two. */
+typedef tri_status (*tri_model_expander)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
+tri_status tri_model_load_by(tri_model_expander expand, const char *name, tri_model *out);
+
 /* All keys as YAML with comments; tri_model_load of that text gives the same values. Release *out with tri_free. */
 tri_status tri_model_print(const tri_model *model, char **out);
 

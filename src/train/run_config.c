@@ -6,6 +6,7 @@
 #include "train/run_config.h"
 
 #include "base/config.h"
+#include "checkpoint/model_source.h"
 #include "model/model_config.h"
 #include "schedule/layout_config.h"
 #include "train/identity.h"
@@ -105,9 +106,10 @@ static const tri_config_key run_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_run_config, model),
      .table = &tri_model_table,
-     .expand = tri_model_expand,
+     .expand = tri_model_source_expand,
      .example = "gpt2-124m",
-     .help = "a preset's name, a YAML file (relative to the current directory) or keys"},
+     .help = "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
+             "or keys"},
     {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
     {.name = "layout",
      .type = TRI_CONFIG_SECTION,

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/model_config.h"
+#include "checkpoint/model_source.h"
 #include "schedule/layout_config.h"
 #include "train/run_config.h"
 
@@ -118,7 +118,8 @@ static const tri_config_table population_table = {
 #define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
 static const tri_config_key study_keys[] = {
     {TEXT(tri_study, name), .example = "frontier-175b", .help = "what reports call it"},
-    {NAMED("model", model_name), .fallback = "", .help = "a preset or file; a run file's own where there is one"},
+    {NAMED("model", model_name), .fallback = "",
+     .help = "a preset, a file or a folder that holds a model; a run file's own where there is one"},
     {NAMED("cluster", cluster_name), .fallback = "", .help = "a preset or file; real trials: for the prior, if wished"},
     {NAMED("system", system_name), .fallback = "trireme", .help = "whose way of doing things is simulated"},
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
@@ -371,7 +372,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (tri_study_is_real(study)) TRI_TRY(take_run(study));
   if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
-  if (study->model_name[0] != '\0') TRI_TRY(tri_model_load(study->model_name, &study->model));
+  if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
   if (study->sequence == 0) study->sequence = study->model.max_sequence;
   if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));

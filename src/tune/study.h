@@ -18,7 +18,7 @@ enum { TRI_RECIPES = 8, TRI_STUDY_TEXT_BYTES = 65536 };
 
 typedef struct tri_study {
   char name[64];
-  char model_name[256], cluster_name[256], system_name[64], precision_name[8];
+  char model_name[4096], cluster_name[256], system_name[64], precision_name[8];
   char run[256]; /* real trials: the run file; "" simulates */
   int64_t devices, global_batch, sequence;
   tri_objective objective;

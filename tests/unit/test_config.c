@@ -476,7 +476,7 @@ static void prints_help_for_people(void **state) {
   for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) lines++;
   assert_int_equal(lines, 1 + 11 + 2);
   const char *const parts[] = {"main.area ",     "oak|cedar|pine",  "(asked for)",     "integer|auto",
-                               "name|file|keys", "one for 20 oars", "in square metres"};
+                               "name|path|keys", "one for 20 oars", "in square metres"};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_non_null(strstr(text, parts[i]));
   free(text);
 }

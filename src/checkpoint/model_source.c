@@ -1,0 +1,129 @@
+#include "checkpoint/model_source.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/preset.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/huggingface.h"
+#include "comm/placement.h"
+#include "model/model_config.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from a folder to keys --------------------------------------------------------------------------------------- */
+
+static void drop_key(tri_yaml *mapping, const char *key) {
+  tri_yaml *before = NULL;
+  for (tri_yaml *child = mapping->first; child != NULL; before = child, child = child->next) {
+    if (strcmp(child->key, key) != 0) continue;
+    if (before == NULL) mapping->first = child->next;
+    if (before != NULL) before->next = child->next;
+    if (mapping->last == child) mapping->last = before;
+    return;
+  }
+}
+
+/* A preset says what is not as usual, and the rest follows from it: another num_heads takes another head_dim along. So
+ * it is to be with a folder, whose config.json says all. */
+static void drop_derived(tri_yaml *mapping, const tri_model *m) {
+  bool gpt2 = m->family == TRI_FAMILY_GPT2;
+  const struct {
+    const char *key;
+    bool is_derived;
+  } keys[] = {{"num_kv_heads", m->num_kv_heads == m->num_heads},
+              {"head_dim", m->head_dim * m->num_heads == m->hidden_size},
+              {"ffn_size", gpt2 && m->ffn_size == 4 * m->hidden_size},
+              {"tied", m->tied == gpt2},
+              {"attention_bias", m->attention_bias == gpt2}};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (keys[i].is_derived) drop_key(mapping, keys[i].key);
+  }
+}
+
+/* A config.json need not name its model; its folder then does. */
+static void name_model(const char *folder, tri_model *model) {
+  char path[TRI_PATH_BYTES];
+  if (strcmp(model->name, "inline") == 0) {
+    snprintf(path, sizeof path, "%s", folder);
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') path[--length] = '\0';
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    bool says = name[0] != '\0' && name[0] != '.' && strncmp(name, "step-", 5) != 0 && strcmp(name, "checkpoints") != 0;
+    if (says) snprintf(model->name, sizeof model->name, "%.*s", (int)sizeof model->name - 1, name);
+  }
+  if (!tri_yaml_is_printable(model->name)) snprintf(model->name, sizeof model->name, "model");
+}
+
+static tri_status load_folder(const char *given, char config[TRI_PATH_BYTES], tri_model *out) {
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_checkpoint_find(given, &(tri_checkpoint_use){.settings_only = true}, folder));
+  TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
+  TRI_TRY(tri_huggingface_load(folder, out));
+  name_model(given, out);
+  return TRI_OK;
+}
+
+static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
+  char config[TRI_PATH_BYTES], message[2048], *text = NULL;
+  tri_model model;
+  tri_yaml *mapping = NULL;
+  tri_status status = load_folder(reference->text, config, &model);
+  if (status != TRI_OK && reference->line > 0) {
+    snprintf(message, sizeof message, "%s", tri_status_message());
+    return tri_fail(status, "%s (`model:` at line %d of %s)", message, reference->line, reference->source);
+  }
+  TRI_TRY(status);
+  TRI_TRY(tri_model_print(&model, &text));
+  /* As an option, since its lines are nobody's. */
+  status = tri_yaml_parse(tree, config, true, text, strlen(text), &mapping);
+  tri_free(text);
+  TRI_TRY(status);
+  drop_derived(mapping, &model);
+  *out_mapping = mapping;
+  return TRI_OK;
+}
+
+/* ---- what a name stands for -------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *ending) {
+  size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* The ranks of a job leave it to the program that started them. */
+static void say_that_the_preset_goes_before(const char *name) {
+  tri_model model;
+  char config[TRI_PATH_BYTES];
+  if (getenv(TRI_LAUNCHED) != NULL || load_folder(name, config, &model) != TRI_OK) return;
+  tri_warn("the model `%s` is the preset; for the folder of that name write ./%s", name, name);
+}
+
+tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
+  const char *name = reference->text;
+  char path[TRI_PATH_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES];
+  bool is_folder = tri_path_is_directory(name), is_path = tri_preset_is_path(name);
+  if (!is_path && tri_preset_find("models", name, path)) {
+    if (is_folder) say_that_the_preset_goes_before(name);
+    return tri_model_expand(tree, reference, out_mapping);
+  }
+  if (is_folder) return expand_folder(tree, reference, out_mapping);
+  if (tri_path_exists(name) && ends_with(name, TRI_FILE_CONFIG)) {
+    return tri_yaml_fail(reference, "the model", " is a %s; name the folder that it is in: %.*s", TRI_FILE_CONFIG,
+                         is_path ? (int)(strlen(name) - strlen(TRI_FILE_CONFIG)) : 1, is_path ? name : ".");
+  }
+  if (is_path && !tri_path_exists(name) && !ends_with(name, ".yaml") && !ends_with(name, ".yml")) {
+    return tri_yaml_fail(reference, "the model",
+                         " is neither a folder nor a file that is there: %s (relative to the current directory)",
+                         tri_yaml_excerpt(name, excerpt));
+  }
+  return tri_model_expand(tree, reference, out_mapping);
+}
+
+tri_status tri_model_source_load(const char *name, tri_model *out) {
+  return tri_model_load_by(tri_model_source_expand, name, out);
+}
