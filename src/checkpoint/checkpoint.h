@@ -155,6 +155,10 @@ typedef struct tri_checkpoint_use {
   bool unverified; /* nothing is compared with checksums, which a line says: for what can be saved of a damaged one */
 } tri_checkpoint_use;
 
+/* LOCAL. For a tokenizer.json that somebody names by its path: if its folder is a checkpoint, it is compared with its
+ * checksum there. */
+tri_status tri_checkpoint_verify_file(const char *path);
+
 /* LOCAL. The folder that `given` means: itself if it is a checkpoint or holds a config.json, else the newest good
  * checkpoint of the run's output, or of the folder of checkpoints, that it is. Good is what `use` wants of it. */
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]);

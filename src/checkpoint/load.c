@@ -22,7 +22,7 @@ struct tri_checkpoint {
   int64_t num_files, num_tensors;
 };
 
-enum { INDEX_LIMIT_BYTES = 1 << 28 };
+enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
@@ -117,6 +117,8 @@ tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tr
   return status;
 }
 
+static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
+
 /* Whether a folder will do for one process's use: a tri_checkpoint_try. */
 static tri_status try_use(void *context, const char *path, bool *damaged) {
   const tri_checkpoint_use *use = context;
@@ -125,7 +127,7 @@ static tri_status try_use(void *context, const char *path, bool *damaged) {
   tri_checkpoint_state state;
   tri_status status = TRI_OK;
   if (use->unverified) {
-    status = tri_checkpoint_open_verified(path, use, &checkpoint);
+    status = open_folder(path, use, false, &checkpoint); /* what it is taken for is said when it is opened for use */
     tri_checkpoint_close(checkpoint);
   } else {
     tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = use->optimizer};
@@ -160,6 +162,23 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   TRI_TRY(tri_checkpoint_newest_that(&alone, root, try_use, (void *)(uintptr_t)use, path));
   if (path[0] != '\0') return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
+}
+
+tri_status tri_checkpoint_verify_file(const char *path) {
+  char folder[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+  if (strcmp(name, TRI_FILE_TOKENIZER) != 0 || strlen(path) >= sizeof folder) return TRI_OK;
+  snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
+  TRI_TRY(tri_state_load_any(folder, &document, &state));
+  if (document == NULL) return TRI_OK;
+  tri_status status = tri_file_read(path, TOKENIZER_LIMIT_BYTES, &text, &bytes);
+  if (status == TRI_OK) status = tri_state_verify_content(folder, document, name, text, bytes);
+  tri_free(text);
+  json_decref(document);
+  return status;
 }
 
 int64_t tri_checkpoint_highest_step(const char *root) {
@@ -251,16 +270,16 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
 }
 
 /* Of a damaged state nothing is taken. */
-static tri_status load_unverified(tri_checkpoint *checkpoint) {
-  tri_warn("%s is not compared with its checksums, as --no-verify asks", checkpoint->path);
+static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
+  if (say) tri_warn("%s is not compared with its checksums, as --no-verify asks", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
   if (status != TRI_OK && status != TRI_BAD_FILE) return status;
-  if (status == TRI_BAD_FILE) tri_warn("%s", tri_status_message());
+  if (status == TRI_BAD_FILE && say) tri_warn("%s", tri_status_message());
   return TRI_OK;
 }
 
 static tri_status load_state(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
-  if (checkpoint->unverified) return load_unverified(checkpoint);
+  if (checkpoint->unverified) return load_unverified(checkpoint, frame);
   TRI_TRY(tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state));
   if (checkpoint->document == NULL || !frame) return TRI_OK;
   tri_state_scope scope = {.ranks = 1, .optimizer = use->optimizer};
@@ -445,7 +464,8 @@ tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const t
   int64_t bad = tri_first_not_finite(tri_safetensors_type_of(type), count, values);
   if (bad < 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: element %" PRId64 " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
+                  "%s: element %" PRId64
+                  " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
                   checkpoint->path, first + bad, parameter->name, tri_dtype_name(type));
 }
 

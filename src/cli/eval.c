@@ -96,6 +96,8 @@ static tri_status choose_shape(session *s) {
       s->sequence = config->data.sequence;
       s->batch = config->layout.micro_batch;
       s->ignore_token = config->data.ignore_token;
+    } else {
+      tri_warn("the settings of the run are not taken over, since they cannot be read: %s", tri_status_message());
     }
     tri_free(config);
   }
@@ -138,9 +140,8 @@ static tri_status set_up(session *s) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,
                     tri_corpus_num_tokens(s->corpus));
   }
-  if (tri_weights_tokenizer(tri_checkpoint_path(s->checkpoint), options->tokenizer, tokenizer) == TRI_OK) {
-    TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-  }
+  TRI_TRY(tri_weights_tokenizer(s->checkpoint, options->tokenizer, !options->no_verify, tokenizer));
+  if (tokenizer[0] != '\0') TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   if (s->arguments->bigram != NULL) {
     tri_corpus *train = NULL;
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));

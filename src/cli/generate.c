@@ -117,7 +117,11 @@ static tri_status set_up(session *s) {
   const generate_arguments *arguments = s->arguments;
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_weights_open(arguments->checkpoint, !arguments->model.no_verify, &s->model, &s->checkpoint));
-  TRI_TRY(tri_weights_tokenizer(tri_checkpoint_path(s->checkpoint), arguments->model.tokenizer, tokenizer));
+  TRI_TRY(tri_weights_tokenizer(s->checkpoint, arguments->model.tokenizer, !arguments->model.no_verify, tokenizer));
+  if (tokenizer[0] == '\0') {
+    return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
+                    tri_checkpoint_path(s->checkpoint));
+  }
   TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));

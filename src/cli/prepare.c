@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -168,6 +169,7 @@ static tri_status parse(int count, char **words, const char **inputs, arguments 
   if (out->options.tokenizer == NULL) {
     return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes or FILE.json");
   }
+  TRI_TRY(tri_checkpoint_verify_file(out->options.tokenizer));
   if (out->options.out == NULL) return tri_fail(TRI_BAD_USAGE, "--out is missing: the folder for the corpus");
   return TRI_OK;
 }

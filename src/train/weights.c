@@ -32,12 +32,15 @@ tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_paramete
   return TRI_OK;
 }
 
-tri_status tri_weights_tokenizer(const char *folder, const char *given, char path[TRI_PATH_BYTES]) {
+tri_status tri_weights_tokenizer(const tri_checkpoint *checkpoint, const char *given, bool verify,
+                                 char path[TRI_PATH_BYTES]) {
   if (given != NULL) {
-    snprintf(path, TRI_PATH_BYTES, "%s", given);
-    return TRI_OK;
+    if (snprintf(path, TRI_PATH_BYTES, "%s", given) >= TRI_PATH_BYTES) {
+      return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
+    }
+    return verify ? tri_checkpoint_verify_file(path) : TRI_OK;
   }
-  TRI_TRY(tri_path_join(path, folder, "tokenizer.json"));
-  if (tri_path_exists(path)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer", folder);
+  TRI_TRY(tri_path_join(path, tri_checkpoint_path(checkpoint), "tokenizer.json"));
+  if (!tri_path_exists(path)) path[0] = '\0';
+  return TRI_OK;
 }

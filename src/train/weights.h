@@ -16,7 +16,9 @@ tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tr
  * number is TRI_BAD_FILE with the tensor's name: all that came of it would be none either. */
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table, tri_executor *executor);
 
-/* FOLDER/tokenizer.json, or `given` if that is not NULL. */
-tri_status tri_weights_tokenizer(const char *folder, const char *given, char path[TRI_PATH_BYTES]);
+/* LOCAL. The path of the checkpoint's tokenizer.json, or `given` if that is not NULL; "" where there is none. With
+ * verify one of another checkpoint is compared with its checksum there; the checkpoint's own was as it was opened. */
+tri_status tri_weights_tokenizer(const tri_checkpoint *checkpoint, const char *given, bool verify,
+                                 char path[TRI_PATH_BYTES]);
 
 #endif

@@ -120,7 +120,7 @@ def test_flipped_bits(tmp_path, made, whole, copy, reader):
     chance = random.Random(reader)
     good = read(reader, copy, made, tmp_path / "good")
     assert good.returncode == 0, good.stderr
-    places = [(file, at) for file in sorted(copy.iterdir()) for at in places_of(file, chance)]
+    places = [(file, at) for file in sorted(copy.iterdir()) if file.stat().st_size > 0 for at in places_of(file, chance)]
     by_file = {}
     for file, at in places:
         by_file.setdefault(file, []).append(at)
@@ -173,7 +173,7 @@ def test_every_byte_of_complete(made, copy):
 def test_truncated_missing_and_swapped_files(tmp_path, made, whole, copy, reader):
     other = made / "other/checkpoints/step-00000004"
     assert {file.name for file in other.iterdir()} == {file.name for file in whole.iterdir()}
-    for file in sorted(whole.iterdir()):
+    for file in sorted(file for file in whole.iterdir() if file.stat().st_size > 0):
         target = copy / file.name
         for what in ("truncated", "missing", "swapped"):
             if what == "truncated":
@@ -236,6 +236,31 @@ def test_no_verify_says_so(tmp_path, made, whole, copy):
     assert trireme("eval", copy, made / "data/train", "--no-verify").stderr.startswith(line)
 
 
+def test_no_verify_of_a_run(tmp_path, made):
+    """It is said once, of the newest, which is taken as it is."""
+    shutil.copytree(made / "run", tmp_path / "run")
+    newest = tmp_path / "run/checkpoints/step-00000004"
+    file = next(newest.glob("model-00001-*.safetensors"))
+    raw = bytearray(file.read_bytes())
+    raw[-2] ^= 1
+    file.write_bytes(raw)
+    done = trireme("eval", tmp_path / "run", made / "short", "--no-verify")
+    assert done.stderr.count("--no-verify") == 1 and f"{newest} is not compared" in done.stderr
+
+
+def test_a_tokenizer_of_another_checkpoint(tmp_path, made, whole, copy):
+    file = copy / "tokenizer.json"
+    file.write_text(file.read_text().replace("endoftext", "endoftexT"))
+    line = f"{file} is damaged: it has the checksum "
+    assert line in trireme("eval", whole, made / "short", "--tokenizer", file, status=4).stderr
+    assert line in trireme("generate", whole, "--prompt", "S", "--tokenizer", file, status=4).stderr
+    assert line in trireme("prepare", "--tokenizer", file, "--out", tmp_path / "new", made / "text.txt", status=4).stderr
+    assert line in trireme("prepare", "--tokenizer", "tokenizer.json", "--out", tmp_path / "new", made / "text.txt", status=4,
+                           cwd=copy).stderr.replace("./tokenizer.json", str(file))
+    assert not (tmp_path / "new").exists()
+    trireme("eval", whole, made / "short", "--tokenizer", file, "--no-verify")
+
+
 def test_a_plain_folder_has_no_checksums(tmp_path, made, copy):
     trireme("export", copy, tmp_path / "plain")
     file = next((tmp_path / "plain").glob("*.safetensors"))
@@ -282,13 +307,13 @@ def spoil(folder, tensor, value, width=4):
     raise AssertionError(tensor)
 
 
-@pytest.mark.parametrize("value,words", [(numpy.nan, "NaN"), (-numpy.inf, "an infinite value")])
-def test_weights_that_are_no_numbers(tmp_path, made, whole, value, words):
+@pytest.mark.parametrize("value", [numpy.nan, -numpy.inf])
+def test_weights_that_are_no_numbers(tmp_path, made, whole, value):
     plain = tmp_path / "plain"
     trireme("export", whole, plain)
     spoil(plain, "transformer.h.1.mlp.c_fc.weight", value)
-    line = (f"trireme: {plain}: tensor `transformer.h.1.mlp.c_fc.weight` has {words} at element 5 of 1024 (as fp32): nothing can be "
-            "computed with it\n")
+    line = (f"trireme: {plain}: element 5 of the tensor `transformer.h.1.mlp.c_fc.weight` is NaN or infinite (as fp32): nothing can "
+            "be computed with it\n")
     for arguments in (["import", plain, tmp_path / "new"], ["export", plain, tmp_path / "new"],
                       ["eval", plain, made / "data/train", "--json"], ["generate", plain, "--prompt", "a"]):
         done = trireme(*arguments, status=4)
@@ -302,7 +327,7 @@ def test_weights_that_bf16_cannot_hold(tmp_path, whole):
     spoil(plain, "transformer.wte.weight", 3.4e38)
     trireme("export", plain, tmp_path / "fp32")
     done = trireme("export", plain, tmp_path / "bf16", "--precision", "bf16", status=4)
-    assert "tensor `transformer.wte.weight` has an infinite value at element 5 of 4112 (as bf16)" in done.stderr
+    assert "element 5 of the tensor `transformer.wte.weight` is NaN or infinite (as bf16)" in done.stderr
     assert not (tmp_path / "bf16").exists()
 
 
@@ -332,6 +357,45 @@ def test_a_loss_that_is_no_number(tmp_path, made, whole):
     done = trireme("generate", plain, "--prompt", "a", status=8)
     assert "trireme: generate: behind 1 tokens the model's logits are not finite (that of token 0 is " in done.stderr
     assert done.stdout == "a\n"
+
+
+def set_logits(folder, favourite):
+    """Makes the final norm's output constant and the (tied) embedding of one token the one that goes with it."""
+    for file in folder.glob("model*.safetensors"):
+        raw = bytearray(file.read_bytes())
+        for name, (begin, end) in tensors_of(file).items():
+            values = numpy.frombuffer(raw[begin:end], numpy.float32).copy()
+            if name.endswith("ln_f.weight"):
+                values[:] = 0
+            elif name.endswith("ln_f.bias"):
+                values[:] = 1
+            elif name.endswith("wte.weight"):
+                values[:] = 0
+                values.reshape(-1, MODEL["hidden_size"])[favourite] = 1
+            raw[begin:end] = values.tobytes()
+        file.write_bytes(raw)
+
+
+def test_generate_of_nothing(tmp_path, whole):
+    plain = tmp_path / "plain"
+    trireme("export", whole, plain)
+    set_logits(plain, 256)  # the end of the text
+    done = trireme("generate", plain, "--prompt", "S", "--temperature", "0", status=2)
+    assert done.stdout == "S\n"
+    assert done.stderr.endswith("trireme: generate: the model ended the text at once, and no token was written; try another --prompt, "
+                                "--seed or --temperature\n")
+    set_logits(plain, ord("o"))
+    assert trireme("generate", plain, "--prompt", "S", "--temperature", "0", "--tokens", "3").stdout == "Sooo\n"
+    # A vocabulary that goes on where the tokenizer ends.
+    tokenizer = json.loads((plain / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = {word: number for word, number in tokenizer["model"]["vocab"].items() if number < 256}
+    last = max(tokenizer["model"]["vocab"].values())
+    tokenizer["added_tokens"] = []
+    (plain / "tokenizer.json").write_text(json.dumps(tokenizer))
+    set_logits(plain, last + 1)
+    done = trireme("generate", plain, "--prompt", "S", "--temperature", "0", "--tokens", "3", status=3)
+    assert done.stderr.endswith(f"trireme: generate: none of the 3 tokens that the model made has any text in the tokenizer, which knows "
+                                f"{last + 1} of its vocabulary of 257; name the model's with --tokenizer\n")
 
 
 def test_no_label_counts(tmp_path, made):
