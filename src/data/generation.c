@@ -33,6 +33,10 @@ const char *const tri_generation_names[] = {
     "tokenizer.json", NULL};
 enum { NUM_NAMES = sizeof tri_generation_names / sizeof tri_generation_names[0] - 1 };
 
+/* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
+ * without the record that tells that it is not whole. */
+static const int order[NUM_NAMES] = {2, 0, 1, 5, 3, 4, 6};
+
 struct tri_generation {
   char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
   int lock; /* -1: not locked */
@@ -137,28 +141,35 @@ static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
 
 /* *moved counts the files of the old generation that are gone. */
 static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
-  for (int i = 0; i < NUM_NAMES; i++) {
+  for (int k = 0; k < NUM_NAMES; k++) {
+    const char *name = tri_generation_names[order[k]];
     char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
-    TRI_TRY(tri_path_join(from, whole, tri_generation_names[i]));
-    TRI_TRY(tri_path_join(to, folder, tri_generation_names[i]));
-    if (!members[i]) continue;
+    if (!members[order[k]]) continue;
+    TRI_TRY(tri_path_join(from, whole, name));
+    TRI_TRY(tri_path_join(to, folder, name));
     if (rename(from, to) == 0) {
       (*moved)++;
     } else if (errno != ENOENT) { /* ENOENT: it has been moved before */
-      return fail_step(folder, "moving", tri_generation_names[i]);
-    }
-    if (!tri_path_exists(to)) {
-      return tri_fail(TRI_BAD_FILE,
-                      "%s is gone, and it belonged to the corpus that was being put into %s; make the "
-                      "corpus again with `trireme prepare --force`",
-                      to, folder);
+      return fail_step(folder, "moving", name);
+    } else if (!tri_path_exists(to)) {
+      return tri_fail(
+          TRI_BAD_FILE,
+          "%s is gone, and it belonged to the corpus that was being put into %s; make the corpus again, into "
+          "another folder",
+          to, folder);
     }
   }
-  for (int i = 0; i < NUM_NAMES; i++) {
+  return TRI_OK;
+}
+
+static tri_status remove_others(const char *folder, const bool members[NUM_NAMES]) {
+  for (int k = NUM_NAMES - 1; k >= 0; k--) {
     char old[TRI_PATH_BYTES];
-    TRI_TRY(tri_path_join(old, folder, tri_generation_names[i]));
-    if (members[i]) continue;
-    if (unlink(old) != 0 && errno != ENOENT) return fail_step(folder, "removing the old", tri_generation_names[i]);
+    if (members[order[k]]) continue;
+    TRI_TRY(tri_path_join(old, folder, tri_generation_names[order[k]]));
+    if (unlink(old) != 0 && errno != ENOENT) {
+      return fail_step(folder, "removing the old", tri_generation_names[order[k]]);
+    }
   }
   return TRI_OK;
 }
@@ -172,6 +183,7 @@ static tri_status put_in_place(const char *folder, int *moved) {
   tri_status status = read_members(list, members);
   if (status != TRI_OK) return tri_path_exists(list) ? status : TRI_OK; /* without locks another may have ended it */
   TRI_TRY(move_members(folder, whole, members, moved));
+  TRI_TRY(remove_others(folder, members));
   TRI_TRY(tri_directory_sync(folder)); /* the list goes only when what it tells of is done for good */
   if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
   rmdir(whole); /* if it stays, it is empty and means nothing */
