@@ -7,7 +7,6 @@
 #include "checkpoint/finite.h"
 #include "comm/agreement.h"
 #include "train/shards.h"
-#include "train/weights.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -211,7 +210,8 @@ static tri_status load_init(loading *l) {
   char path[TRI_PATH_BYTES] = "";
   bool damaged = false;
   if (l->config->init[0] == '\0') return TRI_OK;
-  tri_status status = world->rank == 0 ? tri_weights_find(l->config->init, path) : TRI_OK;
+  tri_status status =
+      world->rank == 0 ? tri_checkpoint_find(l->config->init, &(tri_checkpoint_use){.optimizer = false}, path) : TRI_OK;
   TRI_TRY(tri_first_rank_status(world, status));
   TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
   l->plain_too = true;

@@ -210,9 +210,25 @@ static tri_status check_run(const tri_run_config *c) {
 
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
+/* A run that begins with somebody's weights has their model, unless it says another. */
+static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
+  const tri_yaml *init = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "init") : NULL;
+  tri_yaml *name = NULL;
+  if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
+  if (tri_yaml_find(root, "model") != NULL) return TRI_OK;
+  if (!tri_path_is_directory(init->text)) {
+    char excerpt[TRI_YAML_EXCERPT_BYTES];
+    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)",
+                         tri_yaml_excerpt(init->text, excerpt));
+  }
+  TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
+  return tri_yaml_put(tree, root, "model", name);
+}
+
 static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
                             tri_run_config *out) {
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
+  TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
   if (out->data.sequence == 0) out->data.sequence = out->model.max_sequence;

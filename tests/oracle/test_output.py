@@ -297,7 +297,10 @@ def test_init_takes_the_model_and_its_weights(tmp_path, corpus):
     assert resumed[0]["step"] == 5
     done = trireme("train", path, "--set", "optimizer.steps=5")
     assert "resuming from" in done.stderr and "beginning" not in done.stderr
-    assert trireme("train", path, "--set", "init=nowhere", "--resume", "never", status=4)
+    done = trireme("train", path, "--set", "init=nowhere", "--resume", "never", status=3)
+    assert "`init` names no folder: nowhere" in done.stderr
+    done = trireme("train", again, "--set", f"init={tmp_path}", "--resume", "never", status=4)
+    assert "holds neither a model (config.json) nor a checkpoint" in done.stderr
 
 
 def test_a_corpus_that_changed(tmp_path):
