@@ -357,7 +357,9 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
     if (alive) return busy(lock, &other);
     describe(&other, who, sizeof who);
     if (dead) {
-      tri_log("%s was in use by %s, which is no more: taking it over", lock->folder, who);
+      if (!is_earlier_start(&other, &lock->self)) {
+        tri_log("%s was in use by %s, which is no more: taking it over", lock->folder, who);
+      }
       TRI_TRY(remove_dead(lock, &other));
       continue;
     }

@@ -134,6 +134,9 @@ tri_status tri_checkpoint_clear(const char *root);
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
+/* LOCAL. Whether there is a complete checkpoint of that step below root. */
+bool tri_checkpoint_is_there(const char *root, int64_t step);
+
 /* LOCAL. The newest complete checkpoint below root that is proven, by its marks alone; path is "" if there is none. */
 tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
 

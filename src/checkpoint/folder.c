@@ -159,12 +159,16 @@ tri_status tri_folder_mark(const char *root, int64_t step, const char *mark) {
   return tri_directory_sync(path);
 }
 
+bool tri_checkpoint_is_there(const char *root, int64_t step) {
+  tri_folder final = {.kind = TRI_FOLDER_FINAL};
+  snprintf(final.name, sizeof final.name, "%s%08" PRId64, prefixes[TRI_FOLDER_FINAL], step);
+  return tri_folder_is_complete(root, &final);
+}
+
 /* An old folder is the only copy of its step while that is being replaced. */
 static bool is_left_over(const char *root, const tri_folder *folder) {
-  tri_folder final = {.kind = TRI_FOLDER_FINAL};
   if (folder->kind != TRI_FOLDER_OLD) return folder->kind == TRI_FOLDER_TEMPORARY;
-  snprintf(final.name, sizeof final.name, "%s%08" PRId64, prefixes[TRI_FOLDER_FINAL], folder->step);
-  return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_folder_is_complete(root, &final);
+  return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_checkpoint_is_there(root, folder->step);
 }
 
 tri_status tri_checkpoint_clear(const char *root) {

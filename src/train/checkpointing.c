@@ -68,7 +68,7 @@ static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_shards *sh
 typedef struct loading {
   tri_engine *engine;
   const tri_run_config *config;
-  const tri_identity *identity;
+  tri_identity *identity;
   tri_take_up how;
   tri_progress *progress;
   bool plain_too;         /* a folder without checksums will do */
@@ -219,6 +219,19 @@ static tri_status load_init(loading *l) {
   return load_from(l, path, &damaged);
 }
 
+/* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
+ * a lost rank, goes on from that folder then, and not from what was in the output before, or from nothing. */
+static tri_status is_at_its_beginning(const loading *l, const char *root, bool *out) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  int64_t highest = -1;
+  *out = false;
+  if (l->identity == NULL || l->identity->from[0] == '\0') return TRI_OK;
+  if (world->rank == 0) highest = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof highest, &highest));
+  *out = highest <= l->identity->from_step;
+  return TRI_OK;
+}
+
 /* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
 static tri_status find_and_load(loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -228,17 +241,19 @@ static tri_status find_and_load(loading *l, const char *root, const char *resume
     TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? move_all_aside(l->config->output, root) : TRI_OK));
     return load_init(l);
   }
-  if (strcmp(resume, "auto") == 0) {
+  bool from = false;
+  TRI_TRY(is_at_its_beginning(l, root, &from));
+  if (strcmp(resume, "auto") == 0 && !from) {
     TRI_TRY(tri_checkpoint_newest_that(world, root, load_from, l, path));
     return path[0] == '\0' ? load_init(l) : TRI_OK;
   }
-  snprintf(path, TRI_PATH_BYTES, "%s", resume);
+  snprintf(path, TRI_PATH_BYTES, "%s", strcmp(resume, "auto") == 0 ? l->identity->from : resume);
   l->plain_too = true;
   l->how = TRI_TAKE_UP_BRANCH;
   return load_from(l, path, &damaged);
 }
 
-tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, tri_identity *identity,
                                   const char *resume, tri_progress *progress, bool *found) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   const tri_group *world = &tri_engine_mesh(engine)->world;
@@ -252,6 +267,7 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   tri_shards_release(&l.held);
   TRI_TRY(status);
   *found = path[0] != '\0';
-  if (!*found || strcmp(resume, "auto") == 0 || world->rank > 0) return TRI_OK;
+  if (!*found || l.how != TRI_TAKE_UP_BRANCH || world->rank > 0) return TRI_OK;
+  if (identity != NULL) TRI_TRY(tri_identity_note_from(identity, config, path, progress->step));
   return move_later_aside(root, progress->step);
 }

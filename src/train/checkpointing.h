@@ -10,7 +10,7 @@
 /* COLLECTIVE. Loads what `resume` says (see tri_train_options) into the engine, after comparing it with the run
  * (identity NULL: compares nothing). *found is false where there is nothing to resume; the engine then has the weights
  * of config->init, if it names some. */
-tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, tri_identity *identity,
                                   const char *resume, tri_progress *progress, bool *found);
 
 #endif

@@ -26,15 +26,19 @@ static const char *text_at(const json_t *object, const char *key) {
 
 /* ---- the name ---------------------------------------------------------------------------------------------------- */
 
-static tri_status read_name(const char *path, char out[TRI_FINGERPRINT_BYTES]) {
+static tri_status read_run(const char *path, tri_identity *out) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read(path, RUN_FILE_BYTES, &text, &bytes));
   json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
   tri_free(text);
-  const char *name = json_string_value(json_object_get(document, "run"));
-  bool known = name != NULL && tri_fingerprint_is_valid(name);
-  if (known) snprintf(out, TRI_FINGERPRINT_BYTES, "%s", name);
+  const char *name = text_at(document, "run"), *from = text_at(document, "from");
+  bool known = tri_fingerprint_is_valid(name) && strlen(from) < sizeof out->from;
+  if (known) {
+    snprintf(out->run, sizeof out->run, "%s", name);
+    snprintf(out->from, sizeof out->from, "%s", from);
+    out->from_step = (int64_t)json_integer_value(json_object_get(document, "from_step"));
+  }
   json_decref(document);
   if (known) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -43,11 +47,12 @@ static tri_status read_name(const char *path, char out[TRI_FINGERPRINT_BYTES]) {
                   path);
 }
 
-static tri_status write_name(const char *path, const char *name) {
-  json_t *document = json_pack("{s:s, s:s}", "format", "trireme run", "run", name);
+static tri_status write_run(const char *path, const tri_identity *identity) {
+  json_t *document = json_pack("{s:s, s:s, s:s, s:I}", "format", "trireme run", "run", identity->run, "from",
+                               identity->from, "from_step", (json_int_t)identity->from_step);
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the name of a run");
+  if (text == NULL) return tri_fail(TRI_INTERNAL, "%s cannot be written as JSON: not UTF-8, or no memory", path);
   tri_status status = tri_file_replace(path, text, strlen(text));
   free(text);
   return status;
@@ -80,20 +85,29 @@ static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
 static tri_status find_name(const char *output, bool anew, tri_identity *out) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, output, RUN_FILE));
-  if (!anew && tri_path_exists(path)) return read_name(path, out->run);
+  if (!anew && tri_path_exists(path)) return read_run(path, out);
   if (!anew) recall_name(output, out->run);
   out->is_new = out->run[0] == '\0';
   if (out->is_new) TRI_TRY(make_name(out->run));
-  return write_name(path, out->run);
+  return write_run(path, out);
 }
 
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
-  tri_identity identity = {.is_new = false};
-  tri_status status = world->rank == 0 ? find_name(config->output, anew, &identity) : TRI_OK;
+  tri_status status = world->rank == 0 ? find_name(config->output, anew, out) : TRI_OK;
   TRI_TRY(tri_first_rank_status(world, status));
-  TRI_TRY(tri_broadcast(world, 0, sizeof identity, &identity));
-  *out = identity;
-  return TRI_OK;
+  return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
+}
+
+tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
+                                  int64_t step) {
+  char path[TRI_PATH_BYTES], absolute[TRI_PATH_BYTES];
+  if (realpath(folder, absolute) == NULL) {
+    return tri_fail(TRI_BAD_FILE, "cannot find out where %s is: %s", folder, strerror(errno));
+  }
+  TRI_TRY(tri_path_join(path, config->output, RUN_FILE));
+  memcpy(identity->from, absolute, sizeof absolute);
+  identity->from_step = step;
+  return write_run(path, identity);
 }
 
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {

@@ -15,13 +15,21 @@
 typedef struct tri_identity {
   char run[TRI_FINGERPRINT_BYTES]; /* the run's name: 32 hexadecimal digits */
   bool is_new;                     /* it got its name just now */
+  /* The folder with which `--resume FOLDER` last began it, and its step: until something later is saved, that is where
+   * the run goes on. "" where it was none. */
+  char from[TRI_PATH_BYTES];
+  int64_t from_step;
   /* Fingerprints (data/fingerprint.h); "" where there is none. */
   char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_FINGERPRINT_BYTES], validation[TRI_FINGERPRINT_BYTES];
 } tri_identity;
 
-/* COLLECTIVE. The name of the run in config->output, from its run.json or, where there is none or `anew`, a new one,
- * which is written there. The fingerprints are the caller's to set. */
+/* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, where
+ * there is none or `anew`, a new one, which is written there. The fingerprints are the caller's, set before. */
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
+
+/* LOCAL, on the first rank. Notes that the run goes on from this folder, at this step. */
+tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
+                                  int64_t step);
 
 /* LOCAL. What a checkpoint says of the run that made it. A new object. */
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);

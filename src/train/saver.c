@@ -263,7 +263,9 @@ tri_status tri_saver_finish(tri_saver *saver) {
 
 /* ---- what later steps say of it ---------------------------------------------------------------------------------- */
 
-void tri_saver_resumed(tri_saver *saver, int64_t step) { saver->unproven = step; }
+void tri_saver_resumed(tri_saver *saver, int64_t step) {
+  if (tri_checkpoint_is_there(saver->root, step)) saver->unproven = step;
+}
 
 void tri_saver_prove(tri_saver *saver) {
   saver->proven = true;

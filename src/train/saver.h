@@ -25,7 +25,8 @@ tri_status tri_saver_look(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* LOCAL, between steps, on every rank. The run goes on from the checkpoint of that step in OUTPUT/checkpoints. */
+/* LOCAL, between steps, on every rank. The run goes on from the checkpoint of that step, which may lie in
+ * OUTPUT/checkpoints. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
 /* LOCAL, between steps, on every rank. A step, or an evaluation, from the state that was saved last was finite: the
  * checkpoint is proven (checkpoint.h), once it is there. */

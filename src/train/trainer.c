@@ -132,7 +132,6 @@ static void clear_output(const tri_run_config *config) {
 static tri_status hold_output(trainer *t, const char *resume) {
   const tri_run_config *config = t->config;
   const tri_group *world = &t->mesh.world;
-  tri_identity named = {.is_new = false};
   tri_status status = TRI_OK;
   if (is_first(t)) {
     status = tri_directory_create(config->output);
@@ -140,10 +139,7 @@ static tri_status hold_output(trainer *t, const char *resume) {
   }
   TRI_TRY(tri_first_rank_status(world, status));
   if (is_first(t)) clear_output(config);
-  TRI_TRY(tri_identity_open(world, config, strcmp(resume, "never") == 0, &named));
-  memcpy(t->identity.run, named.run, sizeof named.run);
-  t->identity.is_new = named.is_new;
-  return TRI_OK;
+  return tri_identity_open(world, config, strcmp(resume, "never") == 0, &t->identity);
 }
 
 static tri_engine_options engine_options(const tri_run_config *config, const tri_mesh *mesh) {
@@ -224,7 +220,7 @@ static tri_status open_output(trainer *t, const char *resume) {
   TRI_TRY(open_snapshots(t, resume, &found));
   if (!found) {
     TRI_TRY(tri_checkpointing_load(t->engine, config, &t->identity, resume, &t->progress, &found));
-    if (found && strcmp(resume, "auto") == 0) tri_saver_resumed(t->saver, t->progress.step);
+    if (found) tri_saver_resumed(t->saver, t->progress.step);
   }
   if (found) t->load_s = tri_clock_s() - begin_s;
   if (!is_first(t)) return TRI_OK;

@@ -233,6 +233,24 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     assert "run.json does not say which run this is" in done.stderr
 
 
+def test_a_branch_that_was_lost_before_it_saved_anything(tmp_path, corpus):
+    """`--resume FOLDER`, a kill, and a start that says nothing (such as the restart after a lost rank): it goes on from
+    FOLDER, not from an older checkpoint that lay in the output."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, steps in ((ours, 4), (theirs, 6)):
+        folder.mkdir()
+        trireme("train", write_run(folder, corpus, steps=steps))
+    start = theirs / "run/checkpoints/step-00000006"
+    with Running(ours / "run.yaml", ours, "--resume", start, "--set", "checkpoint.every=0", steps=8):
+        pass
+    done = trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9")
+    assert f"resuming from {start}, after step 6" in done.stderr
+    done = trireme("train", ours / "run.yaml", "--set", "optimizer.steps=10")
+    assert "run/checkpoints/step-00000009, after step 9" in done.stderr
+    shutil.rmtree(theirs)
+    trireme("train", ours / "run.yaml", "--set", "optimizer.steps=11")
+
+
 # ---- what is compared ------------------------------------------------------------------------------------------------
 
 
