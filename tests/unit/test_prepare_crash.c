@@ -284,6 +284,13 @@ static void survives_kills(void **state) {
   strike_everywhere(state, KILL, &a_both, &b_both);
 }
 
+/* Nothing but the records tells which files belong together. */
+static void survives_kills_with_one_tokenizer(void **state) {
+  const generation b_bytes = {'b', 0.2, "bytes"};
+  write_inputs(state);
+  strike_everywhere(state, KILL, &a_both, &b_bytes);
+}
+
 static void survives_kills_with_validation_gone(void **state) {
   write_inputs(state);
   strike_everywhere(state, KILL, &a_both, &b_train);
@@ -432,6 +439,7 @@ int main(void) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(survives_kills),
+      TEST(survives_kills_with_one_tokenizer),
       TEST(survives_kills_with_validation_gone),
       TEST(survives_kills_with_validation_new),
       TEST(survives_kills_of_the_first),
