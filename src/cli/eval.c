@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
+#include "cli/same_tokenizer.h"
 #include "data/bigram.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
@@ -141,12 +142,17 @@ static tri_status set_up(session *s) {
                     tri_corpus_num_tokens(s->corpus));
   }
   TRI_TRY(tri_weights_tokenizer(s->checkpoint, options->tokenizer, !options->no_verify, tokenizer));
-  if (tokenizer[0] != '\0') TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
+  if (tokenizer[0] != '\0') {
+    TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
+    TRI_TRY(tri_cli_same_tokenizer(tri_checkpoint_path(s->checkpoint), options->tokenizer, s->tokenizer));
+  }
+  TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
+  (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
   if (s->arguments->bigram != NULL) {
     tri_corpus *train = NULL;
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
-    tri_status status = TRI_OK;
-    if (tri_corpus_num_tokens(train) < 2) {
+    tri_status status = tri_corpus_check_same_tokenizer(train, s->corpus);
+    if (status == TRI_OK && tri_corpus_num_tokens(train) < 2) {
       status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to count a pair",
                         s->arguments->bigram, tri_corpus_num_tokens(train));
     }

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
+#include "cli/same_tokenizer.h"
 #include "data/tokenizer.h"
 #include "train/generator.h"
 #include "train/weights.h"
@@ -123,6 +124,7 @@ static tri_status set_up(session *s) {
                     tri_checkpoint_path(s->checkpoint));
   }
   TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
+  TRI_TRY(tri_cli_same_tokenizer(tri_checkpoint_path(s->checkpoint), arguments->model.tokenizer, s->tokenizer));
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));
   TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));

@@ -213,6 +213,18 @@ tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokeni
                   in_use, tokenizer_name);
 }
 
+tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other) {
+  const tri_corpus_record *own = &corpus->record, *its = &other->record;
+  if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
+  if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "the corpora %.*s (%" PRId64 " tokens, fingerprint %.8s) and %.*s (%" PRId64
+                  " tokens, fingerprint %.8s) were made with different tokenizers; prepare one of them with the "
+                  "tokenizer.json of the other",
+                  prefix_length(corpus), corpus->bin.path, own->vocab_size, own->tokenizer, prefix_length(other),
+                  other->bin.path, its->vocab_size, its->tokenizer);
+}
+
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   int64_t own = corpus->record.vocab_size;
   if (own == 0 || vocab_size <= (own + 127) / 128 * 128 || vocab_size - own <= own / 10) return false;

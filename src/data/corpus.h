@@ -31,11 +31,14 @@ const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
 
-/* Compares the corpus's tokenizer with the one in use, which is NULL if there is none; tokenizer_name is
- * for messages. Another one is TRI_BAD_FILE, and the message names both. Where one of the two is not known, that is
- * logged, and accepted. */
+/* Compares the corpus's tokenizer with the one in use, which is NULL if there is none; tokenizer_name
+ * (how it was asked for: a path, "bytes") is for messages. Another one is TRI_BAD_FILE, and the message names both.
+ * Where one of the two is not known, that is logged, and accepted. */
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name);
+
+/* The same of two corpora, where both say it. */
+tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other);
 
 /* Whether a model's vocabulary is much larger than the one with which the corpus was made: beyond the next multiple of
  * 128, and by more than a tenth. Logs one line about it then. */

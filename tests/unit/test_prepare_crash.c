@@ -43,12 +43,18 @@ static bool strikes(int file, const void *data, size_t bytes) {
   extern result __wrap_##name parameters;                                                                              \
   result __wrap_##name parameters { return strikes(-1, NULL, 0) ? -1 : __real_##name arguments; }
 
-WRAP(int, fsync, (int file), (file))
 WRAP(int, ftruncate, (int file, off_t bytes), (file, bytes))
 WRAP(int, rename, (const char *from, const char *to), (from, to))
 WRAP(int, unlink, (const char *path), (path))
 WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode))
 WRAP(int, rmdir, (const char *path), (path))
+
+/* Who dies takes no written page along, so the disk need not be waited for. */
+extern int __wrap_fsync(int file);
+int __wrap_fsync(int file) {
+  (void)file;
+  return strikes(-1, NULL, 0) ? -1 : 0;
+}
 
 extern ssize_t __real_write(int file, const void *data, size_t bytes);
 extern ssize_t __wrap_write(int file, const void *data, size_t bytes);

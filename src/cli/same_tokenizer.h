@@ -1,0 +1,12 @@
+/* Whether --tokenizer names the tokenizer that the model was trained with. */
+#ifndef TRI_CLI_SAME_TOKENIZER_H
+#define TRI_CLI_SAME_TOKENIZER_H
+
+#include "data/tokenizer.h"
+
+/* Compares a tokenizer that was given by name with FOLDER/tokenizer.json, the checkpoint's own: another one is
+ * TRI_BAD_FILE, and the message names both. Without a name, or where the checkpoint has none, there is nothing to
+ * compare; where its own cannot be read, that is logged. */
+tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const tri_tokenizer *tokenizer);
+
+#endif

@@ -1,0 +1,209 @@
+"""Which corpus it is, and of which tokenizer: through the program, files that do not belong together are refused by name, and
+files that do are not."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+from tokenizers import Tokenizer
+
+TEXT = "pull the oars in time, all the oars of the three banks\n" * 400
+MODEL = dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=300, max_sequence=32)
+
+
+def prepare(folder, tokenizer, text=TEXT, *more):
+    source = folder.parent / f"{folder.name}.txt"
+    source.write_text(text)
+    trireme("prepare", "--tokenizer", tokenizer, "--documents", "line", "--validation", "0.1", "--force", "--out", folder,
+            *more, source)
+    return folder
+
+
+def train(folder, corpus, **model):
+    run = dict(model={**MODEL, **model}, data=dict(train=str(corpus / "train"), sequence=16), layout=dict(micro_batch=2),
+               optimizer=dict(global_batch=2, steps=2, lr=1e-3), checkpoint=dict(every=2), evaluation=dict(every=0),
+               output=str(folder))
+    path = folder.parent / f"{folder.name}.yaml"
+    path.write_text(yaml_of(run))
+    trireme("train", path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Three corpora, two of them of tokenizers of 257 tokens that give them other ids, and a run on the first."""
+    folder = tmp_path_factory.mktemp("made")
+    prepare(folder / "bytes", "bytes")
+    prepare(folder / "learnt", "train:257")
+    prepare(folder / "larger", "train:270")
+    train(folder / "run", folder / "bytes")
+    return folder
+
+
+def failure(done):
+    lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_eval_compares_tokenizers(made):
+    said = trireme("eval", made / "run", made / "bytes/validation").stderr
+    assert "tokenizer" not in said and "vocabulary" not in said, said
+    for other in "learnt", "larger":
+        said = failure(trireme("eval", made / "run", made / f"{other}/validation", status=4))
+        assert f"the corpus {made}/{other}/validation was made with another tokenizer (2" in said
+        assert f"step-00000002/tokenizer.json (257 tokens, fingerprint 77c4e0e6)" in said
+        assert "prepare the corpus with `trireme prepare --tokenizer " in said
+    # The tokenizer that made the corpus is not the model's either.
+    said = failure(trireme("eval", made / "run", made / "learnt/validation", "--tokenizer", made / "learnt/tokenizer.json", status=4))
+    assert "is another tokenizer than the model was trained with" in said
+    said = failure(trireme("eval", made / "run", made / "bytes/validation", "--bigram", made / "larger/train", status=4))
+    assert "were made with different tokenizers; prepare one of them with the tokenizer.json of the other" in said
+
+
+def test_generate_compares_tokenizers(made, tmp_path):
+    said = failure(trireme("generate", made / "run", "--prompt", "a", "--tokenizer", made / "learnt/tokenizer.json", status=4))
+    assert f"--tokenizer {made}/learnt/tokenizer.json (257 tokens, fingerprint " in said
+    assert "step-00000002/tokenizer.json (257 tokens, fingerprint 77c4e0e6); leave --tokenizer away" in said
+    # The same one, written by another program in another way, and the same by name.
+    Tokenizer.from_file(str(made / "bytes/tokenizer.json")).save(str(tmp_path / "same.json"), pretty=False)
+    assert (tmp_path / "same.json").read_bytes() != (made / "bytes/tokenizer.json").read_bytes()
+    for same in tmp_path / "same.json", "bytes":
+        trireme("generate", made / "run", "--prompt", "a", "--tokens", 3, "--tokenizer", same)
+
+
+def test_the_saved_tokenizer_makes_the_same_corpus(made, tmp_path):
+    again = prepare(tmp_path / "again", made / "learnt/tokenizer.json")
+    assert (again / "train.corpus.json").read_text() == (made / "learnt/train.corpus.json").read_text()
+
+
+def test_a_corpus_without_a_record_is_accepted_and_that_is_said(made, tmp_path):
+    for suffix in "bin", "idx":
+        shutil.copy(made / f"bytes/train.{suffix}", tmp_path / f"train.{suffix}")
+    said = trireme("eval", made / "run", tmp_path / "train").stderr
+    assert said.count("does not say which tokenizer made it") == 1, said
+
+
+@pytest.mark.parametrize("size, is_said", [(257, False), (320, False), (384, False), (385, True), (4096, True)])
+def test_a_large_gap_is_said(made, tmp_path, size, is_said):
+    said = trireme("eval", train(tmp_path / "run", made / "bytes", vocab_size=size), made / "bytes/validation").stderr
+    assert (f"was made with a vocabulary of 257, and the model's is {size}: " in said) == is_said, said
+
+
+# ---- parts of two corpora ------------------------------------------------------------------------------------------
+
+def refusal(made, prefix, status=4):
+    return failure(trireme("eval", made / "run", prefix, status=status))
+
+
+def test_parts_of_two_corpora(made, tmp_path):
+    other = prepare(tmp_path / "other", "bytes", TEXT.replace("three", "seven"))  # the same sizes
+    for name in "bin", "idx", "corpus.json":
+        folder = tmp_path / f"mixed-{name}"
+        shutil.copytree(made / "bytes", folder)
+        shutil.copy(other / f"train.{name}", folder / f"train.{name}")
+        if (folder / f"train.{name}").read_bytes() == (made / f"bytes/train.{name}").read_bytes():
+            assert name == "idx"
+            continue
+        said = refusal(made, folder / "train")
+        assert f"{folder}/train.bin and {folder}/train.idx are not the corpus of which {folder}/train.corpus.json tells" in said
+        assert f"if the change was meant, remove {folder}/train.corpus.json" in said
+    folder = tmp_path / "side by side"
+    shutil.copytree(made / "bytes", folder)
+    for path in other.glob("validation.*"):
+        shutil.copy(path, folder)
+    for name in "train", "validation":
+        assert "are of two different runs of `trireme prepare`" in refusal(made, folder / name)
+    (folder / "validation.corpus.json").unlink()
+    trireme("eval", made / "run", folder / "train")
+
+
+def test_an_edit(made, tmp_path):
+    shutil.copytree(made / "bytes", tmp_path / "edited")
+    path = tmp_path / "edited/train.bin"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert "a part of it was replaced or changed" in refusal(made, tmp_path / "edited/train")
+
+
+GOOD = dict(version=1, corpus="0" * 32, tokens=1, documents=1, tokenizer="0" * 32, vocab_size=1, generation="0" * 32)
+
+
+@pytest.mark.parametrize("content, text", [
+    (b"", "not valid JSON at line 1"), (b"\0", "not valid JSON"), (b"\0" * 1000, "not valid JSON"), (b"{", "not valid JSON at line 1"),
+    (b"[]", "must hold a JSON object"), (b"3", "not valid JSON"), (b"{}", 'it has no "version"'), (b'{"version": "1"}', 'it has no "version"'),
+    (b'{"version": 2}', "has version 2, and this program knows 1"), (b'{"version": 1}', '"corpus" must be a string of 32 hexadecimal'),
+    (b'{"version": 1, "version": 1}', "not valid JSON"), (b" " * 70000, "is larger than the 64"),
+    (b'{"version": 1, "corpus": "\xff"}', "not valid JSON"), (b"[" * 60000, "not valid JSON"),
+    (dict(GOOD, corpus="0" * 31), '"corpus" must be a string of 32'), (dict(GOOD, corpus="0" * 31 + "G"), '"corpus" must be'),
+    (dict(GOOD, corpus="0" * 32 + "\0"), "not valid JSON"), (dict(GOOD, tokens="1"), '"tokens" must be a whole number of at least 1'),
+    (dict(GOOD, tokens=-1), '"tokens" must be'), (dict(GOOD, tokens=1.5), '"tokens" must be'), (dict(GOOD, tokens=10**30), "not valid JSON"),
+    (dict(GOOD, documents=None), '"documents" must be'), (dict(GOOD, vocab_size=0), '"vocab_size" must be a whole number of at least 1'),
+    (dict(GOOD, tokenizer=""), '"tokenizer" must be'), (dict(GOOD, generation={}), '"generation" must be'),
+    (GOOD, "are not the corpus of which"),
+])
+def test_a_damaged_record(made, tmp_path, content, text):
+    shutil.copytree(made / "bytes", tmp_path / "c")
+    path = tmp_path / "c/train.corpus.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    said = refusal(made, tmp_path / "c/train")
+    assert str(path) in said and text in said, said
+    if content != GOOD:  # the other corpus does not need it, unless it says that it is of another run
+        trireme("eval", made / "run", tmp_path / "c/validation")
+    prepare(tmp_path / "c", "bytes")
+    trireme("eval", made / "run", tmp_path / "c/train")
+
+
+def test_a_record_that_is_no_file(made, tmp_path):
+    shutil.copytree(made / "bytes", tmp_path / "c")
+    path = tmp_path / "c/train.corpus.json"
+    for make in lambda: os.mkfifo(path), path.mkdir, lambda: path.symlink_to("/dev/zero"), lambda: path.symlink_to(tmp_path / "none"):
+        path.unlink() if not path.is_dir() else path.rmdir()
+        make()
+        assert str(path) in refusal(made, tmp_path / "c/train")
+
+
+# ---- a prepare that was killed -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("moved", range(5))
+def test_the_next_reader_finishes(made, tmp_path, moved):
+    """`moved` of the new files are in their place; the old corpus has a validation part, the new one has none."""
+    old, new = prepare(tmp_path / "old", "bytes"), tmp_path / "new"
+    (tmp_path / "new.txt").write_text(TEXT.upper())
+    trireme("prepare", "--tokenizer", "bytes", "--validation", "0", "--out", new, tmp_path / "new.txt")
+    whole = old / ".prepare-whole"
+    whole.mkdir()
+    names = ["train.corpus.json", "train.bin", "train.idx", "tokenizer.json"]
+    (whole / "members").write_text("".join(f"{name}\n" for name in names))
+    for i, name in enumerate(names):
+        shutil.copy(new / name, (old if i < moved else whole) / name)
+    abandoned = old / ".prepare-999999-0"
+    abandoned.mkdir()
+    (abandoned / "train.bin.partial").write_bytes(b"half")
+    said = trireme("eval", made / "run", old / "train").stderr
+    assert ("`trireme prepare` ended while it put a new corpus in its place; this is done now" in said) == (moved < 4), said
+    assert {path.name for path in old.iterdir()} == {*names, abandoned.name}
+    for name in names:
+        assert (old / name).read_bytes() == (new / name).read_bytes()
+    prepare(old, "bytes")
+    assert not [path for path in old.iterdir() if path.name.startswith(".")]
+
+
+def test_a_folder_that_may_only_be_read(made, tmp_path):
+    """The mount is a test's own; where that is not allowed the unit test test_prepare_crash alone looks at it."""
+    if os.geteuid() != 0 or os.system("unshare -m true 2>/dev/null") != 0:
+        pytest.skip("SKIPPED: only root may mount")
+    folder = prepare(tmp_path / "old", "bytes")
+    (folder / ".prepare-whole").mkdir()
+    (folder / ".prepare-whole/members").write_text("train.bin\ntrain.idx\ntrain.corpus.json\ntokenizer.json\n")
+    (folder / "train.bin").rename(folder / ".prepare-whole/train.bin")
+    script = f"mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && exec {TRIREME} eval {made}/run {folder}/train"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 5, done.stderr
+    said = failure(done)
+    assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it put a new one in its place" in said
+    assert "(Read-only file system); run the command once where the folder can be written" in said
+    trireme("eval", made / "run", folder / "train")
