@@ -1,6 +1,7 @@
 /* GPT-2's own files: encoder.json holds {"token": id}, vocab.bpe a merge on each line, the first to merge first. */
 #include "data/tokenizer_internal.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -18,6 +19,33 @@ static tri_status read_merges(tri_merge_reader *reader, const char *text, size_t
     if (length == 0 && at >= bytes) break;
     TRI_TRY(tri_merge_reader_add_line(reader, line, length));
   }
+  return TRI_OK;
+}
+
+/* The two files can be of two vocabularies, or the merges cut at the end of a line, without a fault in either. Then
+ * tokens are left that nothing makes; a few that somebody has added are no fault. */
+static tri_status look_for_missing_merges(const char *encoder_file, const char *merges_file,
+                                          const tri_tokenizer *tokenizer) {
+  const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
+  bool *made = NULL;
+  int64_t missing = 0;
+  int32_t first = -1;
+  TRI_TRY(tri_alloc("the tokens that merges make", (size_t)vocabulary->size, sizeof *made, &made));
+  for (int64_t i = 0; i < vocabulary->merge_count; i++) made[vocabulary->merges[i].result] = true;
+  for (int64_t i = 0; i < tokenizer->added_count; i++) made[tokenizer->added[i].id] = true;
+  for (int32_t id = 0; id < (int32_t)vocabulary->size; id++) {
+    if (vocabulary->tokens[id].bytes < 2 || made[id]) continue;
+    if (first < 0) first = id;
+    missing++;
+  }
+  tri_free(made);
+  if (missing == 0) return TRI_OK;
+  char shown[TRI_SHOWN_BYTES];
+  const tri_token *token = &vocabulary->tokens[first];
+  tri_warn(
+      "%s makes none of %lld tokens of %s, of which \"%s\" (id %d) is the first; is it whole, and of this vocabulary?",
+      merges_file, (long long)missing, encoder_file,
+      tri_tokenizer_show(vocabulary->pool + token->offset, token->bytes, shown), (int)first);
   return TRI_OK;
 }
 
@@ -40,6 +68,7 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
   added.id = tri_vocabulary_find(&tokenizer->vocabulary, end, sizeof end - 1);
   if (added.id >= 0) TRI_TRY_GOTO(tri_tokenizer_add_token(tokenizer, &added, end, sizeof end - 1), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, encoder_file), release);
+  TRI_TRY_GOTO(look_for_missing_merges(encoder_file, merges_file, tokenizer), release);
   *out = tokenizer;
   tokenizer = NULL;
 release:

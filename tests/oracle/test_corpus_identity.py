@@ -79,6 +79,40 @@ def test_the_saved_tokenizer_makes_the_same_corpus(made, tmp_path):
     assert (again / "train.corpus.json").read_text() == (made / "learnt/train.corpus.json").read_text()
 
 
+def test_both_files_of_a_gpt2_vocabulary(made, tmp_path):
+    """The same tokenizer in GPT-2's format makes the same corpus; merges that were cut at the end of a line are said."""
+    model = json.loads((made / "larger/tokenizer.json").read_text())["model"]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (tmp_path / "gpt2").mkdir()
+    (tmp_path / "gpt2/encoder.json").write_text(json.dumps(model["vocab"]))
+    (tmp_path / "gpt2/vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges))
+    again = prepare(tmp_path / "again", f"gpt2:{tmp_path}/gpt2")
+    assert (again / "train.corpus.json").read_text() == (made / "larger/train.corpus.json").read_text()
+    text = tmp_path / "again.txt"
+    command = "prepare", "--tokenizer", f"gpt2:{tmp_path}/gpt2", "--force", "--out", again, text
+    assert "warning" not in trireme(*command).stderr
+    (tmp_path / "gpt2/vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges[:-4]))
+    said = trireme(*command).stderr
+    assert f"warning: {tmp_path}/gpt2/vocab.bpe makes none of 4 tokens of {tmp_path}/gpt2/encoder.json, of which " in said
+
+
+def test_a_learnt_vocabulary_replaces_the_tokenizer_that_is_there(made, tmp_path):
+    folder = tmp_path / "c"
+    shutil.copytree(made / "bytes", folder)
+    refused = failure(trireme("prepare", "--tokenizer", "train:270", "--out", folder, made / "bytes.txt", status=2))
+    assert f"{folder} holds a corpus already (train.bin); choose another --out, or give --force to replace it" in refused
+    for path in folder.glob("*.corpus.json"):
+        path.unlink()
+    for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:
+        path.unlink()
+    refused = failure(trireme("prepare", "--tokenizer", "train:270", "--out", folder, made / "bytes.txt", status=2))
+    assert "(tokenizer.json)" in refused  # only this one is left, and it is not the one asked for
+    prepare(folder, "train:270")
+    assert (folder / "tokenizer.json").read_bytes() == (made / "larger/tokenizer.json").read_bytes()
+    refused = failure(trireme("eval", made / "run", folder / "train", status=4))
+    assert "was made with another tokenizer (270 tokens" in refused
+
+
 def test_a_corpus_without_a_record_is_accepted_and_that_is_said(made, tmp_path):
     for suffix in "bin", "idx":
         shutil.copy(made / f"bytes/train.{suffix}", tmp_path / f"train.{suffix}")
