@@ -101,6 +101,10 @@ static tri_status check_lengths(session *s) {
                     "together; name the model's with --tokenizer",
                     (long)vocabulary, (long)s->model.vocab_size);
   }
+  if (tri_tokenizer_leaves_gap(vocabulary, s->model.vocab_size)) {
+    tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
+            (long)s->model.vocab_size);
+  }
   int64_t room = s->model.max_sequence - s->tokens.count;
   int64_t asked = s->arguments->tokens > 0 ? s->arguments->tokens : room < 100 ? room : 100;
   s->num_tokens = asked < 1 ? 1 : asked;

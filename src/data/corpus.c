@@ -236,7 +236,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
 
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   int64_t own = corpus->record.vocab_size;
-  if (own == 0 || vocab_size <= (own + 127) / 128 * 128 || vocab_size - own <= own / 10) return false;
+  if (own == 0 || !tri_tokenizer_leaves_gap(own, vocab_size)) return false;
   tri_log("%.*s was made with a vocabulary of %" PRId64 ", and the model's is %" PRId64 ": the other %" PRId64
           " tokens never occur in it",
           prefix_length(corpus), corpus->bin.path, own, vocab_size, vocab_size - own);

@@ -40,8 +40,8 @@ tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokeni
 /* The same of two corpora, where both say it. */
 tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other);
 
-/* Whether a model's vocabulary is much larger than the one with which the corpus was made: beyond the next multiple of
- * 128, and by more than a tenth. Logs one line about it then. */
+/* Whether a model's vocabulary is much larger than the one with which the corpus was made (tri_tokenizer_leaves_gap).
+ * Logs one line about it then. */
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
 /* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE

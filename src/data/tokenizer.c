@@ -88,6 +88,11 @@ void tri_tokenizer_destroy(tri_tokenizer *tokenizer) {
 
 int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer) { return tokenizer->vocabulary.size; }
 
+bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size) {
+  enum { PADDING = 128 };
+  return model_vocab_size > (size + PADDING - 1) / PADDING * PADDING && model_vocab_size - size > size / 10;
+}
+
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return tokenizer->end_of_text; }
 
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes) {

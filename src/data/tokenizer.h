@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
 /* Ids are 0 .. vocab_size - 1. */
 int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
+/* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is no padding: beyond the
+ * next multiple of 128, and by more than a tenth. */
+bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 /* The id that separates documents ("<|endoftext|>", "<|end_of_text|>", ...), or -1 if the vocabulary has none. */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
 /* The bytes of one token (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0. */

@@ -71,7 +71,7 @@ def test_generate_compares_tokenizers(made, tmp_path):
     Tokenizer.from_file(str(made / "bytes/tokenizer.json")).save(str(tmp_path / "same.json"), pretty=False)
     assert (tmp_path / "same.json").read_bytes() != (made / "bytes/tokenizer.json").read_bytes()
     for same in tmp_path / "same.json", "bytes":
-        trireme("generate", made / "run", "--prompt", "a", "--tokens", 3, "--tokenizer", same)
+        trireme("generate", made / "run", "--prompt", "a", "--tokens", 3, "--tokenizer", same, errors="replace")
 
 
 def test_the_saved_tokenizer_makes_the_same_corpus(made, tmp_path):
@@ -122,8 +122,11 @@ def test_a_corpus_without_a_record_is_accepted_and_that_is_said(made, tmp_path):
 
 @pytest.mark.parametrize("size, is_said", [(257, False), (320, False), (384, False), (385, True), (4096, True)])
 def test_a_large_gap_is_said(made, tmp_path, size, is_said):
-    said = trireme("eval", train(tmp_path / "run", made / "bytes", vocab_size=size), made / "bytes/validation").stderr
+    run = train(tmp_path / "run", made / "bytes", vocab_size=size)
+    said = trireme("eval", run, made / "bytes/validation").stderr
     assert (f"was made with a vocabulary of 257, and the model's is {size}: " in said) == is_said, said
+    said = trireme("generate", run, "--prompt", "a", "--tokens", 2, errors="replace").stderr
+    assert (f"the tokenizer has 257 tokens and the model's vocabulary {size}: " in said) == is_said, said
 
 
 # ---- parts of two corpora ------------------------------------------------------------------------------------------
