@@ -188,8 +188,13 @@ def test_a_damaged_record(made, tmp_path, content, text):
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     said = refusal(made, tmp_path / "c/train")
     assert str(path) in said and text in said, said
-    if content != GOOD:  # the other corpus does not need it, unless it says that it is of another run
-        trireme("eval", made / "run", tmp_path / "c/validation")
+
+
+def test_a_damaged_record_is_in_nobodys_way(made, tmp_path):
+    """The other corpus does not need it, and prepare replaces it."""
+    shutil.copytree(made / "bytes", tmp_path / "c")
+    (tmp_path / "c/train.corpus.json").write_text("{")
+    trireme("eval", made / "run", tmp_path / "c/validation")
     prepare(tmp_path / "c", "bytes")
     trireme("eval", made / "run", tmp_path / "c/train")
 
