@@ -57,6 +57,7 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
   TRI_TRY(tri_path_join(path, folder, LOCK));
   for (;;) {
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* left by another user */
     if (file < 0) {
       int reason = errno;
       tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, strerror(reason));
@@ -116,27 +117,34 @@ static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool 
   return TRI_OK;
 }
 
+static tri_status fail_list(const char *list) {
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s is damaged; the folder that it is in holds a part of a new corpus and the one above another part: "
+      "make the corpus again, into another folder",
+      list);
+}
+
+/* What is no member is removed, so a list that is cut short must not be believed. */
+static bool is_complete(const bool members[NUM_NAMES]) {
+  bool train = members[0] && members[1] && members[2], tokenizer = members[6];
+  return train && tokenizer && members[3] == members[4] && members[4] == members[5];
+}
+
 static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
   char *text = NULL;
-  tri_status status = TRI_OK;
-  TRI_TRY(tri_file_read(list, LONGEST_LIST_BYTES, &text, NULL));
+  size_t bytes = 0, at = 0;
+  TRI_TRY(tri_file_read(list, LONGEST_LIST_BYTES, &text, &bytes));
   memset(members, 0, NUM_NAMES * sizeof members[0]);
-  for (const char *line = text; *line != '\0';) {
-    size_t length = strcspn(line, "\n");
-    int which = find_name(line, length);
-    if (which < 0 || line[length] != '\n') {
-      status =
-          tri_fail(TRI_BAD_FILE,
-                   "%s is damaged; the folder that it is in holds a part of a new corpus and the one above another "
-                   "part: make the corpus again, into another folder",
-                   list);
-      break;
-    }
+  while (at < bytes) {
+    size_t length = strcspn(text + at, "\n");
+    int which = find_name(text + at, length);
+    if (which < 0 || text[at + length] != '\n') break;
     members[which] = true;
-    line += length + 1;
+    at += length + 1;
   }
   tri_free(text);
-  return status;
+  return at == bytes && is_complete(members) ? TRI_OK : fail_list(list);
 }
 
 /* *moved counts the files of the old generation that are gone. */
@@ -247,15 +255,23 @@ tri_status tri_generation_finish_for(const char *path, const char *suffix) {
 
 /* ---- writers ---------------------------------------------------------------------------------------------------- */
 
+/* ".prepare-PID-N", or ".prepare-whole" without a list. */
+static bool is_leftover(const char *name) {
+  const char *rest = name + strlen(TEMPORARY);
+  if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) != 0) return false;
+  return strcmp(name, WHOLE) == 0 || (*rest != '\0' && rest[strspn(rest, "0123456789-")] == '\0');
+}
+
 /* What those that were killed have left. We hold the lock, so nobody writes there; what was whole is in its place. */
 static void clear_leftovers(const char *folder) {
   DIR *directory = opendir(folder);
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     char path[TRI_PATH_BYTES];
-    bool temporary = strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0 && strcmp(entry->d_name, LOCK) != 0;
     /* Only what it takes up is lost if this fails. */
-    if (temporary && tri_path_join(path, folder, entry->d_name) == TRI_OK) (void)tri_directory_remove(path);
+    if (is_leftover(entry->d_name) && tri_path_join(path, folder, entry->d_name) == TRI_OK) {
+      (void)tri_directory_remove(path);
+    }
   }
   closedir(directory);
 }

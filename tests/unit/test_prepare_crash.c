@@ -425,16 +425,23 @@ static void names_what_is_wrong(void **state) {
   assert_ok(tri_directory_create(path));
   assert_failure(prepare_it(j), TRI_BAD_USAGE, "train.idx is a folder, and a file of the corpus has this name");
   assert_int_equal(rmdir(path), 0);
-  /* A list that nobody wrote. */
-  static const char *const lists[] = {"../../etc/passwd\n", "train.bin", "train.bin\n\ntrain.idx\n", "\xff\xfe\n"};
+  /* A list that nobody wrote, or that was cut: what is no member would be removed. */
+  static const char whole[] = "train.bin\ntrain.idx\ntrain.corpus.json\ntokenizer.json\n";
+  static const char *const lists[] = {
+      "",           "../../etc/passwd\n",
+      "train.bin",  "train.bin\n\ntrain.idx\n",
+      "\xff\xfe\n", "train.bin\ntrain.idx\ntrain.corpus.json\n",
+      whole + 1,    "train.bin\ntrain.idx\ntrain.corpus.json\nvalidation.bin\ntokenizer.json\n"};
   assert_ok(tri_path_join(path, j->out, ".prepare-whole"));
   assert_ok(tri_directory_create(path));
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
     write_text(state, "out/.prepare-whole/members", lists[i]);
     assert_failure(prepare_it(j), TRI_BAD_FILE, "/.prepare-whole/members is damaged; ");
   }
+  write_file(state, "out/.prepare-whole/members", whole, sizeof whole); /* and a NUL */
+  assert_failure(prepare_it(j), TRI_BAD_FILE, "/.prepare-whole/members is damaged; ");
   /* One that names what is not there. */
-  write_text(state, "out/.prepare-whole/members", "train.idx\n");
+  write_text(state, "out/.prepare-whole/members", whole);
   assert_failure(prepare_it(j), TRI_BAD_FILE,
                  "train.idx is gone, and it belonged to the corpus that was being put into");
   assert_true(exists(j->out, "validation.bin")); /* nothing is removed before all is there */
