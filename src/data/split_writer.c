@@ -57,8 +57,10 @@ tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_bloc
   for (int64_t i = 0; i < block->num_pieces; i++) {
     const tri_encoded_piece *piece = &block->pieces[i];
     tri_corpus_writer *to = choose(writer, piece->document);
-    if (piece->tokens > 0) TRI_TRY(tri_corpus_writer_add(to, ids, piece->tokens));
-    ids += piece->tokens;
+    if (piece->tokens > 0) { /* a block of empty documents has no ids */
+      TRI_TRY(tri_corpus_writer_add(to, ids, piece->tokens));
+      ids += piece->tokens;
+    }
     writer->text_bytes += piece->text_bytes;
     writer->open_tokens += piece->tokens;
     if (!piece->ends_document) continue;

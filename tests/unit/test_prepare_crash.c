@@ -342,8 +342,9 @@ static void survives_kills_at_random(void **state) {
   const char *wanted = getenv("TRIREME_KILLS");
   int kills = wanted != NULL ? atoi(wanted) : 20, counts[2] = {0, 0};
   uint64_t random = 11;
+  char out[TRI_PATH_BYTES];
   write_inputs(state);
-  start_over(state, new_generation_job(state, &a_both)->out, &a_both);
+  start_over(state, in_folder(state, "out", out), &a_both);
   const generation *now = &a_both;
   for (int i = 0; i < kills; i++) {
     const generation *next = now == &a_both ? &b_train : &a_both;
@@ -384,9 +385,9 @@ static bool wait_at_gate(void *context) {
 
 static void refuses_two_at_once(void **state) {
   gate g = {0};
-  char byte = 0;
+  char byte = 0, out[TRI_PATH_BYTES];
   write_inputs(state);
-  start_over(state, new_generation_job(state, &a_both)->out, &a_both);
+  start_over(state, in_folder(state, "out", out), &a_both);
   assert_int_equal(pipe(g.told), 0);
   assert_int_equal(pipe(g.released), 0);
   const generation held = {'b', 0.2, "bytes"}; /* learning a vocabulary would come before the lock */
