@@ -154,8 +154,10 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   tri_group alone = tri_group_alone("find");
   if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
   if (is_a_model(given)) {
-    if (snprintf(path, TRI_PATH_BYTES, "%s", given) < TRI_PATH_BYTES) return TRI_OK;
-    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
+    int length = snprintf(path, TRI_PATH_BYTES, "%s", given);
+    if (length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
+    while (length > 1 && path[length - 1] == '/') path[--length] = '\0';
+    return TRI_OK;
   }
   TRI_TRY(tri_path_join(inside, given, "checkpoints"));
   const char *root = tri_path_is_directory(inside) ? inside : given;

@@ -203,6 +203,8 @@ def test_words(tmp_path, made, copy):
     (copy / "COMPLETE").rename(copy / "COMPLETE.old")
     done = trireme("export", copy, tmp_path / "new", status=4)
     assert f"{copy} has no COMPLETE: the save was not finished, or the file was removed" in done.stderr
+    done = trireme("export", f"{copy}//", tmp_path / "new", status=4)
+    assert f"{copy} has no COMPLETE" in done.stderr
     (copy / "COMPLETE.old").rename(copy / "COMPLETE")
     (copy / "README.md").write_text("Notes of somebody's are no damage.")
     trireme("export", copy, tmp_path / "new")
