@@ -125,7 +125,8 @@ def test_a_large_gap_is_said(made, tmp_path, size, is_said):
     run = train(tmp_path / "run", made / "bytes", vocab_size=size)
     said = trireme("eval", run, made / "bytes/validation").stderr
     assert (f"was made with a vocabulary of 257, and the model's is {size}: " in said) == is_said, said
-    said = trireme("generate", run, "--prompt", "a", "--tokens", 2, errors="replace").stderr
+    # Whether a token of those that it made has a text is another matter.
+    said = subprocess.run([TRIREME, "generate", run, "--prompt", "a", "--tokens", "2"], capture_output=True).stderr.decode()
     assert (f"the tokenizer has 257 tokens and the model's vocabulary {size}: " in said) == is_said, said
 
 

@@ -260,7 +260,8 @@ def test_a_tokenizer_of_another_checkpoint(tmp_path, made, whole, copy):
     assert line in trireme("prepare", "--tokenizer", "tokenizer.json", "--out", tmp_path / "new", made / "text.txt", status=4,
                            cwd=copy).stderr.replace("./tokenizer.json", str(file))
     assert not (tmp_path / "new").exists()
-    trireme("eval", whole, made / "short", "--tokenizer", file, "--no-verify")
+    done = trireme("eval", whole, made / "short", "--tokenizer", file, "--no-verify", status=4)
+    assert "is another tokenizer than the model was trained with" in done.stderr
 
 
 def test_a_plain_folder_has_no_checksums(tmp_path, made, copy):

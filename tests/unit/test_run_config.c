@@ -381,7 +381,7 @@ static void prints_what_others_read(void **state) {
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
       "    else: yield k, v\n"
-      "words = 'name family activation train validation tokenizer schedule balance recompute reduce_precision decay "
+      "words = 'allow_change name family activation train validation tokenizer schedule balance recompute reduce_precision decay init "
       "precision "
       "device output'\n"
       "for k, v in leaves(c):\n"
