@@ -1,5 +1,6 @@
 #include "ops/list.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/parts.h"
 
@@ -79,7 +80,17 @@ tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
 }
 
 size_t tri_shape_bytes(const tri_shape *shape) {
-  return (size_t)shape->rows * (size_t)shape->width * tri_dtype_bytes(shape->type);
+  return tri_bytes_times(tri_bytes_times((size_t)shape->rows, (size_t)shape->width), tri_dtype_bytes(shape->type));
+}
+
+/* Kernels multiply the same numbers once more: what is too large to count ends here. */
+static tri_status check_size(const tri_shape *shape) {
+  if (tri_shape_bytes(shape) < TRI_BYTES_MOST) return TRI_OK;
+  return tri_fail(
+      TRI_OUT_OF_MEMORY,
+      "activations of %lld rows of %lld numbers are more bytes than can be counted; turn micro_batch or the "
+      "sequence down",
+      (long long)shape->rows, (long long)shape->width);
 }
 
 tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int num_outputs,
@@ -104,6 +115,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   }
   TRI_TRY(call.op->shape(&call, in, out));
   for (int i = 0; i < num_outputs; i++) {
+    TRI_TRY(check_size(&out[i]));
     TRI_TRY(grow("slots", list->num_slots, sizeof *list->slots, &list->slots));
     int32_t id = (int32_t)list->num_slots++;
     list->slots[id] = (tri_slot){.shape = out[i], .producer = call.index, .last_consumer = call.index, .memory_of = id};

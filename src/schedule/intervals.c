@@ -1,11 +1,12 @@
+#include "base/count.h"
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
 
 #include <stdlib.h>
 
 size_t tri_padded_bytes(size_t bytes) {
-  size_t lines = (bytes + 63) / 64;
-  return (bytes >= 4096 ? lines + 5 : lines) * 64;
+  size_t lines = tri_bytes_plus(bytes, 63) / 64;
+  return tri_bytes_times(bytes >= 4096 ? lines + 5 : lines, 64);
 }
 
 /* Largest first; equals in order of time, then of position, so that the plan is the same everywhere. */
@@ -24,8 +25,8 @@ static size_t lowest_offset(const tri_interval *const *placed, int64_t count, co
   size_t offset = 0;
   for (int64_t i = 0; i < count; i++) {
     if (!meet(placed[i], interval)) continue;
-    if (offset + interval->bytes <= placed[i]->offset) break;
-    size_t end = placed[i]->offset + placed[i]->bytes;
+    if (tri_bytes_plus(offset, interval->bytes) <= placed[i]->offset) break;
+    size_t end = tri_bytes_plus(placed[i]->offset, placed[i]->bytes);
     if (end > offset) offset = end;
   }
   return offset;
@@ -49,7 +50,8 @@ tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *b
       at--;
     }
     placed[at] = interval;
-    if (interval->offset + interval->bytes > region) region = interval->offset + interval->bytes;
+    size_t end = tri_bytes_plus(interval->offset, interval->bytes);
+    if (end > region) region = end;
   }
   *bytes = region;
 done:

@@ -1,5 +1,6 @@
 #include "schedule/layout.h"
 
+#include "base/count.h"
 #include "base/parts.h"
 #include "model/family.h"
 #include "schedule/schedule.h"
@@ -18,6 +19,43 @@ static tri_status check_supported(const tri_layout *layout) {
                     (long)layout->expert);
   }
   return TRI_OK;
+}
+
+/* What is divided by and multiplied below is at least 1, and its products are numbers still. The keys' own limits say
+ * so of what was read from a file; a layout may come from elsewhere. */
+static tri_status check_counts(const tri_layout *layout, int64_t global_batch, int64_t ranks) {
+  const struct {
+    const char *name;
+    int64_t value, least;
+  } counts[] = {{"layout.tensor", layout->tensor, 1},
+                {"layout.pipeline", layout->pipeline, 1},
+                {"layout.context", layout->context, 1},
+                {"layout.data", layout->data, 0},
+                {"layout.virtual_stages", layout->virtual_stages, 1},
+                {"layout.micro_batch", layout->micro_batch, 1},
+                {"the global batch", global_batch, 1},
+                {"the number of ranks", ranks, 1}};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    if (counts[i].value >= counts[i].least) continue;
+    return tri_fail(TRI_BAD_LAYOUT, "%s is %lld; it must be at least %lld", counts[i].name, (long long)counts[i].value,
+                    (long long)counts[i].least);
+  }
+  int64_t unused = 0, data = layout->data > 0 ? layout->data : ranks;
+  if (!tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context, data}, 4, &unused)) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout: tensor %lld x pipeline %lld x context %lld x data %lld are more ranks than can be counted",
+                    (long long)layout->tensor, (long long)layout->pipeline, (long long)layout->context,
+                    (long long)data);
+  }
+  if (tri_count_times(layout->pipeline, layout->virtual_stages, &unused) &&
+      tri_count_product((int64_t[]){layout->micro_batch, data, 2}, 3, &unused)) {
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout: pipeline %lld x virtual_stages %lld, or micro_batch %lld x data %lld, is more than can be "
+                  "counted",
+                  (long long)layout->pipeline, (long long)layout->virtual_stages, (long long)layout->micro_batch,
+                  (long long)data);
 }
 
 static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
@@ -107,6 +145,7 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
 }
 
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
+  TRI_TRY(check_counts(layout, global_batch, ranks));
   TRI_TRY(check_supported(layout));
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));

@@ -1,5 +1,6 @@
 #include "schedule/memory_plan.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 
 /* Work in progress: everything transient is collected as intervals first, each with a note of who it is for. */
@@ -55,7 +56,7 @@ static tri_status add_interval(planning *p, tri_interval interval, owner who) {
 
 static size_t take(size_t *end, size_t bytes) {
   size_t offset = *end;
-  *end += tri_padded_bytes(bytes);
+  *end = tri_bytes_plus(*end, tri_padded_bytes(bytes));
   return offset;
 }
 
@@ -252,8 +253,9 @@ static tri_status fill_chunk(planning *p, int64_t chunk, size_t *end) {
   TRI_TRY(place_transients(p));
   plan->num_frames = p->request->num_frames[chunk];
   plan->frames = *end;
-  *end += plan->frame_bytes * (size_t)plan->num_frames;
-  p->whole->activation_bytes += plan->frame_bytes * (size_t)plan->num_frames;
+  size_t frames = tri_bytes_times(plan->frame_bytes, (size_t)plan->num_frames);
+  *end = tri_bytes_plus(*end, frames);
+  p->whole->activation_bytes = tri_bytes_plus(p->whole->activation_bytes, frames);
   return TRI_OK;
 }
 
@@ -284,34 +286,37 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   size_t end = 0;
   size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
   size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
-  plan->parameters = take(&end, (size_t)request->num_values * element);
-  plan->value_slots = take(&end, TRI_BUCKET_SLOTS * value_slot * element);
+  plan->parameters = take(&end, tri_bytes_times((size_t)request->num_values, element));
+  plan->value_slots = take(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
   plan->parameter_bytes = end;
   if (request->training) {
-    plan->gradient_values = take(&end, (size_t)request->num_gradients * element);
-    plan->gradient_slots = take(&end, TRI_BUCKET_SLOTS * gradient_slot * element);
+    plan->gradient_values = take(&end, tri_bytes_times((size_t)request->num_gradients, element));
+    plan->gradient_slots = take(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
     plan->gradient_bytes = end - plan->gradient_values;
-    plan->moment1 = take(&end, (size_t)request->num_moments * element);
-    plan->moment2 = take(&end, (size_t)request->num_moments * element);
+    plan->moment1 = take(&end, tri_bytes_times((size_t)request->num_moments, element));
+    plan->moment2 = take(&end, tri_bytes_times((size_t)request->num_moments, element));
     plan->optimizer_bytes = end - plan->moment1;
   }
-  plan->tokens = take(&end, 2 * (size_t)request->num_tokens * sizeof(int32_t));
+  plan->tokens = take(&end, tri_bytes_times((size_t)request->num_tokens, 2 * sizeof(int32_t)));
   plan->token_bytes = end - plan->tokens;
   size_t begin = end;
   plan->row_bytes = message_bytes(request->lists[0]);
   plan->box_bytes = tri_padded_bytes(plan->row_bytes);
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     plan->boxes[kind] = end;
-    end += plan->box_bytes * (size_t)request->boxes[kind];
+    end = tri_bytes_plus(end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
   }
-  plan->partial = take(&end, (size_t)request->num_partial * element);
+  plan->partial = take(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
   plan->staging_bytes = request->staging_bytes;
   plan->staging = take(&end, plan->staging_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   plan->transient = end;
-  plan->total_bytes = end + plan->transient_bytes;
-  return TRI_OK;
+  plan->total_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  if (plan->total_bytes < TRI_BYTES_MOST) return TRI_OK;
+  return tri_fail(
+      TRI_OUT_OF_MEMORY,
+      "a rank's memory is more bytes than can be counted; turn micro_batch, the sequence or the model down");
 }
 
 tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {

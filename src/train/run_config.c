@@ -6,6 +6,7 @@
 #include "train/run_config.h"
 
 #include "base/config.h"
+#include "base/count.h"
 #include "checkpoint/model_source.h"
 #include "model/model_config.h"
 #include "schedule/layout_config.h"
@@ -173,7 +174,7 @@ static tri_status check_rates(const tri_run_config *c) {
 /* Numbers that the program multiplies later must still be numbers then. */
 static tri_status check_sizes(const tri_run_config *c) {
   int64_t ranks = 1;
-  int64_t tokens = c->optimizer.steps;
+  int64_t tokens = 0;
   const int64_t axes[] = {c->layout.tensor, c->layout.pipeline, c->layout.context, c->layout.data};
   for (int i = 0; i < 4; i++) {
     if (axes[i] != 0) ranks *= axes[i];
@@ -182,8 +183,7 @@ static tri_status check_sizes(const tri_run_config *c) {
                       MOST_RANKS);
     }
   }
-  if (__builtin_mul_overflow(tokens, c->optimizer.global_batch, &tokens) ||
-      __builtin_mul_overflow(tokens, c->data.sequence, &tokens)) {
+  if (!tri_count_product((int64_t[]){c->optimizer.steps, c->optimizer.global_batch, c->data.sequence}, 3, &tokens)) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`optimizer.steps` x global_batch x data.sequence is more tokens than can be counted");
   }

@@ -1,5 +1,6 @@
 #include "tune/study.h"
 
+#include "base/count.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
@@ -23,7 +24,8 @@ static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN}, {"r
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), ROOM(STRUCT, NAME)
-#define COUNTED .range = {.low = 1, .high = 1 << 24}
+
+enum { MOST_COUNTED = 1 << 24 }; /* devices, nodes, sequences of a step */
 
 static const tri_config_key trial_keys[] = {
     {.name = "warmup",
@@ -70,9 +72,9 @@ static const tri_config_table trial_table = {
 static const tri_config_key recipe_keys[] = {
     {TEXT(tri_recipe, name), .example = "the paper's", .help = "what reports call it"},
     {TEXT(tri_recipe, layout), .example = "tensor=4,pipeline=16", .help = "as simulate takes it"},
-    {KEY(tri_recipe, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+    {KEY(tri_recipe, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "0: the study's"},
-    {KEY(tri_recipe, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+    {KEY(tri_recipe, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "0: the study's"},
 };
 static const tri_config_table recipe_table = {
@@ -94,7 +96,7 @@ static const tri_config_key population_keys[] = {
     {.name = "steps",
      .type = TRI_CONFIG_INT,
      .offset = offsetof(tri_study, population.steps),
-     .range = {.low = 1, .high = 1 << 24},
+     .range = {.low = 1, .high = MOST_COUNTED},
      .fallback = "50",
      .help = "steps of a stretch"},
     {.name = "share",
@@ -124,9 +126,9 @@ static const tri_config_key study_keys[] = {
     {NAMED("system", system_name), .fallback = "trireme", .help = "whose way of doing things is simulated"},
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
     {TEXT(tri_study, run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
-    {KEY(tri_study, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+    {KEY(tri_study, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "devices or ranks, where `nodes` is no parameter"},
-    {KEY(tri_study, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+    {KEY(tri_study, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "sequences a step, where `accumulation` is no parameter"},
     {KEY(tri_study, sequence, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 30}, .fallback = "0",
      .help = "tokens of one; 0: the model's max_sequence"},
@@ -209,6 +211,29 @@ static void add_rest(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
+static tri_status devices_of_nodes(const tri_study *study, int64_t nodes, int64_t *out) {
+  int64_t each = study->cluster.node_devices;
+  if (tri_count_times(nodes, each, out) && *out <= MOST_COUNTED) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT, "%lld nodes of %lld devices are more than the %d that can be", (long long)nodes,
+                  (long long)each, MOST_COUNTED);
+}
+
+static tri_status batch_of(const tri_study *study, const tri_trial_plan *plan, int64_t accumulation, int64_t *out) {
+  const tri_layout *layout = &plan->layout;
+  int64_t others = INT64_MAX;
+  (void)tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context}, 3, &others);
+  int64_t data = layout->data > 0 ? layout->data : plan->devices / others;
+  if (data < 1) data = 1;
+  bool counted = tri_count_product((int64_t[]){accumulation, layout->micro_batch, data}, 3, out);
+  int64_t tokens = 0;
+  if (counted && *out <= MOST_COUNTED && tri_count_times(*out, study->sequence, &tokens)) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "accumulation %lld x micro_batch %lld x data %lld is a larger global batch than the %d sequences that "
+      "can be",
+      (long long)accumulation, (long long)layout->micro_batch, (long long)data, MOST_COUNTED);
+}
+
 static tri_status plan_of(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   char text[TRI_POINT_TEXT_BYTES] = "";
   size_t held = 0;
@@ -217,9 +242,9 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   bool recomputes = false;
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    double number = knob->numbers[point->at[k]];
+    double number = knob->numbers[point->at[k]]; /* of these two a count up to MOST_COUNTED (check_values) */
     if (strcmp(knob->name, "nodes") == 0) {
-      plan.devices = (int64_t)number * study->cluster.node_devices;
+      TRI_TRY(devices_of_nodes(study, (int64_t)number, &plan.devices));
     } else if (strcmp(knob->name, "accumulation") == 0) {
       accumulation = (int64_t)number;
     } else {
@@ -233,11 +258,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   TRI_TRY(tri_layout_parse(text, &plan.layout));
   /* Systems that make whole layers again are measured so, unless the space says otherwise. */
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
-  int64_t others = plan.layout.tensor * plan.layout.pipeline * plan.layout.context;
-  if (accumulation > 0) {
-    int64_t data = plan.layout.data > 0 ? plan.layout.data : plan.devices / others;
-    plan.global_batch = accumulation * plan.layout.micro_batch * (data < 1 ? 1 : data);
-  }
+  if (accumulation > 0) TRI_TRY(batch_of(study, &plan, accumulation, &plan.global_batch));
   TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, plan.global_batch, plan.devices));
   *out = plan;
   return TRI_OK;
@@ -296,12 +317,13 @@ static tri_status check_values(const tri_study *study) {
     for (int64_t v = 0; v < knob->count; v++) {
       char text[80], why[512];
       tri_layout layout;
-      bool whole = !knob->is_category && knob->numbers[v] >= 1 && knob->numbers[v] == floor(knob->numbers[v]);
+      bool whole = !knob->is_category && knob->numbers[v] >= 1 && knob->numbers[v] <= MOST_COUNTED &&
+                   knob->numbers[v] == floor(knob->numbers[v]);
       snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
       if (counts_devices(knob->name) ? whole : tri_layout_parse(text, &layout) == TRI_OK) continue;
       const char *said = tri_status_message(), *prefix = "--layout: "; /* nobody wrote that option here */
       if (strncmp(said, prefix, strlen(prefix)) == 0) said += strlen(prefix);
-      snprintf(why, sizeof why, "%s", counts_devices(knob->name) ? "it counts from 1" : said);
+      snprintf(why, sizeof why, "%s", counts_devices(knob->name) ? "it is a whole number from 1 to 16777216" : said);
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
     }
   }
@@ -362,6 +384,34 @@ static tri_status take_run(tri_study *study) {
 
 bool tri_study_is_real(const tri_study *study) { return study->run[0] != '\0'; }
 
+/* Every point needs devices and a batch, from the study or from what it varies. */
+static tri_status check_given(const tri_study *study) {
+  if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
+  bool nodes = tri_space_find(&study->space, "nodes", 5) >= 0;
+  bool accumulation = tri_space_find(&study->space, "accumulation", 12) >= 0;
+  if (study->devices == 0 && !nodes) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`devices` is missing; add `devices:`, for example `devices: 16`, or vary `nodes` in `space`");
+  }
+  if (study->global_batch == 0 && !accumulation) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`global_batch` is missing; add `global_batch:`, for example `global_batch: 640`, "
+                    "or vary `accumulation` in `space`");
+  }
+  if (nodes && (study->cluster_name[0] == '\0' || tri_study_calibrates(study))) {
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `nodes` wants a `cluster`, which says how many devices a node has");
+  }
+  for (int64_t r = 0; r < study->num_known; r++) {
+    const tri_recipe *recipe = &study->known[r];
+    bool devices = study->devices > 0 || recipe->devices > 0,
+         batch = study->global_batch > 0 || recipe->global_batch > 0;
+    if (devices && batch) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`known`: `%s` wants `%s`, which the study leaves open", recipe->name,
+                    devices ? "global_batch" : "devices");
+  }
+  return TRI_OK;
+}
+
 static tri_status complete(tri_study *study, int64_t ranks) {
   if (ranks > 0 && !tri_study_is_real(study)) {
     return tri_fail(TRI_BAD_USAGE, "-n is for real trials; this study's are simulated: set `devices`");
@@ -373,6 +423,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
+  TRI_TRY(check_given(study));
   if (study->sequence == 0) study->sequence = study->model.max_sequence;
   if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));
