@@ -21,8 +21,10 @@ target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION
   TRIREME_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs") # presets, when the program runs from where it was built
 target_compile_options(trireme_options INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef
+  -Wswitch-enum # a switch names every value of an enum, so that a new one stops the build where it has a meaning
   -fno-math-errno)
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
+  target_compile_options(trireme_options INTERFACE -Wcovered-switch-default) # nor does a default hide the next one
   target_compile_options(trireme_options INTERFACE -Wno-pass-failed) # under sanitizers `omp simd` loops stay scalar
 endif()
 if(TRIREME_WERROR)

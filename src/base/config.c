@@ -236,12 +236,20 @@ static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tre
   return TRI_OK;
 }
 
+static const char *kind_name(tri_yaml_kind kind) {
+  switch (kind) {
+    case TRI_YAML_SCALAR: return "single value";
+    case TRI_YAML_LIST: return "list";
+    case TRI_YAML_MAPPING: return "mapping";
+  }
+  return "?";
+}
+
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values) {
   if (root->kind != TRI_YAML_MAPPING) {
     char subject[SUBJECT_BYTES];
     snprintf(subject, sizeof subject, "a %s", table->noun);
-    return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s",
-                         root->kind == TRI_YAML_LIST ? "list" : "single value");
+    return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s", kind_name(root->kind));
   }
   TRI_TRY(check_names(table, root, ""));
   return read_section(table, tree, root, "", values);
@@ -256,7 +264,8 @@ static tri_status check_section(const tri_config_table *table, const char *path,
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
     join(full, path, key->name);
-    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 1;
+    int64_t entries = 1;
+    if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
     for (int64_t n = 0; n < entries && key->table != NULL; n++) {
       TRI_TRY(check_section(key->table, full, at + (size_t)n * key->bytes));
     }

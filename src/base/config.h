@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/yaml.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -39,6 +40,19 @@ typedef struct tri_config_word {
   const char *name; /* NULL ends the list */
   int value;
 } tri_config_word;
+
+/* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`, and
+ * NAME_word(value). A value without a word does not compile, since the switch is over all of them (-Wswitch-enum). */
+#define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
+  static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \
+  static_assert(sizeof(TYPE) == sizeof(int), "a choice is stored as int");                                             \
+  __attribute__((unused)) static const char *NAME##_word(TYPE value) {                                                 \
+    switch (value) { LIST(TRI_CONFIG_WORD_CASE_) }                                                                     \
+    return NULL;                                                                                                       \
+  }
+#define TRI_CONFIG_WORD_ROW_(WORD, VALUE) {WORD, VALUE},
+#define TRI_CONFIG_WORD_CASE_(WORD, VALUE)                                                                             \
+  case VALUE: return WORD;
 
 typedef struct tri_config_table tri_config_table;
 

@@ -112,7 +112,8 @@ static void print_section(const tri_config_table *table, const char *values, int
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
     format_value(key, at, value, sizeof value);
-    int64_t entries = key->type == TRI_CONFIG_LIST ? *(const int64_t *)(const void *)(values + key->count) : 0;
+    int64_t entries = 0;
+    if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
     if (key->type == TRI_CONFIG_LIST && entries == 0) snprintf(value, sizeof value, "[]");
     const char *blank = value[0] == '\0' ? "" : " ";
     int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
@@ -197,13 +198,25 @@ void tri_config_names(const tri_config_table *table, void (*visit)(void *context
 
 /* ---- help ------------------------------------------------------------------------------------------------------ */
 
+static const char *plain_type_name(tri_config_type type) {
+  switch (type) {
+    case TRI_CONFIG_INT:
+    case TRI_CONFIG_SEED: return "integer";
+    case TRI_CONFIG_AUTO: return "integer|auto";
+    case TRI_CONFIG_DOUBLE: return "number";
+    case TRI_CONFIG_PAIR: return "[number, number]";
+    case TRI_CONFIG_BOOL: return "true|false";
+    case TRI_CONFIG_STRING: return "text";
+    case TRI_CONFIG_CHOICE: return "word";
+    case TRI_CONFIG_SECTION: return "keys";
+    case TRI_CONFIG_LIST: return "list of keys";
+  }
+  return "?";
+}
+
 static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
-  static const char *const names[] = {
-      [TRI_CONFIG_INT] = "integer",   [TRI_CONFIG_AUTO] = "integer|auto",     [TRI_CONFIG_SEED] = "integer",
-      [TRI_CONFIG_DOUBLE] = "number", [TRI_CONFIG_PAIR] = "[number, number]", [TRI_CONFIG_BOOL] = "true|false",
-      [TRI_CONFIG_STRING] = "text",   [TRI_CONFIG_SECTION] = "keys",          [TRI_CONFIG_LIST] = "list of keys"};
   if (key->type != TRI_CONFIG_CHOICE) {
-    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : names[key->type]);
+    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : plain_type_name(key->type));
     return;
   }
   buffer[0] = '\0';

@@ -82,9 +82,10 @@ static bool in_range(const tri_config_range *range, double value) {
 
 static const char *number_fault(const tri_config_key *key, double value, const char *shown, char *buffer) {
   char range[96];
+  const char *or_auto = "";
   if (in_range(&key->range, value)) return NULL;
-  snprintf(buffer, TRI_CONFIG_FAULT_BYTES, "must be %s%s, not %s", format_range(&key->range, range),
-           key->type == TRI_CONFIG_AUTO ? " or `auto`" : "", shown);
+  if (key->type == TRI_CONFIG_AUTO) or_auto = " or `auto`";
+  snprintf(buffer, TRI_CONFIG_FAULT_BYTES, "must be %s%s, not %s", format_range(&key->range, range), or_auto, shown);
   return buffer;
 }
 

@@ -337,7 +337,7 @@ static tri_status take_scalar(builder *b, const yaml_event_t *event, size_t line
 
 static tri_status take_event(builder *b, const yaml_event_t *event) {
   size_t line = event->start_mark.line + 1;
-  switch (event->type) {
+  switch ((int)event->type) { /* libyaml's own: it may get more of them */
     case YAML_DOCUMENT_START_EVENT:
       if (b->root == NULL) return TRI_OK;
       return fail_at(b, line, "a second document (`---`) begins; only one is read");

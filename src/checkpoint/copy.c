@@ -99,7 +99,7 @@ static tri_status check_piece(const copying *c, const tri_parameter *parameter, 
 
 static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
   const tri_copy_request *request = c->request;
-  tri_dtype read_as = request->type == TRI_BF16 ? TRI_FP32 : request->type;
+  tri_dtype read_as = tri_dtype_wide(request->type);
   int64_t count = tri_parameter_global_count(parameter);
   uint64_t sum = 0;
   for (int64_t done = 0; done < count;) {

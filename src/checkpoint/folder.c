@@ -24,15 +24,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const prefixes[] = {
-    [TRI_FOLDER_FINAL] = "step-",
-    [TRI_FOLDER_TEMPORARY] = ".tmp-step-",
-    [TRI_FOLDER_OLD] = ".old-step-",
-};
+static const char *prefix_of(tri_folder_kind kind) {
+  switch (kind) {
+    case TRI_FOLDER_FINAL: return "step-";
+    case TRI_FOLDER_TEMPORARY: return ".tmp-step-";
+    case TRI_FOLDER_OLD: return ".old-step-";
+  }
+  return "?";
+}
 
 tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]) {
   char name[64];
-  int length = snprintf(name, sizeof name, "%s%08" PRId64, prefixes[kind], step);
+  int length = snprintf(name, sizeof name, "%s%08" PRId64, prefix_of(kind), step);
   if (kind != TRI_FOLDER_FINAL) snprintf(name + length, sizeof name - (size_t)length, "-%ld", (long)getpid());
   return tri_path_join(path, root, name);
 }
@@ -49,15 +52,15 @@ static bool parse_number(const char **text, char stop, int64_t *out) {
 
 static bool parse_name(const char *name, tri_folder *out) {
   for (int kind = TRI_FOLDER_FINAL; kind <= TRI_FOLDER_OLD; kind++) {
-    size_t prefix = strlen(prefixes[kind]);
-    if (strncmp(name, prefixes[kind], prefix) != 0 || strlen(name) >= sizeof out->name) continue;
+    size_t prefix = strlen(prefix_of((tri_folder_kind)kind));
+    if (strncmp(name, prefix_of((tri_folder_kind)kind), prefix) != 0 || strlen(name) >= sizeof out->name) continue;
     const char *rest = name + prefix;
     int64_t owner = 0;
     bool final = kind == TRI_FOLDER_FINAL;
     if (!parse_number(&rest, final ? '\0' : '-', &out->step)) return false;
     if (!final && (rest++, !parse_number(&rest, '\0', &owner))) return false;
     /* Only what we would have written ourselves: "step-100" is somebody's copy. */
-    int length = snprintf(out->name, sizeof out->name, "%s%08" PRId64, prefixes[kind], out->step);
+    int length = snprintf(out->name, sizeof out->name, "%s%08" PRId64, prefix_of((tri_folder_kind)kind), out->step);
     if (!final) snprintf(out->name + length, sizeof out->name - (size_t)length, "-%" PRId64, owner);
     if (strcmp(name, out->name) != 0) return false;
     out->kind = (tri_folder_kind)kind;

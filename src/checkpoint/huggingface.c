@@ -1,5 +1,6 @@
 #include "checkpoint/huggingface.h"
 
+#include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -83,8 +84,12 @@ static void read_name(const reader *from, tri_model *out) {
   snprintf(out->name, sizeof out->name, "%s", name == NULL || *name == '\0' ? "inline" : name);
 }
 
+/* What transformers calls them, both ways, and its other names of the same function, which are only read. */
+#define ACTIVATIONS(X) X("gelu_new", TRI_ACTIVATION_GELU_TANH) X("gelu", TRI_ACTIVATION_GELU_ERF)
+TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
+static const char *const other_tanh_names[] = {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh"};
+
 static tri_status read_gpt2(const reader *from, tri_model *out) {
-  static const char *const tanh_names[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh"};
   const char *activation = NULL;
   out->family = TRI_FAMILY_GPT2;
   out->attention_bias = true;
@@ -102,11 +107,15 @@ static tri_status read_gpt2(const reader *from, tri_model *out) {
   TRI_TRY(require_bool(from, "scale_attn_by_inverse_layer_idx", false, "attention scaled by the layer"));
   TRI_TRY(require_bool(from, "add_cross_attention", false, "cross-attention"));
   TRI_TRY(get_word(from, "activation_function", "gelu_new", &activation));
-  out->activation = TRI_ACTIVATION_GELU_ERF;
-  if (strcmp(activation, "gelu") == 0) return TRI_OK;
-  out->activation = TRI_ACTIVATION_GELU_TANH;
-  for (size_t i = 0; i < sizeof tanh_names / sizeof tanh_names[0]; i++) {
-    if (strcmp(activation, tanh_names[i]) == 0) return TRI_OK;
+  for (const tri_config_word *word = activations; word->name != NULL; word++) {
+    if (strcmp(activation, word->name) != 0) continue;
+    out->activation = (tri_activation)word->value;
+    return TRI_OK;
+  }
+  for (size_t i = 0; i < sizeof other_tanh_names / sizeof other_tanh_names[0]; i++) {
+    if (strcmp(activation, other_tanh_names[i]) != 0) continue;
+    out->activation = TRI_ACTIVATION_GELU_TANH;
+    return TRI_OK;
   }
   return tri_fail(TRI_UNSUPPORTED, "%s: `activation_function` is `%.40s`; gelu_new and gelu are supported", from->path,
                   activation);
@@ -282,9 +291,9 @@ static json_t *gpt2_json(const tri_model *m) {
                    "GPT2LMHeadModel", "model_type", "gpt2", "vocab_size", (json_int_t)m->vocab_size, "n_positions",
                    (json_int_t)m->max_sequence, "n_embd", (json_int_t)m->hidden_size, "n_layer",
                    (json_int_t)m->num_layers, "n_head", (json_int_t)m->num_heads, "n_inner", (json_int_t)m->ffn_size,
-                   "activation_function", m->activation == TRI_ACTIVATION_GELU_ERF ? "gelu" : "gelu_new", "embd_pdrop",
-                   m->dropout, "resid_pdrop", m->dropout, "attn_pdrop", 0.0, "layer_norm_epsilon", m->norm_eps,
-                   "initializer_range", m->init_std, "tie_word_embeddings", m->tied);
+                   "activation_function", activations_word(m->activation), "embd_pdrop", m->dropout, "resid_pdrop",
+                   m->dropout, "attn_pdrop", 0.0, "layer_norm_epsilon", m->norm_eps, "initializer_range", m->init_std,
+                   "tie_word_embeddings", m->tied);
 }
 
 /* In the form of version 4, which later versions read too. */
@@ -329,17 +338,36 @@ static char *print_shortest(const json_t *document) {
   return text;
 }
 
-tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, char **out) {
-  bool gpt2 = model->family == TRI_FAMILY_GPT2;
-  if (gpt2 && (model->num_heads * model->head_dim != model->hidden_size || model->num_kv_heads != model->num_heads)) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "Hugging Face's GPT-2 has no words for head_dim %" PRId64 " x num_heads %" PRId64
-                    " beside hidden_size %" PRId64 ", nor for num_kv_heads %" PRId64,
-                    model->head_dim, model->num_heads, model->hidden_size, model->num_kv_heads);
+static tri_status check_gpt2(const tri_model *model) {
+  if (model->num_heads * model->head_dim == model->hidden_size && model->num_kv_heads == model->num_heads)
+    return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "Hugging Face's GPT-2 has no words for head_dim %" PRId64 " x num_heads %" PRId64
+                  " beside hidden_size %" PRId64 ", nor for num_kv_heads %" PRId64,
+                  model->head_dim, model->num_heads, model->hidden_size, model->num_kv_heads);
+}
+
+static const char *torch_name(tri_dtype type) {
+  switch (type) {
+    case TRI_FP32: return "float32";
+    case TRI_BF16: return "bfloat16";
+    case TRI_FP64: return "float64";
+    case TRI_INT32: return "int32";
   }
-  json_t *document = gpt2 ? gpt2_json(model) : llama_json(model);
+  return "?";
+}
+
+tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, char **out) {
+  json_t *document = NULL;
+  switch (model->family) {
+    case TRI_FAMILY_GPT2:
+      TRI_TRY(check_gpt2(model));
+      document = gpt2_json(model);
+      break;
+    case TRI_FAMILY_LLAMA: document = llama_json(model); break;
+  }
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
-  const char *type = weights == TRI_FP64 ? "float64" : weights == TRI_BF16 ? "bfloat16" : "float32";
+  const char *type = torch_name(weights);
   int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));

@@ -24,25 +24,59 @@
 
 enum { LENGTH_BYTES = 8, HEADER_LIMIT_BYTES = 100000000, ALIGNMENT_BYTES = 8 };
 
-static const struct {
-  const char *name;
-  int bits;
-} types[TRI_SAFETENSORS_TYPES] = {
-    [TRI_SAFETENSORS_BOOL] = {"BOOL", 8},       [TRI_SAFETENSORS_F4] = {"F4", 4},
-    [TRI_SAFETENSORS_F6_E2M3] = {"F6_E2M3", 6}, [TRI_SAFETENSORS_F6_E3M2] = {"F6_E3M2", 6},
-    [TRI_SAFETENSORS_U8] = {"U8", 8},           [TRI_SAFETENSORS_I8] = {"I8", 8},
-    [TRI_SAFETENSORS_F8_E5M2] = {"F8_E5M2", 8}, [TRI_SAFETENSORS_F8_E4M3] = {"F8_E4M3", 8},
-    [TRI_SAFETENSORS_F8_E8M0] = {"F8_E8M0", 8}, [TRI_SAFETENSORS_I16] = {"I16", 16},
-    [TRI_SAFETENSORS_U16] = {"U16", 16},        [TRI_SAFETENSORS_F16] = {"F16", 16},
-    [TRI_SAFETENSORS_BF16] = {"BF16", 16},      [TRI_SAFETENSORS_I32] = {"I32", 32},
-    [TRI_SAFETENSORS_U32] = {"U32", 32},        [TRI_SAFETENSORS_F32] = {"F32", 32},
-    [TRI_SAFETENSORS_C64] = {"C64", 64},        [TRI_SAFETENSORS_F64] = {"F64", 64},
-    [TRI_SAFETENSORS_I64] = {"I64", 64},        [TRI_SAFETENSORS_U64] = {"U64", 64},
-};
+const char *tri_safetensors_type_name(tri_safetensors_type type) {
+  switch (type) {
+    case TRI_SAFETENSORS_BOOL: return "BOOL";
+    case TRI_SAFETENSORS_F4: return "F4";
+    case TRI_SAFETENSORS_F6_E2M3: return "F6_E2M3";
+    case TRI_SAFETENSORS_F6_E3M2: return "F6_E3M2";
+    case TRI_SAFETENSORS_U8: return "U8";
+    case TRI_SAFETENSORS_I8: return "I8";
+    case TRI_SAFETENSORS_F8_E5M2: return "F8_E5M2";
+    case TRI_SAFETENSORS_F8_E4M3: return "F8_E4M3";
+    case TRI_SAFETENSORS_F8_E8M0: return "F8_E8M0";
+    case TRI_SAFETENSORS_I16: return "I16";
+    case TRI_SAFETENSORS_U16: return "U16";
+    case TRI_SAFETENSORS_F16: return "F16";
+    case TRI_SAFETENSORS_BF16: return "BF16";
+    case TRI_SAFETENSORS_I32: return "I32";
+    case TRI_SAFETENSORS_U32: return "U32";
+    case TRI_SAFETENSORS_F32: return "F32";
+    case TRI_SAFETENSORS_C64: return "C64";
+    case TRI_SAFETENSORS_F64: return "F64";
+    case TRI_SAFETENSORS_I64: return "I64";
+    case TRI_SAFETENSORS_U64: return "U64";
+    case TRI_SAFETENSORS_TYPES: break; /* their number */
+  }
+  return "?";
+}
 
-const char *tri_safetensors_type_name(tri_safetensors_type type) { return types[type].name; }
-
-int tri_safetensors_type_bits(tri_safetensors_type type) { return types[type].bits; }
+int tri_safetensors_type_bits(tri_safetensors_type type) {
+  switch (type) {
+    case TRI_SAFETENSORS_F4: return 4;
+    case TRI_SAFETENSORS_F6_E2M3:
+    case TRI_SAFETENSORS_F6_E3M2: return 6;
+    case TRI_SAFETENSORS_BOOL:
+    case TRI_SAFETENSORS_U8:
+    case TRI_SAFETENSORS_I8:
+    case TRI_SAFETENSORS_F8_E5M2:
+    case TRI_SAFETENSORS_F8_E4M3:
+    case TRI_SAFETENSORS_F8_E8M0: return 8;
+    case TRI_SAFETENSORS_I16:
+    case TRI_SAFETENSORS_U16:
+    case TRI_SAFETENSORS_F16:
+    case TRI_SAFETENSORS_BF16: return 16;
+    case TRI_SAFETENSORS_I32:
+    case TRI_SAFETENSORS_U32:
+    case TRI_SAFETENSORS_F32: return 32;
+    case TRI_SAFETENSORS_C64:
+    case TRI_SAFETENSORS_F64:
+    case TRI_SAFETENSORS_I64:
+    case TRI_SAFETENSORS_U64: return 64;
+    case TRI_SAFETENSORS_TYPES: break;
+  }
+  return 0;
+}
 
 tri_safetensors_type tri_safetensors_type_of(tri_dtype type) {
   switch (type) {
@@ -67,7 +101,7 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
 
 /* The size that type and shape ask for; false on overflow or where it is no whole number of bytes. */
 static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
-  uint64_t bits = (uint64_t)types[tensor->type].bits;
+  uint64_t bits = (uint64_t)tri_safetensors_type_bits(tensor->type);
   bool overflow = false;
   for (int d = 0; d < tensor->num_dims; d++) {
     if (tensor->shape[d] == 0) {
@@ -86,7 +120,7 @@ static tri_status parse_type(const char *path, const char *name, const json_t *v
   const char *word = json_string_value(value);
   if (word == NULL) return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` has no `dtype` string", path, name);
   for (int t = 0; t < TRI_SAFETENSORS_TYPES; t++) {
-    if (strcmp(word, types[t].name) == 0) {
+    if (strcmp(word, tri_safetensors_type_name((tri_safetensors_type)t)) == 0) {
       *out = (tri_safetensors_type)t;
       return TRI_OK;
     }
@@ -149,7 +183,7 @@ static tri_status parse_range(const char *path, const json_t *value, uint64_t da
                     "%s: tensor `%.200s` has %" PRIu64 " bytes at [%" PRId64 ", %" PRId64
                     "), but %s of shape %s needs "
                     "%" PRIu64,
-                    path, out->name, out->bytes, begin, end, types[out->type].name, shape, wanted);
+                    path, out->name, out->bytes, begin, end, tri_safetensors_type_name(out->type), shape, wanted);
   }
   return TRI_OK;
 }
@@ -319,8 +353,8 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
   }
   tensor->offset = *offset;
   *offset += tensor->bytes;
-  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", types[tensor->type].name, "shape", shape, "data_offsets",
-                            (json_int_t)tensor->offset, (json_int_t)*offset);
+  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", tri_safetensors_type_name(tensor->type), "shape", shape,
+                            "data_offsets", (json_int_t)tensor->offset, (json_int_t)*offset);
   if (json_object_set_new(document, tensor->name, entry) != 0) {
     return tri_fail(TRI_INTERNAL, "`%.200s` cannot be the name of a tensor: it is not UTF-8", tensor->name);
   }
@@ -355,7 +389,7 @@ tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count
   uint64_t offset = 0;
   for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
     for (int64_t i = 0; i < count; i++) {
-      if (types[tensors[i].type].bits != widths[w]) continue;
+      if (tri_safetensors_type_bits(tensors[i].type) != widths[w]) continue;
       TRI_TRY_GOTO(place_tensor(document, &tensors[i], &offset), drop_document);
     }
   }

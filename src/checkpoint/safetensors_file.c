@@ -90,7 +90,7 @@ static double element(tri_safetensors_type type, const char *raw, int64_t index)
   uint16_t half;
   float single;
   double wide;
-  switch (type) {
+  switch ((int)type) { /* one of is_real */
     case TRI_SAFETENSORS_F16: memcpy(&half, raw + 2 * index, 2); return (double)from_f16(half);
     case TRI_SAFETENSORS_BF16: memcpy(&half, raw + 2 * index, 2); return (double)from_bf16(half);
     case TRI_SAFETENSORS_F32: memcpy(&single, raw + 4 * index, 4); return (double)single;

@@ -79,7 +79,7 @@ static tri_status add_predicted(comparison *c) {
   for (int r = 0; r < timeline->num_ranks; r++) {
     for (int64_t i = 0; i < timeline->ranks[r].count; i++) {
       const tri_event *event = &timeline->ranks[r].events[i];
-      kind *of = event->kind == TRI_EVENT_COMMUNICATION ? NULL : kind_of(c, event->name);
+      kind *of = is_work(tri_event_kind_name(event->kind)) ? kind_of(c, event->name) : NULL;
       if (of == NULL) continue;
       of->predicted_s += event->end_s - event->begin_s;
       of->predicted += 1;

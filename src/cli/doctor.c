@@ -9,19 +9,32 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const mark_names[] = {
-    [TRI_MARK_OK] = "ok", [TRI_MARK_WARNING] = "warning", [TRI_MARK_MISSING] = "missing"};
+static const char *mark_name(tri_mark mark) {
+  switch (mark) {
+    case TRI_MARK_OK: return "ok";
+    case TRI_MARK_WARNING: return "warning";
+    case TRI_MARK_MISSING: return "missing";
+  }
+  return "?";
+}
+
+static const char *colour_of(tri_mark mark) {
+  switch (mark) {
+    case TRI_MARK_OK: return "\033[32m";
+    case TRI_MARK_WARNING: return "\033[33m";
+    case TRI_MARK_MISSING: return "\033[31m";
+  }
+  return "";
+}
 
 static void print_findings(const tri_doctor *doctor) {
-  static const char *const colours[] = {
-      [TRI_MARK_OK] = "\033[32m", [TRI_MARK_WARNING] = "\033[33m", [TRI_MARK_MISSING] = "\033[31m"};
   const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
   bool colour = isatty(STDOUT_FILENO) == 1 && (no_colour == NULL || no_colour[0] == '\0') &&
                 (terminal == NULL || strcmp(terminal, "dumb") != 0);
   for (int i = 0; i < doctor->count; i++) {
     const tri_finding *f = &doctor->findings[i];
-    printf("%s%-8s%s %-16s %s\n", colour ? colours[f->mark] : "", mark_names[f->mark], colour ? "\033[0m" : "", f->name,
-           f->value);
+    printf("%s%-8s%s %-16s %s\n", colour ? colour_of(f->mark) : "", mark_name(f->mark), colour ? "\033[0m" : "",
+           f->name, f->value);
     if (f->advice[0] != '\0') printf("%-25s -> %s\n", "", f->advice);
   }
 }
@@ -49,7 +62,7 @@ static tri_status print_json(tri_doctor *doctor) {
   int failed = checks == NULL;
   for (int i = 0; i < doctor->count; i++) {
     tri_finding *f = &doctor->findings[i];
-    json_t *check = json_pack("{s:s, s:s, s:b, s:o, s:o}", "name", f->name, "mark", mark_names[f->mark], "required",
+    json_t *check = json_pack("{s:s, s:s, s:b, s:o, s:o}", "name", f->name, "mark", mark_name(f->mark), "required",
                               f->required, "value", text_json(f->value), "advice", text_json(f->advice));
     failed |= check == NULL || json_object_update(check, f->facts) != 0;
     failed |= json_array_append_new(checks, check) != 0;

@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include "base/config.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -69,12 +70,13 @@ static tri_status set_seed(arguments *to, const char *text) {
   return TRI_OK;
 }
 
+#define DOCUMENT_RULES(X) X("file", TRI_DOCUMENT_FILE) X("blank", TRI_DOCUMENT_BLANK) X("line", TRI_DOCUMENT_LINE)
+TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
+
 static tri_status set_documents(arguments *to, const char *text) {
-  static const char *const names[] = {
-      [TRI_DOCUMENT_FILE] = "file", [TRI_DOCUMENT_BLANK] = "blank", [TRI_DOCUMENT_LINE] = "line"};
-  for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
-    if (strcmp(text, names[i]) != 0) continue;
-    to->options.documents = (tri_document_rule)i;
+  for (const tri_config_word *rule = document_rules; rule->name != NULL; rule++) {
+    if (strcmp(text, rule->name) != 0) continue;
+    to->options.documents = (tri_document_rule)rule->value;
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_USAGE, "--documents is file, blank or line, not `%s`", text);

@@ -92,7 +92,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       }
       if (*through) begin_gather(request);
       return TRI_OK;
-    default:
+    case TRI_STAGE_GATHER:
       if (request->gather && is_round(request, gather_round(request)))
         TRI_TRY(tri_pass_advance(request, through, moved));
       if (!*through) return TRI_OK;
@@ -100,7 +100,10 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       request->done = request->turn == request->num_rounds + (request->reduce ? 1 : 0) + (request->gather ? 1 : 0);
       begin_reduce(request);
       return TRI_OK;
+    case TRI_STAGE_AT_ONCE:
+    case TRI_STAGE_NODE: break; /* inside a node: advance() */
   }
+  return tri_fail(TRI_INTERNAL, "a collective across nodes is in stage %d, which has none", (int)request->stage);
 }
 
 static tri_status advance(tri_request *request, bool *moved) {
@@ -222,10 +225,19 @@ static tri_status start(const tri_request *description, tri_request **out) {
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
 const char *tri_operation_name(tri_operation operation) {
-  static const char *const names[] = {"nothing",     "all_reduce",    "reduce_scatter", "all_gather",
-                                      "all_maximum", "all_sum_int64", "broadcast",      "gather_bytes",
-                                      "barrier",     "send",          "receive"};
-  return (size_t)operation < sizeof names / sizeof names[0] ? names[operation] : "nothing known";
+  switch (operation) {
+    case TRI_ALL_REDUCE: return "all_reduce";
+    case TRI_REDUCE_SCATTER: return "reduce_scatter";
+    case TRI_ALL_GATHER: return "all_gather";
+    case TRI_ALL_MAXIMUM: return "all_maximum";
+    case TRI_ALL_SUM_INT64: return "all_sum_int64";
+    case TRI_BROADCAST: return "broadcast";
+    case TRI_GATHER_BYTES: return "gather_bytes";
+    case TRI_BARRIER: return "barrier";
+    case TRI_SEND: return "send";
+    case TRI_RECEIVE: return "receive";
+  }
+  return (int)operation == 0 ? "nothing" : "nothing known"; /* a request's memory before its first use */
 }
 
 static tri_status check_type(const tri_group *group, tri_operation operation, const tri_sum *sum, tri_dtype type) {

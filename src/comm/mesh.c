@@ -4,8 +4,13 @@
 #include <string.h>
 
 const char *tri_axis_name(tri_axis axis) {
-  static const char *const names[TRI_NUM_AXES] = {"tensor", "context", "data", "pipeline"};
-  return names[axis];
+  switch (axis) {
+    case TRI_AXIS_TENSOR: return "tensor";
+    case TRI_AXIS_CONTEXT: return "context";
+    case TRI_AXIS_DATA: return "data";
+    case TRI_AXIS_PIPELINE: return "pipeline";
+  }
+  return "?";
 }
 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape) {

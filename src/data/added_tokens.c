@@ -108,7 +108,7 @@ static bool is_space(uint32_t code) {
 /* What a word is made of (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. The ranges are the
  * alphabetic code points outside of letters, marks and letter numbers. */
 static bool is_word(uint32_t code) {
-  switch (utf8proc_category((utf8proc_int32_t)code)) {
+  switch ((int)utf8proc_category((utf8proc_int32_t)code)) { /* utf8proc's own */
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:

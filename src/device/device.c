@@ -56,7 +56,14 @@ void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes) {
 
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations) {
   bool reference = strcmp(device->name, "reference") == 0;
-  if (reference ? activations == TRI_BF16 : activations == TRI_FP64) {
+  bool runs = false;
+  switch (activations) {
+    case TRI_FP32: runs = true; break;
+    case TRI_BF16: runs = !reference; break;
+    case TRI_FP64: runs = reference; break;
+    case TRI_INT32: break; /* no activations */
+  }
+  if (!runs) {
     return tri_fail(TRI_UNSUPPORTED, "the device %s does not run precision %s; it runs %s", device->name,
                     tri_dtype_name(activations), reference ? "fp64 and fp32" : "fp32 and bf16");
   }

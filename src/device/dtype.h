@@ -7,11 +7,47 @@
 
 typedef enum tri_dtype { TRI_FP32, TRI_BF16, TRI_FP64, TRI_INT32 } tri_dtype;
 
-static inline size_t tri_dtype_bytes(tri_dtype type) { return type == TRI_BF16 ? 2 : type == TRI_FP64 ? 8 : 4; }
+static inline size_t tri_dtype_bytes(tri_dtype type) {
+  switch (type) {
+    case TRI_BF16: return 2;
+    case TRI_FP32:
+    case TRI_INT32: return 4;
+    case TRI_FP64: return 8;
+  }
+  return 0;
+}
 
 /* Parameters, their gradients, the optimizer's state and row statistics are kept in fp32 beside fp32 and bf16
  * activations, and in fp64 beside fp64 ones. This is "the wide type" of an activation type. */
-static inline tri_dtype tri_dtype_wide(tri_dtype activations) { return activations == TRI_FP64 ? TRI_FP64 : TRI_FP32; }
+static inline tri_dtype tri_dtype_wide(tri_dtype activations) {
+  switch (activations) {
+    case TRI_FP64: return TRI_FP64;
+    case TRI_FP32:
+    case TRI_BF16:
+    case TRI_INT32: return TRI_FP32;
+  }
+  return TRI_FP32;
+}
+
+/* Element i of an array of a wide type. */
+static inline double tri_wide_get(tri_dtype wide, const void *values, int64_t i) {
+  switch (wide) {
+    case TRI_FP64: return ((const double *)values)[i];
+    case TRI_FP32: return (double)((const float *)values)[i];
+    case TRI_BF16:
+    case TRI_INT32: break; /* not wide */
+  }
+  return 0;
+}
+
+static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double value) {
+  switch (wide) {
+    case TRI_FP64: ((double *)values)[i] = value; return;
+    case TRI_FP32: ((float *)values)[i] = (float)value; return;
+    case TRI_BF16:
+    case TRI_INT32: return;
+  }
+}
 
 const char *tri_dtype_name(tri_dtype type);
 

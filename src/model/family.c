@@ -4,7 +4,11 @@
 #include "ops/recompute.h"
 
 const tri_family_table *tri_family_of(const tri_model *model) {
-  return model->family == TRI_FAMILY_LLAMA ? &tri_family_llama : &tri_family_gpt2;
+  switch (model->family) {
+    case TRI_FAMILY_GPT2: return &tri_family_gpt2;
+    case TRI_FAMILY_LLAMA: return &tri_family_llama;
+  }
+  return NULL;
 }
 
 tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose purpose, int64_t batch,
@@ -24,8 +28,11 @@ static tri_status append_head(const tri_model *model, tri_list_purpose purpose, 
   int32_t hidden = -1, head_weight = -1, logits = -1;
   list->layer = (int32_t)model->num_layers;
   TRI_TRY(tri_family_of(model)->end(model, list, x, &hidden, &head_weight));
-  if (purpose == TRI_LIST_GENERATE) {
-    return tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits);
+  switch (purpose) {
+    case TRI_LIST_GENERATE:
+      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits);
+    case TRI_LIST_TRAIN:
+    case TRI_LIST_EVALUATE: break;
   }
   TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
   return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, hidden, head_weight);
@@ -57,9 +64,18 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   return TRI_OK;
 }
 
+static bool is_training(tri_list_purpose purpose) {
+  switch (purpose) {
+    case TRI_LIST_TRAIN: return true;
+    case TRI_LIST_EVALUATE:
+    case TRI_LIST_GENERATE: return false;
+  }
+  return false;
+}
+
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out) {
   tri_op_list *list = NULL;
-  bool training = request->purpose == TRI_LIST_TRAIN;
+  bool training = is_training(request->purpose);
   TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
   list->shard = request->shard;
   list->weights_pass = request->weights_pass;
@@ -78,7 +94,7 @@ static double layer_weights(const tri_model *model) {
   double width = (double)model->hidden_size;
   double attention_width = (double)(model->num_heads * model->head_dim);
   double kv_width = (double)(model->num_kv_heads * model->head_dim);
-  double mlp_matrices = model->family == TRI_FAMILY_LLAMA ? 3.0 : 2.0;
+  double mlp_matrices = (double)tri_family_of(model)->mlp_matrices;
   return width * (2.0 * attention_width + 2.0 * kv_width) + mlp_matrices * width * (double)model->ffn_size;
 }
 

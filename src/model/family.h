@@ -17,6 +17,10 @@ typedef enum tri_list_purpose {
 
 typedef struct tri_family_table {
   const char *name;
+  bool always_biased; /* on queries, keys and values */
+  bool usually_tied;
+  bool asks_for_ffn_size; /* else it is four times as wide as the residual stream */
+  int mlp_matrices;
   /* Appends the family's entries. */
   tri_status (*parameters)(const tri_model *model, tri_parameter_table *table);
   /* Append calls: what makes the first layer's input out of tokens; layer `layer`, from x to x; what comes behind the
@@ -30,6 +34,7 @@ typedef struct tri_family_table {
 extern const tri_family_table tri_family_gpt2;
 extern const tri_family_table tri_family_llama;
 
+/* NULL where the model names no family that there is. */
 const tri_family_table *tri_family_of(const tri_model *model);
 
 /* Which list to make. */

@@ -79,13 +79,21 @@ static tri_status parameters(const tri_model *model, tri_parameter_table *table)
 /* The dropouts of a model, told apart: 0 behind the embedding, then two a block. */
 static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
 
+static tri_gelu gelu_of(tri_activation activation) {
+  switch (activation) {
+    case TRI_ACTIVATION_GELU_TANH: return TRI_GELU_TANH;
+    case TRI_ACTIVATION_GELU_ERF: return TRI_GELU_ERF;
+  }
+  return TRI_GELU_TANH; /* tri_model_complete lets no other through */
+}
+
 static tri_status append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                int32_t *x) {
   const int32_t p = (int32_t)(FIRST_BLOCK + layer * BLOCK_PARAMETERS);
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_heads, model->head_dim);
   const int64_t attention = heads.heads * heads.head_dim;
-  const tri_gelu gelu = model->activation == TRI_ACTIVATION_GELU_ERF ? TRI_GELU_ERF : TRI_GELU_TANH;
+  const tri_gelu gelu = gelu_of(model->activation);
   const tri_weight_order order = TRI_WEIGHT_IN_OUT;
   const double eps = model->norm_eps;
   int32_t x1, x2, x3, x4, x5, x6;
@@ -121,5 +129,11 @@ static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int3
   return tri_op_layer_norm(list, model->norm_eps, x, norm, norm + 1, hidden);
 }
 
-const tri_family_table tri_family_gpt2 = {
-    .name = "gpt2", .parameters = parameters, .begin = begin, .block = append_block, .end = end};
+const tri_family_table tri_family_gpt2 = {.name = "gpt2",
+                                          .always_biased = true,
+                                          .usually_tied = true,
+                                          .mlp_matrices = 2,
+                                          .parameters = parameters,
+                                          .begin = begin,
+                                          .block = append_block,
+                                          .end = end};

@@ -138,5 +138,10 @@ static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int3
   return tri_op_rms_norm(list, model->norm_eps, x, norm, hidden);
 }
 
-const tri_family_table tri_family_llama = {
-    .name = "llama", .parameters = parameters, .begin = begin, .block = append_block, .end = end};
+const tri_family_table tri_family_llama = {.name = "llama",
+                                           .asks_for_ffn_size = true,
+                                           .mlp_matrices = 3,
+                                           .parameters = parameters,
+                                           .begin = begin,
+                                           .block = append_block,
+                                           .end = end};

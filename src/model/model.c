@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include "model/family.h"
 #include "model/model_config.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ static int64_t nearest_divisor(int64_t n, int64_t wanted) {
 
 /* What is left at 0 takes its default. Numbers that are out of range are left for the check after it. */
 static tri_status fill_in(tri_model *m) {
-  bool llama = m->family == TRI_FAMILY_LLAMA;
+  const tri_family_table *family = tri_family_of(m);
   if (m->norm_eps == 0) m->norm_eps = 1e-5;
   if (m->init_std == 0) m->init_std = 0.02;
   if (m->rope_theta == 0) m->rope_theta = 10000;
@@ -26,14 +27,14 @@ static tri_status fill_in(tri_model *m) {
   if (m->rope_scaling.original_max_sequence == 0) m->rope_scaling.original_max_sequence = 8192;
   if (m->name[0] == '\0') snprintf(m->name, sizeof m->name, "inline");
   if (m->num_kv_heads == 0) m->num_kv_heads = m->num_heads;
-  if (!llama) m->attention_bias = true;
+  if (family == NULL) return TRI_OK; /* the check after it says so */
+  if (family->always_biased) m->attention_bias = true;
   /* The limits of the table; beyond them the arithmetic below could overflow. */
   if (m->hidden_size < 1 || m->hidden_size > 1 << 20 || m->num_heads < 1 || m->num_heads > 1 << 16) return TRI_OK;
-  if (m->ffn_size == 0 && llama) {
+  if (m->ffn_size == 0 && family->asks_for_ffn_size) {
     /* Two thirds of 4 * hidden_size, since SwiGLU has three matrices where GELU has two, in steps of 256. */
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`ffn_size` is missing; a llama model needs it, for example `ffn_size: %" PRId64 "`",
-                    (m->hidden_size * 8 / 3 + 255) / 256 * 256);
+    return tri_fail(TRI_BAD_CONFIG, "`ffn_size` is missing; a %s model needs it, for example `ffn_size: %" PRId64 "`",
+                    family->name, (m->hidden_size * 8 / 3 + 255) / 256 * 256);
   }
   if (m->ffn_size == 0) m->ffn_size = 4 * m->hidden_size;
   if (m->head_dim != 0) return TRI_OK;
@@ -97,11 +98,19 @@ static tri_status check_llama(const tri_model *m) {
   return TRI_OK;
 }
 
+static tri_status check_family(const tri_model *m) {
+  switch (m->family) {
+    case TRI_FAMILY_GPT2: return check_gpt2(m);
+    case TRI_FAMILY_LLAMA: return check_llama(m);
+  }
+  return tri_fail(TRI_INTERNAL, "a model of family %d, which nobody checks", (int)m->family);
+}
+
 tri_status tri_model_complete(tri_model *model) {
   tri_model m = *model;
   TRI_TRY(fill_in(&m));
   TRI_TRY(tri_config_check(&tri_model_table, &m));
-  TRI_TRY(m.family == TRI_FAMILY_GPT2 ? check_gpt2(&m) : check_llama(&m));
+  TRI_TRY(check_family(&m));
   *model = m;
   return TRI_OK;
 }

@@ -3,16 +3,17 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "base/preset.h"
+#include "model/family.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const tri_config_word families[] = {{"gpt2", TRI_FAMILY_GPT2}, {"llama", TRI_FAMILY_LLAMA}, {NULL, 0}};
-static const tri_config_word activations[] = {
-    {"gelu_tanh", TRI_ACTIVATION_GELU_TANH}, {"gelu_erf", TRI_ACTIVATION_GELU_ERF}, {NULL, 0}};
-static_assert(sizeof(tri_family) == sizeof(int) && sizeof(tri_activation) == sizeof(int), "a choice is stored as int");
+#define FAMILIES(X) X("gpt2", TRI_FAMILY_GPT2) X("llama", TRI_FAMILY_LLAMA)
+TRI_CONFIG_WORDS(families, tri_family, FAMILIES)
+#define ACTIVATIONS(X) X("gelu_tanh", TRI_ACTIVATION_GELU_TANH) X("gelu_erf", TRI_ACTIVATION_GELU_ERF)
+TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
 
 #define COUNT(NAME, MOST)                                                                                              \
   .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .range = {.low = 1, .high = MOST}
@@ -147,14 +148,15 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
 /* ---- whole models ---------------------------------------------------------------------------------------------- */
 
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model) {
-  bool gpt2 = model->family == TRI_FAMILY_GPT2;
+  const tri_family_table *family = tri_family_of(model);
   const tri_yaml *bias = tri_yaml_find(mapping, "attention_bias");
-  if (gpt2 && bias != NULL && !model->attention_bias) {
-    return tri_yaml_fail(bias, "`attention_bias`",
-                         " cannot be false in the family gpt2, which always has these biases");
+  if (family->always_biased && bias != NULL && !model->attention_bias) {
+    char rest[96];
+    snprintf(rest, sizeof rest, " cannot be false in the family %s, which always has these biases", family->name);
+    return tri_yaml_fail(bias, "`attention_bias`", "%s", rest);
   }
-  if (bias == NULL) model->attention_bias = gpt2;
-  if (tri_yaml_find(mapping, "tied") == NULL) model->tied = gpt2;
+  if (bias == NULL) model->attention_bias = family->always_biased;
+  if (tri_yaml_find(mapping, "tied") == NULL) model->tied = family->usually_tied;
   return tri_config_blame(mapping, tri_model_complete(model));
 }
 

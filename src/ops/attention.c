@@ -123,12 +123,12 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   double pairs = (double)call->rows * ((double)call->sequence + 1.0) / 2.0;
   double width = (double)(at->heads.heads * at->heads.head_dim);
-  double products = pass == TRI_PASS_FORWARD ? 2.0 : 5.0;
+  double products = tri_pass_choose(pass, 2.0, 5.0, 0);
   out->flops = products * 2.0 * pairs * width;
   out->scores = pairs * (double)at->heads.heads;
   out->vector_flops = pairs * (double)at->heads.heads * 8.0;
   double row = (double)row_width(at->heads) + width;
-  out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * (pass == TRI_PASS_FORWARD ? 1.0 : 2.0);
+  out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 1.0, 2.0, 0);
 }
 
 static const tri_op op_attention = {

@@ -39,8 +39,11 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
 static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const gather_sequence *at = call->attributes;
   *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->collective = pass == TRI_PASS_FORWARD ? TRI_COLLECTIVE_ALL_GATHER : TRI_COLLECTIVE_REDUCE_SCATTER;
+  switch (pass) {
+    case TRI_PASS_FORWARD: out->collective = TRI_COLLECTIVE_ALL_GATHER; break;
+    case TRI_PASS_BACKWARD_INPUT: out->collective = TRI_COLLECTIVE_REDUCE_SCATTER; break;
+    case TRI_PASS_BACKWARD_WEIGHT: return;
+  }
   out->collective_bytes = (double)(at->all_rows * at->width) * (double)tri_dtype_bytes(call->type);
 }
 

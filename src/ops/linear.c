@@ -97,16 +97,14 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   (void)pass; /* x W, dy W^T and x^T dy are products of the same size */
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
+  double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
-      .rows = pass == TRI_PASS_BACKWARD_WEIGHT ? in : rows,
-      .inner = pass == TRI_PASS_FORWARD          ? in
-               : pass == TRI_PASS_BACKWARD_INPUT ? width
-                                                 : rows,
-      .columns = pass == TRI_PASS_BACKWARD_INPUT ? in : width,
+      .rows = tri_pass_choose(pass, rows, rows, in),
+      .inner = tri_pass_choose(pass, in, width, rows),
+      .columns = tri_pass_choose(pass, width, in, width),
       .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
-               in * width *
-                   (double)tri_dtype_bytes(pass == TRI_PASS_BACKWARD_WEIGHT ? tri_dtype_wide(call->type) : call->type),
+               in * width * tri_pass_choose(pass, narrow, narrow, wide),
   };
 }
 

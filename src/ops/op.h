@@ -27,6 +27,16 @@ typedef enum tri_pass {
 } tri_pass;
 enum { TRI_NUM_PASSES = 3 };
 
+/* What differs from pass to pass. */
+static inline double tri_pass_choose(tri_pass pass, double forward, double backward_input, double backward_weight) {
+  switch (pass) {
+    case TRI_PASS_FORWARD: return forward;
+    case TRI_PASS_BACKWARD_INPUT: return backward_input;
+    case TRI_PASS_BACKWARD_WEIGHT: return backward_weight;
+  }
+  return 0;
+}
+
 typedef struct tri_op tri_op;
 typedef struct tri_op_call tri_op_call;
 typedef struct tri_run tri_run;

@@ -69,13 +69,19 @@ static void find_calls(tri_op_list *list, tri_call_range range) {
 }
 
 void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every) {
-  if (what == TRI_RECOMPUTE_NONE || !list->training) return;
+  bool cheap_only = false;
+  switch (what) {
+    case TRI_RECOMPUTE_NONE: return;
+    case TRI_RECOMPUTE_SELECTIVE: every = 1, cheap_only = true; break;
+    case TRI_RECOMPUTE_FULL: break;
+  }
+  if (!list->training) return;
   for (int64_t c = 0; c < list->num_calls;) {
     tri_call_range range = tri_op_list_layer(list, c);
     int32_t layer = list->calls[c].layer;
     c = range.end;
-    if (!list->calls[range.first].recomputable || (what == TRI_RECOMPUTE_FULL && layer % every != 0)) continue;
-    throw_away(list, range, what == TRI_RECOMPUTE_SELECTIVE);
+    if (!list->calls[range.first].recomputable || layer % every != 0) continue;
+    throw_away(list, range, cheap_only);
     find_calls(list, range);
   }
 }

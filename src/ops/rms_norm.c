@@ -45,7 +45,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){
       .vector_flops = elements * 5.0,
-      .bytes = elements * (double)tri_dtype_bytes(call->type) * (pass == TRI_PASS_BACKWARD_INPUT ? 3.0 : 2.0),
+      .bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 2.0),
   };
 }
 

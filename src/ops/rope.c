@@ -41,13 +41,8 @@ static void fill(const void *attributes, void *host) {
     for (int64_t position = 0; position < at->table.positions; position++) {
       double angle = (double)position * turn;
       int64_t i = position * half + pair;
-      if (at->type == TRI_FP64) {
-        ((double *)host)[i] = cos(angle);
-        ((double *)host)[count + i] = sin(angle);
-      } else {
-        ((float *)host)[i] = (float)cos(angle);
-        ((float *)host)[count + i] = (float)sin(angle);
-      }
+      tri_wide_set(tri_dtype_wide(at->type), host, i, cos(angle));
+      tri_wide_set(tri_dtype_wide(at->type), host, count + i, sin(angle));
     }
   }
 }

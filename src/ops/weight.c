@@ -1,11 +1,27 @@
 #include "ops/weight.h"
 
+static bool is_in_out(const tri_weight *weight) {
+  switch (weight->order) {
+    case TRI_WEIGHT_IN_OUT: return true;
+    case TRI_WEIGHT_OUT_IN: return false;
+  }
+  return false;
+}
+
+static bool is_forward(tri_direction direction) {
+  switch (direction) {
+    case TRI_DIRECTION_FORWARD: return true;
+    case TRI_DIRECTION_BACKWARD: return false;
+  }
+  return false;
+}
+
 tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction,
                               int64_t rows) {
-  bool forward = direction == TRI_DIRECTION_FORWARD;
+  bool forward = is_forward(direction);
   int64_t k = forward ? weight->in : weight->out;
   int64_t n = forward ? weight->out : weight->in;
-  bool stored_as_read = forward == (weight->order == TRI_WEIGHT_IN_OUT);
+  bool stored_as_read = forward == is_in_out(weight);
   return (tri_matmul){
       .m = rows,
       .n = n,
@@ -22,7 +38,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
 }
 
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows) {
-  bool in_out = weight->order == TRI_WEIGHT_IN_OUT;
+  bool in_out = is_in_out(weight);
   return (tri_matmul){
       .m = in_out ? weight->in : weight->out,
       .n = in_out ? weight->out : weight->in,
@@ -90,7 +106,7 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   tri_matmul run_product = *product;
   run_product.accumulate = parameter->gradient_written;
-  bool in_out = weight->order == TRI_WEIGHT_IN_OUT;
+  bool in_out = is_in_out(weight);
   TRI_KERNEL_CALL(run->device, matmul, &run_product, in_out ? x : gradient_y, in_out ? gradient_y : x, NULL,
                   parameter->gradient, workspace);
   parameter->gradient_written = true;

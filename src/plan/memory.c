@@ -7,7 +7,13 @@
 /* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t stages = layout->pipeline * layout->virtual_stages, few = 4 * stages + micro_batches % layout->pipeline;
-  return layout->schedule == TRI_SCHEDULE_GPIPE || micro_batches < few + layout->pipeline ? micro_batches : few;
+  switch (layout->schedule) {
+    case TRI_SCHEDULE_GPIPE: return micro_batches;
+    case TRI_SCHEDULE_1F1B:
+    case TRI_SCHEDULE_INTERLEAVED:
+    case TRI_SCHEDULE_ZERO_BUBBLE: break;
+  }
+  return micro_batches < few + layout->pipeline ? micro_batches : few;
 }
 
 static double parameters_of(const tri_parts *parts) {

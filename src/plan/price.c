@@ -16,8 +16,9 @@ static double share_of_peak(const tri_efficiency *at, const tri_cost *cost) {
  * the softmax reads and writes, dropout reads and writes, the product reads; the backward as often for the gradient and
  * once more for what was kept. */
 static void keep_scores(tri_cost *cost, double element, tri_pass pass) {
-  cost->flops *= pass == TRI_PASS_FORWARD ? 2.0 : 2.0 * 4.0 / 5.0; /* the square; and no scores are made again */
-  cost->bytes += 2.0 * cost->scores * element * (pass == TRI_PASS_FORWARD ? 6.0 : 8.0);
+  double again = 2.0 * 4.0 / 5.0; /* the square; and no scores are made again */
+  cost->flops *= tri_pass_choose(pass, 2.0, again, again);
+  cost->bytes += 2.0 * cost->scores * element * tri_pass_choose(pass, 6.0, 8.0, 8.0);
 }
 
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
@@ -109,7 +110,16 @@ static double ring_rate(const route *by, tri_span group, double *latency) {
   return slowest;
 }
 
-static double passes_of(tri_collective kind) { return kind == TRI_COLLECTIVE_ALL_REDUCE ? 2.0 : 1.0; }
+/* A reduction of all is a scattering one and a gathering. */
+static double passes_of(tri_collective kind) {
+  switch (kind) {
+    case TRI_COLLECTIVE_NONE: return 0.0;
+    case TRI_COLLECTIVE_ALL_REDUCE: return 2.0;
+    case TRI_COLLECTIVE_ALL_GATHER:
+    case TRI_COLLECTIVE_REDUCE_SCATTER: return 1.0;
+  }
+  return 0.0;
+}
 
 static double ring(const route *by, tri_collective kind, double bytes, tri_span group) {
   double latency, size = (double)group.size, speed = ring_rate(by, group, &latency);
@@ -119,8 +129,7 @@ static double ring(const route *by, tri_collective kind, double bytes, tri_span 
 /* Up to the root and down again, in pieces small enough to fill the way: each link carries the buffer once a pass. */
 static double tree(const route *by, tri_collective kind, double bytes, tri_span group) {
   double latency, speed = ring_rate(by, group, &latency), height = ceil(log2((double)group.size));
-  double most = kind == TRI_COLLECTIVE_ALL_REDUCE ? 2.0 : 1.0;
-  return most * (bytes / speed + height * latency);
+  return passes_of(kind) * (bytes / speed + height * latency);
 }
 
 /* Level by level: each reduces and scatters within, and passes on its part. Every device uses the outer ports then. */

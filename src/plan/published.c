@@ -10,8 +10,9 @@
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-static const tri_config_word recomputes[] = {
-    {"none", TRI_RECOMPUTE_NONE}, {"selective", TRI_RECOMPUTE_SELECTIVE}, {"full", TRI_RECOMPUTE_FULL}, {NULL, 0}};
+#define RECOMPUTES(X)                                                                                                  \
+  X("none", TRI_RECOMPUTE_NONE) X("selective", TRI_RECOMPUTE_SELECTIVE) X("full", TRI_RECOMPUTE_FULL)
+TRI_CONFIG_WORDS(recomputes, tri_recompute, RECOMPUTES)
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
 #define COUNT(NAME) KEY(tri_published_row, NAME, TRI_CONFIG_INT), .range = {.low = 1, .high = 1 << 24}

@@ -93,9 +93,8 @@ static tri_status add_stages(search *s, tri_bounds *bounds, tri_layout layout) {
 }
 
 static tri_status add_layers(search *s, tri_bounds *bounds, tri_layout layout) {
-  static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
-  for (int r = 0; r < 3; r++) {
-    layout.recompute = recomputes[r];
+  for (const tri_config_word *what = tri_recompute_words; what->name != NULL; what++) {
+    layout.recompute = (tri_recompute)what->value;
     for (int sliced = 0; sliced <= (layout.tensor > 1 ? 1 : 0); sliced++) {
       layout.sequence_parallel = sliced == 1;
       TRI_TRY(add_stages(s, bounds, layout));

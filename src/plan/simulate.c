@@ -83,8 +83,21 @@ static tri_event_kind kind_of(tri_instruction_kind kind) {
     case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
     case TRI_CLIP:
     case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
-    default: return TRI_EVENT_LOAD;
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE:
+    case TRI_SUM_TIED: return TRI_EVENT_LOAD;
+    case TRI_POST_RECEIVE:
+    case TRI_RECEIVE:
+    case TRI_SEND:
+    case TRI_WAIT_SENT:
+    case TRI_SUM_PARTIAL:
+    case TRI_REDUCE:
+    case TRI_WAIT_REDUCED:
+    case TRI_GATHER:
+    case TRI_WAIT_GATHERED: return TRI_EVENT_COMMUNICATION;
   }
+  return TRI_EVENT_LOAD;
 }
 
 /* The rank is busy for so long. */
@@ -417,11 +430,22 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, i
 /* Forwards of a step whose programs take so much memory that a search runs one of them at a time. */
 enum { LONG_STEP = 20000 };
 
+/* Whether a step has a middle in which the same comes again and again. */
+static bool repeats_itself(tri_schedule_kind schedule) {
+  switch (schedule) {
+    case TRI_SCHEDULE_GPIPE: return false; /* all forwards first */
+    case TRI_SCHEDULE_1F1B:
+    case TRI_SCHEDULE_INTERLEAVED:
+    case TRI_SCHEDULE_ZERO_BUBBLE: return true;
+  }
+  return false;
+}
+
 static tri_status run_step(const tri_stages *stages, sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   const tri_layout *layout = stages->request->layout;
-  bool repeats = layout->schedule != TRI_SCHEDULE_GPIPE; /* which has all forwards first */
+  bool repeats = repeats_itself(layout->schedule);
   if (repeats && layout->virtual_stages == 1) TRI_TRY(extrapolate(stages, micro_batches, 4, out, &settled));
   if (repeats && !settled && layout->pipeline > 1) {
     TRI_TRY(extrapolate(stages, micro_batches, layout->pipeline, out, &settled));
@@ -447,10 +471,14 @@ double tri_step_model_flops(const tri_simulation_request *request) {
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
-  if (layout->recompute != TRI_RECOMPUTE_FULL) return all;
   double head = 6.0 * (double)request->model->hidden_size * (double)request->model->vocab_size *
                 (double)request->global_batch * (double)request->sequence;
-  return all + (all - head) / 3.0 / (double)layout->recompute_every;
+  switch (layout->recompute) {
+    case TRI_RECOMPUTE_NONE:
+    case TRI_RECOMPUTE_SELECTIVE: return all; /* norms and activation functions, and no product */
+    case TRI_RECOMPUTE_FULL: return all + (all - head) / 3.0 / (double)layout->recompute_every;
+  }
+  return all;
 }
 
 static tri_status check(const tri_simulation_request *request) {

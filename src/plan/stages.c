@@ -90,7 +90,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   const tri_cluster *cluster = request->cluster;
   tri_span data = {layout->data, layout->tensor * layout->context};
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
-  double reduced = or_else(request->system->reduce_bytes, layout->reduce_precision == TRI_BF16 ? 2.0 : wide);
+  double sent = (double)tri_dtype_bytes(tri_layout_reduce_type(layout, request->precision));
+  double reduced = or_else(request->system->reduce_bytes, sent);
   double gathered = or_else(request->system->gather_bytes, wide);
   tri_collective how = layout->zero == 0 ? TRI_COLLECTIVE_ALL_REDUCE : TRI_COLLECTIVE_REDUCE_SCATTER;
   size_t n = (size_t)buckets->count;

@@ -157,6 +157,16 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
 
 /* ---- what follows from it ---------------------------------------------------------------------------------------- */
 
+tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations) {
+  switch (layout->reduce_precision) {
+    case TRI_BF16: return TRI_BF16;
+    case TRI_FP32: return tri_dtype_wide(activations);
+    case TRI_FP64:
+    case TRI_INT32: break; /* no word of the key */
+  }
+  return tri_dtype_wide(activations);
+}
+
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout) {
   tri_mesh_shape shape;
   shape.size[TRI_AXIS_TENSOR] = (int)layout->tensor;
@@ -175,10 +185,13 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
  * the last differ by one layer at most, and the first of them have more. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
   int64_t stages = layout->pipeline * layout->virtual_stages;
-  if (layout->balance == TRI_BALANCE_LAYERS) {
-    int64_t first, count;
-    tri_part_of(model->num_layers, stages, v, &first, &count);
-    return (tri_layer_range){v == 0 ? -1 : first, v == stages - 1 ? model->num_layers + 1 : first + count};
+  switch (layout->balance) {
+    case TRI_BALANCE_LAYERS: {
+      int64_t first, count;
+      tri_part_of(model->num_layers, stages, v, &first, &count);
+      return (tri_layer_range){v == 0 ? -1 : first, v == stages - 1 ? model->num_layers + 1 : first + count};
+    }
+    case TRI_BALANCE_WORK: break;
   }
   double head = tri_model_head_in_layers(model);
   int64_t others = stages - 1, last = model->num_layers - others; /* every stage has a layer */

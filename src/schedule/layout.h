@@ -44,6 +44,9 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t global_batch, int64_t ranks,
                               tri_layout *out);
 
+/* What gradients are on their way between the data ranks, beside activations of a type. */
+tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations);
+
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 
 /* Micro-batches of one rank in a step of a resolved layout. */

@@ -4,20 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tri_config_word schedules[] = {{"gpipe", TRI_SCHEDULE_GPIPE},
-                                            {"1f1b", TRI_SCHEDULE_1F1B},
-                                            {"interleaved", TRI_SCHEDULE_INTERLEAVED},
-                                            {"zero-bubble", TRI_SCHEDULE_ZERO_BUBBLE},
-                                            {NULL, 0}};
-static const tri_config_word recomputes[] = {
-    {"none", TRI_RECOMPUTE_NONE}, {"selective", TRI_RECOMPUTE_SELECTIVE}, {"full", TRI_RECOMPUTE_FULL}, {NULL, 0}};
+#define SCHEDULES(X)                                                                                                   \
+  X("gpipe", TRI_SCHEDULE_GPIPE)                                                                                       \
+  X("1f1b", TRI_SCHEDULE_1F1B)                                                                                         \
+  X("interleaved", TRI_SCHEDULE_INTERLEAVED)                                                                           \
+  X("zero-bubble", TRI_SCHEDULE_ZERO_BUBBLE)
+TRI_CONFIG_WORDS(schedules, tri_schedule_kind, SCHEDULES)
+#define RECOMPUTES(X)                                                                                                  \
+  X("none", TRI_RECOMPUTE_NONE) X("selective", TRI_RECOMPUTE_SELECTIVE) X("full", TRI_RECOMPUTE_FULL)
+TRI_CONFIG_WORDS(recomputes, tri_recompute, RECOMPUTES)
+const tri_config_word *const tri_recompute_words = recomputes;
+#define BALANCES(X) X("work", TRI_BALANCE_WORK) X("layers", TRI_BALANCE_LAYERS)
+TRI_CONFIG_WORDS(balances, tri_balance, BALANCES)
+/* Of the number formats those that gradients can travel in. */
 static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {NULL, 0}};
-
-static const tri_config_word balances[] = {{"work", TRI_BALANCE_WORK}, {"layers", TRI_BALANCE_LAYERS}, {NULL, 0}};
-
-static_assert(sizeof(tri_balance) == sizeof(int) && sizeof(tri_schedule_kind) == sizeof(int) &&
-                  sizeof(tri_recompute) == sizeof(int) && sizeof(tri_dtype) == sizeof(int),
-              "a choice is stored as int");
+static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 
 #define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_layout, NAME)
 #define COUNT(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}

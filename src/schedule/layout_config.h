@@ -8,6 +8,9 @@
 /* The keys of `layout:`; offsets into tri_layout. */
 extern const tri_config_table tri_layout_table;
 
+/* What can be recomputed, each with its word. */
+extern const tri_config_word *const tri_recompute_words;
+
 /* "tensor=4,pipeline=16,zero=1"; keys that are not there have their defaults, `data` auto. The same checks as a run
  * file's. */
 tri_status tri_layout_parse(const char *text, tri_layout *out);

@@ -29,9 +29,13 @@ typedef struct planning {
  * layer's forwards that run again; then the same for the weights' backwards where they are apart. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
   int64_t n = list->num_calls, room = n + 1;
-  if (pass == TRI_PASS_FORWARD) return call;
   int64_t backward = n + (n - call) * room;
-  return pass == TRI_PASS_BACKWARD_INPUT || !split ? backward : backward + n * room;
+  switch (pass) {
+    case TRI_PASS_FORWARD: return call;
+    case TRI_PASS_BACKWARD_INPUT: return backward;
+    case TRI_PASS_BACKWARD_WEIGHT: return split ? backward + n * room : backward;
+  }
+  return backward;
 }
 
 /* A forward that runs again does so after the backward of the layer behind and before that of its own layer. */

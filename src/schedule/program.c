@@ -3,38 +3,38 @@
 #include "base/memory.h"
 
 const char *tri_instruction_name(tri_instruction_kind kind) {
-  static const char *const names[] = {
-      [TRI_LOAD] = "load",
-      [TRI_COUNT_LABELS] = "count_labels",
-      [TRI_PREPARE] = "prepare",
-      [TRI_POST_RECEIVE] = "post_receive",
-      [TRI_RECEIVE] = "receive",
-      [TRI_SEND] = "send",
-      [TRI_WAIT_SENT] = "wait_sent",
-      [TRI_FORWARD] = "forward",
-      [TRI_BACKWARD] = "backward",
-      [TRI_BACKWARD_INPUT] = "backward_input",
-      [TRI_BACKWARD_WEIGHT] = "backward_weight",
-      [TRI_SUM_TIED] = "sum_tied",
-      [TRI_SUM_PARTIAL] = "sum_partial",
-      [TRI_REDUCE] = "reduce",
-      [TRI_WAIT_REDUCED] = "wait_reduced",
-      [TRI_CLIP] = "clip",
-      [TRI_UPDATE] = "update",
-      [TRI_GATHER] = "gather",
-      [TRI_WAIT_GATHERED] = "wait_gathered",
-  };
-  return names[kind];
+  switch (kind) {
+    case TRI_LOAD: return "load";
+    case TRI_COUNT_LABELS: return "count_labels";
+    case TRI_PREPARE: return "prepare";
+    case TRI_POST_RECEIVE: return "post_receive";
+    case TRI_RECEIVE: return "receive";
+    case TRI_SEND: return "send";
+    case TRI_WAIT_SENT: return "wait_sent";
+    case TRI_FORWARD: return "forward";
+    case TRI_BACKWARD: return "backward";
+    case TRI_BACKWARD_INPUT: return "backward_input";
+    case TRI_BACKWARD_WEIGHT: return "backward_weight";
+    case TRI_SUM_TIED: return "sum_tied";
+    case TRI_SUM_PARTIAL: return "sum_partial";
+    case TRI_REDUCE: return "reduce";
+    case TRI_WAIT_REDUCED: return "wait_reduced";
+    case TRI_CLIP: return "clip";
+    case TRI_UPDATE: return "update";
+    case TRI_GATHER: return "gather";
+    case TRI_WAIT_GATHERED: return "wait_gathered";
+  }
+  return "?";
 }
 
 const char *tri_box_name(tri_box_kind kind) {
-  static const char *const names[] = {
-      [TRI_BOX_ACTIVATION_IN] = "activation_in",
-      [TRI_BOX_ACTIVATION_OUT] = "activation_out",
-      [TRI_BOX_GRADIENT_IN] = "gradient_in",
-      [TRI_BOX_GRADIENT_OUT] = "gradient_out",
-  };
-  return names[kind];
+  switch (kind) {
+    case TRI_BOX_ACTIVATION_IN: return "activation_in";
+    case TRI_BOX_ACTIVATION_OUT: return "activation_out";
+    case TRI_BOX_GRADIENT_IN: return "gradient_in";
+    case TRI_BOX_GRADIENT_OUT: return "gradient_out";
+  }
+  return "?";
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -94,7 +94,15 @@ static tri_status append_bucket(building *b, tri_instruction_kind kind, int64_t 
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static bool is_backward(tri_turn_kind kind) { return kind == TRI_TURN_BACKWARD || kind == TRI_TURN_BACKWARD_INPUT; }
+static bool is_backward(tri_turn_kind kind) {
+  switch (kind) {
+    case TRI_TURN_BACKWARD:
+    case TRI_TURN_BACKWARD_INPUT: return true;
+    case TRI_TURN_FORWARD:
+    case TRI_TURN_BACKWARD_WEIGHT: return false; /* the latter has no message: its inputs' pass had it */
+  }
+  return false;
+}
 
 /* The message that a turn waits for, if any: a forward's from the virtual stage before, a backward's from the one
  * behind. The tag is that of the virtual stage whose turn it is, and which way it goes. */

@@ -33,8 +33,23 @@ static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *
       return true;
     case TRI_RECEIVE: return w->sent[*tag] > *pending;
     case TRI_WAIT_SENT: return w->posted[*tag] > *pending;
-    default: return true;
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE:
+    case TRI_FORWARD:
+    case TRI_BACKWARD:
+    case TRI_BACKWARD_INPUT:
+    case TRI_BACKWARD_WEIGHT:
+    case TRI_SUM_TIED:
+    case TRI_SUM_PARTIAL:
+    case TRI_REDUCE:
+    case TRI_WAIT_REDUCED:
+    case TRI_CLIP:
+    case TRI_UPDATE:
+    case TRI_GATHER:
+    case TRI_WAIT_GATHERED: break; /* no message */
   }
+  return true;
 }
 
 static tri_status stuck(const walk *w) {

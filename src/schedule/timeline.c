@@ -10,16 +10,16 @@
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 const char *tri_event_kind_name(tri_event_kind kind) {
-  static const char *const names[TRI_NUM_EVENT_KINDS] = {
-      [TRI_EVENT_FORWARD] = "forward",
-      [TRI_EVENT_BACKWARD] = "backward",
-      [TRI_EVENT_BACKWARD_INPUT] = "backward_input",
-      [TRI_EVENT_BACKWARD_WEIGHT] = "backward_weight",
-      [TRI_EVENT_OPTIMIZER] = "optimizer",
-      [TRI_EVENT_LOAD] = "load",
-      [TRI_EVENT_COMMUNICATION] = "communication",
-  };
-  return names[kind];
+  switch (kind) {
+    case TRI_EVENT_FORWARD: return "forward";
+    case TRI_EVENT_BACKWARD: return "backward";
+    case TRI_EVENT_BACKWARD_INPUT: return "backward_input";
+    case TRI_EVENT_BACKWARD_WEIGHT: return "backward_weight";
+    case TRI_EVENT_OPTIMIZER: return "optimizer";
+    case TRI_EVENT_LOAD: return "load";
+    case TRI_EVENT_COMMUNICATION: return "communication";
+  }
+  return "?";
 }
 
 const char *tri_event_axis_name(int axis) { return axis < TRI_NUM_AXES ? tri_axis_name((tri_axis)axis) : "all"; }

@@ -97,10 +97,18 @@ static void put_place(trace *t, int pid, int tid, const char *what, int place) {
                       pid, tid, what, place);
 }
 
+static const char *lane_name(tri_event_lane lane) {
+  switch (lane) {
+    case TRI_LANE_COMPUTE: return "compute";
+    case TRI_LANE_COMMUNICATION: return "communication";
+  }
+  return "?";
+}
+
 static void put_thread(trace *t, int rank, int tid) {
   const thread *named = &t->threads[tid];
   char name[32];
-  const char *lane = named->lane == TRI_LANE_COMPUTE ? "compute" : "communication";
+  const char *lane = lane_name(named->lane);
   snprintf(name, sizeof name, named->number == 1 ? "%s" : "%s %d", lane, named->number);
   put_name(t, rank, tid, "thread", name);
   put_place(t, rank, tid, "thread", 1000 * (int)named->lane + named->number);

@@ -46,11 +46,12 @@ static void add_event(sweep *s, int64_t index) {
   edges[0].time_s = event->begin_s;
   edges[1].time_s = waited_until(event);
   edges[2].time_s = event->end_s;
-  if (event->lane == TRI_LANE_COMPUTE) {
-    edges[0].begins = index;
-  } else {
-    edges[1].background = 1;
-    edges[2].background = -1;
+  switch (event->lane) {
+    case TRI_LANE_COMPUTE: edges[0].begins = index; break;
+    case TRI_LANE_COMMUNICATION:
+      edges[1].background = 1;
+      edges[2].background = -1;
+      break;
   }
 }
 

@@ -170,7 +170,7 @@ static void draw_legend(drawing *d) {
     tri_file_writer_put(d->to,
                         "<rect x=\"%.0f\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"%s/>"
                         "<text x=\"%.0f\" y=\"%d\">%s%s</text>\n",
-                        x, y, colours[paint], paint == TRI_PAINT_IDLE ? " stroke=\"#b9bec6\"" : "", x + 17, y + 10,
+                        x, y, colours[paint], paint == (int)TRI_PAINT_IDLE ? " stroke=\"#b9bec6\"" : "", x + 17, y + 10,
                         colour_name(paint), axis ? " communication" : "");
     x += 17 + 6.1 * (double)(strlen(colour_name(paint)) + (axis ? strlen(" communication") : 0)) + 20;
   }
@@ -203,11 +203,19 @@ static int rank_of_row(const drawing *d, int row) { return (int)((int64_t)row * 
 static double top_of_row(const drawing *d, int row) { return TOP + row * d->row_height; }
 
 static double top_of_lane(const drawing *d, int row, tri_event_lane lane) {
-  return top_of_row(d, row) + (lane == TRI_LANE_COMPUTE ? 0 : d->compute_height + 1);
+  switch (lane) {
+    case TRI_LANE_COMPUTE: return top_of_row(d, row);
+    case TRI_LANE_COMMUNICATION: return top_of_row(d, row) + d->compute_height + 1;
+  }
+  return 0;
 }
 
 static double height_of_lane(const drawing *d, tri_event_lane lane) {
-  return lane == TRI_LANE_COMPUTE ? d->compute_height : d->communication_height;
+  switch (lane) {
+    case TRI_LANE_COMPUTE: return d->compute_height;
+    case TRI_LANE_COMMUNICATION: return d->communication_height;
+  }
+  return 0;
 }
 
 /* The hatched ground, where a step goes on. */

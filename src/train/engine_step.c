@@ -182,8 +182,7 @@ static tri_status sum_partial(tri_engine *engine, const tri_bucket *bucket) {
 
 /* What gradients are on their way between the data ranks. */
 static tri_dtype type_on_the_way(const tri_engine *engine) {
-  bool narrow = engine->options.layout->reduce_precision == TRI_BF16;
-  return narrow ? TRI_BF16 : tri_dtype_wide(engine->options.precision);
+  return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
 
 static tri_status reduce(tri_engine *engine, int64_t number) {

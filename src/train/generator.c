@@ -140,8 +140,7 @@ tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, in
   TRI_TRY(generator->device->kernels->copy_out(generator->device, generator->wide_logits, run.slots[last->outputs[0]],
                                                (size_t)vocabulary * tri_dtype_bytes(wide)));
   for (int64_t i = 0; i < vocabulary; i++) {
-    generator->logits[i] =
-        wide == TRI_FP64 ? ((double *)generator->wide_logits)[i] : (double)((float *)generator->wide_logits)[i];
+    generator->logits[i] = tri_wide_get(wide, generator->wide_logits, i);
   }
   *logits = generator->logits;
   return TRI_OK;

@@ -22,11 +22,7 @@ static void fill_chunk(const tri_parameter *parameter, tri_random_key key, int64
   for (int64_t i = 0; i < count; i++) {
     int64_t at = first + i;
     double value = value_of(parameter, key, tri_parameter_run(parameter, at / length) + at % length);
-    if (wide == TRI_FP64) {
-      ((double *)host)[i] = value;
-    } else {
-      ((float *)host)[i] = (float)value;
-    }
+    tri_wide_set(wide, host, i, value);
   }
 }
 

@@ -15,8 +15,7 @@ static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, 
   TRI_TRY(tri_alloc("a test matrix", count, tri_dtype_bytes(wide), &host));
   for (size_t i = 0; i < count; i++) {
     double value = (double)((i * 2654435761u >> 7) % 255) / 128 - 1;
-    if (wide == TRI_FP64) ((double *)host)[i] = value;
-    if (wide == TRI_FP32) ((float *)host)[i] = (float)value;
+    tri_wide_set(wide, host, (int64_t)i, value);
   }
   if (type == wide) {
     TRI_TRY_GOTO(k->copy_in(device, matrix, host, bytes), free_host);

@@ -17,14 +17,13 @@
 #include <math.h>
 #include <string.h>
 
-static const tri_config_word decays[] = {{"constant", TRI_DECAY_CONSTANT},
-                                         {"linear", TRI_DECAY_LINEAR},
-                                         {"cosine", TRI_DECAY_COSINE},
-                                         {"wsd", TRI_DECAY_WSD},
-                                         {NULL, 0}};
+#define DECAYS(X)                                                                                                      \
+  X("constant", TRI_DECAY_CONSTANT) X("linear", TRI_DECAY_LINEAR) X("cosine", TRI_DECAY_COSINE) X("wsd", TRI_DECAY_WSD)
+TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
+/* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
-static_assert(sizeof(tri_decay) == sizeof(int) && sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
+static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 static_assert(offsetof(tri_run_config, optimizer.beta2) == offsetof(tri_run_config, optimizer.beta1) + sizeof(double),
               "a pair is stored as double[2]");
 

@@ -76,6 +76,14 @@ static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, t
   shards->slices[shards->num_slices++] = (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data};
 }
 
+static bool is_to_save(tri_shards_use use) {
+  switch (use) {
+    case TRI_SHARDS_SAVE: return true;
+    case TRI_SHARDS_LOAD: return false;
+  }
+  return false;
+}
+
 static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards *shards) {
   const tri_executor *executor = tri_engine_executor(engine);
   const tri_parameter_table *table = tri_engine_parameters(engine);
@@ -89,7 +97,7 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
   for (int64_t e = 0, n = 0; e < table->num_entries && status == TRI_OK; e++) {
     const tri_parameter *entry = &table->entries[e];
     number[e] = entry->tied_to >= 0 ? number[entry->tied_to] : n++;
-    bool saves = use == TRI_SHARDS_SAVE;
+    bool saves = is_to_save(use);
     if (saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
     int64_t moments = shards->num_weights + 2 * number[e];
     tri_stretch of_values = saves ? saved_values(&h, e) : tri_stretch_of_values(h.buckets, table, e);

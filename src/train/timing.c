@@ -34,8 +34,16 @@ static tri_event_kind kind_of(int32_t instruction) {
     case TRI_SUM_PARTIAL:
     case TRI_CLIP:
     case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
-    default: return TRI_EVENT_COMMUNICATION;
+    case TRI_POST_RECEIVE:
+    case TRI_RECEIVE:
+    case TRI_SEND:
+    case TRI_WAIT_SENT:
+    case TRI_REDUCE:
+    case TRI_WAIT_REDUCED:
+    case TRI_GATHER:
+    case TRI_WAIT_GATHERED: break;
   }
+  return TRI_EVENT_COMMUNICATION;
 }
 
 static int axis_of_instruction(int32_t instruction) {
@@ -48,8 +56,19 @@ static int axis_of_instruction(int32_t instruction) {
     case TRI_WAIT_REDUCED:
     case TRI_GATHER:
     case TRI_WAIT_GATHERED: return TRI_AXIS_DATA;
-    default: return TRI_EVENT_NO_AXIS;
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE:
+    case TRI_FORWARD:
+    case TRI_BACKWARD:
+    case TRI_BACKWARD_INPUT:
+    case TRI_BACKWARD_WEIGHT:
+    case TRI_SUM_TIED:
+    case TRI_SUM_PARTIAL:
+    case TRI_CLIP:
+    case TRI_UPDATE: break;
   }
+  return TRI_EVENT_NO_AXIS;
 }
 
 static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {

@@ -61,7 +61,15 @@ static void explore(const tri_study *study, tri_member *out) {
   }
 }
 
-static double loss_of(const tri_member *row) { return row->state == TRI_TRIAL_DONE ? row->loss : INFINITY; }
+/* What it is compared by: nothing counts before it is there. */
+static double loss_of(const tri_member *row) {
+  switch (row->state) {
+    case TRI_TRIAL_DONE: return row->loss;
+    case TRI_TRIAL_RUNNING:
+    case TRI_TRIAL_FAILED: break;
+  }
+  return INFINITY;
+}
 
 static int compare(const void *left, const void *right) {
   const tri_member *const *a = left, *const *b = right;

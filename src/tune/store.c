@@ -19,9 +19,9 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
     return tri_fail(TRI_IO_FAILED, "%s is locked by another program for more than %d s: cannot %s", s->path,
                     BUSY_MS / 1000, what);
   }
-  tri_status status = code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? TRI_BAD_FILE : TRI_IO_FAILED;
-  return tri_fail(status, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
-                  status == TRI_BAD_FILE ? "; it is damaged or no study; name another file" : "");
+  bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
+  return tri_fail(damaged ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
+                  damaged ? "; it is damaged or no study; name another file" : "");
 }
 
 static tri_status execute(const tri_store *s, const char *sql, const char *what) {

@@ -15,11 +15,16 @@
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-static const tri_config_word objectives[] = {
-    {"tflops", TRI_OBJECTIVE_TFLOPS}, {"tokens_per_s", TRI_OBJECTIVE_TOKENS}, {"cost", TRI_OBJECTIVE_COST}, {NULL, 0}};
-static const tri_config_word methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN}, {"random", TRI_METHOD_RANDOM},
-                                          {"grid", TRI_METHOD_GRID},         {"exhaustive", TRI_METHOD_EXHAUSTIVE},
-                                          {"pbt", TRI_METHOD_POPULATION},    {NULL, 0}};
+#define OBJECTIVES(X)                                                                                                  \
+  X("tflops", TRI_OBJECTIVE_TFLOPS) X("tokens_per_s", TRI_OBJECTIVE_TOKENS) X("cost", TRI_OBJECTIVE_COST)
+TRI_CONFIG_WORDS(objectives, tri_objective, OBJECTIVES)
+#define METHODS(X)                                                                                                     \
+  X("gaussian", TRI_METHOD_GAUSSIAN)                                                                                   \
+  X("random", TRI_METHOD_RANDOM)                                                                                       \
+  X("grid", TRI_METHOD_GRID)                                                                                           \
+  X("exhaustive", TRI_METHOD_EXHAUSTIVE)                                                                               \
+  X("pbt", TRI_METHOD_POPULATION)
+TRI_CONFIG_WORDS(methods, tri_method, METHODS)
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
@@ -266,7 +271,8 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
 
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   tri_status status = plan_of(study, point, out);
-  return status == TRI_BAD_CONFIG ? TRI_BAD_LAYOUT : status;
+  if (status == TRI_BAD_CONFIG) return TRI_BAD_LAYOUT; /* one key of a point is as little its own fault */
+  return status;
 }
 
 tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out) {
@@ -293,9 +299,12 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s) {
   tri_simulation_request request = tri_study_request(study, plan);
   double tokens = (double)plan->global_batch * (double)study->sequence / step_s;
-  if (study->objective == TRI_OBJECTIVE_TOKENS) return tokens;
-  if (study->objective == TRI_OBJECTIVE_COST) return tokens / (double)plan->devices;
-  return tri_step_hardware_flops(&request) / step_s / (double)plan->devices / 1e12;
+  switch (study->objective) {
+    case TRI_OBJECTIVE_TFLOPS: return tri_step_hardware_flops(&request) / step_s / (double)plan->devices / 1e12;
+    case TRI_OBJECTIVE_TOKENS: return tokens;
+    case TRI_OBJECTIVE_COST: return tokens / (double)plan->devices;
+  }
+  return 0;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
@@ -358,10 +367,13 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
 }
 
 static tri_status precision_of(tri_study *study) {
-  const char *text = study->precision_name;
-  study->precision = strcmp(text, "fp32") == 0 ? TRI_FP32 : strcmp(text, "fp64") == 0 ? TRI_FP64 : TRI_BF16;
-  if (study->precision != TRI_BF16 || strcmp(text, "bf16") == 0) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", text);
+  static const tri_dtype precisions[] = {TRI_BF16, TRI_FP32, TRI_FP64};
+  for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+    if (strcmp(study->precision_name, tri_dtype_name(precisions[i])) != 0) continue;
+    study->precision = precisions[i];
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
 /* What a run file says, where the study does not. */

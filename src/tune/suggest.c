@@ -18,7 +18,12 @@ enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64, MOS
 enum { FOR_REPORTS = 0, FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
 
 const char *tri_trial_state_name(tri_trial_state state) {
-  return state == TRI_TRIAL_RUNNING ? "running" : state == TRI_TRIAL_DONE ? "done" : "failed";
+  switch (state) {
+    case TRI_TRIAL_RUNNING: return "running";
+    case TRI_TRIAL_DONE: return "done";
+    case TRI_TRIAL_FAILED: return "failed";
+  }
+  return "?";
 }
 
 const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count) {
@@ -121,6 +126,16 @@ static bool counts_in(const tri_trial *trial, bool failures) {
   return trial->state == TRI_TRIAL_DONE || (failures && trial->state == TRI_TRIAL_FAILED);
 }
 
+/* A failure is as bad as nothing at all. */
+static double worth_of(const tri_trial *trial) {
+  switch (trial->state) {
+    case TRI_TRIAL_DONE: return trial->value;
+    case TRI_TRIAL_RUNNING:
+    case TRI_TRIAL_FAILED: break;
+  }
+  return 0;
+}
+
 tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, bool failures,
                              tri_gaussian **out) {
   samples s = {0};
@@ -131,7 +146,7 @@ tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, in
   for (int64_t i = 0; i < count; i++) all += counts_in(&trials[i], failures);
   for (int64_t i = 0; i < count; i++) {
     if (!counts_in(&trials[i], failures) || !tri_suggest_takes(seen++, all, MOST_MODELLED)) continue;
-    add_sample(space, &s, &trials[i].point, trials[i].state == TRI_TRIAL_DONE ? trials[i].value : 0);
+    add_sample(space, &s, &trials[i].point, worth_of(&trials[i]));
   }
   tri_status status = s.count < 2 ? TRI_OK : fit(space, &s, 20, &state, out);
   tri_free(s.x);
@@ -445,8 +460,13 @@ tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count,
     TRI_TRY(by_models(s, trials, count, out, found));
     if (*found) return TRI_OK;
   }
-  bool ordered = method == TRI_METHOD_GRID || method == TRI_METHOD_EXHAUSTIVE;
-  place = ordered ? in_order(s) : at_random(s, count);
+  switch (method) {
+    case TRI_METHOD_GRID:
+    case TRI_METHOD_EXHAUSTIVE: place = in_order(s); break;
+    case TRI_METHOD_GAUSSIAN:
+    case TRI_METHOD_RANDOM: place = at_random(s, count); break;
+    case TRI_METHOD_POPULATION: return tri_fail(TRI_INTERNAL, "a population has no points to choose from");
+  }
   *found = place >= 0;
   if (*found) *out = s->points[place];
   return TRI_OK;

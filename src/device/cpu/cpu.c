@@ -89,7 +89,13 @@ static tri_status find_variant(const char *isa, const variant **out) {
 
 static const tri_attention_kernels *attention_of(const tri_device *device, tri_dtype type) {
   const variant *chosen = ((const cpu_state *)device->state)->chosen;
-  return type == TRI_BF16 ? chosen->attention_bf16 : chosen->attention_fp32;
+  switch (type) {
+    case TRI_BF16: return chosen->attention_bf16;
+    case TRI_FP32: return chosen->attention_fp32;
+    case TRI_FP64:
+    case TRI_INT32: break; /* refused by whoever makes the call (attention.c) */
+  }
+  return chosen->attention_fp32;
 }
 
 static tri_status attention_workspace(tri_device *device, const tri_attention *call, size_t *bytes) {

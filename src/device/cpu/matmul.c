@@ -354,12 +354,12 @@ tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const v
                     "a matrix product of %lld x %lld x %lld needs %zu bytes of workspace and was given none",
                     (long long)product->m, (long long)product->n, (long long)product->k, plan->workspace_bytes);
   }
-  if (plan->path == TRI_PATH_ZERO) {
-    run_zero(&at);
-    return TRI_OK;
-  }
   int before = tri_matmul_enter(at.state->options.threads);
-  status = plan->path == TRI_PATH_GEMM ? run_gemm(&at) : run_primitive(&at);
+  switch (plan->path) {
+    case TRI_PATH_ZERO: run_zero(&at); break;
+    case TRI_PATH_GEMM: status = run_gemm(&at); break;
+    case TRI_PATH_PRIMITIVE: status = run_primitive(&at); break;
+  }
   tri_matmul_leave(before);
   return status;
 }

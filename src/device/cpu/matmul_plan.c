@@ -260,7 +260,14 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
     out->path = TRI_PATH_ZERO;
     return TRI_OK;
   }
-  status = product->a_type == TRI_BF16 ? plan_bf16(state, out) : plan_fp32(state, out);
+  switch (product->a_type) {
+    case TRI_BF16: status = plan_bf16(state, out); break;
+    case TRI_FP32: status = plan_fp32(state, out); break;
+    case TRI_FP64:
+    case TRI_INT32:
+      status = tri_fail(TRI_INTERNAL, "the cpu plans no products of %s", tri_dtype_name(product->a_type));
+      break;
+  }
   if (status != TRI_OK) tri_matmul_plan_release(out);
   return status;
 }
@@ -293,7 +300,8 @@ destroy:
   tri_onednn_layout_destroy(&c);
   tri_onednn_layout_destroy(&any);
   tri_onednn_layout_destroy(&a);
-  return status == TRI_UNSUPPORTED ? TRI_OK : status;
+  if (status == TRI_UNSUPPORTED) return TRI_OK; /* then the other way is taken */
+  return status;
 }
 
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *p, tri_matmul_packing *out) {

@@ -3,7 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static dnnl_data_type_t type_of(tri_dtype type) { return type == TRI_BF16 ? dnnl_bf16 : dnnl_f32; }
+static dnnl_data_type_t type_of(tri_dtype type) {
+  switch (type) {
+    case TRI_FP32: return dnnl_f32;
+    case TRI_BF16: return dnnl_bf16;
+    case TRI_INT32: return dnnl_s32;
+    case TRI_FP64: break; /* the reference device's */
+  }
+  return dnnl_data_type_undef;
+}
 
 /* ---- where 2.x and 3.x differ ------------------------------------------------------------------------------------ */
 

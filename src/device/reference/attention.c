@@ -8,12 +8,18 @@
 #include <string.h>
 
 static double get(tri_dtype type, const void *base, int64_t index) {
-  if (type == TRI_FP64) return ((const double *)base)[index];
-  if (type == TRI_FP32) return (double)((const float *)base)[index];
-  uint32_t bits = (uint32_t)((const uint16_t *)base)[index] << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return (double)value;
+  switch (type) {
+    case TRI_FP64: return ((const double *)base)[index];
+    case TRI_FP32: return (double)((const float *)base)[index];
+    case TRI_BF16: {
+      uint32_t bits = (uint32_t)((const uint16_t *)base)[index] << 16;
+      float value;
+      memcpy(&value, &bits, sizeof value);
+      return (double)value;
+    }
+    case TRI_INT32: break; /* no activations */
+  }
+  return NAN;
 }
 
 /* To nearest even in one step: rounding to float on the way would round twice, so that step keeps a sticky last bit. */
@@ -30,9 +36,12 @@ static uint16_t bf16_of(double value) {
 }
 
 static void set(tri_dtype type, void *base, int64_t index, double value) {
-  if (type == TRI_FP64) ((double *)base)[index] = value;
-  if (type == TRI_FP32) ((float *)base)[index] = (float)value;
-  if (type == TRI_BF16) ((uint16_t *)base)[index] = bf16_of(value);
+  switch (type) {
+    case TRI_FP64: ((double *)base)[index] = value; return;
+    case TRI_FP32: ((float *)base)[index] = (float)value; return;
+    case TRI_BF16: ((uint16_t *)base)[index] = bf16_of(value); return;
+    case TRI_INT32: return; /* no activations */
+  }
 }
 
 static int64_t index_q(const tri_attention *c, int64_t b, int64_t h, int64_t t) {

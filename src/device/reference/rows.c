@@ -83,17 +83,21 @@ tri_status tri_reference_position_backward(tri_device *device, tri_dtype type, i
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static double gelu(tri_gelu variant, double x) {
-  if (variant == TRI_GELU_ERF) return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
-  return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+  switch (variant) {
+    case TRI_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+    case TRI_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+  }
+  return NAN;
 }
 
 static double gelu_slope(tri_gelu variant, double x) {
-  if (variant == TRI_GELU_ERF) {
-    return 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
-  }
   double root = sqrt(2.0 / pi);
   double t = tanh(root * (x + 0.044715 * x * x * x));
-  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+  switch (variant) {
+    case TRI_GELU_ERF: return 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
+    case TRI_GELU_TANH: return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+  }
+  return NAN;
 }
 
 tri_status tri_reference_gelu_forward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count,

@@ -124,22 +124,30 @@ INLINE void *element_to_write(void *base, tri_dtype type, int64_t index) {
 }
 
 INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count) {
-  if (type == TRI_FP32) {
-    memcpy(to, from, (size_t)count * sizeof *to);
-  } else {
-    const uint16_t *narrow = from;
-    for (int64_t i = 0; i < count; i++) to[i] = from_bf16(narrow[i]);
+  const uint16_t *narrow = from;
+  switch (type) {
+    case TRI_FP32: memcpy(to, from, (size_t)count * sizeof *to); break;
+    case TRI_BF16:
+      for (int64_t i = 0; i < count; i++) to[i] = from_bf16(narrow[i]);
+      break;
+    case TRI_FP64:
+    case TRI_INT32: break; /* by_type.h */
   }
 }
 
 /* to[count] = from[count] * factor */
 INLINE void row_write(void *to, tri_dtype type, const float *from, float factor, int64_t count) {
-  if (type == TRI_FP32) {
-    float *wide = to;
-    for (int64_t i = 0; i < count; i++) wide[i] = from[i] * factor;
-  } else {
-    uint16_t *narrow = to;
-    for (int64_t i = 0; i < count; i++) narrow[i] = to_bf16(from[i] * factor);
+  float *wide = to;
+  uint16_t *narrow = to;
+  switch (type) {
+    case TRI_FP32:
+      for (int64_t i = 0; i < count; i++) wide[i] = from[i] * factor;
+      break;
+    case TRI_BF16:
+      for (int64_t i = 0; i < count; i++) narrow[i] = to_bf16(from[i] * factor);
+      break;
+    case TRI_FP64:
+    case TRI_INT32: break;
   }
 }
 

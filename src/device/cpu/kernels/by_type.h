@@ -6,10 +6,11 @@
  * own before anything is inlined, and no constant from outside reaches it. */
 #define BY_TYPE(function, ...)                                                                                         \
   do {                                                                                                                 \
-    if (type == TRI_BF16) {                                                                                            \
-      function(TRI_BF16, __VA_ARGS__);                                                                                 \
-    } else {                                                                                                           \
-      function(TRI_FP32, __VA_ARGS__);                                                                                 \
+    switch (type) {                                                                                                    \
+      case TRI_BF16: function(TRI_BF16, __VA_ARGS__); break;                                                           \
+      case TRI_FP32: function(TRI_FP32, __VA_ARGS__); break;                                                           \
+      case TRI_FP64:                                                                                                   \
+      case TRI_INT32: break; /* tri_device_supports lets them not come so far */                                       \
     }                                                                                                                  \
   } while (0)
 

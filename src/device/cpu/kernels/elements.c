@@ -56,14 +56,23 @@ static tri_status convert(tri_device *device, int64_t count, tri_dtype from, con
 
 INLINE vf gelu_sigmoid(vf x) { return vf_sigmoid_of_minus(x * (-LINEAR - CUBIC * (x * x))); }
 
-INLINE vf gelu(tri_gelu variant, vf x) { return x * (variant == TRI_GELU_ERF ? vf_normal_cdf(x) : gelu_sigmoid(x)); }
+INLINE vf gelu(tri_gelu variant, vf x) {
+  switch (variant) {
+    case TRI_GELU_ERF: return x * vf_normal_cdf(x);
+    case TRI_GELU_TANH: return x * gelu_sigmoid(x);
+  }
+  return x * NAN;
+}
 
 INLINE vf gelu_slope(tri_gelu variant, vf x) {
-  if (variant == TRI_GELU_ERF) {
-    return vf_normal_cdf(x) + x * 0.3989422804014327f * vf_exp(-0.5f * x * x);
+  switch (variant) {
+    case TRI_GELU_ERF: return vf_normal_cdf(x) + x * 0.3989422804014327f * vf_exp(-0.5f * x * x);
+    case TRI_GELU_TANH: {
+      vf sigmoid = gelu_sigmoid(x);
+      return sigmoid + sigmoid * (1.0f - sigmoid) * (x * (LINEAR + 3.0f * CUBIC * (x * x)));
+    }
   }
-  vf sigmoid = gelu_sigmoid(x);
-  return sigmoid + sigmoid * (1.0f - sigmoid) * (x * (LINEAR + 3.0f * CUBIC * (x * x)));
+  return x * NAN;
 }
 
 INLINE void gelu_piece(tri_dtype type, tri_gelu variant, int64_t first, int64_t end, const void *x, void *y) {
@@ -74,10 +83,9 @@ static tri_status gelu_forward(tri_device *device, tri_dtype type, tri_gelu vari
                                void *y) {
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
-    if (variant == TRI_GELU_ERF) {
-      BY_TYPE(gelu_piece, TRI_GELU_ERF, first, end, x, y);
-    } else {
-      BY_TYPE(gelu_piece, TRI_GELU_TANH, first, end, x, y);
+    switch (variant) {
+      case TRI_GELU_ERF: BY_TYPE(gelu_piece, TRI_GELU_ERF, first, end, x, y); break;
+      case TRI_GELU_TANH: BY_TYPE(gelu_piece, TRI_GELU_TANH, first, end, x, y); break;
     }
   }
   return TRI_OK;
@@ -95,10 +103,9 @@ static tri_status gelu_backward(tri_device *device, tri_dtype type, tri_gelu var
                                 const void *gradient_y, void *gradient_x) {
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
-    if (variant == TRI_GELU_ERF) {
-      BY_TYPE(gelu_slope_piece, TRI_GELU_ERF, first, end, x, gradient_y, gradient_x);
-    } else {
-      BY_TYPE(gelu_slope_piece, TRI_GELU_TANH, first, end, x, gradient_y, gradient_x);
+    switch (variant) {
+      case TRI_GELU_ERF: BY_TYPE(gelu_slope_piece, TRI_GELU_ERF, first, end, x, gradient_y, gradient_x); break;
+      case TRI_GELU_TANH: BY_TYPE(gelu_slope_piece, TRI_GELU_TANH, first, end, x, gradient_y, gradient_x); break;
     }
   }
   return TRI_OK;

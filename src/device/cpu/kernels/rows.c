@@ -28,10 +28,11 @@ void TRI_KERNEL(rows_copy)(int threads, const tri_rows *job) {
     int64_t row = item / pieces;
     int64_t first = item % pieces * PIECE;
     int64_t end = first + PIECE < job->columns ? first + PIECE : job->columns;
-    if (job->from_type == TRI_BF16) {
-      BY_TYPE(copy_from_bf16, job, row, first, end);
-    } else {
-      BY_TYPE(copy_from_fp32, job, row, first, end);
+    switch (job->from_type) {
+      case TRI_BF16: BY_TYPE(copy_from_bf16, job, row, first, end); break;
+      case TRI_FP32: BY_TYPE(copy_from_fp32, job, row, first, end); break;
+      case TRI_FP64:
+      case TRI_INT32: break; /* by_type.h */
     }
   }
 }

@@ -62,15 +62,21 @@ INLINE vh vf_to_bf16(vf x) {
 }
 
 INLINE vf vf_load(tri_dtype type, const void *array, int64_t i) {
-  if (type == TRI_BF16) return vf_from_bf16(*(const vh_memory *)((const uint16_t *)array + i));
-  return *(const vf_memory *)((const float *)array + i);
+  switch (type) {
+    case TRI_BF16: return vf_from_bf16(*(const vh_memory *)((const uint16_t *)array + i));
+    case TRI_FP32: return *(const vf_memory *)((const float *)array + i);
+    case TRI_FP64:
+    case TRI_INT32: break; /* by_type.h */
+  }
+  return (vf){0};
 }
 
 INLINE void vf_store(tri_dtype type, void *array, int64_t i, vf x) {
-  if (type == TRI_BF16) {
-    *(vh_memory *)((uint16_t *)array + i) = vf_to_bf16(x);
-  } else {
-    *(vf_memory *)((float *)array + i) = x;
+  switch (type) {
+    case TRI_BF16: *(vh_memory *)((uint16_t *)array + i) = vf_to_bf16(x); break;
+    case TRI_FP32: *(vf_memory *)((float *)array + i) = x; break;
+    case TRI_FP64:
+    case TRI_INT32: break;
   }
 }
 
@@ -79,13 +85,16 @@ INLINE vf vf_load_some(tri_dtype type, const void *array, int64_t i, int64_t cou
   if (count >= LANES) __builtin_unreachable(); /* or GCC warns of copies that are never made */
   float lanes[LANES];
   for (int64_t l = 0; l < LANES; l++) lanes[l] = fill;
-  if (type == TRI_BF16) {
-    for (int64_t l = 0; l < count; l++) {
-      uint32_t bits = (uint32_t)((const uint16_t *)array)[i + l] << 16;
-      memcpy(&lanes[l], &bits, sizeof bits);
-    }
-  } else {
-    memcpy(lanes, (const float *)array + i, (size_t)count * sizeof(float));
+  switch (type) {
+    case TRI_BF16:
+      for (int64_t l = 0; l < count; l++) {
+        uint32_t bits = (uint32_t)((const uint16_t *)array)[i + l] << 16;
+        memcpy(&lanes[l], &bits, sizeof bits);
+      }
+      break;
+    case TRI_FP32: memcpy(lanes, (const float *)array + i, (size_t)count * sizeof(float)); break;
+    case TRI_FP64:
+    case TRI_INT32: break;
   }
   vf x;
   memcpy(&x, lanes, sizeof x);
@@ -94,11 +103,15 @@ INLINE vf vf_load_some(tri_dtype type, const void *array, int64_t i, int64_t cou
 
 INLINE void vf_store_some(tri_dtype type, void *array, int64_t i, int64_t count, vf x) {
   if (count >= LANES) __builtin_unreachable();
-  if (type == TRI_BF16) {
-    vh narrow = vf_to_bf16(x);
-    memcpy((uint16_t *)array + i, &narrow, (size_t)count * sizeof(uint16_t));
-  } else {
-    memcpy((float *)array + i, &x, (size_t)count * sizeof(float));
+  switch (type) {
+    case TRI_BF16: {
+      vh narrow = vf_to_bf16(x);
+      memcpy((uint16_t *)array + i, &narrow, (size_t)count * sizeof(uint16_t));
+      break;
+    }
+    case TRI_FP32: memcpy((float *)array + i, &x, (size_t)count * sizeof(float)); break;
+    case TRI_FP64:
+    case TRI_INT32: break;
   }
 }
 
