@@ -270,7 +270,7 @@ static tri_status check_section(const tri_config_table *table, const char *path,
       TRI_TRY(check_section(key->table, full, at + (size_t)n * key->bytes));
     }
     if (key->table != NULL) continue;
-    const char *wrong = tri_config_value_fault(key, at, fault);
+    const char *wrong = tri_config_value_fault(key, at, NULL, fault);
     if (wrong != NULL) return tri_fail(TRI_BAD_CONFIG, "`%s` %s", full, wrong);
   }
   return TRI_OK;

@@ -50,18 +50,18 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
 
 /* A bound of a range: whole numbers in full, others as short as they can be. */
 static char *format_bound(double bound, char buffer[32]) {
-  snprintf(buffer, 32, bound == floor(bound) && fabs(bound) < 1e15 ? "%.0f" : "%g", bound);
+  snprintf(buffer, 32, bound == floor(bound) && fabs(bound) <= TRI_CONFIG_MOST ? "%.0f" : "%g", bound);
   return buffer;
 }
 
 /* "at least 1", "between 0 and 3", "at least 0 and below 1". A high end at TRI_CONFIG_MOST or beyond is not worth a
- * word. */
-static char *format_range(const tri_config_range *range, char buffer[96]) {
+ * word, unless it is what the value broke. */
+static char *format_range(const tri_config_range *range, bool too_high, char buffer[96]) {
   char low[32];
   char high[32];
   format_bound(range->low, low);
   format_bound(range->high, high);
-  if (range->high >= TRI_CONFIG_MOST) {
+  if (range->high >= TRI_CONFIG_MOST && !too_high) {
     snprintf(buffer, 96, "%s %s", range->open_low ? "above" : "at least", low);
   } else if (!range->open_low && !range->open_high) {
     snprintf(buffer, 96, "between %s and %s", low, high);
@@ -85,20 +85,23 @@ static const char *number_fault(const tri_config_key *key, double value, const c
   const char *or_auto = "";
   if (in_range(&key->range, value)) return NULL;
   if (key->type == TRI_CONFIG_AUTO) or_auto = " or `auto`";
-  snprintf(buffer, TRI_CONFIG_FAULT_BYTES, "must be %s%s, not %s", format_range(&key->range, range), or_auto, shown);
+  snprintf(buffer, TRI_CONFIG_FAULT_BYTES, "must be %s%s, not %s",
+           format_range(&key->range, value > key->range.high, range), or_auto, shown);
   return buffer;
 }
 
-static const char *int_fault(const tri_config_key *key, int64_t value, char *buffer) {
+/* `written`: as the user has it; NULL where nobody wrote it. */
+static const char *int_fault(const tri_config_key *key, int64_t value, const char *written, char *buffer) {
   char shown[32];
   if (key->type == TRI_CONFIG_AUTO && value == 0) return NULL;
   snprintf(shown, sizeof shown, "%" PRId64, value);
-  return number_fault(key, (double)value, shown, buffer);
+  return number_fault(key, (double)value, written == NULL ? shown : written, buffer);
 }
 
-static const char *double_fault(const tri_config_key *key, double value, char *buffer) {
+static const char *double_fault(const tri_config_key *key, double value, const char *written, char *buffer) {
   char shown[32];
-  return number_fault(key, value, tri_config_format_double(value, shown), buffer);
+  tri_config_format_double(value, shown);
+  return number_fault(key, value, written == NULL ? shown : written, buffer);
 }
 
 static const char *string_fault(const tri_config_key *key, const char *text, char *buffer) {
@@ -115,18 +118,28 @@ static const char *string_fault(const tri_config_key *key, const char *text, cha
   return buffer;
 }
 
-const char *tri_config_value_fault(const tri_config_key *key, const void *at, char buffer[TRI_CONFIG_FAULT_BYTES]) {
+const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
+                                   char buffer[TRI_CONFIG_FAULT_BYTES]) {
   int64_t whole = 0;
   double numbers[2] = {0, 0};
   int word = 0;
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  const char *written = node == NULL || node->kind != TRI_YAML_SCALAR ? NULL : tri_yaml_excerpt(node->text, excerpt);
   switch (key->type) {
     case TRI_CONFIG_INT:
-    case TRI_CONFIG_AUTO: memcpy(&whole, at, sizeof whole); return int_fault(key, whole, buffer);
-    case TRI_CONFIG_DOUBLE: memcpy(numbers, at, sizeof numbers[0]); return double_fault(key, numbers[0], buffer);
+    case TRI_CONFIG_AUTO: memcpy(&whole, at, sizeof whole); return int_fault(key, whole, written, buffer);
+    case TRI_CONFIG_DOUBLE:
+      memcpy(numbers, at, sizeof numbers[0]);
+      return double_fault(key, numbers[0], written, buffer);
     case TRI_CONFIG_PAIR: {
       memcpy(numbers, at, sizeof numbers);
-      const char *first = double_fault(key, numbers[0], buffer);
-      return first != NULL ? first : double_fault(key, numbers[1], buffer);
+      for (int i = 0; i < 2; i++) {
+        const tri_yaml *half = node == NULL ? NULL : i == 0 ? node->first : node->last;
+        const char *wrong =
+            double_fault(key, numbers[i], half == NULL ? NULL : tri_yaml_excerpt(half->text, excerpt), buffer);
+        if (wrong != NULL) return wrong;
+      }
+      return NULL;
     }
     case TRI_CONFIG_STRING: return string_fault(key, at, buffer);
     case TRI_CONFIG_CHOICE:
@@ -268,8 +281,8 @@ tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node
   }
   if (!read) return tri_config_value_wrong(key, node, subject);
   if (is_zero_for_auto(key, node, at)) {
-    return tri_yaml_fail(node, subject, " must be %s or `auto`, not 0", format_range(&key->range, range));
+    return tri_yaml_fail(node, subject, " must be %s or `auto`, not 0", format_range(&key->range, false, range));
   }
-  const char *wrong = tri_config_value_fault(key, at, fault);
+  const char *wrong = tri_config_value_fault(key, at, node, fault);
   return wrong == NULL ? TRI_OK : tri_yaml_fail(node, subject, " %s", wrong);
 }

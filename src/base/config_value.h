@@ -8,10 +8,11 @@
  * `optimizer:`". Not for sections. */
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at);
 
-/* Says what is wrong with the value at *at, as the rest of a sentence ("must be at least 1, not 0"), or returns NULL if
- * nothing is. Not for sections. */
+/* Says what is wrong with the value at *at, which was read from `node` (NULL: it came from elsewhere), as the rest of a
+ * sentence ("must be at least 1, not 0"), or returns NULL if nothing is. Not for sections. */
 enum { TRI_CONFIG_FAULT_BYTES = 512 };
-const char *tri_config_value_fault(const tri_config_key *key, const void *at, char buffer[TRI_CONFIG_FAULT_BYTES]);
+const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
+                                   char buffer[TRI_CONFIG_FAULT_BYTES]);
 
 /* A legal value in words: "a number", "`true` or `false`", "one of gpt2, llama". */
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]);

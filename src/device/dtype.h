@@ -2,6 +2,8 @@
 #ifndef TRI_DEVICE_DTYPE_H
 #define TRI_DEVICE_DTYPE_H
 
+#include "base/status.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +50,10 @@ static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double 
     case TRI_INT32: return;
   }
 }
+
+/* Whether a number that somebody has written is still one where it is used, in the wide type of these activations: not
+ * 0 if it was none, not infinite and, if it is below 1, not 1. TRI_BAD_CONFIG begins with the key in backquotes. */
+tri_status tri_dtype_check_number(tri_dtype activations, const char *key, double value);
 
 const char *tri_dtype_name(tri_dtype type);
 

@@ -76,6 +76,7 @@ static bool is_training(tri_list_purpose purpose) {
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out) {
   tri_op_list *list = NULL;
   bool training = is_training(request->purpose);
+  TRI_TRY(tri_model_check_numbers(model, request->type, ""));
   TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
   list->shard = request->shard;
   list->weights_pass = request->weights_pass;

@@ -106,6 +106,25 @@ static tri_status check_family(const tri_model *m) {
   return tri_fail(TRI_INTERNAL, "a model of family %d, which nobody checks", (int)m->family);
 }
 
+tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix) {
+  const struct {
+    const char *key;
+    double value;
+  } numbers[] = {{"norm_eps", model->norm_eps},
+                 {"init_std", model->init_std},
+                 {"dropout", model->dropout},
+                 {"rope_theta", model->rope_theta},
+                 {"rope_scaling.factor", model->rope_scaling.factor},
+                 {"rope_scaling.low_freq_factor", model->rope_scaling.low_freq_factor},
+                 {"rope_scaling.high_freq_factor", model->rope_scaling.high_freq_factor}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", prefix, numbers[i].key);
+    TRI_TRY(tri_dtype_check_number(activations, key, numbers[i].value));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_model_complete(tri_model *model) {
   tri_model m = *model;
   TRI_TRY(fill_in(&m));

@@ -4,6 +4,7 @@
 #define TRI_MODEL_MODEL_H
 
 #include "base/status.h"
+#include "device/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,10 @@ typedef struct tri_model {
   double rope_theta;
   tri_rope_scaling rope_scaling;
 } tri_model;
+
+/* Whether its numbers are still what they say where they are used, beside activations of a type; `prefix` ("model.")
+ * comes before the key in the message. */
+tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix);
 
 /* Checks that the numbers go together and fills in what was left at 0; the message names the key. */
 tri_status tri_model_complete(tri_model *model);

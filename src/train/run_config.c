@@ -189,7 +189,35 @@ static tri_status check_sizes(const tri_run_config *c) {
   return TRI_OK;
 }
 
+/* Numbers that are used in fp32 must not have been lost on the way there: an eps of 0 divides by 0 where a moment is 0.
+ */
+static tri_status check_numbers(const tri_run_config *c) {
+  const struct {
+    const char *key;
+    double value;
+  } numbers[] = {{"optimizer.lr", c->optimizer.lr},       {"optimizer.min_lr", c->optimizer.min_lr},
+                 {"optimizer.betas", c->optimizer.beta1}, {"optimizer.betas", c->optimizer.beta2},
+                 {"optimizer.eps", c->optimizer.eps},     {"optimizer.weight_decay", c->optimizer.weight_decay},
+                 {"optimizer.clip", c->optimizer.clip}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    TRI_TRY(tri_dtype_check_number(c->precision, numbers[i].key, numbers[i].value));
+  }
+  return tri_model_check_numbers(&c->model, c->precision, "model.");
+}
+
+/* Whatever a run writes has a name below `output`; it is better refused now than at the first save. */
+static tri_status check_output(const tri_run_config *c) {
+  size_t length = strlen(c->output);
+  if (length + TRI_RUN_NAMES_BYTES < TRI_PATH_BYTES) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`output` has %zu bytes; with the names of checkpoints below it paths would be longer than the %d that they "
+      "may have; use at most %d",
+      length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
+}
+
 static tri_status check_run(const tri_run_config *c) {
+  TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`data.sequence` %" PRId64 " is longer than the model's max_sequence; use at most %" PRId64,
@@ -204,6 +232,7 @@ static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(check_batch(c));
   TRI_TRY(check_rates(c));
   TRI_TRY(tri_identity_check_allowed(c->allow_change));
+  TRI_TRY(check_numbers(c));
   return check_sizes(c);
 }
 

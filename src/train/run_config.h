@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Room for the longest name that a run makes below its `output`, such as
+ * /checkpoints/.tmp-step-9223372036854775807-4194304/model-00001-of-00001.safetensors, with what a rewrite adds. */
+enum { TRI_RUN_NAMES_BYTES = 256 };
+
 typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE, TRI_DECAY_WSD } tri_decay;
 
 typedef struct tri_run_config {

@@ -443,7 +443,7 @@ tri_status tri_store_study(const char *path, tri_study *out) {
   TRI_TRY(tri_alloc("a study's text", TRI_STUDY_TEXT_BYTES, 1, &text));
   tri_status status = text_of(path, "SELECT file FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES);
   if (status == TRI_OK && text[0] == '\0') status = tri_fail(TRI_BAD_FILE, "%s holds no study yet", path);
-  if (status == TRI_OK) status = tri_study_read(path, text, out);
+  if (status == TRI_OK) status = tri_study_read(path, text, strlen(text), out);
   tri_free(text);
   return status;
 }

@@ -493,11 +493,11 @@ static tri_status check_space(tri_study *study) {
   return check_values(study);
 }
 
-tri_status tri_study_read(const char *source, const char *text, tri_study *out) {
+tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   TRI_TRY(tri_yaml_create(&tree));
-  tri_status status = tri_yaml_parse(tree, source, false, text, strlen(text), &root);
+  tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
   tri_yaml_destroy(tree);
   out->text = NULL;
@@ -513,7 +513,7 @@ tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out) {
   char *text = NULL, message[1500];
   size_t bytes = 0;
   TRI_TRY(tri_file_read(path, TRI_STUDY_TEXT_BYTES - 1, &text, &bytes));
-  tri_status status = tri_study_read(path, text, out);
+  tri_status status = tri_study_read(path, text, bytes, out);
   if (status == TRI_OK) status = complete(out, ranks);
   if (status == TRI_OK) {
     out->text = text;

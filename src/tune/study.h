@@ -56,7 +56,7 @@ typedef struct tri_study {
 tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 /* For reports: the text of such a file, `source` its name for messages. What it names (model, cluster, run) is not
  * read. */
-tri_status tri_study_read(const char *source, const char *text, tri_study *out);
+tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out);
 void tri_study_release(tri_study *study);
 
 /* Whether trials are runs of their own rather than simulated. */

@@ -173,3 +173,69 @@ def test_json_stays_json(made):
 
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
+
+
+@pytest.mark.parametrize("change,said", [
+    ("optimizer.lr=1e38", "`lr` under `optimizer:` must be between 0 and 9007199254740992, not 1e38"),
+    ("optimizer.lr=1e999", "`lr` under `optimizer:` must be between 0 and 9007199254740992, not 1e999"),
+    ("optimizer.lr=-1e-3", "`lr` under `optimizer:` must be at least 0, not -1e-3"),
+    ("optimizer.eps=0e5", "`eps` under `optimizer:` must be above 0, not 0e5"),
+    ("optimizer.eps=1e17", "must be above 0 and at most 9007199254740992, not 1e17"),
+    ("optimizer.betas=[0.9, 1.00]", "`betas` under `optimizer:` must be at least 0 and below 1, not 1.00"),
+    ("optimizer.steps=99999999999999999999", "`steps` under `optimizer:` must be between 1 and 1073741824, not 99999999999999999999"),
+])
+def test_the_bound_that_broke(tmp_path, made, change, said):
+    check(trireme("train", write_run(tmp_path, made), "--set", change, status=3), said)
+
+
+@pytest.mark.parametrize("change,said", [
+    ("optimizer.eps=1e-46", "`optimizer.eps` 1e-46 becomes 0 in fp32, in which it is used"),
+    ("optimizer.lr=1e-60", "`optimizer.lr` 9.9999999999999997e-61 becomes 0 in fp32"),
+    ("optimizer.weight_decay=1e-60", "`optimizer.weight_decay` 9.9999999999999997e-61 becomes 0"),
+    ("optimizer.clip=1e-60", "`optimizer.clip` 9.9999999999999997e-61 becomes 0"),
+    ("optimizer.betas=[0.9, 0.99999999]", "`optimizer.betas` 0.99999998999999995 becomes 1 in fp32, in which it is used; choose a number"),
+    ("model.norm_eps=1e-46", "`model.norm_eps` 1e-46 becomes 0 in fp32"),
+    ("model.init_std=1e-46", "`model.init_std` 1e-46 becomes 0 in fp32"),
+    ("model.dropout=0.999999999", "`model.dropout` 0.99999999900000003 becomes 1 in fp32"),
+])
+def test_numbers_that_fp32_loses(tmp_path, made, change, said):
+    path = write_run(tmp_path, made)
+    check(trireme("train", path, "--set", change, status=3), said)
+    check(trireme("train", path, "--set", change, "--set", "precision=bf16", status=3), said)
+    trireme("train", path, "--dry-run", "--set", change, "--set", "precision=fp64", "--set", "device=reference")
+
+
+def test_a_byte_of_zero(tmp_path, made):
+    """Text behind it is never dropped in silence: YAML, JSON, JSON lines and lists of merges."""
+    said = "a byte of zero, which text does not hold"
+    path = write_run(tmp_path, made)
+    path.write_bytes(path.read_bytes() + b"\n\0\nseed: 1\n")
+    check(trireme("train", path, status=3), said, "run.yaml")
+    (tmp_path / "model.yaml").write_bytes(yaml_of(MODEL).encode() + b"\n\0")
+    check(trireme("inspect", tmp_path / "model.yaml", status=3), said, "model.yaml")
+    for name in ("cluster", "system"):
+        (tmp_path / f"{name}.yaml").write_bytes(b"name: x\n\0\nfoo: 1\n")
+        done = trireme("simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 8, "--layout", "tensor=1", f"--{name}",
+                       tmp_path / f"{name}.yaml", status=3)
+        check(done, said, f"line 2 of {tmp_path}/{name}.yaml")
+    (tmp_path / "published.yaml").write_bytes(b"sets: []\n\0")
+    check(trireme("validate", tmp_path / "published.yaml", status=3), said)
+    (tmp_path / "text.jsonl").write_bytes(b'{"text": "pull"}\n{"text": "the \0 oars"}\n')
+    check(trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "out", tmp_path / "text.jsonl", status=4), "text.jsonl line 2", "control character 0x0")
+    (tmp_path / "tokenizer.json").write_bytes((made / "corpus/tokenizer.json").read_bytes() + b"\0{}")
+    check(trireme("prepare", "--tokenizer", tmp_path / "tokenizer.json", "--out", tmp_path / "out", made / "text.txt", status=4), "tokenizer.json", "not valid JSON")
+
+
+def test_paths_with_no_room(tmp_path, made):
+    """The longest `output` that is taken can be saved to, and one byte more is refused before anything is written."""
+    def of_length(bytes):
+        text = str(tmp_path)
+        while len(text) < bytes - 201:
+            text += "/" + "x" * 200
+        return text + "/" + "y" * (bytes - len(text) - 1)
+    longest = of_length(4096 - 256 - 1)
+    done = trireme("train", write_run(tmp_path, made, output=longest + "y"), status=3)
+    check(done, "`output` has 3840 bytes; with the names of checkpoints below it paths would be longer than the 4095 that they may have; use at most 3839")
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith("xx")]
+    trireme("train", write_run(tmp_path, made, output=longest))
+    assert os.path.isdir(longest + "/checkpoints/step-00000004")

@@ -493,6 +493,14 @@ def test_bad_studies(tmp_path, change, status, said):
     assert not (tmp_path / "study.db").exists()
 
 
+def test_a_byte_of_zero(tmp_path):
+    """What stands behind it counts, and is not dropped."""
+    study = write(tmp_path / "study.yaml", STUDY)
+    study.write_bytes(study.read_bytes() + b"\n\0\ntrials: 3\n")
+    done = subprocess.run([TRIREME, "tune", str(study)], capture_output=True, text=True)
+    assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a byte of zero, which text does not hold", done.stderr)
+
+
 def test_bad_stores(tmp_path):
     tune(tmp_path, STUDY, "--trials", 3)
     before = (tmp_path / "study.db").read_bytes()

@@ -185,7 +185,8 @@ static void refuses_wrong_values(void **state) {
       {"oars: {a: b}", "`oars` at line 4 of ship.yaml must be a whole number, not a mapping"},
       {"oars:", "`oars` at line 4 of ship.yaml has no value; it must be a whole number"},
       {"oars: 0", "`oars` at line 4 of ship.yaml must be at least 1, not 0"},
-      {"oars: 99999999999999999999", "`oars` at line 4 of ship.yaml must be at least 1, not 9223372036854775807"},
+      {"oars: 99999999999999999999",
+       "`oars` at line 4 of ship.yaml must be between 1 and 9007199254740992, not 99999999999999999999"},
       {"crew: none", "`crew` at line 4 of ship.yaml must be a whole number or `auto`, not `none`"},
       {"crew: 0", "`crew` at line 4 of ship.yaml must be between 2 and 300 or `auto`, not 0"},
       {"crew: 301", "`crew` at line 4 of ship.yaml must be between 2 and 300 or `auto`, not 301"},
@@ -198,7 +199,7 @@ static void refuses_wrong_values(void **state) {
       {"bounds: [1, 2, 3]", "`bounds` at line 4 of ship.yaml must be two numbers in brackets, `[a, b]`"},
       {"bounds: [1, x]", "`bounds` at line 4 of ship.yaml must be two numbers in brackets, `[a, b]`"},
       {"bounds: [1, [2]]", "`bounds` at line 4 of ship.yaml must be two numbers in brackets, `[a, b]`"},
-      {"bounds: [1, 1e301]", "`bounds` at line 4 of ship.yaml must be at least -1e+300, not 1.0e+301"},
+      {"bounds: [1, 1e301]", "`bounds` at line 4 of ship.yaml must be between -1e+300 and 1e+300, not 1e301"},
       {"ram: yes", "`ram` at line 4 of ship.yaml must be `true` or `false`, not `yes`"},
       {"home: \"a\\nb\"", "`home` at line 4 of ship.yaml must be one line of printable UTF-8 text, not `a?b`"},
       {"home: sixteen letters!", "`home` at line 4 of ship.yaml may have at most 15 bytes"},
@@ -221,7 +222,7 @@ static void refuses_wrong_values(void **state) {
     snprintf(message, sizeof message, "`length` at line 1 of ship.yaml must be a number, not `%s`", not_numbers[i]);
     EXPECT_FAILS(TRI_BAD_CONFIG, message, read(text, NULL, 0, &s));
   }
-  EXPECT_FAILS(TRI_BAD_CONFIG, "`length` at line 1 of ship.yaml must be at least 0, not inf",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "`length` at line 1 of ship.yaml must be between 0 and 1.80144e+16, not 1e999",
                read("length: 1e999\nname: a\nmain: small\n", NULL, 0, &s));
   EXPECT_FAILS(TRI_BAD_CONFIG, "`name` at line 2 of ship.yaml must not be empty",
                read("length: 1\nname: ''\nmain: small\n", NULL, 0, &s));
@@ -238,7 +239,7 @@ static void refuses_wrong_sections(void **state) {
                read("name: a\nlength: 1\nmain: huge\n", NULL, 0, &s));
   EXPECT_FAILS(TRI_BAD_CONFIG, "`area` under `main:` at line 5 of ship.yaml must be between 1 and 100, not 0",
                read("name: a\nlength: 1\nmain:\n  weight: 0.1\n  area: 0\n", NULL, 0, &s));
-  EXPECT_FAILS(TRI_BAD_CONFIG, "`weight` under `main:` at line 4 of ship.yaml must be above 0 and below 1, not 1.0",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "`weight` under `main:` at line 4 of ship.yaml must be above 0 and below 1, not 1",
                read("name: a\nlength: 1\nmain:\n  weight: 1\n  area: 1\n", NULL, 0, &s));
   EXPECT_FAILS(TRI_BAD_CONFIG, "a ship file at line 1 of ship.yaml must be a mapping of keys, not a list",
                read("[a]\n", NULL, 0, &s));
