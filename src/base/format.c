@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
@@ -38,6 +39,12 @@ char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes) {
     snprintf(buffer, buffer_bytes, "%ldh%02dm", (long)seconds / 3600, (int)((long)seconds % 3600) / 60);
   }
   return buffer;
+}
+
+double tri_format_rounded(double value, int decimals) {
+  char text[400]; /* as printf rounds, which is what is printed; the largest double has 309 digits */
+  snprintf(text, sizeof text, "%.*f", decimals, value);
+  return strtod(text, NULL) == 0 ? 0.0 : value;
 }
 
 /* Damerau's distance without transposition would call "warmpu" and "warmup" two apart; that is near enough. */

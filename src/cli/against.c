@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cli/json.h"
 #include "plan/report.h"
@@ -131,17 +132,20 @@ static void print_text(const comparison *c) {
          tri_layout_text(&c->config->layout, layout, sizeof layout));
   printf("%-22s %14s %14s %10s\n", "", "predicted", "measured", "error");
   printf("%-22s %12.4f s %12.4f s %+8.1f %%\n", "step", c->prediction.step_s, measured,
-         100 * (c->prediction.step_s / measured - 1));
-  printf("%-22s %14.0f %14.0f %+8.1f %%\n", "bytes of rank 0", c->memory.peak, peak, 100 * (c->memory.peak / peak - 1));
+         tri_format_rounded(100 * (c->prediction.step_s / measured - 1), 1));
+  printf("%-22s %14.0f %14.0f %+8.1f %%\n", "bytes of rank 0", c->memory.peak, peak,
+         tri_format_rounded(100 * (c->memory.peak / peak - 1), 1));
   for (int i = 0; i < SHARES; i++) {
-    printf("%-22s %12.1f %% %12.1f %% %+8.1f points\n", shares[i].name, 100 * shares[i].predicted,
-           100 * shares[i].measured, 100 * (shares[i].predicted - shares[i].measured));
+    printf("%-22s %12.1f %% %12.1f %% %+8.1f points\n", shares[i].name,
+           tri_format_rounded(100 * shares[i].predicted, 1), tri_format_rounded(100 * shares[i].measured, 1),
+           tri_format_rounded(100 * (shares[i].predicted - shares[i].measured), 1));
   }
   for (int i = 0; i < c->num_kinds; i++) {
     const kind *k = &c->kinds[i];
     double predicted = mean_ms(k->predicted_s, k->predicted), found = mean_ms(k->measured_s, k->measured);
     if (k->measured == 0 || found < 0.01) continue;
-    printf("%-22s %11.2f ms %11.2f ms %+8.1f %%\n", k->name, predicted, found, 100 * (predicted / found - 1));
+    printf("%-22s %11.2f ms %11.2f ms %+8.1f %%\n", k->name, predicted, found,
+           tri_format_rounded(100 * (predicted / found - 1), 1));
   }
 }
 
@@ -167,10 +171,48 @@ static tri_status print_json(const comparison *c) {
   return tri_print_json(document);
 }
 
+/* A description holds for ranks like those that it was measured with. Other threads a rank are another machine; of the
+ * rest, and of what older files do not say, a warning. */
+static tri_status check_alike(const comparison *c, const char *run) {
+  static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS` as the run is started writes one";
+  const tri_cluster *cluster = c->cluster;
+  int64_t threads = json_integer_value(json_object_get(c->summary, "threads"));
+  const struct {
+    const char *what;
+    int64_t described, found;
+  } others[] = {{"ranks", cluster->threads > 0 ? cluster->node_devices : 0,
+                 json_integer_value(json_object_get(c->summary, "ranks"))},
+                {"cores a node", cluster->cores, json_integer_value(json_object_get(c->summary, "cores"))},
+                {"nodes", cluster->nodes, json_integer_value(json_object_get(c->summary, "nodes"))}};
+  if (cluster->threads == 0) {
+    tri_warn(
+        "the cluster %s does not say for how many threads a rank it was measured, so it may be another machine than "
+        "the "
+        "run's; %s",
+        cluster->name, calibrate);
+  } else if (threads == 0) {
+    tri_warn("%s/summary.json does not say how many threads a rank had; the cluster %s was measured with %ld", run,
+             cluster->name, (long)cluster->threads);
+  } else if (threads != cluster->threads) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "the run %s had %ld threads a rank, and the cluster %s was measured with %ld: nothing that it predicts "
+        "holds for that run; %s",
+        run, (long)threads, cluster->name, (long)cluster->threads, calibrate);
+  }
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    if (others[i].described == 0 || others[i].found == 0 || others[i].described == others[i].found) continue;
+    tri_warn("the run %s had %ld %s, and the cluster %s was measured with %ld", run, (long)others[i].found,
+             others[i].what, cluster->name, (long)others[i].described);
+  }
+  return TRI_OK;
+}
+
 static tri_status compare(comparison *c, const char *run, const char *timeline) {
   char path[TRI_PATH_BYTES];
   json_t *trace = NULL;
   TRI_TRY(read_json(run, "summary.json", &c->summary));
+  TRI_TRY(check_alike(c, run));
   TRI_TRY(tri_simulate_step(&c->request, &c->prediction));
   TRI_TRY(tri_predict_memory(&c->request, 0, &c->memory));
   TRI_TRY(tri_path_join(path, run, "timeline.json"));

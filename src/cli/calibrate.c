@@ -1,6 +1,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -86,6 +87,12 @@ static void print_heading(FILE *to, const tri_measurements *m, const tri_residua
   fprintf(to, "\n");
 }
 
+/* 0 where the system does not say. */
+static int64_t cores_of_node(void) {
+  tri_machine machine;
+  return tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;
+}
+
 static tri_status write_cluster(const arguments *given, const tri_measurements *m) {
   tri_product_sample products[TRI_MEASURED_PRODUCTS];
   tri_transfer_sample reduces[TRI_MEASURED_MESSAGES], messages[TRI_MEASURED_MESSAGES];
@@ -109,6 +116,9 @@ static tri_status write_cluster(const arguments *given, const tri_measurements *
   }
   const tri_calibration from = {.name = name,
                                 .devices = m->ranks,
+                                .threads = m->threads,
+                                .cores = cores_of_node(),
+                                .nodes = tri_comm_num_nodes(),
                                 .precision = given->precision,
                                 .peak = peak,
                                 .memory_bandwidth = m->memory_bandwidth,

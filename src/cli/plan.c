@@ -4,6 +4,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
+#include "plan/accuracy.h"
 #include "plan/report.h"
 #include "plan/search.h"
 #include "schedule/layout_config.h"
@@ -56,24 +57,33 @@ static void print_table(const tri_search_result *result) {
   for (int64_t i = 0; i < result->num_answers; i++) {
     const tri_prediction *p = &result->answers[i].prediction;
     char bytes[32], layout[TRI_LAYOUT_TEXT_BYTES];
-    printf("%4ld %10.4f %10.1f %6.1f %% %6.1f %% %12s  %s\n", (long)i + 1, p->step_s, p->tflops_per_device,
-           100 * p->mfu, 100 * p->bubble, tri_format_bytes(p->memory.peak, bytes, sizeof bytes),
+    printf("%4ld %10.4f %10.1f %6.1f %% %6.1f %% %12s  %s\n", (long)i + 1, p->step_s, p->model_tflops_per_device,
+           tri_format_rounded(100 * p->mfu, 1), tri_format_rounded(100 * p->bubble, 1),
+           tri_format_bytes(p->memory.peak, bytes, sizeof bytes),
            tri_layout_text(&result->answers[i].layout, layout, sizeof layout));
   }
 }
 
 static void print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
+  char accuracy[TRI_ACCURACY_TEXT_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
-  printf("%s on %ld devices of %s: %ld legal layouts, %ld simulated; no other can be better\n", given->plan.model.name,
-         (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, (long)result->simulated);
+  printf(
+      "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts, %ld simulated; no other can be better\n",
+      given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
+      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, (long)result->simulated);
   print_table(result);
-  if (given->pareto) return;
+  printf(
+      "TFLOP/s and MFU are of the model's products, attention as the full square; recomputed products do not count\n");
+  if (given->pareto) {
+    printf("%s\n", tri_accuracy_text(&given->plan.cluster, accuracy));
+    return;
+  }
   printf("\nthe best of them:\n");
   tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
   if (result->num_answers > 1) {
     double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
-    printf("the runner-up takes %.2f %% longer\n", 100 * loss);
+    printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));
   }
   for (int64_t i = 0; i < result->num_reasons; i++) printf("%s: %s\n", result->reasons[i].key, result->reasons[i].text);
   printf("\n");

@@ -67,7 +67,11 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
-  if (o->sequence == 0) o->sequence = o->model.max_sequence;
+  o->assumed_sequence = o->sequence == 0;
+  if (o->assumed_sequence) {
+    TRI_TRY(tri_model_assume_sequence(&o->model, TRI_BAD_USAGE, "give --sequence, for example --sequence 4096",
+                                      &o->sequence));
+  }
   if (o->sequence > o->model.max_sequence) {
     return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
                     (long)o->sequence, o->model.name, (long)o->model.max_sequence);
@@ -82,5 +86,6 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .system = &o->system,
                                   .global_batch = o->global_batch,
                                   .sequence = o->sequence,
+                                  .assumed_sequence = o->assumed_sequence,
                                   .precision = o->precision};
 }

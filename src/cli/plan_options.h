@@ -10,6 +10,7 @@
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
+  bool assumed_sequence; /* nobody gave it */
   double tokens;
   tri_dtype precision;
   bool json;
@@ -46,7 +47,7 @@ enum {
   "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
   "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
   "  --global-batch B    sequences in one step\n"                                                                      \
-  "  --sequence S        tokens of one; the model's max_sequence unless given\n"                                       \
+  "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"           \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \

@@ -182,6 +182,10 @@ static tri_status report(const arguments *given, tri_study *study) {
     }
   }
   TRI_TRY(tri_store_study(path, study));
+  /* Reports say what simulations rest on, where that is still there. */
+  if (!tri_study_is_real(study) && tri_cluster_load(study->cluster_name, &study->cluster) != TRI_OK) {
+    study->cluster = (tri_cluster){0};
+  }
   TRI_TRY(tri_store_open(path, NULL, study, &store));
   tri_status status = print_result(given, study, path, store);
   tri_store_close(store);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
+#include "plan/accuracy.h"
 #include "plan/published.h"
 
 #include <getopt.h>
@@ -94,13 +95,29 @@ static void print_set(const tri_published_set *set, FILE *to) {
     fprintf(to, "| %s%s | %ld | %ld x %ld x %ld | %.4g | %.4g | %.1f | %.1f | %+.1f %% |\n", row->name,
             row->fit ? " (fitted)" : "", (long)row->devices, (long)row->layout.tensor, (long)row->layout.pipeline,
             (long)row->layout.data, row->published_s, row->predicted_s, tflops(row, row->published_s),
-            tflops(row, row->predicted_s), 100 * tri_published_error(row));
+            tflops(row, row->predicted_s), tri_format_rounded(100 * tri_published_error(row), 1));
   }
   fprintf(
       to,
       "\nOver the %ld rows that were not fitted: mean error %.1f %%, worst %.1f %%; least rank correlation within a "
       "model and size %.2f.\n",
       (long)summary.judged, 100 * summary.mean, 100 * summary.worst, summary.rank_correlation);
+}
+
+/* Over all that were predicted; a set on its own is too few rows. */
+static void print_interval(const tri_published *published, FILE *to) {
+  double errors[TRI_PUBLISHED_SETS * TRI_PUBLISHED_ROWS];
+  int64_t count = 0;
+  for (int64_t s = 0; s < published->num_sets; s++) {
+    const tri_published_set *set = &published->sets[s];
+    for (int64_t r = 0; r < set->num_rows; r++) {
+      if (!set->rows[r].fit) errors[count++] = tri_published_error(&set->rows[r]);
+    }
+  }
+  tri_accuracy found = tri_accuracy_of(errors, count);
+  if (found.rows == 0) return;
+  fprintf(to, "\nOf all %ld rows that were not fitted, nine in ten errors lie between %+.1f %% and %+.1f %%.\n",
+          (long)found.rows, tri_format_rounded(100 * found.low, 1), tri_format_rounded(100 * found.high, 1));
 }
 
 static json_t *set_json(const tri_published_set *set) {
@@ -142,6 +159,7 @@ static tri_status write_report(const arguments *given, const tri_published *publ
   for (int64_t s = 0; s < published->num_sets; s++) {
     if (given->set == NULL || strcmp(given->set, published->sets[s].name) == 0) print_set(&published->sets[s], to);
   }
+  if (given->set == NULL) print_interval(published, to);
   fclose(to);
   tri_status status = given->out == NULL ? TRI_OK : tri_file_replace(given->out, text, bytes);
   if (status == TRI_OK && given->out == NULL) fputs(text, stdout);

@@ -33,8 +33,9 @@ void tri_comm_close(void);
 /* Ends the whole job from one rank that failed: every other rank is killed. Does nothing when alone. */
 void tri_comm_abort(int exit_status);
 
-int tri_comm_rank(void); /* 0 when alone */
-int tri_comm_size(void); /* 1 when alone */
+int tri_comm_rank(void);      /* 0 when alone */
+int tri_comm_size(void);      /* 1 when alone */
+int tri_comm_num_nodes(void); /* LOCAL. That the job's ranks are on; 1 when alone */
 /* Ranks on this rank's node, and its place among them. */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);

@@ -19,6 +19,13 @@ tri_job *tri_comm_job(void) { return &job; }
 
 int tri_comm_rank(void) { return job.rank; }
 int tri_comm_size(void) { return job.size; }
+
+/* A node is known by its first rank. */
+int tri_comm_num_nodes(void) {
+  int nodes = 0;
+  for (int r = 0; job.node_of != NULL && r < job.size; r++) nodes += job.node_of[r] == r;
+  return nodes < 1 ? 1 : nodes;
+}
 int tri_comm_local_rank(void) { return job.local_rank; }
 int tri_comm_local_size(void) { return job.local_size; }
 int tri_comm_node_of(int rank) { return job.node_of == NULL ? 0 : job.node_of[rank]; }

@@ -106,6 +106,15 @@ static tri_status check_family(const tri_model *m) {
   return tri_fail(TRI_INTERNAL, "a model of family %d, which nobody checks", (int)m->family);
 }
 
+tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out) {
+  if (model->max_sequence <= TRI_LONGEST_ASSUMED_SEQUENCE) {
+    *out = model->max_sequence;
+    return TRI_OK;
+  }
+  return tri_fail(code, "how long are the sequences? %s takes up to %" PRId64 " tokens, which is not assumed; %s",
+                  model->name, model->max_sequence, how);
+}
+
 tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix) {
   const struct {
     const char *key;

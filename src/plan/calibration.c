@@ -108,6 +108,10 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
                    .memory_bytes = from->memory_bytes,
                    .memory_bandwidth = from->memory_bandwidth,
                    .carries = true,
+                   .fitted = "matmul matmul_half attention memory link launch",
+                   .threads = from->threads,
+                   .cores = from->cores,
+                   .nodes = from->nodes,
                    .efficiency = {.matmul = 0.9, .matmul_half = 8, .memory = 1, .link = 1, .launch = 0}};
   fitting f = {from, &c};
   double share = from->attention_flops / from->peak;

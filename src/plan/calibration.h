@@ -14,7 +14,8 @@ typedef struct tri_transfer_sample {
 
 typedef struct tri_calibration {
   const char *name;
-  int64_t devices; /* all of one node */
+  int64_t devices;               /* all of one node */
+  int64_t threads, cores, nodes; /* of each rank; of a node; that the ranks were on */
   tri_dtype precision;
   double peak, memory_bandwidth, vector_flops, attention_flops, memory_bytes;
   const tri_product_sample *products;

@@ -61,6 +61,14 @@ static const tri_config_key cluster_keys[] = {
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
     {CLUSTER(carries, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "devices carry what passes between them by themselves, and compute nothing meanwhile"},
+    {CLUSTER(fitted, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->fitted), .fallback = "",
+     .help = "constants of `efficiency` that were fitted to measurements, with blanks between; empty: none"},
+    {CLUSTER(threads, TRI_CONFIG_AUTO), .range = {.low = 1, .high = 1 << 16}, .fallback = "auto",
+     .help = "threads of each rank that it was measured with; auto: not known"},
+    {CLUSTER(cores, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
+     .help = "cores of a node when it was measured; auto: not known"},
+    {CLUSTER(nodes, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
+     .help = "nodes that it was measured on; auto: not known"},
     {.name = "links",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_cluster, links),
@@ -79,8 +87,29 @@ static const tri_config_key cluster_keys[] = {
 const tri_config_table tri_cluster_table = {
     .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
 
+static tri_status check_fitted(const tri_cluster *cluster) {
+  for (const char *at = cluster->fitted; *at != '\0';) {
+    at += strspn(at, " ,");
+    size_t length = strcspn(at, " ,");
+    bool known = length == 0;
+    for (int i = 0; i < TRI_CLUSTER_CONSTANTS; i++) {
+      const char *name = tri_cluster_constant_name(i);
+      known = known || (strlen(name) == length && strncmp(name, at, length) == 0);
+    }
+    if (!known) {
+      return tri_fail(
+          TRI_BAD_CONFIG,
+          "`fitted` names `%.*s`; the constants are matmul, matmul_half, attention, memory, link and launch",
+          (int)length, at);
+    }
+    at += length;
+  }
+  return TRI_OK;
+}
+
 static tri_status check(const tri_cluster *cluster) {
   int64_t inner = 1;
+  TRI_TRY(check_fitted(cluster));
   if (cluster->peak_bf16 == 0 && cluster->peak_fp32 == 0 && cluster->peak_fp64 == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`peak_bf16`, `peak_fp32` and `peak_fp64` are all 0: this device computes nothing");
   }

@@ -40,7 +40,10 @@ typedef struct tri_cluster {
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */
-  bool carries; /* devices carry what passes between them by themselves: nothing goes on beside their work */
+  bool carries;         /* devices carry what passes between them by themselves: nothing goes on beside their work */
+  char fitted[96];      /* names of the constants in `efficiency` that a measurement stands behind */
+  int64_t threads;      /* of each rank that it was measured with, */
+  int64_t cores, nodes; /* and of the machine then; 0: not known, or not measured */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_efficiency efficiency;

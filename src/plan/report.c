@@ -1,6 +1,7 @@
 #include "plan/report.h"
 
 #include "base/format.h"
+#include "plan/accuracy.h"
 #include "schedule/layout_config.h"
 
 #include <string.h>
@@ -75,6 +76,10 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
                 "step_s", p->step_s, "tokens_per_s", p->tokens_per_s, "tflops_per_device", p->tflops_per_device, "mfu",
                 p->mfu, "hfu", p->hfu, "bubble", p->bubble, "fits", (int)p->fits, "time", time, "memory", memory);
   if (object == NULL) return object;
+  json_object_set_new(object, "model_tflops_per_device", json_real(p->model_tflops_per_device));
+  json_object_set_new(object, "sequence", json_integer((json_int_t)request->sequence));
+  json_object_set_new(object, "sequence_assumed", json_boolean(request->assumed_sequence));
+  json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster));
   json_object_set_new(object, "num_parameters", json_integer((json_int_t)tri_model_num_parameters(request->model)));
   if (tokens <= 0) return object;
   double hours = tokens / p->tokens_per_s / 3600;
@@ -86,7 +91,8 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
 }
 
 static void print_part(const char *name, double seconds, double whole, FILE *to) {
-  if (seconds > 0) fprintf(to, "  %-12s %10.4f s  %5.1f %%\n", name, seconds, 100 * seconds / whole);
+  if (seconds > 0)
+    fprintf(to, "  %-12s %10.4f s  %5.1f %%\n", name, seconds, tri_format_rounded(100 * seconds / whole, 1));
 }
 
 static void print_bytes(const char *name, double bytes, FILE *to) {
@@ -94,15 +100,23 @@ static void print_bytes(const char *name, double bytes, FILE *to) {
   fprintf(to, "  %-12s %12s\n", name, tri_format_bytes(bytes, text, sizeof text));
 }
 
+const char *tri_report_assumed(bool assumed) { return assumed ? " (the model's longest; --sequence for others)" : ""; }
+
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
-  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32], room[32];
+  char layout[TRI_LAYOUT_TEXT_BYTES], accuracy[TRI_ACCURACY_TEXT_BYTES], rate[32], size[32], room[32];
   const tri_step_time *t = &p->time;
-  fprintf(to, "%s (%s parameters) on %.0f devices of %s, %s\n", request->model->name,
-          tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), devices_of(request),
-          request->cluster->name, tri_layout_text(request->layout, layout, sizeof layout));
-  fprintf(to, "a step of %ld sequences of %ld: %.4f s, %s tokens/s, %.1f TFLOP/s a device (MFU %.1f %%, HFU %.1f %%)\n",
-          (long)request->global_batch, (long)request->sequence, p->step_s,
-          tri_format_count(p->tokens_per_s, rate, sizeof rate), p->tflops_per_device, 100 * p->mfu, 100 * p->hfu);
+  fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f devices of %s, %s\n", request->model->name,
+          tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,
+          tri_report_assumed(request->assumed_sequence), devices_of(request), request->cluster->name,
+          tri_layout_text(request->layout, layout, sizeof layout));
+  fprintf(to, "a step of %ld sequences of %ld: %.4f s, %s tokens/s\n", (long)request->global_batch,
+          (long)request->sequence, p->step_s, tri_format_count(p->tokens_per_s, rate, sizeof rate));
+  fprintf(to,
+          "a device: %.1f TFLOP/s of the model's products (MFU %.1f %%), %.1f with recomputed ones (HFU %.1f %%); "
+          "attention "
+          "counts as the full square\n",
+          p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu);
+  fprintf(to, "%s\n", tri_accuracy_text(request->cluster, accuracy));
   print_part("compute", t->compute, p->step_s, to);
   print_part("tensor", t->tensor, p->step_s, to);
   print_part("pipeline", t->pipeline, p->step_s, to);

@@ -351,8 +351,8 @@ static tri_status explain_key(search *s, const candidate *best, const char *key,
   const char *loss = largest_loss(best->prediction, next->prediction, &seconds);
   double more = next->prediction->step_s / best->prediction->step_s - 1;
   snprintf(text, sizeof text, "the best other, %s, takes %.1f %% longer: %.1f %% of the step more for %s",
-           tri_layout_text(&next->layout, layout, sizeof layout), 100 * more, 100 * seconds / best->prediction->step_s,
-           loss);
+           tri_layout_text(&next->layout, layout, sizeof layout), tri_format_rounded(100 * more, 1),
+           tri_format_rounded(100 * seconds / best->prediction->step_s, 1), loss);
   say(result, key, text);
   return TRI_OK;
 }

@@ -520,6 +520,7 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
   answer.tflops_per_device = tri_step_hardware_flops(request) / step.step_s / devices / 1e12;
   answer.hfu = answer.tflops_per_device * 1e12 / peak;
   answer.mfu = tri_step_model_flops(request) / step.step_s / devices / peak;
+  answer.model_tflops_per_device = answer.mfu * peak / 1e12;
   *out = answer;
   return TRI_OK;
 }

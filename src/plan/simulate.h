@@ -19,6 +19,7 @@ typedef struct tri_simulation_request {
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence;
+  bool assumed_sequence; /* nobody gave it: reports say so */
   tri_dtype precision;
   tri_device *device; /* whose scratch memory and packed weights count; NULL: neither does */
 } tri_simulation_request;
@@ -43,8 +44,9 @@ typedef struct tri_memory_parts {
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
   double tflops_per_device; /* of all products that are computed, recomputed ones too, as published figures count */
-  double mfu, hfu;          /* shares of the peak: of the model's products; of tflops_per_device's */
-  double bubble;            /* share of the step */
+  double model_tflops_per_device; /* of the model's products alone */
+  double mfu, hfu;                /* shares of the peak: of model_tflops_per_device, and of tflops_per_device */
+  double bubble;                  /* share of the step */
   tri_step_time time;
   tri_memory_parts memory; /* of the fullest rank */
   int64_t fullest_stage;

@@ -47,7 +47,8 @@ static const tri_config_key data_keys[] = {
     {TEXT("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
     {TEXT("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
-    {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence", .help = "tokens in one sample"},
+    {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
+     .help = "tokens in one sample; asked for where max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
      .help = "labels with this id (padding) do not count in the loss; -1 is none"},
 };
@@ -259,7 +260,10 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
-  if (out->data.sequence == 0) out->data.sequence = out->model.max_sequence;
+  if (out->data.sequence == 0) {
+    const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
+    TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
+  }
   return tri_config_blame(root, check_run(out));
 }
 

@@ -1,6 +1,7 @@
 #include "train/summary.h"
 
 #include "base/file.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/system.h"
 
@@ -57,6 +58,8 @@ tri_status tri_run_summary_fill(const tri_metrics_history *history, tri_run_summ
   summary->tokens = last != NULL ? last->tokens : 0;
   summary->bad_steps = last != NULL ? last->bad_steps : 0;
 
+  tri_machine machine;
+  summary->cores = tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;
   summary->peak_rss_bytes = tri_system_peak_resident_bytes();
   summary->version = TRIREME_VERSION;
   if (gethostname(summary->host, sizeof summary->host) != 0) summary->host[0] = '\0';
@@ -116,6 +119,10 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "model", text_or_null(s->model));
   failed |= json_object_set_new(object, "device", text_or_null(s->device));
   failed |= json_object_set_new(object, "precision", text_or_null(s->precision));
+  failed |= json_object_set_new(object, "ranks", json_integer(s->ranks));
+  failed |= json_object_set_new(object, "threads", json_integer(s->threads));
+  failed |= json_object_set_new(object, "nodes", json_integer(s->nodes));
+  failed |= json_object_set_new(object, "cores", json_integer(s->cores));
   failed |= json_object_set_new(object, "version", text_or_null(s->version));
   failed |= json_object_set_new(object, "host", text_or_null(s->host));
   if (!failed) return object;

@@ -26,11 +26,13 @@ typedef struct tri_run_summary {
   double seconds; /* of training, all processes of a resumed run together if known    */
   size_t peak_bytes_predicted, peak_bytes_measured;
   const char *model, *device, *precision;
+  int64_t ranks, threads, nodes;           /* of the job; of each rank; that they are on */
   double checkpoint_pause_s, checkpoint_s; /* of the newest checkpoint: what steps waited for it, and all it took */
   double load_s;                           /* of the state that this process began with; 0: it began anew */
   tri_timeline_shares time;                /* where it went, in some steps; of no steps: it was not measured */
   /* By tri_run_summary_fill, of this process and this machine. */
   size_t peak_rss_bytes;
+  int64_t cores; /* of this node; 0: not known */
   const char *version;
   char host[128];
 } tri_run_summary;

@@ -1,6 +1,8 @@
 #include "tune/explain.h"
 
+#include "base/format.h"
 #include "base/memory.h"
+#include "plan/accuracy.h"
 #include "schedule/layout_config.h"
 #include "tune/shapley.h"
 
@@ -12,11 +14,26 @@ enum { MOST_EXPLAINED = 64, MOST_BACKGROUND = 32, MOST_SHOWN = 10 };
 
 const char *tri_explain_unit(const tri_study *study) {
   switch (study->objective) {
-    case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device";
+    case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device, recomputed products counted";
     case TRI_OBJECTIVE_TOKENS: return "tokens/s";
     case TRI_OBJECTIVE_COST: return "tokens a device-second";
   }
   return "";
+}
+
+/* What simulated trials rest on. A report of a store knows neither, if what the study names is not there any more. */
+char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {
+  char accuracy[TRI_ACCURACY_TEXT_BYTES];
+  buffer[0] = '\0';
+  if (study->sequence > 0) {
+    snprintf(buffer, TRI_EXPLAIN_NOTE_BYTES, "sequences of %ld tokens%s", (long)study->sequence,
+             study->assumed_sequence ? " (the model's longest; `sequence:` for others)" : "");
+  }
+  if (tri_study_is_real(study) || study->cluster.name[0] == '\0') return buffer;
+  size_t held = strlen(buffer);
+  snprintf(buffer + held, TRI_EXPLAIN_NOTE_BYTES - held, "%ssimulated; %s", held == 0 ? "" : "; ",
+           tri_accuracy_text(&study->cluster, accuracy));
+  return buffer;
 }
 
 /* ---- finding out ------------------------------------------------------------------------------------------------- */
@@ -148,7 +165,8 @@ static void print_known(const tri_explanation *e, FILE *to) {
     if (t->state == TRI_TRIAL_FAILED) fprintf(to, "%s (%s): %s\n", recipe->name, recipe->layout, t->reason);
     if (t->state != TRI_TRIAL_DONE) continue;
     fprintf(to, "%s (%s): %.4f, place %ld of %ld, %+.1f %% of the best\n", recipe->name, recipe->layout, t->value,
-            (long)tri_explain_rank(e, t->value), (long)e->done + 1, 100 * (t->value / e->trials[e->best].value - 1));
+            (long)tri_explain_rank(e, t->value), (long)e->done + 1,
+            tri_format_rounded(100 * (t->value / e->trials[e->best].value - 1), 1));
   }
 }
 
@@ -194,8 +212,10 @@ static void print_failures(const tri_explanation *e, FILE *to) {
 
 void tri_explain_text(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
+  char note[TRI_EXPLAIN_NOTE_BYTES];
   fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
           (long)e->failed, tri_explain_unit(study));
+  if (tri_explain_note(study, note)[0] != '\0') fprintf(to, "%s\n", note);
   if (e->best < 0) {
     print_failures(e, to);
     return;
@@ -284,6 +304,13 @@ json_t *tri_explain_json(const tri_explanation *e) {
       json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "study", study->name, "unit", tri_explain_unit(study),
                 "done", (json_int_t)e->done, "failed", (json_int_t)e->failed, "importance", json_of_parameters(e),
                 "pareto", pareto, "known", json_of_known(e), "trials", json_of_trials(e));
+  if (document != NULL && study->sequence > 0) {
+    json_object_set_new(document, "sequence", json_integer((json_int_t)study->sequence));
+    json_object_set_new(document, "sequence_assumed", json_boolean(study->assumed_sequence));
+  }
+  if (document != NULL && !tri_study_is_real(study) && study->cluster.name[0] != '\0') {
+    json_object_set_new(document, "accuracy", tri_accuracy_json(&study->cluster));
+  }
   if (document != NULL && e->best >= 0) {
     const tri_trial *best = &e->trials[e->best];
     json_object_set_new(document, "best",

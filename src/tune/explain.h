@@ -25,7 +25,11 @@ typedef struct tri_explanation {
 tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
                        tri_explanation *out);
 
-/* What values are in: "TFLOP/s a device". */
+/* "sequences of 2048 tokens; simulated; ...": what the trials rest on, or "". Returns buffer. */
+enum { TRI_EXPLAIN_NOTE_BYTES = 640 };
+char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]);
+
+/* What values are in: "TFLOP/s a device, recomputed products counted". */
 const char *tri_explain_unit(const tri_study *study);
 
 /* Whether no other trial has more value for as little memory or as much for less; false where its memory is not

@@ -1,5 +1,6 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
+#include "base/format.h"
 #include "tune/explain.h"
 #include "tune/html.h"
 
@@ -238,7 +239,8 @@ static void print_known(const tri_explanation *e, FILE *to) {
     fprintf(to, "</td>");
     if (t->state == TRI_TRIAL_DONE) {
       fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%+.1f %%</td></tr>\n", t->value,
-              (long)tri_explain_rank(e, t->value), (long)e->done + 1, 100 * (t->value / e->trials[e->best].value - 1));
+              (long)tri_explain_rank(e, t->value), (long)e->done + 1,
+              tri_format_rounded(100 * (t->value / e->trials[e->best].value - 1), 1));
     } else {
       fprintf(to, "<td colspan=\"3\">");
       tri_html_text(t->reason, to);
@@ -268,7 +270,13 @@ static void print_trials(const tri_explanation *e, FILE *to) {
 
 void tri_explain_html(const tri_explanation *e, FILE *to) {
   tri_html_begin(e->study->name, to);
+  char note[TRI_EXPLAIN_NOTE_BYTES];
   fprintf(to, "<p>%ld trials: %ld done, %ld failed.</p>\n", (long)e->count, (long)e->done, (long)e->failed);
+  if (tri_explain_note(e->study, note)[0] != '\0') {
+    fprintf(to, "<p>");
+    tri_html_text(note, to);
+    fprintf(to, "</p>\n");
+  }
   if (e->best >= 0) {
     char text[TRI_POINT_TEXT_BYTES];
     fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> %s with ", (long)e->trials[e->best].number,

@@ -136,7 +136,7 @@ static const tri_config_key study_keys[] = {
     {KEY(tri_study, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "sequences a step, where `accumulation` is no parameter"},
     {KEY(tri_study, sequence, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 30}, .fallback = "0",
-     .help = "tokens of one; 0: the model's max_sequence"},
+     .help = "tokens of one; 0: the model's max_sequence, where that is 8192 or less"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help = "what is to be large; cost: tokens for a device-second"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
@@ -293,6 +293,7 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
                                   .system = &study->system,
                                   .global_batch = plan->global_batch,
                                   .sequence = study->sequence,
+                                  .assumed_sequence = study->assumed_sequence,
                                   .precision = study->precision};
 }
 
@@ -436,7 +437,11 @@ static tri_status complete(tri_study *study, int64_t ranks) {
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
   TRI_TRY(check_given(study));
-  if (study->sequence == 0) study->sequence = study->model.max_sequence;
+  study->assumed_sequence = study->sequence == 0;
+  if (study->assumed_sequence) {
+    TRI_TRY(tri_model_assume_sequence(&study->model, TRI_BAD_CONFIG, "add `sequence:`, for example `sequence: 4096`",
+                                      &study->sequence));
+  }
   if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));
   } else if (!tri_study_is_real(study)) {

@@ -18,6 +18,11 @@ LAYOUTS = [
 ]
 
 
+def signed(number):
+    """With one decimal; what rounds to 0 has no sign of its own."""
+    return f"{round(number, 1) + 0.0:+.1f}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=8)
@@ -44,8 +49,8 @@ def main():
         results.append({**found, "ranks": ranks, "error": error})
         text = ", ".join(f"{key} {value}" for key, value in layout.items())
         exact = "equal" if found["peak_bytes"]["predicted"] == found["peak_bytes"]["measured"] else f"{found['peak_bytes']}"
-        print(f"| {ranks} | {text} | {found['step_s']['predicted']:.3f} | {found['step_s']['measured']:.3f} | {100 * error:+.1f} % "
-              f"| {share['bubble']:+.1f} | {share['tensor'] + share['data'] + share['pipeline']:+.1f} | {exact} |", flush=True)
+        print(f"| {ranks} | {text} | {found['step_s']['predicted']:.3f} | {found['step_s']['measured']:.3f} | {signed(100 * error)} % "
+              f"| {signed(share['bubble'])} | {signed(share['tensor'] + share['data'] + share['pipeline'])} | {exact} |", flush=True)
     print(f"\nMedian error {100 * statistics.median(abs(r['error']) for r in results):.1f} %.")
     (bench.OUT / "predict.json").write_text(json.dumps(results, indent=2))
     shutil.rmtree(FOLDER)

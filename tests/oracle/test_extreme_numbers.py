@@ -30,7 +30,7 @@ MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_h
              max_sequence=32, rope_scaling=dict(factor=2.0, original_max_sequence=16))
 LAYOUT = dict(tensor=1, pipeline=1, context=1, data=1, expert=1, virtual_stages=1, zero=0, recompute_every=1, bucket_bytes=1 << 20,
               micro_batch=2)
-CLUSTER = dict(node_devices=2, max_devices=8, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
+CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
                links=[dict(name="near", spans=2, per=1, ports=1, stripe=1, bandwidth=1e10, latency=1e-6),
                       dict(name="far", spans=8, per=2, ports=2, stripe=1, bandwidth=1e10, latency=1e-6)],
                efficiency=dict(matmul=0.5, matmul_half=10.0, attention=0.5, memory=0.5, link=0.5, launch=1e-6))

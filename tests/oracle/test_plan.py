@@ -242,6 +242,72 @@ def test_reports(tmp_path):
     assert all(a["step_s"] <= b["step_s"] and a["memory"]["peak"] > b["memory"]["peak"] for a, b in zip(front, front[1:]))
 
 
+def test_sequences_are_not_assumed(tmp_path):
+    """A long context is asked for, in every command that would assume it; a short one is said in the first line."""
+    ask = "how long are the sequences? llama-3-70b takes up to 131072 tokens, which is not assumed; "
+    words = ["--model", "llama-3-70b", "--cluster", "dgx-h100", "--devices", 512, "--global-batch", 1024]
+    assert ask + "give --sequence, for example --sequence 4096" in run("plan", *words, status=2)
+    assert ask + "give --sequence" in run("simulate", *words, "--layout", "tensor=8,pipeline=8", status=2)
+    said = run("simulate", *words, "--layout", "tensor=8,pipeline=8", "--sequence", 4096).splitlines()[0]
+    assert said.startswith("llama-3-70b (70.6B parameters), sequences of 4096 tokens, on 512 devices of dgx-h100, ")
+    study = dict(name="long", model="llama-3-70b", cluster="dgx-h100", devices=512, global_batch=1024, space=[dict(name="tensor", values="8")])
+    out = run("tune", write(tmp_path / "study.yaml", study), status=3)
+    assert ask + "add `sequence:`, for example `sequence: 4096`" in out
+    text = dict(model="llama-3-70b", data=dict(train="no/such"), optimizer=dict(global_batch=1, steps=1, lr=1e-3), output=str(tmp_path / "run"))
+    assert ask + "add `sequence:` under `data:`" in run("train", write(tmp_path / "run.yaml", text), "--dry-run", status=3)
+    first = run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16").splitlines()[0]
+    assert "sequences of 2048 tokens (the model's longest; --sequence for others), on 1024 devices of frontier" in first
+    first = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1, "--sequence", 2048).splitlines()[0]
+    assert "frontier-175b, sequences of 2048 tokens, on 1024 devices" in first
+
+
+def test_what_was_fitted(tmp_path):
+    """Constants that nothing stands behind are marked, with the errors of published runs as `validate` finds them."""
+    errors = sorted(r["error"] for s in json.loads(run("validate", "--json")) for r in s["rows"] if not r["fitted"])
+    out = len(errors) // 20
+    low, high = errors[out], errors[-1 - out]
+    interval = f"nine in ten of {len(errors)} published runs between {100 * low:+.1f} % and {100 * high:+.1f} %"
+    assert f"Of all {len(errors)} rows that were not fitted, nine in ten errors lie between {100 * low:+.1f} % and {100 * high:+.1f} %." in run("validate")
+    usual = ["--devices", 64, "--global-batch", 64, "--layout", "tensor=8,pipeline=2", "--model", "frontier-22b"]
+    said = run("simulate", "--cluster", "dgx-h100", *usual)
+    assert f"not fitted: no constant of dgx-h100 was fitted to a measurement; expect errors beyond those of fitted clusters, {interval}\n" in said
+    assert "expect errors beyond" in run("plan", "--cluster", "dgx-h100", *usual[:4], *usual[6:], "--pareto")
+    said = run("simulate", "--cluster", "frontier", *usual)
+    assert f"fitted: matmul of frontier (matmul_half, attention, memory, link, launch: round figures); compare the errors of fitted clusters, {interval}" in said
+    for cluster, fitted in (("dgx-h100", []), ("frontier", ["matmul"]), ("selene-a100-80", ["matmul", "matmul_half", "memory", "launch"])):
+        accuracy = json.loads(run("simulate", "--cluster", cluster, *usual, "--json"))["accuracy"]
+        assert accuracy["fitted"] == fitted and accuracy["published_errors"]["rows"] == len(errors)
+        assert accuracy["published_errors"]["low"] == pytest.approx(low, abs=1e-4) and accuracy["published_errors"]["high"] == pytest.approx(high, abs=1e-4)
+    study = dict(name="unfitted", model="frontier-22b", cluster="dgx-h100", devices=64, global_batch=64, space=[dict(name="tensor", values="8")])
+    said = run("tune", write(tmp_path / "study.yaml", study), "--html", tmp_path / "page.html")
+    assert f"simulated; not fitted: no constant of dgx-h100" in said and "sequences of 2048 tokens (the model's longest; `sequence:` for others)" in said
+    assert "not fitted: no constant of dgx-h100" in (tmp_path / "page.html").read_text()
+    again = run("tune", "report", tmp_path / "study.db", "--json")
+    assert json.loads(again)["accuracy"]["fitted"] == []
+    cluster = dict(IDEAL, fitted="matmul speed")
+    assert "`fitted` names `speed`; the constants are matmul, matmul_half" in run(
+        "simulate", "--cluster", write(tmp_path / "c.yaml", cluster), *usual, status=3)
+
+
+def test_flops_are_labelled():
+    """TFLOP/s and MFU count the same products; those with recomputed ones stand beside HFU."""
+    words = [*FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16,recompute=full"]
+    found = json.loads(run("simulate", *words, "--json"))
+    peak = found["tflops_per_device"] / found["hfu"]
+    assert found["model_tflops_per_device"] / peak == pytest.approx(found["mfu"]) and found["hfu"] > 1.2 * found["mfu"]
+    assert (f"a device: {found['model_tflops_per_device']:.1f} TFLOP/s of the model's products (MFU {100 * found['mfu']:.1f} %), "
+            f"{found['tflops_per_device']:.1f} with recomputed ones (HFU {100 * found['hfu']:.1f} %); attention counts as the full square") in run("simulate", *words)
+    plan = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1)
+    row = re.search(r"^ +1 +\S+ +(\S+) +(\S+) %", plan, re.M)
+    assert float(row[1]) / peak == pytest.approx(float(row[2]) / 100, rel=0.01)
+    assert "TFLOP/s and MFU are of the model's products, attention as the full square; recomputed products do not count" in plan
+
+
+def test_no_minus_zero():
+    for out in (run("validate"), run("plan", *FRONTIER, "--devices", 64, "--global-batch", 64, "--top", 9)):
+        assert "-0.0 " not in out and "-0.00 " not in out
+
+
 def test_many_devices():
     found = json.loads(run("simulate", "--model", "frontier-1t", "--cluster", "dgx-h100", "--devices", 102400, "--global-batch", 102400, "--layout",
                            "tensor=8,pipeline=16,zero=1,recompute=full", "--json"))
@@ -318,6 +384,28 @@ def test_calibrate_and_compare(tmp_path):
     for name in ("forward", "backward", "update"):
         assert kinds[name]["predicted_s"] > 0 and kinds[name]["measured_s"] > 0
     assert "step" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
+    # The file says what it was measured with, and another machine's is refused or said.
+    threads = int(re.search(r"^threads: (\d+)", cluster.read_text(), re.M)[1])
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert (summary["threads"], summary["ranks"], summary["nodes"]) == (threads, 1, 1) and re.search(r"^cores: \d+\b", cluster.read_text(), re.M)
+    assert "fitted: \"matmul matmul_half attention memory link launch\"" in cluster.read_text()
+
+    def compare(edit, status=0, where=tmp_path / "run"):
+        other = tmp_path / "other.yaml"
+        other.write_text(edit(cluster.read_text()))
+        done = subprocess.run([TRIREME, "simulate", "--against", str(where), "--cluster", str(other)], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return done.stderr
+    assert compare(lambda text: text) == ""
+    assert re.search(rf"the run \S+ had {threads} threads a rank, and the cluster here was measured with {threads + 1}: nothing that it predicts holds",
+                     compare(lambda text: re.sub(r"^threads: \d+", f"threads: {threads + 1}", text, flags=re.M), 3))
+    assert "the cluster here does not say for how many threads a rank it was measured" in compare(
+        lambda text: re.sub(r"^(threads|cores|nodes): .*$", "", text, flags=re.M))
+    assert "had 1 nodes, and the cluster here was measured with 3" in compare(lambda text: re.sub(r"^nodes: \d+", "nodes: 3", text, flags=re.M))
+    assert "had 1 ranks, and the cluster here was measured with 2" in compare(lambda text: re.sub(r"^node_devices: \d+", "node_devices: 2", text, flags=re.M))
+    del summary["threads"]
+    (tmp_path / "run/summary.json").write_text(json.dumps(summary))
+    assert f"summary.json does not say how many threads a rank had; the cluster here was measured with {threads}" in compare(lambda text: text)
     assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
     assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
