@@ -204,11 +204,11 @@ static void refuses_impossible_combinations(void **state) {
     assert_memory_equal(&config, &other, sizeof config); /* outputs only on success */
   }
   const char *const too_many[] = {"optimizer.steps=1073741824", "optimizer.global_batch=16777216",
-                                  "model.max_sequence=1073741824"};
+                                  "model.max_sequence=1073741824", "data.sequence=1073741824"};
   EXPECT_FAILS(TRI_BAD_CONFIG,
                "--set optimizer.steps=1073741824: `optimizer.steps` x global_batch x data.sequence is more tokens than "
                "can be counted",
-               tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), too_many, 3, &config));
+               tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), too_many, 4, &config));
 }
 
 static void options_work_on_presets_in_order(void **state) {
@@ -217,13 +217,18 @@ static void options_work_on_presets_in_order(void **state) {
   assert_int_equal(config.model.num_layers, 4);
   assert_int_equal(config.model.hidden_size, 768);
   const char *const options[] = {
-      "model.num_layers=5", "model=llama-3-8b", "model.num_layers=3",         "layout.tensor=2",
-      "layout.data=1",      "layout.data=auto", "model.rope_scaling.factor=1"};
-  EXPECT_OK(tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
+      "model.num_layers=5", "model=llama-3-8b", "model.num_layers=3",          "layout.tensor=2",
+      "layout.data=1",      "layout.data=auto", "model.rope_scaling.factor=1", "data.sequence=4096"};
+  EXPECT_FAILS(
+      TRI_BAD_CONFIG,
+      "how long are the sequences? llama-3-8b takes up to 131072 tokens, which is not assumed; add `sequence:` "
+      "under `data:`, for example `sequence: 4096` (run.yaml)",
+      tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
+  EXPECT_OK(tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 8, &config));
   assert_true(config.model.num_layers == 3 && config.model.hidden_size == 4096 && config.layout.tensor == 2 &&
               config.layout.data == 0 && config.model.rope_scaling.factor == 1);
   assert_string_equal(config.model.name, "llama-3-8b");
-  assert_int_equal(config.data.sequence, 131072);
+  assert_int_equal(config.data.sequence, 4096);
 }
 
 /* ---- files and printing ---------------------------------------------------------------------------------------- */
