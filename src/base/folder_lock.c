@@ -314,7 +314,7 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
 typedef struct watch {
   char mark[MARK_BYTES];
   struct timespec touched;
-  double since_s;
+  double since_s, pause_s; /* on tri_clock_s; until the next look */
   bool begun, said;
 } watch;
 
@@ -322,23 +322,27 @@ typedef struct watch {
 static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
                        bool *alive, bool *dead) {
   double silent = 0, now_s = tri_clock_s();
-  verdict found = judge(other, &lock->self);
   bool same = seen->begun && strcmp(seen->mark, other->mark) == 0;
   bool moved = same && (touched.tv_sec != seen->touched.tv_sec || touched.tv_nsec != seen->touched.tv_nsec);
-  *dead = found == VERDICT_DEAD;
-  *alive = false;
-  if (*dead) return TRI_OK;
   if (!same) {
     *seen = (watch){.touched = touched, .since_s = now_s, .begun = true, .said = seen->said};
     snprintf(seen->mark, sizeof seen->mark, "%s", other->mark);
   }
-  if (found == VERDICT_ALIVE_HERE) {
-    *alive = now_s - seen->since_s > dying_s;
-    return TRI_OK;
+  double watched_s = now_s - seen->since_s;
+  *alive = *dead = false;
+  switch (judge(other, &lock->self)) {
+    case VERDICT_DEAD: *dead = true; break;
+    case VERDICT_ALIVE_HERE:
+      seen->pause_s = look_here_s;
+      *alive = watched_s > dying_s;
+      break;
+    case VERDICT_UNKNOWN:
+      seen->pause_s = look_elsewhere_s;
+      TRI_TRY(silent_for(lock, touched, &silent));
+      *alive = moved;
+      *dead = !moved && (silent > silence_s || watched_s > silence_s);
+      break;
   }
-  TRI_TRY(silent_for(lock, touched, &silent));
-  *alive = moved;
-  *dead = !moved && (silent > silence_s || now_s - seen->since_s > silence_s);
   return TRI_OK;
 }
 
@@ -365,7 +369,7 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
     }
     if (!seen.said) tri_log("%s is in use by %s: looking whether it is alive", lock->folder, who);
     seen.said = true;
-    tri_pause_s(judge(&other, &lock->self) == VERDICT_ALIVE_HERE ? look_here_s : look_elsewhere_s);
+    tri_pause_s(seen.pause_s);
   }
 }
 

@@ -92,7 +92,7 @@ typedef struct copying {
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
 static tri_status check_piece(const copying *c, const tri_parameter *parameter, const tri_checkpoint_slice *slice) {
   const tri_checkpoint *from = c->request->from;
-  tri_dtype read_as = c->request->type == TRI_BF16 ? TRI_FP32 : c->request->type;
+  tri_dtype read_as = tri_dtype_wide(c->request->type);
   TRI_TRY(tri_checkpoint_check_finite(from, parameter, read_as, slice->first, slice->count, c->wide));
   return tri_checkpoint_check_finite(from, parameter, c->request->type, slice->first, slice->count, slice->data);
 }

@@ -164,7 +164,7 @@ tri_status tri_folder_mark(const char *root, int64_t step, const char *mark) {
 
 bool tri_checkpoint_is_there(const char *root, int64_t step) {
   tri_folder final = {.kind = TRI_FOLDER_FINAL};
-  snprintf(final.name, sizeof final.name, "%s%08" PRId64, prefixes[TRI_FOLDER_FINAL], step);
+  snprintf(final.name, sizeof final.name, "%s%08" PRId64, prefix_of(TRI_FOLDER_FINAL), step);
   return tri_folder_is_complete(root, &final);
 }
 

@@ -45,7 +45,10 @@ struct tri_generation {
 
 /* ---- the lock -------------------------------------------------------------------------------------------------- */
 
-typedef enum lock_result { LOCKED, BUSY, NO_LOCKS } lock_result;
+/* Neither: the file system has no locks, and is trusted. */
+typedef struct lock_result {
+  bool held, busy;
+} lock_result;
 
 static bool is_file_of(int file, const char *path) {
   struct stat own, there;
@@ -65,18 +68,18 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
       return status;
     }
     if (flock(file, LOCK_EX | LOCK_NB) == 0) {
-      *result = LOCKED;
+      *result = (lock_result){.held = true};
     } else if (errno == EINTR) {
       close(file);
       continue;
     } else {
-      *result = errno == EWOULDBLOCK ? BUSY : NO_LOCKS;
+      *result = (lock_result){.busy = errno == EWOULDBLOCK};
     }
-    if (*result == LOCKED && !is_file_of(file, path)) { /* its owner removed it between our two calls */
+    if (result->held && !is_file_of(file, path)) { /* its owner removed it between our two calls */
       close(file);
       continue;
     }
-    if (*result == BUSY) {
+    if (result->busy) {
       close(file);
       file = -1;
     }
@@ -215,7 +218,7 @@ tri_status tri_generation_finish(const char *folder) {
   bool pending = false;
   TRI_TRY(find_list(folder, list, &pending));
   for (int waited_ms = 0; pending; waited_ms += PAUSE_MS) {
-    lock_result result = BUSY;
+    lock_result result = {.busy = true};
     int lock = -1;
     if (try_lock(folder, &lock, &result) != TRI_OK) {
       return tri_fail(
@@ -225,7 +228,7 @@ tri_status tri_generation_finish(const char *folder) {
           "by a user who may",
           folder, strerror(errno));
     }
-    if (result != BUSY) {
+    if (!result.busy) {
       tri_status status = finish_locked(folder);
       unlock(folder, lock);
       return status;
@@ -292,7 +295,7 @@ static tri_status make_temporary(tri_generation *generation) {
 }
 
 static tri_status begin(tri_generation *generation, const char *folder) {
-  lock_result result = BUSY;
+  lock_result result = {.busy = true};
   int length = snprintf(generation->folder, sizeof generation->folder, "%s", folder);
   if (length < 0 || (size_t)length >= sizeof generation->folder) {
     return tri_fail(TRI_BAD_USAGE, "the path %s is too long", folder);
@@ -300,12 +303,12 @@ static tri_status begin(tri_generation *generation, const char *folder) {
   generation->folder_is_new = !tri_path_exists(folder);
   TRI_TRY(tri_directory_create(folder));
   TRI_TRY(try_lock(folder, &generation->lock, &result));
-  if (result == BUSY) {
+  if (result.busy) {
     generation->folder_is_new = false;
     return tri_fail(TRI_BAD_USAGE, "another `trireme prepare` is writing to %s", folder);
   }
   TRI_TRY(finish_locked(folder));
-  if (result == LOCKED) clear_leftovers(folder);
+  if (result.held) clear_leftovers(folder);
   return make_temporary(generation);
 }
 

@@ -257,8 +257,14 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   changes c = {.config = config, .fits = true};
   TRI_TRY(compare_models(config, folder, &c));
   compare_tokenizers(identity, folder, said, &c);
-  if (how != TRI_TAKE_UP_WEIGHTS) compare_corpora(identity, said, &c);
-  if (how == TRI_TAKE_UP_RUN) compare_runs(identity, said, &c);
+  switch (how) {
+    case TRI_TAKE_UP_RUN:
+      compare_runs(identity, said, &c);
+      compare_corpora(identity, said, &c);
+      break;
+    case TRI_TAKE_UP_BRANCH: compare_corpora(identity, said, &c); break;
+    case TRI_TAKE_UP_WEIGHTS: break;
+  }
   if (c.text_length == 0) return TRI_OK;
   if (!c.fits) {
     return tri_fail(TRI_BAD_CONFIG,

@@ -85,15 +85,20 @@ static int64_t last_step(const tri_metrics_history *history) {
 static tri_status take_line(tri_metrics_history *history, int64_t *capacity, line_kind kind,
                             const tri_step_metrics *step, int64_t end) {
   history->num_lines++;
-  if (kind == LINE_COUNTS) {
-    history->bytes = end;
-    history->scattered = history->num_later > 0;
-    return append(history, capacity, step);
+  switch (kind) {
+    case LINE_COUNTS:
+      history->bytes = end;
+      history->scattered = history->num_later > 0;
+      return append(history, capacity, step);
+    case LINE_IS_LATER:
+      if (history->num_later++ == 0 || step->step < history->later_first) history->later_first = step->step;
+      if (step->step > history->later_last) history->later_last = step->step;
+      break;
+    case LINE_IS_ODD:
+      if (history->num_odd++ == 0) history->first_odd = history->num_lines;
+      break;
+    case LINE_IS_TORN: break;
   }
-  if (kind == LINE_IS_ODD && history->num_odd++ == 0) history->first_odd = history->num_lines;
-  if (kind != LINE_IS_LATER) return TRI_OK;
-  if (history->num_later++ == 0 || step->step < history->later_first) history->later_first = step->step;
-  if (step->step > history->later_last) history->later_last = step->step;
   return TRI_OK;
 }
 

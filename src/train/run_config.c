@@ -241,8 +241,9 @@ static tri_status check_run(const tri_run_config *c) {
 
 /* A run that begins with somebody's weights has their model, unless it says another. */
 static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
-  const tri_yaml *init = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "init") : NULL;
   tri_yaml *name = NULL;
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  const tri_yaml *init = tri_yaml_find(root, "init");
   if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
   if (tri_yaml_find(root, "model") != NULL) return TRI_OK;
   if (!tri_path_is_directory(init->text)) {
