@@ -17,6 +17,16 @@ if(CMOCKA_FOUND)
   endforeach()
 endif()
 
+# Those with more than one thread, for scripts/tsan.sh.
+add_custom_target(threads_tests)
+if(CMOCKA_FOUND)
+  foreach(name test_attention test_checkpoint test_file_writer test_kernels test_kernel_edges test_machine test_ops
+          test_prepare test_recorder test_text_cuts test_text_input test_tokenizer)
+    add_dependencies(threads_tests ${name})
+    set_property(TEST unit/${name} APPEND PROPERTY LABELS threads)
+  endforeach()
+endif()
+
 include(cmake/comm_tests.cmake)
 
 # tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.

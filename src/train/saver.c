@@ -187,8 +187,8 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 /* All ranks have written, if `written` says so of this one. */
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   tri_status status = tri_checkpoint_save_join(saver->saving, written);
+  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread begins, which reads it */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
-  saver->stage = STAGE_PUBLISHING;
   return tri_first_rank_status(world_of(saver), status);
 }
 
