@@ -150,9 +150,9 @@ def bytes_read(folder, corpus, ranks, layout, resume):
     metrics = folder / "run/metrics.jsonl"
     begun = len(metrics.read_text().splitlines()) if resume == "auto" else 0
     read = {}
-    deadline = time.time() + 60
-    while len(read) < ranks and time.time() < deadline:
-        time.sleep(0.2)
+    deadline = time.monotonic() + 300
+    while len(read) < ranks and time.monotonic() < deadline:
+        time.sleep(0.02)
         if not metrics.exists() or len(metrics.read_text().splitlines()) <= begun:
             continue
         for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,5 @@
 """`trireme tune` from the user's side: studies, stores, methods, real trials, kills, bad input."""
+import contextlib
 import json
 import os
 import pathlib
@@ -35,6 +36,27 @@ def trials_of(folder, study, *more):
     return json.loads(tune(folder, study, "--json", *more).stdout)
 
 
+def wait_until(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it did not come to pass")
+
+
+def rows_of(store, table):
+    """How many trials or stretches a store has, while somebody else writes it; 0 before there is one."""
+    if not store.exists():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as of:
+            return of.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+    except sqlite3.OperationalError:  # not made yet, or locked for a moment
+        return 0
+
+
 def test_methods_find_the_same_space(tmp_path):
     """Exhaustive search tries every legal point once; the others a part of them, none twice, and no better one."""
     every = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db", "--method", "exhaustive")
@@ -67,9 +89,9 @@ def test_it_goes_on_after_a_kill(tmp_path):
     """Killed at any moment and started again, a study has the trials that it would have had."""
     whole = trials_of(tmp_path, STUDY, "--store", tmp_path / "whole.db")
     study = write(tmp_path / "study.yaml", STUDY)
-    for delay in (0.02, 0.05, 0.1, 0.15):
+    for reached in (0, 1, 6, 12):
         process = subprocess.Popen([TRIREME, "tune", str(study), "--store", str(tmp_path / "killed.db")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(delay)
+        wait_until(lambda: rows_of(tmp_path / "killed.db", "trials") >= reached or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
         process.wait()
     again = trials_of(tmp_path, STUDY, "--store", tmp_path / "killed.db")
@@ -201,16 +223,6 @@ def ranks_below(folder):
     return found
 
 
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come to pass")
-
-
 @mpi
 def test_real_trials(tmp_path):
     """Short runs of their own: measured, out of time, failed; nothing stays behind."""
@@ -266,7 +278,8 @@ def test_memory_limit(tmp_path):
 @mpi
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_rank_that_hangs_or_dies(tmp_path, how):
-    study = real(tmp_path, trials=2, devices=2, space=[dict(name="micro_batch", values="1 2")], trial=dict(steps=2000, minutes=0.1))
+    # Only a rank that hangs is waited for, for a time in which a busy machine, too, has begun to train.
+    study = real(tmp_path, trials=2, devices=2, space=[dict(name="micro_batch", values="1 2")], trial=dict(steps=150, minutes=0.2 if how == signal.SIGSTOP else 5))
     process = subprocess.Popen([TRIREME, "tune", str(write(tmp_path / "study.yaml", study)), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "study.db.trials/trial-1/metrics.jsonl"
     wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 2)
@@ -275,7 +288,7 @@ def test_a_rank_that_hangs_or_dies(tmp_path, how):
     out, _ = process.communicate(timeout=120)
     first, second = json.loads(out)["trials"]
     assert first["state"] == "failed" and ("out of time" if how == signal.SIGSTOP else "killed by signal 9") in first["reason"].replace("SIGKILL", "signal 9"), first
-    assert second["reason"] == "out of time"
+    assert second["state"] == "done" or (how == signal.SIGSTOP and second["reason"] == "out of time"), second
     assert not ranks_below(tmp_path / "study.db.trials")
 
 
@@ -288,7 +301,7 @@ def test_killed_tuner_leaves_no_rank(tmp_path):
         wait_until(lambda: len(ranks_below(tmp_path / "study.db.trials")) > 2)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        wait_until(lambda: not ranks_below(tmp_path / "study.db.trials"), 20)
+        wait_until(lambda: not ranks_below(tmp_path / "study.db.trials"))
     study["trial"]["steps"] = 4
     found = trials_of(tmp_path, study)
     assert found["done"] == 3 and not [t for t in found["trials"] if t["state"] == "running"]
@@ -427,13 +440,14 @@ def test_population(tmp_path):
 def test_population_survives(tmp_path):
     """Killed several times and shared by two tuners, it has all its stretches, once each."""
     study = write(tmp_path / "study.yaml", population(tmp_path, parallel=1))
-    for _ in range(2):
+    for reached in (1, 6):
         process = subprocess.Popen([TRIREME, "tune", str(study)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.8)
+        wait_until(lambda: rows_of(tmp_path / "study.db", "members") >= reached or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
         process.wait()
     tuners = [subprocess.Popen([TRIREME, "tune", str(study)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [tuner.wait(120) for tuner in tuners] == [0, 0]
+    said = [tuner.communicate(timeout=300)[1] for tuner in tuners]
+    assert [tuner.returncode for tuner in tuners] == [0, 0], said
     rows = json.loads(subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--json"], capture_output=True, text=True, check=True).stdout)["members"]
     assert len(rows) == 12 and all(r["state"] == "done" for r in rows)
     check_population(rows, population(tmp_path))

@@ -10,7 +10,9 @@ import pytest
 from parity import TRIREME, trireme, yaml_of
 
 LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
-HOSTS = {"10.77.31.1": "trireme-a", "10.77.31.2": "trireme-b"}
+# Names are the machine's, so those of another run of this test must differ; addresses are the namespaces' own.
+A, B = f"trireme-a-{os.getpid()}", f"trireme-b-{os.getpid()}"
+HOSTS = {"10.77.31.1": A, "10.77.31.2": B}
 MODEL = dict(family="gpt2", num_layers=4, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=32)
 
 
@@ -29,7 +31,7 @@ def create_hosts():
         return "making network namespaces takes root and the program `ip`"
     remove_hosts()
     steps = [["ip", "netns", "add", name] for name in HOSTS.values()]
-    steps.append(["ip", "link", "add", "cable", "netns", "trireme-a", "type", "veth", "peer", "name", "cable", "netns", "trireme-b"])
+    steps.append(["ip", "link", "add", "cable", "netns", A, "type", "veth", "peer", "name", "cable", "netns", B])
     for address, name in HOSTS.items():
         steps += [["ip", "-n", name, "address", "add", f"{address}/24", "dev", "cable"],
                   ["ip", "-n", name, "link", "set", "lo", "up"], ["ip", "-n", name, "link", "set", "cable", "up"]]
@@ -100,7 +102,7 @@ def launch_line(shell):
 
 
 def bytes_through_the_cable():
-    return int(run("ip", "netns", "exec", "trireme-a", "cat", "/sys/class/net/cable/statistics/tx_bytes").stdout)
+    return int(run("ip", "netns", "exec", A, "cat", "/sys/class/net/cable/statistics/tx_bytes").stdout)
 
 
 @pytest.mark.parametrize("layout", [dict(data=2, zero=1), dict(data=2, zero=3), dict(pipeline=2), dict(tensor=2)],
@@ -116,7 +118,7 @@ def test_train(tmp_path, corpus, hosts, layout):
     moved = bytes_through_the_cable() - before
     assert losses(tmp_path, "far") == losses(tmp_path, "local")
     summary = json.loads((tmp_path / "far/summary.json").read_text())
-    assert summary["host"] == "trireme-a"
+    assert summary["host"] == A
     hidden, tokens = MODEL["hidden_size"], 6 * 8 * 32
     least = dict(data=6 * 12 * hidden * hidden * 4 * 4, pipeline=tokens * hidden * 4, tensor=tokens * hidden * 4 * 4 * 2)
     assert moved > min(least[key] for key in layout if key in least), (moved, least)

@@ -1,0 +1,362 @@
+"""What befalls a run. Each is a function of the scene: it starts the job (or finds it at rest), does its harm, and says in a
+word what became of it. Whatever the program does in answer must be one of the things promised, or it raises Violation."""
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+
+from jobs import TRIREME, Job, Violation, checkpoints, digest, send, snapshots
+
+# What a clear refusal says, for each kind of harm.
+SAID = {
+    "killed": r"was killed by signal \d+|mpiexec|launcher|no rank has said why",
+    "stuck": r"nothing has moved|does not answer|no sign of life",
+    "interrupted": r"interrupted",
+    "full": r"No space left on device|Disk quota exceeded|File too large",
+    "second": r"another (run|job|process)|is (being )?(written|used|held|locked)|in use",
+    "corpus": r"corpus|data\.train",
+    "damage": r"damaged|not whole|checksum|cut short|truncated|is not a safetensors|bytes|cannot (read|open)|missing|no checkpoint|neither a model",
+}
+
+
+def refused(job, status, statuses, kind):
+    """The job failed as it should: a status that is promised, and words for it, once."""
+    said = job.said()
+    if status not in statuses:
+        raise Violation(f"status {status} instead of {statuses} after it was {kind}; it said:\n{said}")
+    if re.search(SAID[kind], said) is None:
+        raise Violation(f"status {status}, and no word of why ({kind}: {SAID[kind]}); it said:\n{said}")
+    if said.count("trireme: ") != 1 + said.count("restart "):
+        raise Violation(f"a failure is said once; this was said:\n{said}")
+    return "refused, said why"
+
+
+# ---- signals
+
+
+def end_by(scene, choose, number, kind, statuses):
+    """Sends a signal to some of a job's processes at a random moment."""
+    job = scene.start()
+    moment = job.wait_for_moment(scene.chance)
+    pids = choose(job)
+    if job.is_over() or not pids:
+        return after_its_end(scene, job)
+    for pid in pids:
+        send(pid, number)
+    scene.note(f"{moment}")
+    status = job.wait()
+    if status == 0:
+        return "went through"  # it was over before, or it was started again
+    if kind is None:
+        return f"ended, status {'by the signal' if status < 0 else 'not 0'}"
+    return refused(job, status, statuses, kind)
+
+
+def after_its_end(scene, job):
+    status = job.wait()
+    if status != 0:
+        raise Violation(f"status {status} although nobody disturbed it; it said:\n{job.said()}")
+    return "was through"
+
+
+def kill_a_rank(scene):
+    def choose(job):
+        ranks = job.rank_pids()
+        return [scene.chance.choice(ranks)] if ranks else []
+    if scene.ranks == 0:
+        return end_by(scene, choose, signal.SIGKILL, None, ())
+    return end_by(scene, choose, signal.SIGKILL, "killed", (9,))
+
+
+def kill_all_ranks(scene):
+    if scene.ranks == 0:
+        return kill_a_rank(scene)
+    return end_by(scene, lambda job: job.rank_pids(), signal.SIGKILL, "killed", (9,))
+
+
+def kill_everything(scene):
+    return end_by(scene, lambda job: [job.process.pid, *([job.launcher_pid()] if job.launcher_pid() else []), *job.rank_pids()], signal.SIGKILL, None, ())
+
+
+def kill_the_launcher(scene):
+    if scene.ranks == 0:
+        return kill_a_rank(scene)
+    return end_by(scene, lambda job: [pid for pid in [job.launcher_pid()] if pid], signal.SIGKILL, "killed", (9,))
+
+
+def kill_the_parent(scene):
+    return end_by(scene, lambda job: [job.process.pid], signal.SIGKILL, None, ())
+
+
+def interrupt(scene):
+    number = scene.chance.choice([signal.SIGTERM, signal.SIGINT])
+    statuses = (130,) if scene.ranks > 0 else (130, -number)
+    job = scene.start()
+    scene.note(job.wait_for_moment(scene.chance))
+    if job.is_over():
+        return after_its_end(scene, job)
+    send(job.process.pid, number)
+    status = job.wait()
+    if status == 0:
+        return "went through"
+    if status < 0 and status in statuses:
+        return "ended, status by the signal"  # before the program had begun to listen
+    return refused(job, status, statuses, "interrupted")
+
+
+def stop(scene, everyone):
+    """Stopped for good: the job must give up by itself; nothing can be said by a process that is stopped."""
+    if scene.ranks < 2:
+        return "no ranks to stop"
+    job = scene.start("--set", "hang_timeout=4", "--set", "max_restarts=0")
+    more = scene.chance.randint(1, 8)
+    job.wait_for(lambda: job.lines() >= job.begun_lines + more)
+    ranks = job.rank_pids()
+    if job.is_over() or len(ranks) < scene.ranks:
+        return after_its_end(scene, job)
+    for pid in ranks if everyone else [scene.chance.choice(ranks)]:
+        send(pid, signal.SIGSTOP)
+    status = job.wait(90)
+    return "went through" if status == 0 else refused(job, status, (9,), "stuck")
+
+
+def stop_a_rank(scene):
+    return stop(scene, False)
+
+
+def stop_all_ranks(scene):
+    return stop(scene, True)
+
+
+def stop_and_go_on(scene):
+    """Everything sleeps for a while, as a laptop does: no reason to give up."""
+    job = scene.start("--set", "hang_timeout=30")
+    scene.note(job.wait_for_moment(scene.chance))
+    pids = [job.process.pid, *([job.launcher_pid()] if scene.ranks > 0 and job.launcher_pid() else []), *(job.rank_pids() if scene.ranks > 0 else [])]
+    if job.is_over():
+        return after_its_end(scene, job)
+    for pid in pids:
+        send(pid, signal.SIGSTOP)
+    scene.pause(0.5, 2)
+    for pid in reversed(pids):
+        send(pid, signal.SIGCONT)
+    status = job.wait()
+    if status != 0:
+        raise Violation(f"status {status} after all slept and woke again; it said:\n{job.said()}")
+    return "went through"
+
+
+# ---- disks
+
+
+def full_disk(scene):
+    """The disk is filled up but for a part of a checkpoint, and emptied again after the failure."""
+    if scene.disk is None:
+        return "no small disk here"
+    facts = os.statvfs(scene.disk)
+    free = facts.f_bavail * facts.f_bsize
+    left = scene.chance.randrange(0, 400000)
+    filler = scene.disk / "filler"
+    with open(filler, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free - left))
+    scene.note(f"{left} bytes left")
+    try:
+        job = scene.start()
+        status = job.wait()
+    finally:
+        filler.unlink()
+    return "went through" if status == 0 else refused(job, status, (5,), "full")
+
+
+def small_files(scene):
+    """No file may grow beyond a limit, as under a quota. Not with ranks: MPI needs files of its own."""
+    if scene.ranks > 0:
+        return "MPI needs large files"
+    limit = scene.chance.randrange(300, 60000)
+
+    def set_limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    scene.note(f"{limit} bytes")
+    job = scene.start(limit=set_limit)
+    status = job.wait()
+    return "went through" if status == 0 else refused(job, status, (5,), "full")
+
+
+# ---- damage at rest
+
+
+def some_file_of_a_checkpoint(scene):
+    found = checkpoints(scene.output)
+    if not found:
+        return None
+    step = scene.chance.choice([max(found), scene.chance.choice(sorted(found))])
+    files = sorted(path for path in found[step].iterdir() if path.is_file() and path.stat().st_size > 0)
+    return (step, scene.chance.choice(files)) if files else None
+
+
+def damage_a_file(scene, how):
+    chosen = some_file_of_a_checkpoint(scene)
+    if chosen is None:
+        return "no checkpoint to damage"
+    step, path = chosen
+    scene.note(f"{path.parent.name}/{path.name}")
+    scene.damaged.add(step)
+    how(path)
+    return readers_of(scene, step, path.parent)
+
+
+def flip_a_bit(scene):
+    def how(path):
+        data = bytearray(path.read_bytes())
+        data[scene.chance.randrange(len(data))] ^= 1 << scene.chance.randrange(8)
+        path.write_bytes(data)
+    return damage_a_file(scene, how)
+
+
+def cut_a_file(scene):
+    return damage_a_file(scene, lambda path: os.truncate(path, scene.chance.randrange(path.stat().st_size)))
+
+
+def delete_a_file(scene):
+    return damage_a_file(scene, lambda path: path.unlink())
+
+
+def readers_of(scene, step, folder):
+    """Whoever reads a damaged checkpoint by name refuses it, or has not needed what is damaged."""
+    out = scene.folder / "exported"
+    shutil.rmtree(out, ignore_errors=True)
+    done = subprocess.run([TRIREME, "export", str(folder), str(out)], capture_output=True, text=True, errors="replace", timeout=120)
+    if done.returncode == 0:
+        model = {name: at for name, at in digest(out).items()}
+        good = {name: at for name, at in scene.undisturbed().digests[step].items() if name.startswith("model")}
+        if scene.run["checkpoint"]["shard_bytes"] > 10**9 and model != good and same_weights_needed(scene):
+            raise Violation(f"export of {folder} wrote other weights than were saved, and said nothing: {done.stderr}")
+        return "damage elsewhere: exported whole"
+    if re.search(SAID["damage"], done.stderr) is None:
+        raise Violation(f"export of the damaged {folder}: status {done.returncode}, and no word of damage: {done.stderr}")
+    return "readers refuse it"
+
+
+def same_weights_needed(scene):
+    """An export in the precision of the checkpoint is the same file."""
+    return scene.run["precision"] == "fp32"
+
+
+def damage_metrics(scene):
+    path = scene.output / "metrics.jsonl"
+    if not path.exists() or path.stat().st_size == 0:
+        return "no metrics to damage"
+    lines = path.read_text(errors="replace").split("\n")[:-1]
+    at = scene.chance.randrange(len(lines))
+    kind = scene.chance.choice(["a blank line", "a bad line", "bytes of zero", "a cut end"])
+    scene.note(f"{kind} at line {at + 1} of {len(lines)}")
+    if kind == "a blank line":
+        lines.insert(at, "")
+    elif kind == "a bad line":
+        lines.insert(at, '{"step": ')
+    elif kind == "bytes of zero":
+        lines.insert(at, "\0" * 64)
+    text = "\n".join(lines) + "\n"
+    if kind == "a cut end":
+        text = text[: -1 - scene.chance.randrange(len(lines[-1]))]
+        scene.lose_line(lines[-1])
+    path.write_text(text)
+    return "damaged"
+
+
+# ---- clocks
+
+
+def clock_library():
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
+        path = os.path.join(folder, "faketime", "libfaketime.so.1")
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def clock_jumps(scene):
+    """A job on a clock that is wrong, or becomes wrong in its middle; the job after it has the true one."""
+    library = clock_library()
+    if library is None:
+        return "no libfaketime here"
+    away = scene.chance.choice(["-400d", "-3600", "-2", "+2", "+3600", "+400d"])
+    time = scene.folder / "clock"
+    time.write_text("+0\n" if scene.chance.random() < 0.5 else away + "\n")
+    scene.note(f"by {away}")
+    job = scene.start(environment=dict(LD_PRELOAD=library, FAKETIME_TIMESTAMP_FILE=str(time), FAKETIME_NO_CACHE="1",
+                                       FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1"))
+    more = scene.chance.randint(1, 8)
+    job.wait_for(lambda: job.lines() >= job.begun_lines + more)
+    time.write_text(away + "\n")
+    if scene.chance.random() < 0.5:
+        scene.pause(0, 0.2)
+        for pid in job.rank_pids():
+            send(pid, signal.SIGKILL)
+        status = job.wait()
+        return "went through" if status == 0 else "killed under it"
+    return after_its_end(scene, job)
+
+
+# ---- others in the same place
+
+
+def two_at_once(scene):
+    """The same command twice: one works, the other is refused, or comes when the first is through."""
+    first = scene.start()
+    if scene.chance.random() < 0.7:
+        first.wait_for_moment(scene.chance)
+    second = scene.start()
+    statuses = [first.wait(), second.wait()]
+    if statuses == [0, 0]:
+        return "one after the other"
+    if 0 not in statuses:
+        raise Violation(f"statuses {statuses}: of two at once none could work; they said:\n{first.said()}\n{second.said()}")
+    loser = second if statuses[0] == 0 else first
+    return refused(loser, max(statuses), (3, 5, 10), "second")
+
+
+def remove_the_output(scene):
+    """Killed, its output removed, perhaps with another corpus in the old one's place: a new run, from its first step."""
+    job = scene.start()
+    more = scene.chance.randint(2, 12)
+    job.wait_for(lambda: job.lines() >= job.begun_lines + more)
+    for pid in [job.process.pid, *job.rank_pids()]:
+        send(pid, signal.SIGKILL)
+    job.wait()
+    remembered = "with" if snapshots(scene.output) else "without"
+    shutil.rmtree(scene.output)
+    scene.forget()
+    if scene.chance.random() < 0.5:
+        scene.swap_corpus()
+        return f"another corpus, {remembered} snapshots"
+    return f"removed, {remembered} snapshots"
+
+
+def other_corpus(scene):
+    """Another corpus at the same path under a run that has begun: refused by name."""
+    if not checkpoints(scene.output):
+        return "no checkpoint yet"
+    scene.swap_corpus()
+    try:
+        job = scene.start()
+        status = job.wait()
+    finally:
+        scene.swap_corpus()
+    if status == 0 and "steps already" in job.said():
+        return "was through"
+    if status == 0:
+        raise Violation(f"another corpus under a run that has begun was accepted; it said:\n{job.said()}")
+    return refused(job, status, (3, 4), "corpus")
+
+
+# Each with its weight in the draw.
+DISTURBANCES = [
+    (kill_a_rank, 4), (kill_all_ranks, 3), (kill_everything, 4), (kill_the_launcher, 3), (kill_the_parent, 3), (interrupt, 4), (stop_a_rank, 1),
+    (stop_all_ranks, 1), (stop_and_go_on, 1), (full_disk, 3), (small_files, 2), (flip_a_bit, 3), (cut_a_file, 2), (delete_a_file, 1),
+    (damage_metrics, 3), (clock_jumps, 2), (two_at_once, 3), (remove_the_output, 2), (other_corpus, 1),
+]

@@ -1,0 +1,73 @@
+"""Random runs: a small model, a layout of up to four ranks, a device, settings of checkpoints."""
+import json
+
+SEQUENCE, BATCH = 32, 12
+
+
+def draw_model(chance):
+    heads = chance.choice([2, 4])
+    model = dict(family=chance.choice(["gpt2", "llama"]), num_layers=chance.randint(1, 4), hidden_size=heads * chance.choice([4, 8, 16]),
+                 num_heads=heads, vocab_size=257, max_sequence=SEQUENCE, tied=chance.random() < 0.5)
+    if model["family"] == "gpt2":
+        return {**model, "dropout": chance.choice([0.0, 0.1])}
+    return {**model, "num_kv_heads": chance.choice([k for k in (1, 2, 4) if heads % k == 0]), "ffn_size": chance.randint(20, 70)}
+
+
+def is_legal(layout, model):
+    t, kv = layout["tensor"], model.get("num_kv_heads", model["num_heads"])
+    interleaved = layout["schedule"] == "interleaved"
+    per_rank = layout["micro_batch"] * layout["data"]
+    return (ranks_of(layout) <= 4 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and BATCH % per_rank == 0
+            and layout["pipeline"] * layout["virtual_stages"] <= model["num_layers"]
+            and (layout["virtual_stages"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)
+            and (not interleaved or BATCH // per_rank % layout["pipeline"] == 0))
+
+
+def ranks_of(layout):
+    return layout["tensor"] * layout["pipeline"] * layout["data"]
+
+
+def draw_layout(chance, model):
+    while True:
+        layout = dict(tensor=chance.choice([1, 1, 2, 4]), pipeline=chance.choice([1, 1, 2, 3]), data=chance.choice([1, 1, 2, 3, 4]),
+                      virtual_stages=chance.choice([1, 1, 1, 2]), schedule=chance.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
+                      sequence_parallel=chance.random() < 0.5, zero=chance.randint(0, 3),
+                      recompute=chance.choice(["none", "selective", "full"]), micro_batch=chance.choice([1, 2]),
+                      bucket_bytes=chance.choice([1000, 30000, 1 << 20]))
+        if is_legal(layout, model):
+            return layout
+
+
+def draw_checkpoint(chance):
+    return {"every": chance.choice([0, 1, 2, 3, 5, 8]), "keep": chance.choice([0, 1, 2, 3]), "async": chance.random() < 0.5,
+            "snapshot_every": chance.choice([0, 0, 1, 3]), "shard_bytes": chance.choice([20000, 100000, 5000000000]),
+            "at_end": chance.random() < 0.8}
+
+
+def draw_run(chance):
+    """Everything but where the corpus and the output are."""
+    model = draw_model(chance)
+    device, precision = chance.choice([("cpu", "fp32"), ("cpu", "fp32"), ("cpu", "bf16"), ("reference", "fp64")])
+    steps = chance.randint(15, 30 if device == "reference" else 80)
+    return dict(model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
+                optimizer=dict(global_batch=BATCH, steps=steps, lr=1e-3, warmup=chance.choice([0, 5]), decay=chance.choice(["cosine", "constant"])),
+                evaluation=dict(every=chance.choice([0, 4, 7]), batches=1), checkpoint=draw_checkpoint(chance),
+                max_restarts=chance.choice([0, 0, 1, 2]))
+
+
+def undisturbed_run(run):
+    """The same run with a checkpoint of every step, at once: what the disturbed one saves must be among them."""
+    return {**run, "max_restarts": 0, "checkpoint": {"every": 1, "keep": 0, "shard_bytes": run["checkpoint"]["shard_bytes"]}}
+
+
+def write_run(path, run, corpus, output):
+    whole = {**run, "data": dict(train=str(corpus / "train"), validation=str(corpus / "validation"), sequence=SEQUENCE), "output": str(output)}
+    path.write_text(json.dumps(whole))
+    return path
+
+
+def words_of(run):
+    model, layout, checkpoint = run["model"], run["layout"], run["checkpoint"]
+    changed = [f"{key}={value}" for key, value in layout.items() if value not in (1, False, 0, "none", "1f1b") and key != "bucket_bytes"]
+    return (f"{model['family']} {model['num_layers']}x{model['hidden_size']} {run['device']} {run['precision']}, {run['optimizer']['steps']} steps, "
+            f"{ranks_of(layout)} ranks ({','.join(changed) or 'plain'}), checkpoint {','.join(f'{k}={v}' for k, v in checkpoint.items())}")

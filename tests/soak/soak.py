@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Random runs, disturbed in every way, for as long as one likes: soak.py [--minutes N] [--seed S] [--rounds N] [--only KIND].
+
+A round draws a small model, a layout, a device and settings of checkpoints; runs it undisturbed; then runs the same under
+one to five disturbances (disturbances.py), and lets it come to its end. It must end with the bits of the undisturbed run
+(weights, optimizer's state, every line of metrics), or have refused clearly: a status that is not 0 and a message, once, and
+the newest good checkpoint still there. At any moment what has a checkpoint's name is good, and no process is left behind.
+
+Round k of seed S is round 0 of seed S + k, so that `--seed S+k --rounds 1` repeats it. What was violated is said with all that
+repeats it, its folder is kept, and the exit status is 1. Moments are drawn, not exact: a violation that hangs on one may take
+several tries to come back."""
+import argparse
+import collections
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import disturbances
+import drawing
+from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, snapshots
+
+DISK_BYTES = 64 << 20
+
+
+class Scene:
+    """One run and what has befallen it so far."""
+
+    def __init__(self, folder, chance, corpora, disk_allowed):
+        self.folder, self.chance, self.corpora = folder, chance, corpora
+        self.run = drawing.draw_run(chance)
+        ranks = drawing.ranks_of(self.run["layout"])
+        self.ranks = 0 if ranks == 1 and chance.random() < 0.5 else ranks  # 0: without -n
+        self.environment = {"TRIREME_RANKS_PER_NODE": "1"} if self.ranks > 1 and chance.random() < 0.3 else {}
+        self.disk = mount_disk(folder / "disk") if disk_allowed and chance.random() < 0.3 else None
+        self.output = (self.disk or folder) / "run"
+        (folder / "corpus").mkdir()
+        self.corpus = 0
+        self.link_corpus()
+        self.path = drawing.write_run(folder / "run.yaml", self.run, folder / "corpus/data", self.output)
+        self.undisturbed_of, self.damaged, self.lost_steps, self.notes = {}, set(), set(), []
+        self.good = set()
+
+    def link_corpus(self):
+        link = self.folder / "corpus/data"
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.corpora[self.corpus])
+
+    def swap_corpus(self):
+        self.corpus = 1 - self.corpus
+        self.link_corpus()
+
+    def undisturbed(self):
+        """The bits of this run on the corpus that is there now."""
+        if self.corpus not in self.undisturbed_of:
+            folder = self.folder / f"undisturbed-{self.corpus}"
+            folder.mkdir()
+            path = drawing.write_run(folder / "run.yaml", drawing.undisturbed_run(self.run), self.corpora[self.corpus], folder / "run")
+            self.undisturbed_of[self.corpus] = Undisturbed(folder, path, self.ranks)
+        return self.undisturbed_of[self.corpus]
+
+    def start(self, *more, environment=None, limit=None):
+        return Job(self.path, self.ranks, *more, environment={**self.environment, **(environment or {})}, limit=limit)
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def pause(self, low, high):
+        time.sleep(self.chance.uniform(low, high))
+
+    def lose_line(self, line):
+        """A line of metrics that we have destroyed: its step may be missing at the end."""
+        words = line.split('"step": ')
+        if len(words) > 1:
+            self.lost_steps.add(int(words[1].split(",")[0].split("}")[0]))
+
+    def forget(self):
+        self.damaged, self.lost_steps, self.good = set(), set(), set()
+
+    # ---- what must hold
+
+    def check_checkpoints(self):
+        """What has a checkpoint's name is good, and the newest good one has not gone."""
+        expected = self.undisturbed().digests
+        found = {step: digest(at) for step, at in checkpoints(self.output).items()}
+        for step, sums in found.items():
+            if step not in self.damaged and sums != expected[step]:
+                raise Violation(f"the checkpoint of step {step} has not the bits of the undisturbed run")
+        before = self.good - self.damaged
+        self.good = set(found) - self.damaged
+        if before and not any(step >= max(before) for step in self.good):
+            raise Violation(f"the newest good checkpoint was that of step {max(before)}, and now there are those of {sorted(self.good)}")
+
+    def check_end(self, job, status):
+        expected = self.undisturbed()
+        if status != 0:
+            raise Violation(f"at rest and undisturbed again it ends with status {status}; it said:\n{job.said()}")
+        self.damaged &= set(checkpoints(self.output))
+        self.check_checkpoints()
+        if self.run["checkpoint"]["at_end"] and expected.steps not in self.good:
+            raise Violation(f"there is no good checkpoint of the last step; there are {sorted(self.good)}")
+        lines, _ = course(self.output)
+        missing = {at[0] for at in expected.course} - {at[0] for at in lines}
+        if lines != [at for at in expected.course if at[0] not in missing] or missing - self.lost_steps:
+            raise Violation(f"metrics.jsonl differs from the undisturbed run's: missing are the steps {sorted(missing - self.lost_steps)}; "
+                            f"{len(lines)} lines for {expected.steps} steps; {difference(lines, expected.course)}")
+        left = [path.name for path in (self.output / "checkpoints").glob(".*")] if (self.output / "checkpoints").exists() else []
+        if left:
+            raise Violation(f"unfinished saves are left: {left}")
+        if snapshots(self.output):
+            raise Violation(f"snapshots are left in memory after a good end: {snapshots(self.output)}")
+
+    def release(self, keep):
+        for path in snapshots(self.output):
+            shutil.rmtree(path, ignore_errors=True)
+        if self.disk is not None:
+            if keep and self.output.exists():
+                shutil.copytree(self.output, self.folder / "run", dirs_exist_ok=True)
+            subprocess.run(["umount", "-l", str(self.disk)], check=False)
+        if not keep:
+            shutil.rmtree(self.folder)
+
+
+def difference(mine, theirs):
+    by_step = {at[0]: at for at in theirs}
+    for at in mine:
+        if by_step.get(at[0]) != at:
+            return f"the first that differs: {at} for {by_step.get(at[0])}"
+    return "no line of them differs"
+
+
+def mount_disk(at):
+    at.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(at)], capture_output=True, check=False)
+    return at if done.returncode == 0 else None
+
+
+def play(scene, only, counts):
+    """The disturbances, the checks between them, and the end."""
+    kinds, weights = zip(*[(kind, weight) for kind, weight in disturbances.DISTURBANCES if only in (None, kind.__name__)])
+    scene.undisturbed()
+    for _ in range(scene.chance.randint(1, 5)):
+        kind = scene.chance.choices(kinds, weights)[0]
+        name = kind.__name__.replace("_", " ")
+        scene.note(name)
+        scene.doing = name
+        outcome = kind(scene)
+        scene.note(f"({outcome})")
+        counts[name, outcome] += 1
+        scene.check_checkpoints()
+    scene.doing = "the end"
+    job = scene.start()
+    scene.check_end(job, job.wait())
+
+
+def make_corpora(folder):
+    """Two, of the same tokenizer and of the same size."""
+    out = []
+    for number, word in enumerate(("rowers", "stokers"[:6])):
+        text = folder / f"{number}.txt"
+        text.write_text("".join(f"Line {i}: the {word} pull {i * 7919 % 1000} times.\n" for i in range(1500)))
+        out.append(folder / f"corpus-{number}")
+        subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", out[-1], text], check=True, capture_output=True)
+    return out
+
+
+def round_of(seed, base, corpora, only, counts):
+    """Whether all was as promised."""
+    folder = base / f"seed-{seed}"
+    folder.mkdir()
+    begin = time.monotonic()
+    scene = Scene(folder, random.Random(seed), corpora, os.geteuid() == 0)
+    print(f"soak: seed {seed}: {drawing.words_of(scene.run)}", flush=True)
+    try:
+        play(scene, only, counts)
+    except Violation as violation:
+        counts[getattr(scene, "doing", "the undisturbed run"), "VIOLATION"] += 1
+        print(f"soak: seed {seed}: {' '.join(scene.notes)}\nsoak: VIOLATION: {violation}\n"
+              f"soak: repeat it with: make soak MINUTES=1 SEED={seed}   its folder: {folder}", flush=True)
+        scene.release(keep=True)
+        return False
+    print(f"soak: seed {seed}: {' '.join(scene.notes)}; ended with the bits of the undisturbed run ({time.monotonic() - begin:.1f} s)", flush=True)
+    counts["a round", "ended with the bits of the undisturbed run"] += 1
+    scene.release(keep=False)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=1 << 30)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--only", help="one kind of disturbance, such as kill_a_rank")
+    options = parser.parse_args()
+    names = [kind.__name__ for kind, _ in disturbances.DISTURBANCES]
+    if options.only not in (None, *names):
+        parser.error(f"--only {options.only}: there are {', '.join(names)}")
+    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
+    base = pathlib.Path(tempfile.mkdtemp(prefix="trireme-soak-"))
+    print(f"soak: {options.minutes:g} minutes from seed {seed}, in {base}", flush=True)
+    corpora, counts, good, bad = make_corpora(base), collections.Counter(), 0, 0
+    end = time.monotonic() + 60 * options.minutes
+    while good + bad < options.rounds and (time.monotonic() < end or good + bad == 0):
+        if round_of(seed + good + bad, base, corpora, options.only, counts):
+            good += 1
+        else:
+            bad += 1
+    print(f"\nsoak: {good + bad} rounds, {bad} with a violation; disturbances and what became of them:")
+    for (name, outcome), count in sorted(counts.items()):
+        print(f"soak: {count:6d}  {name}: {outcome}")
+    if bad == 0:
+        shutil.rmtree(base)
+    return 1 if bad > 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
