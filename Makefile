@@ -2,9 +2,10 @@
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
+MINUTES ?= 10
 export JOBS
 
-.PHONY: help build test test-full bench validate demo format lint fuzz clean
+.PHONY: help build test test-full bench validate demo format lint fuzz soak clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -61,6 +62,11 @@ lint: ## the layout checked, and clang-tidy over every file
 fuzz: ## each fuzzer for FUZZ_SECONDS (30)
 	@scripts/install-deps.sh --fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+soak: ## random runs disturbed in every way, for MINUTES (10); SEED=n repeats one (docs/reliability.md)
+	@scripts/install-deps.sh --soak
+	@$(MAKE) --no-print-directory build
+	@TRIREME=$(CURDIR)/build/trireme python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove build/ (runs/ and corpus/ stay)
 	@rm -rf build

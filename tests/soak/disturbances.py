@@ -65,14 +65,10 @@ def kill_a_rank(scene):
     def choose(job):
         ranks = job.rank_pids()
         return [scene.chance.choice(ranks)] if ranks else []
-    if scene.ranks == 0:
-        return end_by(scene, choose, signal.SIGKILL, None, ())
     return end_by(scene, choose, signal.SIGKILL, "killed", (9,))
 
 
 def kill_all_ranks(scene):
-    if scene.ranks == 0:
-        return kill_a_rank(scene)
     return end_by(scene, lambda job: job.rank_pids(), signal.SIGKILL, "killed", (9,))
 
 
@@ -81,8 +77,6 @@ def kill_everything(scene):
 
 
 def kill_the_launcher(scene):
-    if scene.ranks == 0:
-        return kill_a_rank(scene)
     return end_by(scene, lambda job: [pid for pid in [job.launcher_pid()] if pid], signal.SIGKILL, "killed", (9,))
 
 
@@ -108,8 +102,6 @@ def interrupt(scene):
 
 def stop(scene, everyone):
     """Stopped for good: the job must give up by itself; nothing can be said by a process that is stopped."""
-    if scene.ranks < 2:
-        return "no ranks to stop"
     job = scene.start("--set", "hang_timeout=4", "--set", "max_restarts=0")
     more = scene.chance.randint(1, 8)
     job.wait_for(lambda: job.lines() >= job.begun_lines + more)
@@ -153,8 +145,6 @@ def stop_and_go_on(scene):
 
 def full_disk(scene):
     """The disk is filled up but for a part of a checkpoint, and emptied again after the failure."""
-    if scene.disk is None:
-        return "no small disk here"
     facts = os.statvfs(scene.disk)
     free = facts.f_bavail * facts.f_bsize
     left = scene.chance.randrange(0, 400000)
@@ -172,8 +162,6 @@ def full_disk(scene):
 
 def small_files(scene):
     """No file may grow beyond a limit, as under a quota. Not with ranks: MPI needs files of its own."""
-    if scene.ranks > 0:
-        return "MPI needs large files"
     limit = scene.chance.randrange(300, 60000)
 
     def set_limit():
@@ -281,14 +269,11 @@ def clock_library():
 
 def clock_jumps(scene):
     """A job on a clock that is wrong, or becomes wrong in its middle; the job after it has the true one."""
-    library = clock_library()
-    if library is None:
-        return "no libfaketime here"
     away = scene.chance.choice(["-400d", "-3600", "-2", "+2", "+3600", "+400d"])
     time = scene.folder / "clock"
     time.write_text("+0\n" if scene.chance.random() < 0.5 else away + "\n")
     scene.note(f"by {away}")
-    job = scene.start(environment=dict(LD_PRELOAD=library, FAKETIME_TIMESTAMP_FILE=str(time), FAKETIME_NO_CACHE="1",
+    job = scene.start(environment=dict(LD_PRELOAD=clock_library(), FAKETIME_TIMESTAMP_FILE=str(time), FAKETIME_NO_CACHE="1",
                                        FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1"))
     more = scene.chance.randint(1, 8)
     job.wait_for(lambda: job.lines() >= job.begun_lines + more)
@@ -354,9 +339,32 @@ def other_corpus(scene):
     return refused(job, status, (3, 4), "corpus")
 
 
-# Each with its weight in the draw.
+# ---- the draw
+
+
+def anywhere(scene):
+    return True
+
+
+def on_ranks(scene):
+    return scene.ranks > 0
+
+
+def on_several_ranks(scene):
+    return scene.ranks > 1
+
+
+# Each with its weight, and the scenes it is for.
 DISTURBANCES = [
-    (kill_a_rank, 4), (kill_all_ranks, 3), (kill_everything, 4), (kill_the_launcher, 3), (kill_the_parent, 3), (interrupt, 4), (stop_a_rank, 1),
-    (stop_all_ranks, 1), (stop_and_go_on, 1), (full_disk, 3), (small_files, 2), (flip_a_bit, 3), (cut_a_file, 2), (delete_a_file, 1),
-    (damage_metrics, 3), (clock_jumps, 2), (two_at_once, 3), (remove_the_output, 2), (other_corpus, 1),
+    (kill_a_rank, 4, on_ranks), (kill_all_ranks, 3, on_ranks), (kill_everything, 4, anywhere), (kill_the_launcher, 3, on_ranks),
+    (kill_the_parent, 3, anywhere), (interrupt, 4, anywhere), (stop_a_rank, 1, on_several_ranks), (stop_all_ranks, 1, on_several_ranks),
+    (stop_and_go_on, 1, anywhere), (full_disk, 4, lambda scene: scene.disk is not None), (small_files, 3, lambda scene: scene.ranks == 0),
+    (flip_a_bit, 3, anywhere), (cut_a_file, 2, anywhere), (delete_a_file, 1, anywhere), (damage_metrics, 3, anywhere),
+    (clock_jumps, 2, lambda scene: clock_library() is not None), (two_at_once, 3, anywhere), (remove_the_output, 2, anywhere),
+    (other_corpus, 1, anywhere),
 ]
+
+
+def draw(scene, only=None):
+    rows = [row for row in DISTURBANCES if only in (None, row[0].__name__) and row[2](scene)]
+    return scene.chance.choices(rows, [row[1] for row in rows])[0][0] if rows else None
