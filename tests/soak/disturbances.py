@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 
-from jobs import TRIREME, Job, Violation, checkpoints, digest, send, snapshots
+from jobs import TRIREME, Violation, checkpoints, digest, processes_of, send, snapshots
 
 # What a clear refusal says, for each kind of harm.
 SAID = {
@@ -17,7 +17,8 @@ SAID = {
     "full": r"No space left on device|Disk quota exceeded|File too large",
     "second": r"another (run|job|process)|is (being )?(written|used|held|locked)|in use",
     "corpus": r"corpus|data\.train",
-    "damage": r"damaged|not whole|checksum|cut short|truncated|is not a safetensors|bytes|cannot (read|open)|missing|no checkpoint|neither a model",
+    "none": r"none of the \d+ checkpoints in \S+ is good; restore one, or move them away",
+    "damage": r"damaged|not whole|not legal|checksum|cut short|truncated|is not a safetensors|bytes|cannot (read|open)|missing|no checkpoint|neither a model",
 }
 
 
@@ -86,18 +87,18 @@ def kill_the_parent(scene):
 
 def interrupt(scene):
     number = scene.chance.choice([signal.SIGTERM, signal.SIGINT])
-    statuses = (130,) if scene.ranks > 0 else (130, -number)
     job = scene.start()
     scene.note(job.wait_for_moment(scene.chance))
     if job.is_over():
         return after_its_end(scene, job)
+    alone = set(processes_of(scene.path)) <= {job.process.pid}
     send(job.process.pid, number)
     status = job.wait()
     if status == 0:
         return "went through"
-    if status < 0 and status in statuses:
+    if status == -number and (scene.ranks == 0 or alone):
         return "ended, status by the signal"  # before the program had begun to listen
-    return refused(job, status, statuses, "interrupted")
+    return refused(job, status, (130,), "interrupted")
 
 
 def stop(scene, everyone):
@@ -177,8 +178,20 @@ def small_files(scene):
 # ---- damage at rest
 
 
+def break_off(scene, condition):
+    """A job that is killed once this holds, so that there is something to damage."""
+    job = scene.start()
+    if job.wait_for(condition):
+        for pid in [job.process.pid, *job.rank_pids()]:
+            send(pid, signal.SIGKILL)
+    job.wait()
+
+
 def some_file_of_a_checkpoint(scene):
     found = checkpoints(scene.output)
+    if not found:
+        break_off(scene, lambda: checkpoints(scene.output))
+        found = checkpoints(scene.output)
     if not found:
         return None
     step = scene.chance.choice([max(found), scene.chance.choice(sorted(found))])
@@ -192,9 +205,24 @@ def damage_a_file(scene, how):
         return "no checkpoint to damage"
     step, path = chosen
     scene.note(f"{path.parent.name}/{path.name}")
-    scene.damaged.add(step)
     how(path)
-    return readers_of(scene, step, path.parent)
+    scene.mark_damaged(step, path.parent)
+    outcome = readers_of(scene, step, path.parent)
+    return outcome if set(checkpoints(scene.output)) - set(scene.damaged) else f"{outcome}; {without_a_good_one(scene)}"
+
+
+def without_a_good_one(scene):
+    """When no good checkpoint is left the run refuses; it goes on when it has been done what its message says. What nodes
+    have in memory saves it."""
+    job = scene.start()
+    status = job.wait()
+    if status == 0:
+        return "none is good: went on"
+    outcome = refused(job, status, (4,), "none")
+    (scene.output / "checkpoints").rename(scene.output / "moved-away")
+    shutil.rmtree(scene.output / "moved-away")
+    scene.forget()
+    return f"none is good: {outcome}"
 
 
 def flip_a_bit(scene):
@@ -237,7 +265,8 @@ def same_weights_needed(scene):
 def damage_metrics(scene):
     path = scene.output / "metrics.jsonl"
     if not path.exists() or path.stat().st_size == 0:
-        return "no metrics to damage"
+        least = scene.chance.randint(3, 12)
+        break_off(scene, lambda: path.exists() and path.read_bytes().count(b"\n") >= least)
     lines = path.read_text(errors="replace").split("\n")[:-1]
     at = scene.chance.randrange(len(lines))
     kind = scene.chance.choice(["a blank line", "a bad line", "bytes of zero", "a cut end"])
@@ -325,7 +354,9 @@ def remove_the_output(scene):
 def other_corpus(scene):
     """Another corpus at the same path under a run that has begun: refused by name."""
     if not checkpoints(scene.output):
-        return "no checkpoint yet"
+        break_off(scene, lambda: checkpoints(scene.output))
+    if not checkpoints(scene.output):
+        return "no checkpoint"
     scene.swap_corpus()
     try:
         job = scene.start()

@@ -42,7 +42,7 @@ class Scene:
         self.corpus = 0
         self.link_corpus()
         self.path = drawing.write_run(folder / "run.yaml", self.run, folder / "corpus/data", self.output)
-        self.undisturbed_of, self.damaged, self.lost_steps, self.notes = {}, set(), set(), []
+        self.undisturbed_of, self.damaged, self.lost_steps, self.notes = {}, {}, set(), []
         self.good = set()
 
     def link_corpus(self):
@@ -57,8 +57,7 @@ class Scene:
     def undisturbed(self):
         """The bits of this run on the corpus that is there now."""
         if self.corpus not in self.undisturbed_of:
-            folder = self.folder / f"undisturbed-{self.corpus}"
-            folder.mkdir()
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="trireme-soak-undisturbed-", dir=memory_folder()))
             path = drawing.write_run(folder / "run.yaml", drawing.undisturbed_run(self.run), self.corpora[self.corpus], folder / "run")
             self.undisturbed_of[self.corpus] = Undisturbed(folder, path, self.ranks)
         return self.undisturbed_of[self.corpus]
@@ -79,19 +78,29 @@ class Scene:
             self.lost_steps.add(int(words[1].split(",")[0].split("}")[0]))
 
     def forget(self):
-        self.damaged, self.lost_steps, self.good = set(), set(), set()
+        self.damaged, self.lost_steps, self.good = {}, set(), set()
+
+    @staticmethod
+    def identity(folder):
+        facts = folder.stat()
+        return facts.st_ino, facts.st_mtime_ns
+
+    def mark_damaged(self, step, folder):
+        """Until a new save of the same step takes its place."""
+        self.damaged[step] = self.identity(folder)
 
     # ---- what must hold
 
     def check_checkpoints(self):
         """What has a checkpoint's name is good, and the newest good one has not gone."""
-        expected = self.undisturbed().digests
-        found = {step: digest(at) for step, at in checkpoints(self.output).items()}
+        expected, there = self.undisturbed().digests, checkpoints(self.output)
+        self.damaged = {step: at for step, at in self.damaged.items() if step in there and self.identity(there[step]) == at}
+        found = {step: digest(at) for step, at in there.items()}
         for step, sums in found.items():
             if step not in self.damaged and sums != expected[step]:
                 raise Violation(f"the checkpoint of step {step} has not the bits of the undisturbed run")
-        before = self.good - self.damaged
-        self.good = set(found) - self.damaged
+        before = self.good - set(self.damaged)
+        self.good = set(found) - set(self.damaged)
         if before and not any(step >= max(before) for step in self.good):
             raise Violation(f"the newest good checkpoint was that of step {max(before)}, and now there are those of {sorted(self.good)}")
 
@@ -99,7 +108,6 @@ class Scene:
         expected = self.undisturbed()
         if status != 0:
             raise Violation(f"at rest and undisturbed again it ends with status {status}; it said:\n{job.said()}")
-        self.damaged &= set(checkpoints(self.output))
         self.check_checkpoints()
         if self.run["checkpoint"]["at_end"] and expected.steps not in self.good:
             raise Violation(f"there is no good checkpoint of the last step; there are {sorted(self.good)}")
@@ -126,11 +134,20 @@ class Scene:
 
 
 def difference(mine, theirs):
-    by_step = {at[0]: at for at in theirs}
+    by_step, last = {at[0]: at for at in theirs}, 0
     for at in mine:
+        if at[0] <= last:
+            return f"step {at[0]} stands behind step {last}"
+        last = at[0]
         if by_step.get(at[0]) != at:
             return f"the first that differs: {at} for {by_step.get(at[0])}"
     return "no line of them differs"
+
+
+def memory_folder():
+    """Where files cost no waiting for a disk, if there is room; a checkpoint of every step is a few hundred MB at most."""
+    memory = pathlib.Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30 else None
 
 
 def mount_disk(at):
@@ -153,10 +170,18 @@ def play(scene, only, counts):
         scene.note(f"({outcome})")
         counts[name, outcome] += 1
         scene.check_checkpoints()
+        if scene.undisturbed().steps in scene.good:  # through: what comes next befalls a new run
+            finish(scene)
+            shutil.rmtree(scene.output)
+            scene.forget()
+    finish(scene)
+    return True
+
+
+def finish(scene):
     scene.doing = "the end"
     job = scene.start()
     scene.check_end(job, job.wait())
-    return True
 
 
 def make_corpora(folder):
