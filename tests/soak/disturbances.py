@@ -325,7 +325,7 @@ def clock_jumps(scene):
 def two_at_once(scene):
     """The same command twice: one works, the other is refused, or comes when the first is through."""
     first = scene.start()
-    if scene.chance.random() < 0.7:
+    if scene.chance.random() < 0.3:
         first.wait_for_moment(scene.chance)
     second = scene.start()
     statuses = [first.wait(), second.wait()]
