@@ -85,6 +85,7 @@ typedef struct session {
 /* As in training, where the checkpoint says how that was. */
 static tri_status choose_shape(session *s) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(s->checkpoint);
+  bool known = false;
   s->sequence = s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
   s->batch = 4;
   s->ignore_token = -1;
@@ -97,12 +98,17 @@ static tri_status choose_shape(session *s) {
       s->sequence = config->data.sequence;
       s->batch = config->layout.micro_batch;
       s->ignore_token = config->data.ignore_token;
+      known = true;
     } else {
       tri_warn("the settings of the run are not taken over, since they cannot be read: %s", tri_status_message());
     }
     tri_free(config);
   }
   if (s->arguments->sequence > 0) s->sequence = s->arguments->sequence;
+  if (!known && s->arguments->sequence == 0 && s->sequence < s->model.max_sequence) {
+    tri_log("in windows of %" PRId64 " tokens, since nothing says how long the model's were; --sequence takes others",
+            s->sequence);
+  }
   if (s->arguments->batch > 0) s->batch = s->arguments->batch;
   if (s->sequence > s->model.max_sequence) {
     return tri_fail(TRI_BAD_USAGE, "--sequence %" PRId64 " is beyond the model's max_sequence of %" PRId64, s->sequence,

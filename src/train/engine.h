@@ -25,10 +25,10 @@ typedef struct tri_engine_options {
 
 /* What a step did. The same on every rank. */
 typedef struct tri_step {
-  double loss;      /* mean over the counted labels of the global batch */
+  double loss;      /* mean over the counted labels of the global batch; NaN where there are none */
   double grad_norm; /* of the whole model, before clipping */
   int64_t counted;  /* labels */
-  bool skipped;     /* loss or norm was not finite: no update was made */
+  bool skipped;     /* loss or norm was not finite, or no label counted: no update was made */
 } tri_step;
 
 /* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a

@@ -268,12 +268,18 @@ static void describe_proven(const trainer *t, char *out, size_t out_bytes) {
 }
 
 /* All ranks come to it together, and the first one says it. */
-static tri_status give_up(trainer *t) {
+static tri_status give_up(trainer *t, const tri_step *step) {
   char proven[1100];
   tri_saver_disprove(t->saver);
   if (t->snapshots != NULL && t->snapshot_unproven) tri_snapshots_remove(t->snapshots);
   if (!is_first(t)) return tri_fail(TRI_DIVERGED, "%s", "");
   describe_proven(t, proven, sizeof proven);
+  if (step->counted == 0) {
+    return tri_fail(TRI_DIVERGED,
+                    "%ld steps in a row, up to step %ld, had no label that counts: data.ignore_token is %ld, and the "
+                    "corpus has little else; nothing was saved among them; %s",
+                    (long)t->progress.bad_in_row, (long)t->progress.step, (long)t->config->data.ignore_token, proven);
+  }
   return tri_fail(TRI_DIVERGED,
                   "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; nothing was saved "
                   "among them; %s; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
@@ -289,10 +295,13 @@ static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   }
   t->progress.bad_steps++;
   t->progress.bad_in_row++;
-  if (is_first(t))
+  if (is_first(t) && step->counted == 0) {
+    tri_warn("step %ld is skipped: none of its labels counts", (long)t->progress.step);
+  } else if (is_first(t)) {
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
-  return t->progress.bad_in_row < t->config->optimizer.max_bad_steps ? TRI_OK : give_up(t);
+  }
+  return t->progress.bad_in_row < t->config->optimizer.max_bad_steps ? TRI_OK : give_up(t, step);
 }
 
 static bool is_due(int64_t step, int64_t every, int64_t steps) {
@@ -507,8 +516,8 @@ static tri_status train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, open_data(t)));
   TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->train_corpus, t->validation_corpus));
-  TRI_TRY(hold_output(t, resume));
   TRI_TRY(check_memory(t));
+  TRI_TRY(hold_output(t, resume));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->tokenizer, &t->identity, &t->saver)));

@@ -3,8 +3,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/model_config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,13 +36,44 @@ tri_status tri_store_prepare(const tri_store *s, const char *sql, sqlite3_stmt *
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
 
+/* Files are known by what they say, not by their names: FNV-1a. */
+static uint64_t sum_of(const char *text) {
+  uint64_t sum = 14695981039346656037u;
+  for (; *text != '\0'; text++) sum = (sum ^ (unsigned char)*text) * 1099511628211u;
+  return sum;
+}
+
+/* Of a part of a study that was read from a file of that name; 0 where it has none. */
+static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
+  char *text = NULL;
+  if (name[0] == '\0' || tri_config_print(table, values, "", &text) != TRI_OK) return 0;
+  uint64_t sum = sum_of(text);
+  tri_free(text);
+  return sum;
+}
+
+static uint64_t sum_of_file(const char *path) {
+  enum { MOST_BYTES = 1 << 20 };
+  char *text = NULL;
+  if (path[0] == '\0' || tri_file_read(path, MOST_BYTES, &text, NULL) != TRI_OK) return 0;
+  uint64_t sum = sum_of(text);
+  tri_free(text);
+  return sum;
+}
+
 /* What must be the same for trials to be comparable. */
 static void describe(const tri_study *study, char *text, size_t bytes) {
+  const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
-                                 "study %s\nmodel %s\ncluster %s\nsystem %s\nprecision %s\nrun %s\n"
+                                 "study %s\nmodel %s %016" PRIx64 "\ncluster %s %016" PRIx64 "\nsystem %s %016" PRIx64
+                                 "\nprecision %s\nrun %s %016" PRIx64
+                                 "\n"
                                  "devices %lld\nglobal_batch %lld\nsequence %lld\nobjective %d\n",
-                                 study->name, study->model_name, study->cluster_name, study->system_name,
-                                 study->precision_name, study->run, (long long)study->devices,
+                                 study->name, study->model_name,
+                                 sum_of_values(study->model_name, &tri_model_table, &study->model), study->cluster_name,
+                                 sum_of_values(cluster, &tri_cluster_table, &study->cluster), study->system_name,
+                                 sum_of_values(study->system_name, &tri_system_table, &study->system),
+                                 study->precision_name, study->run, sum_of_file(study->run), (long long)study->devices,
                                  (long long)study->global_batch, (long long)study->sequence, (int)study->objective);
   for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
     const tri_knob *knob = &study->space.knobs[k];

@@ -90,3 +90,14 @@ def test_ends_among_bad_steps(tmp_path, corpus):
     done = trireme("train", path, "--set", "optimizer.lr=1e10", "--set", "optimizer.steps=15", status=8)
     assert "the run ends after step 15, among 2 bad steps in a row, whose state is not saved" in done.stderr
     assert "step-00000012" in done.stderr and sorted(checkpoints(tmp_path)) == [6, 9, 12]
+
+
+def test_no_label_counts(tmp_path):
+    """Nothing was learnt, so nothing is saved, and the status says so."""
+    (tmp_path / "text.txt").write_text("a" * 20000)
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "data", tmp_path / "text.txt")
+    path = write_run(tmp_path, tmp_path / "data", every=1, keep=3)
+    done = trireme("train", path, "--set", "data.ignore_token=97", status=8)
+    assert "step 1 is skipped: none of its labels counts" in done.stderr
+    assert "10 steps in a row, up to step 10, had no label that counts: data.ignore_token is 97" in done.stderr
+    assert not (tmp_path / "run/checkpoints").exists()

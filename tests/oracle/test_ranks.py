@@ -249,7 +249,7 @@ def snapshots(folder):
     """Of this folder's run alone: others may be running on this machine, and have theirs."""
     raw = str((folder / "run").resolve()).encode()
     run = sum(mix((byte + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) for i, byte in enumerate(raw)) % 2**64
-    return list(pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-{run:016x}*/node-*/step-*/rank-*"))
+    return list(pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-{run:016x}*/*/node-*/step-*/rank-*"))
 
 
 SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.every=1000"]
@@ -412,6 +412,7 @@ def test_differing_ranks(tmp_path, corpus):
         raw = bytearray(file.read_bytes())
         raw[len(raw) // 2 : len(raw) // 2 + 2000] = bytes(2000)
         file.write_bytes(raw)
+        (tmp_path / name / f"{name}.corpus.json").unlink()  # which would tell on one rank already
         folder = tmp_path / "here"
         other = tmp_path / "there"
         for at, source in ((folder, corpus), (other, tmp_path / name)):

@@ -515,6 +515,18 @@ def test_a_byte_of_zero(tmp_path):
     assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a byte of zero, which text does not hold", done.stderr)
 
 
+def test_files_are_known_by_what_they_say(tmp_path):
+    """A model file that changed under its name would mix trials of two models."""
+    model = tmp_path / "mine.yaml"
+    text = "{family: gpt2, num_layers: 24, hidden_size: 2048, num_heads: 16, vocab_size: 51200, max_sequence: 2048}"
+    model.write_text(text)
+    study = dict(STUDY, model=str(model))
+    tune(tmp_path, study, "--trials", 3)
+    tune(tmp_path, study, "--trials", 4)
+    model.write_text(text.replace("num_layers: 24", "num_layers: 48"))
+    assert re.search(r"study.db holds another study: the file says `model \S+mine.yaml [0-9a-f]{16}`, the store `model", tune(tmp_path, study, status=3).stderr)
+
+
 def test_bad_stores(tmp_path):
     tune(tmp_path, STUDY, "--trials", 3)
     before = (tmp_path / "study.db").read_bytes()
