@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/parent.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -30,15 +31,22 @@ void tri_log_to_parent(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  fprintf(stderr, "%c%s\n", TRI_LOG_PARENT_MARK, text);
+  if (!tri_parent_send(TRI_PARENT_NEWS, text)) fprintf(stderr, "%c%s\n", TRI_LOG_PARENT_MARK, text);
 }
 
-void tri_log_failure(const char *message) {
+/* A parent that cannot be reached past the launcher sees one line. */
+static void print_failure(const char *message) {
+  fprintf(stderr, "%strireme: ", mark());
+  for (const char *at = message; *at != '\0'; at++) fputc(marked && *at == '\n' ? TRI_LOG_NEW_LINE : *at, stderr);
+  fputc('\n', stderr);
+  fflush(stderr);
+}
+
+bool tri_log_failure(tri_status status, const char *message) {
   tri_log_progress_end();
-  char text[8192];
-  snprintf(text, sizeof text, "%s", message);
-  for (char *at = text; marked && (at = strchr(at, '\n')) != NULL;) *at = TRI_LOG_NEW_LINE;
-  fprintf(stderr, "%strireme: %s\n", mark(), text);
+  if (marked && tri_parent_words(tri_status_exit(status), message)) return true;
+  if (*message != '\0') print_failure(message);
+  return false;
 }
 
 void tri_log_be_quiet(void) { quiet = true; }
@@ -46,9 +54,11 @@ void tri_log_be_quiet(void) { quiet = true; }
 static void print_line(const char *prefix, const char *format, va_list arguments) {
   if (quiet) return;
   tri_log_progress_end();
-  char text[4096];
-  vsnprintf(text, sizeof text, format, arguments);
-  fprintf(stderr, "%s%s%s\n", mark(), prefix, text);
+  char text[16384];
+  size_t length = strlen(prefix);
+  memcpy(text, prefix, length);
+  vsnprintf(text + length, sizeof text - length, format, arguments);
+  if (!marked || !tri_parent_send(TRI_PARENT_LINE, text)) fprintf(stderr, "%s%s\n", mark(), text);
 }
 
 void tri_log(const char *format, ...) {
@@ -76,6 +86,7 @@ void tri_log_progress(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  if (marked && tri_parent_send(TRI_PARENT_PROGRESS, text)) return;
   if (marked) {
     fprintf(stderr, "%c%s\n", TRI_LOG_PROGRESS_MARK, text);
   } else if (terminal) {

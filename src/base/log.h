@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Ranks that a parent started (comm/launch.c) mark their lines, so that it can tell them from the launcher's; and some
- * lines are for it alone. */
+/* Ranks that a parent started (comm/launch.c) say everything to it (base/parent.h). Those that cannot reach it write
+ * lines for the launcher to pass on, and mark them, so that the parent can tell them from the launcher's. */
 #define TRI_LOG_MARK '\x1e'
 #define TRI_LOG_PROGRESS_MARK '\x1f'
 #define TRI_LOG_PARENT_MARK '\x1d'
@@ -19,8 +19,10 @@ void tri_log_mark_lines(bool terminal);
 /* A line for the parent alone, from any rank: "rank 3 14342 pipeline 1" (its process and its place), "step 12". */
 void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 
-/* A failure's message, for people: "trireme: ..." and a newline. */
-void tri_log_failure(const char *message);
+/* A failure's message, for people: "trireme: ..." and a newline. A rank hands it to its parent, and comes back when the
+ * parent has it, or cannot be reached: then it is written as ever. An empty message says that another rank tells. True
+ * if the parent has it. */
+bool tri_log_failure(tri_status status, const char *message);
 
 /* From here on nothing is logged: this rank leaves it to the first one. Failures are no log lines; they are printed. */
 void tri_log_be_quiet(void);

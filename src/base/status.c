@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* Like errno: the one place a failure leaves its message until the entry point prints it. */
-static _Thread_local char message[2048];
+static _Thread_local char message[TRI_MESSAGE_BYTES];
 
 #undef tri_fail
 tri_status tri_fail(tri_status code, const char *format, ...) {

@@ -39,6 +39,8 @@ tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
 #define tri_fail(code, ...) ((void)(tri_fail)(code, __VA_ARGS__), (code))
 #endif
 
+enum { TRI_MESSAGE_BYTES = 16384 }; /* longer ones are cut */
+
 /* The message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next. */
 const char *tri_status_message(void);
 

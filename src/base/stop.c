@@ -5,17 +5,49 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Signals belong to the process, and so does what they ask for. */
-static atomic_bool deferred, asked;
+static atomic_bool deferred, asked, signalled;
 
-static sigset_t wishes(void) {
+/* Whether SIGHUP was ignored as the program was started. By main libraries have taken it for themselves (UCX, below
+ * MPICH, does as it is loaded), so this is asked before they are begun, and before a sanitizer is. */
+static unsigned long hangup[4]; /* as the kernel fills it: the handler comes first */
+
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void look_at_hangup(void) {
+  syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = look_at_hangup;
+
+/* Of a terminal that closes, unless somebody has said that it may (nohup). */
+static sigset_t held(void) {
   sigset_t set;
+  struct sigaction action;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
+  return set;
+}
+
+static sigset_t wishes(void) {
+  sigset_t set = held();
   sigaddset(&set, SIGUSR1);
   return set;
+}
+
+void tri_stop_hold(void) {
+  struct sigaction ignore = {.sa_handler = SIG_IGN};
+  if (hangup[0] == (unsigned long)SIG_IGN) sigaction(SIGHUP, &ignore, NULL);
+  sigset_t set = held();
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void tri_stop_release(void) {
+  sigset_t set = held();
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 static void die_of(int number) {
@@ -29,7 +61,8 @@ static void die_of(int number) {
 static void *wait_for_wishes(void *unused) {
   sigset_t set = wishes();
   for (int number; sigwait(&set, &number) == 0;) {
-    if (!atomic_load(&deferred) || atomic_load(&asked)) die_of(number);
+    bool launchers = number == SIGUSR1; /* way of wishing, whatever it says how often */
+    if (!launchers && (!atomic_load(&deferred) || atomic_exchange(&signalled, true))) die_of(number);
     atomic_store(&asked, true);
   }
   return unused;
@@ -44,6 +77,8 @@ tri_status tri_stop_listen(void) {
   pthread_detach(thread);
   return TRI_OK;
 }
+
+void tri_stop_ask(void) { atomic_store(&asked, true); }
 
 void tri_stop_defer(void) { atomic_store(&deferred, true); }
 

@@ -1,4 +1,5 @@
-/* A wish to stop, by SIGINT, SIGTERM or SIGUSR1 (what a launcher passes on to the ranks of a job).
+/* A wish to stop, by SIGINT, SIGTERM, SIGHUP unless it is ignored, or SIGUSR1 (what a launcher passes on to the ranks
+ * of a job).
  *
  * Signals are waited for by a thread of their own and blocked in all others. That is more than taste: oneDNN's matrix
  * kernels use the stack pointer as a register like any other, so a handler that ran on a computing thread's stack would
@@ -10,11 +11,21 @@
 
 #include <stdbool.h>
 
-/* LOCAL. Once, before any other thread is started. Until tri_stop_defer a signal ends the process as ever. */
+/* Holds back SIGINT, SIGTERM and, unless it is ignored, SIGHUP from here on, over an exec too: the first thing in main,
+ * so that none is lost before somebody is there who knows what to do with it. tri_stop_release lets them do what they
+ * do without us. */
+void tri_stop_hold(void);
+void tri_stop_release(void);
+
+/* LOCAL. Once, before any other thread is started. Until tri_stop_defer SIGINT and SIGTERM end the process as ever;
+ * SIGUSR1 never does. */
 tri_status tri_stop_listen(void);
 
-/* From here on the first signal is a wish that the caller looks for, and the second ends the process. */
+/* From here on the first signal is a wish that the caller looks for, and the second ends the process; SIGUSR1 counts as
+ * neither. */
 void tri_stop_defer(void);
 bool tri_stop_asked(void);
+/* Wishes for it, as often as one likes: what a parent passes on. */
+void tri_stop_ask(void);
 
 #endif

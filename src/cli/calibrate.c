@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "comm/agreement.h"
@@ -26,6 +27,8 @@ typedef struct arguments {
 } arguments;
 
 enum { OPTION_PRECISION = 256 };
+
+static const double PATIENCE_S = 600; /* with ranks that give no sign of life */
 
 static tri_status parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
@@ -163,11 +166,7 @@ static tri_status measure(const arguments *given) {
 
 static tri_status join_and_measure(const arguments *given) {
   tri_status status = measure(given);
-  if (status != TRI_OK && tri_comm_size() > 1) {
-    if (tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
-    fflush(stderr);
-    tri_comm_abort(tri_status_exit(status));
-  }
+  if (status != TRI_OK && tri_comm_size() > 1) tri_comm_fail(status);
   tri_comm_close();
   return status;
 }
@@ -176,9 +175,10 @@ static tri_status run(int count, char **given) {
   arguments parsed = {.precision = TRI_FP32, .given = given};
   TRI_TRY(parse(count, given, &parsed));
   if (parsed.ranks > 1) {
-    tri_launch_options options = {.ranks = parsed.ranks};
+    tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
     return tri_launch(&options, given);
   }
+  tri_stop_release();
   return join_and_measure(&parsed);
 }
 
@@ -197,5 +197,6 @@ const tri_command tri_command_calibrate = {
         "  --precision P     of the matrix products: fp32 (the default) or bf16\n"
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
+    .holds_signals = true,
     .run = run,
 };

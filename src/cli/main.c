@@ -1,10 +1,13 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "base/status.h"
+#include "base/stop.h"
 #include "cli/cli.h"
 #include "comm/placement.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,38 +62,59 @@ static tri_status check_memory(void) {
   return tri_fail(TRI_INTERNAL, "%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
-int main(int count, char **arguments) {
-  limit_spinning(arguments);
-  const char *launched = getenv(TRI_LAUNCHED);
-  if (launched != NULL) tri_log_mark_lines(strcmp(launched, "terminal") == 0);
+/* What is opened later must not get the number of a standard file that was closed, and its lines. */
+static void open_standard_files(void) {
+  int file;
+  do file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
+}
+
+static tri_status run(const tri_command *command, int count, char **arguments) {
+  for (int i = 2; i < count && strcmp(arguments[i], "--") != 0; i++) {
+    if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+    fputs(command->help, stdout);
+    return TRI_OK;
+  }
+  TRI_TRY(command->run(count - 1, arguments + 1));
+  return check_memory();
+}
+
+static tri_status run_any(int count, char **arguments) {
   if (count < 2) {
     print_usage(stderr);
-    return tri_status_exit(TRI_BAD_USAGE);
+    return tri_fail(TRI_BAD_USAGE, "%s", "");
   }
   if (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0 || strcmp(arguments[1], "help") == 0) {
     print_usage(stdout);
-    return 0;
+    return TRI_OK;
   }
   if (strcmp(arguments[1], "--version") == 0) {
     printf("trireme %s\n", TRIREME_VERSION);
-    return 0;
+    return TRI_OK;
   }
   const tri_command *command = find_command(arguments[1]);
-  tri_status status = command == NULL ? unknown_command(arguments[1]) : TRI_OK;
-  if (command != NULL) {
-    for (int i = 2; i < count && strcmp(arguments[i], "--") != 0; i++) {
-      if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
-      fputs(command->help, stdout);
-      return 0;
-    }
-    status = command->run(count - 1, arguments + 1);
-    if (status == TRI_OK) status = check_memory();
+  if (command == NULL) return unknown_command(arguments[1]);
+  if (!command->holds_signals) tri_stop_release();
+  return run(command, count, arguments);
+}
+
+int main(int count, char **arguments) {
+  tri_stop_hold();
+  open_standard_files();
+  limit_spinning(arguments);
+  const char *launched = getenv(TRI_LAUNCHED);
+  if (launched != NULL) {
+    tri_log_mark_lines(strcmp(launched, "terminal") == 0);
+    tri_parent_join();
   }
-  /* An empty message: another rank of the job has said it. */
-  if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
+  tri_status status = run_any(count, arguments);
+  /* An empty message: another rank of the job has said it, or this one has. */
+  if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
-    fprintf(stderr, "trireme: cannot write to standard output\n");
     status = TRI_IO_FAILED;
+    tri_log_failure(status, "cannot write to standard output");
   }
+  tri_parent_leave(tri_status_exit(status));
   return tri_status_exit(status);
 }

@@ -12,7 +12,9 @@
 #include "tune/store.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct train_arguments {
@@ -68,9 +70,22 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
   return TRI_OK;
 }
 
+/* Under a launcher of the user's own, words may get lost on their way: they are kept in OUTPUT/failures.txt too, if
+ * there is an output. */
+static void write_words(const char *output) {
+  char path[TRI_PATH_BYTES];
+  if (getenv(TRI_LAUNCHED) != NULL || tri_status_message()[0] == '\0' || !tri_path_is_directory(output)) return;
+  if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
+  FILE *to = fopen(path, "ae");
+  if (to == NULL) return;
+  fprintf(to, "rank %d: %s\n", tri_comm_rank(), tri_status_message());
+  fclose(to);
+}
+
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
   int threads = 0;
   TRI_TRY(tri_stop_listen());
+  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it says */
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
   if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {
@@ -83,13 +98,15 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .timeline = arguments->timeline,
   };
   tri_status status = tri_train(&options);
-  if (status != TRI_OK && status != TRI_INTERRUPTED && tri_comm_size() > 1) {
-    if (tri_status_message()[0] != '\0') tri_log_failure(tri_status_message());
-    fflush(stderr);
-    tri_comm_abort(tri_status_exit(status));
+  if (status == TRI_OK || tri_comm_size() == 1) {
+    tri_comm_close();
+    return status;
   }
-  tri_comm_close();
-  return status;
+  write_words(config->output);
+  if (status != TRI_INTERRUPTED) tri_comm_fail(status);
+  if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
+  tri_comm_close(); /* said before: with the first rank that ends so, a launcher kills the others */
+  return tri_fail(status, "%s", "");
 }
 
 /* The options for the run file: those of a study's best layout, and behind them, so that they win, those given. */
@@ -118,6 +135,7 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
 }
 
 static tri_status train(const train_arguments *arguments) {
+  if (arguments->keys || arguments->dry_run) tri_stop_release();
   if (arguments->keys) {
     tri_run_config_help(stdout);
     return TRI_OK;
@@ -129,7 +147,11 @@ static tri_status train(const train_arguments *arguments) {
   if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
   tri_free(found.sets);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
-    tri_launch_options options = {arguments->ranks, config->max_restarts, config->elastic};
+    tri_launch_options options = {.ranks = arguments->ranks,
+                                  .max_restarts = config->max_restarts,
+                                  .elastic = config->elastic,
+                                  .hang_timeout_s = config->hang_timeout,
+                                  .output = config->output};
     status = tri_launch(&options, arguments->given);
   } else if (status == TRI_OK) {
     status = join_and_train(arguments, config);
@@ -171,5 +193,6 @@ const tri_command tri_command_train = {
         "it out\n"
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
+    .holds_signals = true,
     .run = run,
 };

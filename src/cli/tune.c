@@ -242,5 +242,6 @@ const tri_command tri_command_tune = {
         "  --json              one JSON document on standard output\n"
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
+    .holds_signals = true,
     .run = run,
 };

@@ -32,6 +32,10 @@ tri_status tri_comm_open(void);
 void tri_comm_close(void);
 /* Ends the whole job from one rank that failed: every other rank is killed. Does nothing when alone. */
 void tri_comm_abort(int exit_status);
+/* LOCAL. The end of a rank that failed: says this thread's last failure (tri_log_failure), and ends the job with its
+ * exit status. A rank whose failure follows from another's, or whose reason another tells (""), gives that one time to
+ * end the job. Says its failure and comes back when alone. */
+void tri_comm_fail(tri_status status);
 
 int tri_comm_rank(void);      /* 0 when alone */
 int tri_comm_size(void);      /* 1 when alone */

@@ -243,8 +243,8 @@ typedef struct tri_job {
   tri_group_impl *retired;           /* groups that were destroyed */
   tri_group_impl *busy;              /* groups with collectives under way */
   tri_request *messages;             /* under way */
-  bool failed;
-  char failure[1024]; /* of MPI, the first; everything that is asked for later fails with it */
+  bool failed, echoes;               /* for good; as another's end makes it */
+  char failure[1024];                /* of MPI, the first; everything that is asked for later fails with it */
 } tri_job;
 
 /* MPI is one for the process, and so is this. */

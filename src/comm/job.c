@@ -1,5 +1,8 @@
 /* Joining the job that a launcher started, and leaving it. */
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "comm/internal.h"
 #include "comm/placement.h"
 
@@ -9,8 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static const double READER_WAIT_S = 2, OTHERS_WAIT_S = 3;
 
 /* MPI has one state for the process, initialised once: this is its companion. */
 static tri_job job = {.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
@@ -65,6 +72,8 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
   char reason[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, reason, &length);
+  job.echoes = !job.failed;
+  if (job.echoes) tri_parent_expect_echoes();
   return tri_comm_lost("%s: %.*s failed: %s; another rank is probably gone, and its own message says why", what,
                        (int)strcspn(call, "("), call, reason);
 }
@@ -185,6 +194,7 @@ static tri_status join(const launch *by, long size, long rank) {
   die_with_launcher();
   TRI_MPI("job", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level));
   job.joined = true;
+  tri_parent_take_crashes();
   TRI_MPI("job", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   TRI_MPI("job", MPI_Comm_rank(MPI_COMM_WORLD, &job.rank));
   TRI_MPI("job", MPI_Comm_size(MPI_COMM_WORLD, &job.size));
@@ -223,6 +233,31 @@ void tri_comm_close(void) {
   job = (tri_job){.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
 }
 
+/* ---- failing ----------------------------------------------------------------------------------------------------- */
+
+/* Waits, a while at most, until whoever reads standard error has what is in it: a launcher that is told to end a job
+ * may not look any more. */
+static void wait_for_reader(void) {
+  struct stat facts;
+  int unread = 0;
+  fflush(NULL);
+  if (fstat(STDERR_FILENO, &facts) != 0 || !S_ISFIFO(facts.st_mode)) return;
+  for (double end_s = tri_clock_s() + READER_WAIT_S; tri_clock_s() < end_s; tri_pause_s(0.01)) {
+    if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) break;
+  }
+  tri_pause_s(0.1); /* for it to pass it on */
+}
+
 void tri_comm_abort(int exit_status) {
-  if (job.joined && job.size > 1) MPI_Abort(MPI_COMM_WORLD, exit_status);
+  if (!job.joined || job.size == 1) return;
+  wait_for_reader();
+  MPI_Abort(MPI_COMM_WORLD, exit_status);
+}
+
+void tri_comm_fail(tri_status status) {
+  const char *why = tri_status_message();
+  bool other = *why == '\0' || job.echoes; /* another rank ends the job, with its own reason and status */
+  bool heard = tri_log_failure(status, why);
+  if (!heard && other && job.joined && job.size > 1) tri_pause_s(OTHERS_WAIT_S);
+  tri_comm_abort(tri_status_exit(status));
 }

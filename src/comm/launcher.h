@@ -24,14 +24,18 @@ bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 typedef struct tri_launch_options {
   int64_t ranks, max_restarts;
-  bool elastic; /* start with fewer ranks where as many cannot be had any more */
+  bool elastic;          /* start with fewer ranks where as many cannot be had any more */
+  double hang_timeout_s; /* of the run; the parent's own patience is somewhat longer (attend.h). 0: for ever */
+  const char *output;    /* of the run, or NULL */
 } tri_launch_options;
 
 /* LOCAL. Starts this program's command line again, less its -n, on so many ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
- * where no rank has said anything. SIGINT and SIGTERM are passed on as a wish to stop. A job that had begun to train
- * and lost a rank is started again, up to max_restarts times. The status and its message are those of the rank that
- * failed first, or name the rank that was killed. `arguments` begins with the subcommand and ends with NULL. */
+ * where no rank has said anything. SIGINT, SIGTERM and SIGHUP are a wish to stop: before the first step the job is
+ * ended, later its ranks save; a second one ends it at once. The status is then TRI_INTERRUPTED, unless a rank had
+ * failed. A job that had begun to train and lost a rank, or hung, is started again, up to max_restarts times. The
+ * status and its message are those of the rank that failed first, or name the rank that was killed. `arguments` begins
+ * with the subcommand and ends with NULL. */
 tri_status tri_launch(const tri_launch_options *options, char **arguments);
 
 #endif

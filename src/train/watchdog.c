@@ -122,7 +122,7 @@ static void report(const answers *a, int culprit, int last) {
       "nothing has moved for %.0f s (hang_timeout). %s is behind: it %s%s. What every rank was doing is in %s; the "
       "same command goes on from the newest checkpoint, and a larger hang_timeout waits longer",
       w->timeout_s, who, state, chain, w->folder);
-  tri_log_failure(message);
+  tri_log_failure(TRI_COMM, message);
   fflush(stderr);
 }
 

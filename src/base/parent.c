@@ -1,0 +1,263 @@
+#include "base/parent.h"
+
+#include "base/stop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  ROOM_WAIT_MS = 10000,  /* for room in a full socket */
+  HEARD_WAIT_MS = 15000, /* for the parent's word that it has ours */
+  LOST_EXIT = 9,         /* TRI_COMM's */
+  ALTERNATE_STACK_BYTES = 1 << 16
+};
+
+/* A process has one parent; a signal's handler can reach only what is global. */
+static struct {
+  atomic_int socket; /* -1: none */
+  atomic_bool echoes;
+  bool heard; /* by the lock */
+  pthread_mutex_t lock;
+  pthread_cond_t news;
+  int beat_ms;
+  char token[64], folder[4096];
+} parent = {.socket = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+
+/* ---- who we are -------------------------------------------------------------------------------------------------- */
+
+/* MPI is not there yet, and may never be. */
+static int first_number_of(const char *const names[], int otherwise) {
+  for (int i = 0; names[i] != NULL; i++) {
+    const char *text = getenv(names[i]);
+    if (text != NULL && *text != '\0') return atoi(text);
+  }
+  return otherwise;
+}
+
+static int rank_of_environment(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", NULL};
+  return first_number_of(names, -1);
+}
+
+static int local_ranks_of_environment(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
+  return first_number_of(names, 0);
+}
+
+void tri_parent_machine(char out[TRI_MACHINE_BYTES]) {
+  char boot[40] = "?", net[40] = "?";
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t got = file < 0 ? -1 : read(file, boot, 36);
+  if (file >= 0) close(file);
+  if (got > 0) boot[got] = '\0';
+  got = readlink("/proc/self/ns/net", net, sizeof net - 1);
+  if (got > 0) net[got] = '\0';
+  snprintf(out, TRI_MACHINE_BYTES, "%s/%s", boot, net);
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+static bool send_packet(int to, tri_parent_kind kind, int number, const char *text, int wait_ms) {
+  tri_parent_head head = {(int32_t)kind, number};
+  size_t length = strlen(text);
+  struct iovec parts[] = {
+      {&head, sizeof head},
+      {(char *)(uintptr_t)text, length < TRI_PARENT_TEXT_BYTES ? length : TRI_PARENT_TEXT_BYTES - 1}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  for (;;) {
+    if (sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EINTR) continue;
+    struct pollfd room = {.fd = to, .events = POLLOUT};
+    if ((errno != EAGAIN && errno != EWOULDBLOCK) || wait_ms == 0 || poll(&room, 1, wait_ms) <= 0) return false;
+    if ((room.revents & POLLOUT) == 0) return false;
+  }
+}
+
+bool tri_parent_send(tri_parent_kind kind, const char *text) {
+  int to = atomic_load(&parent.socket);
+  if (to < 0) return false;
+  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* nobody trains slower for a line */
+}
+
+void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
+
+/* ---- last words -------------------------------------------------------------------------------------------------- */
+
+/* "STATUS KIND" and the words, for a parent that looks into the folder when the job has ended. */
+static void leave_file(tri_parent_kind kind, int exit_status, const char *text) {
+  char host[64] = "", part[sizeof parent.folder + 128], whole[sizeof parent.folder + 128];
+  if (parent.folder[0] == '\0') return;
+  (void)gethostname(host, sizeof host - 1);
+  snprintf(part, sizeof part, "%s/.%s-%ld", parent.folder, host, (long)getpid());
+  snprintf(whole, sizeof whole, "%s/%s-%ld", parent.folder, host, (long)getpid());
+  if (mkdir(parent.folder, 0700) != 0 && errno != EEXIST) return;
+  FILE *to = fopen(part, "we");
+  if (to == NULL) return;
+  bool written = fprintf(to, "%d %d %d\n%s", exit_status, (int)kind, rank_of_environment(), text) > 0;
+  written = fflush(to) == 0 && fsync(fileno(to)) == 0 && written;
+  if (fclose(to) == 0 && written) rename(part, whole);
+}
+
+static struct timespec in_ms(int ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  int64_t ns = until.tv_nsec + (int64_t)ms * 1000000;
+  until.tv_sec += ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
+  return until;
+}
+
+bool tri_parent_words(int exit_status, const char *text) {
+  int to = atomic_load(&parent.socket);
+  tri_parent_kind kind = *text == '\0' || atomic_load(&parent.echoes) ? TRI_PARENT_ECHO : TRI_PARENT_WORDS;
+  if (to < 0) {
+    leave_file(kind, exit_status, text);
+    return false;
+  }
+  struct timespec until = in_ms(HEARD_WAIT_MS);
+  pthread_mutex_lock(&parent.lock);
+  parent.heard = false;
+  bool sent = send_packet(to, kind, exit_status, text, ROOM_WAIT_MS);
+  while (sent && !parent.heard && pthread_cond_timedwait(&parent.news, &parent.lock, &until) == 0) continue;
+  bool heard = parent.heard;
+  pthread_mutex_unlock(&parent.lock);
+  if (!heard) leave_file(kind, exit_status, text);
+  return heard;
+}
+
+void tri_parent_leave(int exit_status) {
+  int to = atomic_load(&parent.socket);
+  if (to >= 0) (void)send_packet(to, TRI_PARENT_LEAVE, exit_status, "", ROOM_WAIT_MS);
+}
+
+/* ---- a crash ----------------------------------------------------------------------------------------------------- */
+
+/* One packet without a lock, then the signal does what it does without a handler. */
+static void tell_crash(int number) {
+  tri_parent_head head = {TRI_PARENT_CRASH, number};
+  (void)!send(atomic_load(&parent.socket), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
+  raise(number);
+}
+
+#if defined(__has_feature)
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer)
+static const bool sanitized = true; /* a sanitizer has more to say of a crash */
+#else
+static const bool sanitized = false;
+#endif
+
+/* On a stack of its own where the thread has one, since a stack that has overflowed has no room. */
+void tri_parent_take_crashes(void) {
+  static char stack[ALTERNATE_STACK_BYTES];
+  static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+  stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+  if (sanitized || atomic_load(&parent.socket) < 0) return;
+  sigaltstack(&alternate, NULL);
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+    struct sigaction own = {.sa_handler = tell_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
+    sigaction(signals[i], &own, NULL);
+  }
+}
+
+/* ---- listening --------------------------------------------------------------------------------------------------- */
+
+static void hear(int from) {
+  char word;
+  ssize_t got = recv(from, &word, 1, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and nobody waits for this job */
+  if (word == TRI_PARENT_STOP) tri_stop_ask();
+  if (word != TRI_PARENT_HEARD) return;
+  pthread_mutex_lock(&parent.lock);
+  parent.heard = true;
+  pthread_cond_broadcast(&parent.news);
+  pthread_mutex_unlock(&parent.lock);
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void *listen_to_parent(void *unused) {
+  int from = atomic_load(&parent.socket);
+  int64_t next_ms = now_ms();
+  for (;;) {
+    int64_t left_ms = next_ms - now_ms();
+    struct pollfd wait = {.fd = from, .events = POLLIN};
+    if (left_ms > 0 && poll(&wait, 1, (int)left_ms) > 0) hear(from);
+    if (now_ms() < next_ms) continue;
+    (void)send_packet(from, TRI_PARENT_BEAT, 0, "", 0);
+    next_ms = now_ms() + parent.beat_ms;
+  }
+  return unused;
+}
+
+/* All signals are for others. */
+static bool start_listening(void) {
+  pthread_t thread;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  bool started = pthread_create(&thread, NULL, listen_to_parent, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (started) pthread_detach(thread);
+  return started;
+}
+
+static int reach(const char *name) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  size_t length = strlen(name);
+  if (length + 1 > sizeof address.sun_path) return -1;
+  memcpy(address.sun_path + 1, name, length); /* an abstract name: no file, so none is left or too long */
+  int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (to < 0) return -1;
+  socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+  while (connect(to, (struct sockaddr *)&address, bytes) != 0) {
+    if (errno == EINTR) continue;
+    close(to);
+    return -1;
+  }
+  return to;
+}
+
+void tri_parent_join(void) {
+  char name[80], machine[TRI_MACHINE_BYTES], own[TRI_MACHINE_BYTES], host[64] = "", hello[256];
+  const char *text = getenv(TRI_PARENT);
+  int folder = 0;
+  if (text == NULL) return;
+  if (sscanf(text, "%79s %63s %d %95s %n", name, parent.token, &parent.beat_ms, machine, &folder) != 4) return;
+  snprintf(parent.folder, sizeof parent.folder, "%s", text + folder);
+  int to = reach(name);
+  tri_parent_machine(own);
+  if (to < 0 && strcmp(own, machine) == 0) _exit(LOST_EXIT);
+  if (to < 0) return;
+  (void)gethostname(host, sizeof host - 1);
+  snprintf(hello, sizeof hello, "%s %d %d %s", parent.token, rank_of_environment(), local_ranks_of_environment(), host);
+  atomic_store(&parent.socket, to);
+  if (send_packet(to, TRI_PARENT_HELLO, (int)getpid(), hello, ROOM_WAIT_MS) && start_listening()) {
+    tri_parent_take_crashes();
+    return;
+  }
+  atomic_store(&parent.socket, -1);
+  close(to);
+}

@@ -1,0 +1,463 @@
+"""What stands between the user and the ranks that `-n` starts: last words, signals at any moment, stopped processes, crashes,
+what killed jobs leave behind. No oracle here is a time: whatever moment something hits, the outcome is one that is allowed.
+
+TRIREME_STARTS=500 makes so many failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps so many
+busy loops beside them."""
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+
+pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+MODEL = dict(family="gpt2", num_layers=4, hidden_size=32, num_heads=4, vocab_size=257, max_sequence=32)
+STARTS = int(os.environ.get("TRIREME_STARTS", 20))
+LOAD = int(os.environ.get("TRIREME_LOAD", 2))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    text = "".join(f"Line {i}: the rowers pull {i * 7919 % 1000} times.\n" for i in range(500))
+    (folder / "text.txt").write_text(text)
+    trireme("prepare", "--tokenizer", "bytes", "--out", folder / "data", folder / "text.txt")
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def spoiled(corpus, tmp_path_factory):
+    """A corpus with a token beyond the vocabulary in its midst."""
+    folder = tmp_path_factory.mktemp("spoiled")
+    for file in corpus.iterdir():
+        shutil.copy(file, folder)
+    raw = bytearray((folder / "train.bin").read_bytes())
+    at = len(raw) // 6 * 2
+    raw[at : at + 2] = struct.pack("<H", 60000)
+    (folder / "train.bin").write_bytes(raw)
+    return folder
+
+
+def write_run(folder, corpus, steps=100000, **more):
+    run = dict(model=MODEL, data=dict(train=str(corpus / "train"), sequence=32), layout=dict(micro_batch=1),
+               optimizer=dict(global_batch=6, steps=steps, lr=1e-3, warmup=4), checkpoint=dict(every=0), seed=5,
+               output=str(folder / "run"))
+    for key, value in more.items():
+        run[key] = {**run[key], **value} if isinstance(run.get(key), dict) else value
+    path = folder / "run.yaml"
+    path.write_text(yaml_of(run))
+    return path
+
+
+@contextlib.contextmanager
+def busy(loops):
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def start(*words, **options):
+    return subprocess.Popen([TRIREME, "train", *map(str, words)], stderr=subprocess.PIPE, text=True, **options)
+
+
+def processes_of(path):
+    """Those that work on this run, oldest first: the parent, the launcher and its helpers, the ranks."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if str(path).encode() in open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0"):
+                found.append(int(pid))
+    return sorted(found)
+
+
+def rank_of_process(pid):
+    words = open(f"/proc/{pid}/environ", "rb").read().split(b"\0")
+    found = [w.split(b"=")[1] for w in words if w.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK="))]
+    return int(found[0]) if found else None
+
+
+def ranks_of(path):
+    found = {}
+    for pid in processes_of(path):
+        with contextlib.suppress(OSError):
+            if rank_of_process(pid) is not None:
+                found[rank_of_process(pid)] = pid
+    return found
+
+
+def num_threads(pid):
+    with contextlib.suppress(OSError):
+        return int(re.search(r"Threads:\s*(\d+)", open(f"/proc/{pid}/status").read())[1])
+    return 0
+
+
+def wait_for(condition, process=None):
+    while not condition() and (process is None or process.poll() is None):
+        time.sleep(0.01)
+
+
+def wait_for_step(folder, process, step=1):
+    path = folder / "run/metrics.jsonl"
+    wait_for(lambda: path.exists() and path.read_text().count("\n") >= step, process)
+
+
+def failures(errors):
+    return [line for line in errors.splitlines() if line.startswith("trireme: ")]
+
+
+def last_step(folder):
+    return json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])["step"]
+
+
+# ---- last words -----------------------------------------------------------------------------------------------------
+
+
+def test_last_words(tmp_path, corpus, spoiled):
+    """Failing starts beside busy loops: every one says the first cause, once, with its status."""
+    path = write_run(tmp_path, corpus)
+    (tmp_path / "file").write_text("")
+    bad_id = r"\S+train.bin: the token at position \d+ is 60000, outside the model's vocabulary of 257; .*"
+    diverging = [w for key in ("optimizer.lr=1e10", "optimizer.warmup=0", "optimizer.max_bad_steps=2") for w in ("--set", key)]
+    kinds = [
+        (3, ["--set", "layout.tensor=2"], 3, r"layout: tensor 2 x pipeline 1 x context 1 = 2 does not divide the 3 ranks of this job; .*"),
+        (2, ["--set", f"data.train={spoiled}/train"], 4, bad_id),
+        (3, ["--set", f"data.train={spoiled}/train", "--set", "layout.pipeline=3"], 4, bad_id),
+        (2, ["--set", f"output={tmp_path}/file/run"], 5, r"cannot create .*file.*"),
+        (2, diverging, 8, r"2 steps in a row, up to step \d+, had a loss or gradient that is not a number; .*"),
+        (2, ["--resume", tmp_path / "none"], 4, r".*none.*"),
+        (3, ["--set", "optimizer.global_batch=4"], 3, r".* is not a multiple of layout.micro_batch 1 x layout.data 3.*"),
+    ]
+    with busy(LOAD):
+        for i in range(STARTS):
+            ranks, words, status, text = kinds[i % len(kinds)]
+            done = subprocess.run([TRIREME, "train", path, "-n", str(ranks), *map(str, words)], capture_output=True, text=True)
+            said = f"start {i}: status {done.returncode}: {done.stderr}"
+            assert done.returncode == status and len(failures(done.stderr)) == 1, said
+            assert re.fullmatch("trireme: " + text, failures(done.stderr)[0]), said
+            assert "mpi" not in done.stderr.lower() and "another rank" not in done.stderr, said
+    assert not processes_of(path)
+
+
+# ---- signals --------------------------------------------------------------------------------------------------------
+
+
+def holds_signals(pid):
+    """Whether main has begun: until then nobody can do more than die."""
+    with contextlib.suppress(OSError):
+        mask = int(re.search(r"SigBlk:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16)
+        return mask >> (signal.SIGTERM - 1) & 1
+    return False
+
+
+def moments(folder, path):
+    """Points of a run's life, each a function that waits for it."""
+    def begun(process):
+        wait_for(lambda: holds_signals(process.pid), process)
+
+    def processes(count):
+        return lambda process: wait_for(lambda: len(processes_of(path)) >= count, process)
+
+    def line(number):
+        return lambda process: [process.stderr.readline() for _ in range(number)]
+
+    def step(number):
+        return lambda process: wait_for_step(folder, process, number)
+
+    def saving(process):
+        wait_for(lambda: any((folder / "run/checkpoints").glob(".tmp-*")), process)
+
+    return [begun, processes(2), processes(3), processes(4), line(1), line(2), line(3), step(1), step(2), step(3), saving]
+
+
+def check_interrupted(folder, process, errors, said):
+    """130, one line, and what it says of the checkpoint is so."""
+    assert process.returncode == 130, said
+    lines = failures(errors)
+    assert len(lines) == 1 and lines[0].startswith("trireme: interrupted"), said
+    assert "signal 10" not in errors and "mpi" not in errors.lower(), said
+    saved = re.search(r"interrupted after step (\d+); its checkpoint is written", lines[0])
+    if saved:
+        assert (folder / f"run/checkpoints/step-{int(saved[1]):08d}/COMPLETE").exists(), said
+    else:
+        assert re.search("before the first step|twice, so at once|the run is complete|without a checkpoint", lines[0]), said
+
+
+def test_signals_at_any_moment(tmp_path, corpus):
+    """Of the user, a batch system or a terminal that closes, once or twice."""
+    path = write_run(tmp_path, corpus, steps=20, checkpoint=dict(every=5))
+    chance = random.Random(STARTS)
+    points = moments(tmp_path, path)
+    for i in range(STARTS):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+        process = start(path, "-n", 2)
+        points[i % len(points)](process)
+        for _ in range(0 if process.poll() is not None else chance.choice([1, 1, 2])):
+            process.send_signal(number)
+        _, errors = process.communicate()
+        said = f"start {i}, moment {i % len(points)}, signal {number}: status {process.returncode}: {errors}"
+        if process.returncode == 0:  # it had ended before
+            assert last_step(tmp_path) == 20 and not failures(errors), said
+        else:
+            check_interrupted(tmp_path, process, errors, said)
+        assert not processes_of(path), said
+
+
+def test_signal_as_the_last_step_is_saved(tmp_path, corpus):
+    """A run that is complete when it ends is still one that was interrupted, for whoever would go on."""
+    path = write_run(tmp_path, corpus, steps=5)
+    process = start(path, "-n", 2)
+    while "tokens to train on" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGSTOP)  # whatever the ranks do from here on, it has not seen their end when it wakes
+    wait_for_step(tmp_path, process, 5)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate()
+    check_interrupted(tmp_path, process, errors, errors)
+    if "before the first step" not in errors:  # the parent may have been stopped before it had heard of the start
+        assert (tmp_path / "run/checkpoints/step-00000005/COMPLETE").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_between_two_starts(tmp_path, corpus, number):
+    """The parent finds, when it wakes, a job that has lost a rank, and a signal: no start follows."""
+    path = write_run(tmp_path, corpus, max_restarts=5)
+    process = start(path, "-n", 2)
+    wait_for_step(tmp_path, process, 2)
+    others = [pid for pid in processes_of(path) if pid != process.pid]
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(ranks_of(path)[1], signal.SIGKILL)
+    wait_for(lambda: not ranks_of(path))
+    wait_for(lambda: all(not pathlib.Path(f"/proc/{pid}/cmdline").exists() or
+                         open(f"/proc/{pid}/cmdline").read() == "" for pid in others))
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate()
+    check_interrupted(tmp_path, process, errors, errors)
+    assert "restart 1" not in errors
+
+
+def test_signal_as_it_starts_again(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, max_restarts=5)
+    process = start(path, "-n", 2)
+    wait_for_step(tmp_path, process, 2)
+    os.kill(ranks_of(path)[1], signal.SIGKILL)
+    errors = ""
+    while "restart 1 of 5" not in errors:
+        errors += process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    errors += process.communicate()[1]
+    assert process.returncode == 130 and "restart 2" not in errors, errors
+    assert "was killed by signal 9" in failures(errors)[0] and "interrupted" in failures(errors)[1], errors
+    assert len(failures(errors)) == 2 and not processes_of(path), errors
+
+
+def test_launchers_signal_before_the_first_step(tmp_path, corpus):
+    """SIGUSR1 is a wish, also to a rank that is not ready for it."""
+    path = write_run(tmp_path, corpus)
+    process = start(path, "-n", 2)
+    wait_for(lambda: len(ranks_of(path)) == 2, process)
+    ranks = ranks_of(path)
+    wait_for(lambda: all(int(re.search(r"SigBlk:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16) >> (signal.SIGUSR1 - 1) & 1
+                         for pid in ranks.values()), process)
+    for pid in ranks.values():
+        os.kill(pid, signal.SIGUSR1)
+    _, errors = process.communicate()
+    check_interrupted(tmp_path, process, errors, errors)
+    assert "its checkpoint is written" in errors
+
+
+def test_nohup(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, steps=8)
+    process = start(path, "-n", 2, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_for_step(tmp_path, process, 1)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate()
+    assert process.returncode == 0 and last_step(tmp_path) == 8, errors
+
+
+# ---- what nobody noticed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["ranks", "ranks and launcher", "one, before the others watch it", "launcher, at the start"])
+def test_stopped(tmp_path, corpus, who):
+    """Everything that could say so is stopped: the parent's clock notices."""
+    path = write_run(tmp_path, corpus, hang_timeout=1.5)
+    process = start(path, "-n", 2)
+    if who.startswith("launcher"):
+        wait_for(lambda: len(processes_of(path)) >= 2, process)
+        stopped = processes_of(path)[1:2]
+    elif who.startswith("one"):
+        wait_for(lambda: len(ranks_of(path)) == 2 and num_threads(ranks_of(path)[1]) > 1, process)  # it is on the line
+        stopped = [ranks_of(path)[1]]
+    else:
+        wait_for_step(tmp_path, process, 3)
+        stopped = list(ranks_of(path).values()) + (processes_of(path)[1:2] if "launcher" in who else [])
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    _, errors = process.communicate()
+    assert process.returncode == 9 and len(failures(errors)) == 1, errors
+    if who.startswith("launcher"):
+        assert re.search(r"the launcher, process \d+, has been stopped for \d+ s", errors) or "in MPI" in errors, errors
+    else:
+        assert re.search(r"rank \d .*process \d+,.* has given no sign of life for \d+ s, longer than hang_timeout allows", errors), errors
+    if who.startswith("ranks"):
+        assert f"the last step that was made is {last_step(tmp_path)}." in errors, errors
+        assert "like all others here" in errors
+    assert not processes_of(path)
+
+
+def test_stopped_and_started_again(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, steps=40, hang_timeout=1.0, max_restarts=1)
+    process = start(path, "-n", 2)
+    wait_for_step(tmp_path, process, 3)
+    for pid in ranks_of(path).values():
+        os.kill(pid, signal.SIGSTOP)
+    _, errors = process.communicate()
+    assert process.returncode == 0 and "no sign of life" in errors and "restart 1 of 1" in errors, errors
+    assert last_step(tmp_path) == 40
+
+
+def test_stopped_parent_is_no_hang(tmp_path, corpus):
+    """The clock counts only time in which the parent itself ran: longer than the limit in the ranks' eyes is nothing."""
+    path = write_run(tmp_path, corpus, hang_timeout=1.0)
+    process = start(path, "-n", 2)
+    wait_for_step(tmp_path, process, 1)
+    process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    while time.monotonic() - began < 8 and process.poll() is None:
+        time.sleep(0.1)
+    seen = last_step(tmp_path)
+    process.send_signal(signal.SIGCONT)
+    wait_for(lambda: last_step(tmp_path) > seen + 5, process)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate()
+    check_interrupted(tmp_path, process, errors, errors)
+
+
+# ---- deaths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGKILL, signal.SIGTERM])
+def test_crash(tmp_path, corpus, number):
+    path = write_run(tmp_path, corpus, layout=dict(pipeline=2))
+    process = start(path, "-n", 2)
+    wait_for_step(tmp_path, process, 2)
+    victim = ranks_of(path)[1]
+    os.kill(victim, number)
+    if number == signal.SIGTERM:  # the first is a wish
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, number)
+    _, errors = process.communicate()
+    if number == signal.SIGTERM and process.returncode == 130:
+        return
+    assert process.returncode == 9 and len(failures(errors)) == 1, errors
+    name = signal.strsignal(number)
+    assert re.search(rf"rank 1 \(pipeline 1\) on \S+ was killed by signal {int(number)} \({name}\).*, at step \d+; the job of 2 ranks is ended", errors), errors
+
+
+def test_nobody_reads(tmp_path, corpus):
+    """A closed terminal, or a reader that has gone, is no reason to end; nor is a closed standard error's number given away."""
+    path = write_run(tmp_path, corpus, steps=6)
+    reader, writer = os.pipe()
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stdout=writer, stderr=writer)
+    os.close(writer)
+    os.close(reader)
+    assert process.wait() == 0 and last_step(tmp_path) == 6
+    shutil.rmtree(tmp_path / "run")
+
+    def close_all():
+        for file in (0, 1, 2):
+            os.close(file)
+
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], preexec_fn=close_all)
+    assert process.wait() == 0 and last_step(tmp_path) == 6
+
+
+
+# ---- what killed jobs leave -----------------------------------------------------------------------------------------
+
+
+def test_leftovers(tmp_path, corpus):
+    """Planted segments and session folders: only those of this host and user that no process holds go, at the next start."""
+    if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
+        pytest.skip("SKIPPED: nothing is removed where processes of the host may be hidden")
+    host, user, memory = os.uname().nodename, os.geteuid(), pathlib.Path("/dev/shm")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    sessions = tmp_path / f"ompi.{host}.{user}"
+    for name in (f"pid.{gone.pid}", f"pid.{os.getpid()}", "pid.", f"pid.{gone.pid}x", "other"):
+        (sessions / name / "0/deep").mkdir(parents=True)
+        (sessions / name / "0/deep/file").write_text("x")
+    (tmp_path / f"ompi.else-{host}.{user}/pid.{gone.pid}").mkdir(parents=True)
+    (sessions / f"pid.{2**22 + 1}").symlink_to(tmp_path / f"ompi.else-{host}.{user}")
+    names = dict(dead=f"vader_segment.{host}.{user}.fe570001.0", held=f"vader_segment.{host}.{user}.fe570001.1",
+                 mapped=f"vader_segment.{host}.{user}.fe570001.2", newer=f"sm_segment.{host}.{user}.fe570001.3",
+                 host=f"vader_segment.else-{host}.{user}.fe570001.4", user=f"vader_segment.{host}.{user + 1}.fe570001.5",
+                 longer=f"vader_segment.{host}.{user}.fe570001.6.x", other=f"trireme-test-{os.getpid()}",
+                 link=f"vader_segment.{host}.{user}.fe570001.7")
+    try:
+        for kind, name in names.items():
+            if kind == "link":
+                (memory / name).symlink_to(memory / names["other"])
+            else:
+                (memory / name).write_bytes(bytes(4096))
+        held = open(memory / names["held"], "rb")
+        with open(memory / names["mapped"], "r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 4096)
+        path = write_run(tmp_path, corpus, steps=5)
+        trireme("train", path, "-n", "2", env={**os.environ, "TMPDIR": str(tmp_path)})
+        left = {kind for kind, name in names.items() if os.path.lexists(memory / name)}
+        assert left == set(names) - {"dead", "newer"}, left
+        assert {p.name for p in sessions.iterdir() if p.name.startswith("pid.")} == {
+            f"pid.{os.getpid()}", "pid.", f"pid.{gone.pid}x", f"pid.{2**22 + 1}"}
+        assert (tmp_path / f"ompi.else-{host}.{user}/pid.{gone.pid}").exists() and (sessions / "other/0/deep/file").exists()
+        held.close()
+        mapped.close()
+    finally:
+        for name in names.values():
+            (memory / name).unlink(missing_ok=True)
+
+
+def test_killed_job_leaves_nothing_to_the_next(tmp_path, corpus):
+    """Every process is killed at once; the next start cleans up after them."""
+    if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
+        pytest.skip("SKIPPED: nothing is removed where processes of the host may be hidden")
+    path = write_run(tmp_path, corpus)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = start(path, "-n", 2, env=environment)
+    wait_for_step(tmp_path, process, 2)
+    mine = set(processes_of(path))
+    for pid in sorted(mine, key=lambda pid: pid == process.pid):
+        os.kill(pid, signal.SIGSTOP)  # so that none can clean up
+    held = {os.readlink(f"/proc/{pid}/map_files/{name}").removesuffix(" (deleted)")
+            for pid in mine for name in os.listdir(f"/proc/{pid}/map_files")} if os.geteuid() == 0 else set()
+    segments = [pathlib.Path(file) for file in held if file.startswith("/dev/shm/")]
+    for pid in mine:
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    wait_for(lambda: not processes_of(path))
+    left = segments + list(tmp_path.glob("ompi.*/pid.*"))
+    trireme("train", path, "-n", 2, "--set", "optimizer.steps=8", env=environment)
+    assert not [file for file in left if file.exists()]
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
