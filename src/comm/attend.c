@@ -166,7 +166,8 @@ static tri_status status_of(int exit_status) {
 
 static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
   tri_status status = status_of(exit_status);
-  tri_words *words = status == TRI_INTERRUPTED ? &e->interrupted : echo ? &e->echo : &e->own;
+  tri_words *words = echo ? &e->echo : &e->own;
+  if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
   words->said = true;
   words->status = status;
@@ -498,7 +499,9 @@ static void become_launcher(const attendance *a, int output, pid_t parent, bool 
   char text[ENVIRONMENT_BYTES];
   sigset_t none;
   struct sigaction plain = {.sa_handler = SIG_DFL};
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  /* Not SIGTERM: what Open MPI's launcher does then deadlocks while it is forking. Ranks of this host go with it
+   * (job.c), those of others when its daemons there miss it. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
   dup2(output, STDOUT_FILENO); /* where MPICH's launcher writes its banner; a run has nothing to say there */

@@ -1,5 +1,7 @@
 /* A job that this program starts: the launcher's command line, and another start where a rank was lost. What happens
  * during a start is attend.c's, why it ended cause.c's. */
+#include "base/clock.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -92,6 +94,20 @@ static void find_folder(const char *output, char out[TRI_PATH_BYTES]) {
   snprintf(out, TRI_PATH_BYTES, "%.4000s/.trireme-words-%ld", real, (long)getpid());
 }
 
+/* So that the ranks of a later start inherit what those of an earlier one held (base/folder_lock.h). The name is that
+ * of this process: its host, number and beginning. */
+static void name_start(int64_t restarts) {
+  char host[64] = "", text[128];
+  const char *now = getenv(TRI_JOB_VARIABLE);
+  if (restarts == 0) {
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "%s.%ld.%.6f 0", host, (long)getpid(), tri_clock_s());
+  } else {
+    snprintf(text, sizeof text, "%.*s %lld", now == NULL ? 0 : (int)strcspn(now, " "), now, (long long)restarts);
+  }
+  (void)setenv(TRI_JOB_VARIABLE, text, 1);
+}
+
 static tri_status not_started(int64_t restarts) {
   return tri_fail(TRI_INTERRUPTED, restarts == 0 ? "interrupted before the first step; nothing is lost"
                                                  : "interrupted before the job was started again; the same command "
@@ -107,6 +123,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
   int64_t ranks = options->ranks;
   find_folder(options->output, folder);
   for (int64_t restarts = 0;; restarts++) {
+    name_start(restarts);
     tri_start start = {line, ranks, options->hang_timeout_s, folder};
     memset(news, 0, (size_t)options->ranks * sizeof *news);
     memset(ending, 0, sizeof *ending);
