@@ -68,11 +68,14 @@ typedef struct replacement {
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
 } replacement;
 
+tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES]) {
+  int length = snprintf(out, TRI_PATH_BYTES, "%s.tmp.%ld", path, (long)getpid());
+  if (length >= 0 && length < TRI_PATH_BYTES) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
+}
+
 static tri_status begin_replacement(const char *path, replacement *out) {
-  int length = snprintf(out->temporary, sizeof out->temporary, "%s.tmp.%ld", path, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof out->temporary) {
-    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
-  }
+  TRI_TRY(tri_file_replacement_name(path, out->temporary));
   snprintf(out->path, sizeof out->path, "%s", path);
   out->file = open(out->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (out->file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", out->temporary, strerror(errno));

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { TRI_PATH_BYTES = 4096 };
+
 /* Reads a whole file into a new buffer with a NUL behind it (not counted). A file larger than limit_bytes is
  * TRI_BAD_FILE. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
@@ -15,6 +17,9 @@ tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_
 /* Replaces a file so that after a crash either the old or the new content is there: temporary name beside it, fsync,
  * rename, fsync of the folder. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
+
+/* The temporary name under which such a file is written: PATH.tmp.PID. */
+tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES]);
 
 /* Removes the temporary files that killed processes have left in a folder, by whoever alone writes there. */
 tri_status tri_file_clear_replacements(const char *directory);
@@ -39,7 +44,6 @@ tri_status tri_directory_sync(const char *path);
 tri_status tri_directory_remove(const char *path);
 
 /* "DIRECTORY/NAME" in a fixed buffer; too long a path is TRI_BAD_USAGE. */
-enum { TRI_PATH_BYTES = 4096 };
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
 /* "PATHENDING", likewise. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -420,10 +421,26 @@ static void *keep(void *argument) {
   return NULL;
 }
 
+/* What those have left who were killed while they took a lock here: older than any attempt lasts. */
+static void clear_attempts(const tri_folder_lock *lock) {
+  struct stat own, other;
+  char path[TRI_PATH_BYTES];
+  DIR *directory = opendir(lock->folder);
+  if (directory == NULL) return;
+  bool known = fstat(lock->file, &own) == 0;
+  for (const struct dirent *entry; known && (entry = readdir(directory)) != NULL;) {
+    if (strncmp(entry->d_name, LOCK_NAME ".", sizeof LOCK_NAME) != 0) continue;
+    if (tri_path_join(path, lock->folder, entry->d_name) != TRI_OK || stat(path, &other) != 0) continue;
+    if ((double)(own.st_mtim.tv_sec - other.st_mtim.tv_sec) > 2 * silence_s) (void)unlink(path);
+  }
+  closedir(directory);
+}
+
 static tri_status start_keeping(tri_folder_lock *lock) {
   pthread_condattr_t attributes;
   lock->file = open(lock->path, O_WRONLY | O_CLOEXEC);
   if (lock->file < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", lock->path, strerror(errno));
+  clear_attempts(lock);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&lock->wake, &attributes);

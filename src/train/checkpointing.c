@@ -14,11 +14,16 @@
 #include <string.h>
 
 /* What no step can go on from is not taken up, wherever it comes from. */
-static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
-                               const tri_checkpoint_slice *slice) {
-  if (tri_first_not_finite(tri_safetensors_type_of(tensor->type), slice->count, slice->data) < 0) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite", tri_checkpoint_path(checkpoint),
-                  tensor->name);
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
+    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    if (tri_first_not_finite(tri_safetensors_type_of(tensor->type), slice->count, slice->data) < 0) continue;
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite",
+                    tri_checkpoint_path(checkpoint), tensor->name);
+  }
+  return TRI_OK;
 }
 
 /* Every rank reads what it holds, and no more. */
@@ -31,7 +36,6 @@ static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards
     uint64_t ticket = tri_recorder_begin(&record);
     TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
     tri_recorder_end(ticket);
-    TRI_TRY(check_finite(checkpoint, tensor, slice));
   }
   return TRI_OK;
 }
@@ -75,6 +79,10 @@ typedef struct loading {
   tri_shards held, saved; /* what this rank holds, and its share of what all hold together */
 } loading;
 
+static bool takes_optimizer(const loading *l, const tri_checkpoint *checkpoint) {
+  return l->how != TRI_TAKE_UP_WEIGHTS && has_optimizer(checkpoint, &l->held);
+}
+
 /* Whether values change their type on the way into memory, where checksums of the file mean nothing then. */
 static bool converts(const tri_checkpoint *checkpoint, const tri_shards *shards) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
@@ -109,7 +117,7 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const char *path = tri_checkpoint_path(checkpoint);
   bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
-  bool optimizer = l->how != TRI_TAKE_UP_WEIGHTS && has_optimizer(checkpoint, &l->held);
+  bool optimizer = takes_optimizer(l, checkpoint);
   bool whole = has_state && converts(checkpoint, &l->held);
   tri_status status = TRI_OK;
   if (has_state || !l->plain_too)
@@ -125,6 +133,16 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   return status;
 }
 
+/* In the end what was read must be what a step can begin with: else it is as bad as if it were damaged. */
+static tri_status read_good(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  TRI_TRY(read_and_verify(l, checkpoint, damaged));
+  bool optimizer = takes_optimizer(l, checkpoint);
+  tri_status status = tri_common_failure(world, check_finite(checkpoint, &l->held, optimizer));
+  *damaged = is_damage(status);
+  return status;
+}
+
 /* The state of a checkpoint into the engine: a tri_checkpoint_try. */
 static tri_status load_from(void *context, const char *path, bool *damaged) {
   const loading *l = context;
@@ -132,7 +150,7 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
   tri_status status = tri_common_failure(world, tri_checkpoint_open(path, &checkpoint));
   *damaged = is_damage(status);
-  if (status == TRI_OK) status = read_and_verify(l, checkpoint, damaged);
+  if (status == TRI_OK) status = read_good(l, checkpoint, damaged);
   if (status == TRI_OK) {
     const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
     if (state != NULL && l->how != TRI_TAKE_UP_WEIGHTS) {

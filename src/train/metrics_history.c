@@ -149,7 +149,7 @@ static tri_status copy_lines(const char *path, FILE *from, int64_t end_step, int
 static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
   tri_status status = TRI_OK;
   char temporary[TRI_PATH_BYTES];
-  TRI_TRY(tri_path_with(temporary, path, ".new"));
+  TRI_TRY(tri_file_replacement_name(path, temporary));
   FILE *from = fopen(path, "re"), *to = fopen(temporary, "we");
   if (from == NULL || to == NULL) {
     status = tri_fail(TRI_IO_FAILED, "cannot copy %s to %s: %s", path, temporary, strerror(errno));

@@ -11,7 +11,6 @@
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
-#include "data/tokenizer.h"
 #include "model/family.h"
 #include "train/checkpointing.h"
 #include "train/dry_run.h"
@@ -20,8 +19,10 @@
 #include "train/learning_rate.h"
 #include "train/loss_curve.h"
 #include "train/metrics.h"
+#include "train/output.h"
 #include "train/peak.h"
 #include "train/readiness.h"
+#include "train/run_data.h"
 #include "train/saver.h"
 #include "train/snapshot.h"
 #include "train/summary.h"
@@ -41,9 +42,7 @@ typedef struct trainer {
   tri_snapshots *snapshots; /* or NULL */
   tri_folder_lock *lock;    /* of the output; on the first rank */
   tri_identity identity;
-  tri_corpus *train_corpus, *validation_corpus;
-  tri_sampler train, validation; /* validation.corpus is NULL where there is none */
-  char tokenizer[TRI_PATH_BYTES];
+  tri_run_data data;
   tri_metrics *metrics;
   tri_progress progress;
   double peak_flops;
@@ -62,85 +61,6 @@ typedef struct trainer {
 static bool is_first(const trainer *t) { return t->mesh.world.rank == 0; }
 
 /* ---- setting up ------------------------------------------------------------------------------------------------- */
-
-static tri_status find_tokenizer(trainer *t) {
-  const tri_run_config *config = t->config;
-  if (config->data.tokenizer[0] != '\0') {
-    memcpy(t->tokenizer, config->data.tokenizer, sizeof t->tokenizer);
-  } else {
-    char directory[TRI_PATH_BYTES];
-    memcpy(directory, config->data.train, sizeof directory);
-    char *slash = strrchr(directory, '/');
-    if (slash != NULL) *slash = '\0';
-    TRI_TRY(tri_path_join(t->tokenizer, slash == NULL ? "." : directory, "tokenizer.json"));
-    if (!tri_path_exists(t->tokenizer)) {
-      t->tokenizer[0] = '\0';
-      return TRI_OK;
-    }
-  }
-  return TRI_OK;
-}
-
-static tri_status check_vocabulary(const trainer *t, const tri_tokenizer *tokenizer) {
-  int64_t size = tri_tokenizer_vocab_size(tokenizer), room = t->config->model.vocab_size;
-  if (size <= room) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "the tokenizer %s has %ld tokens and model.vocab_size is %ld; set model.vocab_size to %ld or more",
-                  t->tokenizer, (long)size, (long)room, (long)size);
-}
-
-/* Opens a corpus, compares it with the tokenizer and takes its fingerprint. */
-static tri_status open_corpus(trainer *t, const char *prefix, const tri_tokenizer *tokenizer, tri_corpus **corpus,
-                              tri_sampler *sampler, char fingerprint[TRI_FINGERPRINT_BYTES]) {
-  const tri_run_config *config = t->config;
-  TRI_TRY(tri_corpus_open(prefix, corpus));
-  TRI_TRY(tri_corpus_check_tokenizer(*corpus, tokenizer, t->tokenizer));
-  snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
-  return tri_sampler_create(*corpus, config->data.sequence, config->model.vocab_size, config->seed, sampler);
-}
-
-static tri_status open_corpora(trainer *t, const tri_tokenizer *tokenizer) {
-  const tri_run_config *config = t->config;
-  TRI_TRY(open_corpus(t, config->data.train, tokenizer, &t->train_corpus, &t->train, t->identity.train));
-  (void)tri_corpus_say_vocabulary(t->train_corpus, config->model.vocab_size);
-  if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
-  return open_corpus(t, config->data.validation, tokenizer, &t->validation_corpus, &t->validation,
-                     t->identity.validation);
-}
-
-static tri_status open_data(trainer *t) {
-  tri_tokenizer *tokenizer = NULL;
-  TRI_TRY(find_tokenizer(t));
-  tri_status status = t->tokenizer[0] == '\0' ? TRI_OK : tri_tokenizer_create(t->tokenizer, &tokenizer);
-  if (status == TRI_OK && tokenizer != NULL) status = check_vocabulary(t, tokenizer);
-  if (status == TRI_OK && tokenizer != NULL) status = tri_tokenizer_fingerprint(tokenizer, t->identity.tokenizer);
-  if (status == TRI_OK) status = open_corpora(t, tokenizer);
-  tri_tokenizer_destroy(tokenizer);
-  return status;
-}
-
-/* What killed runs have left half written. */
-static void clear_output(const tri_run_config *config) {
-  char root[TRI_PATH_BYTES];
-  tri_status status = tri_file_clear_replacements(config->output);
-  if (status == TRI_OK) status = tri_path_join(root, config->output, "checkpoints");
-  if (status == TRI_OK) status = tri_checkpoint_clear(root);
-  if (status != TRI_OK) tri_warn("something that a killed run has left stays: %s", tri_status_message());
-}
-
-/* The output is this run's alone from here on, before anything in it is read. */
-static tri_status hold_output(trainer *t, const char *resume) {
-  const tri_run_config *config = t->config;
-  const tri_group *world = &t->mesh.world;
-  tri_status status = TRI_OK;
-  if (is_first(t)) {
-    status = tri_directory_create(config->output);
-    if (status == TRI_OK) status = tri_folder_lock_take(config->output, &t->lock);
-  }
-  TRI_TRY(tri_first_rank_status(world, status));
-  if (is_first(t)) clear_output(config);
-  return tri_identity_open(world, config, strcmp(resume, "never") == 0, &t->identity);
-}
 
 static tri_engine_options engine_options(const tri_run_config *config, const tri_mesh *mesh) {
   return (tri_engine_options){
@@ -242,7 +162,7 @@ static void announce(const trainer *t) {
             (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
   }
   tri_log("%s tokens to train on, %s of memory, peak %sFLOP/s measured",
-          tri_format_count((double)tri_corpus_num_tokens(t->train_corpus), tokens, sizeof tokens),
+          tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpus), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes),
           tri_format_count(t->peak_flops, peak, sizeof peak));
 }
@@ -252,7 +172,7 @@ static void announce(const trainer *t) {
 static tri_status evaluate(trainer *t) {
   int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
   tri_evaluation sums = {0};
-  TRI_TRY(tri_engine_evaluate(t->engine, &t->validation, windows, &sums));
+  TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, windows, &sums));
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / (double)sums.counted;
   t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
   return TRI_OK;
@@ -378,7 +298,7 @@ static tri_status one_step(trainer *t) {
   tri_step step = {0};
   tri_recorder_step(t->progress.step);
   tri_timing_step_begins(&t->timing, t->progress.step);
-  TRI_TRY(tri_engine_step(t->engine, &t->train, t->progress.step, t->progress.updates, lr, &step));
+  TRI_TRY(tri_engine_step(t->engine, &t->data.train, t->progress.step, t->progress.updates, lr, &step));
   double step_s = tri_clock_s() - begin_s;
   TRI_TRY(agree_to_stop(t));
   tri_recorder_step(-1);
@@ -388,8 +308,8 @@ static tri_status one_step(trainer *t) {
   t->progress.seconds += step_s;
   TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
   tri_status status = check_bad_steps(t, &step);
-  bool look =
-      status == TRI_OK && t->validation.corpus != NULL && is_due(t->progress.step, config->evaluation.every, steps);
+  bool look = status == TRI_OK && t->data.validation.corpus != NULL &&
+              is_due(t->progress.step, config->evaluation.every, steps);
   if (look) TRI_TRY(evaluate(t));
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
@@ -514,13 +434,13 @@ static tri_status run(trainer *t) {
 
 static tri_status train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
-  TRI_TRY(tri_common_status(world, open_data(t)));
-  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->train_corpus, t->validation_corpus));
+  TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
+  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->data.train_corpus, t->data.validation_corpus));
   TRI_TRY(check_memory(t));
-  TRI_TRY(hold_output(t, resume));
+  TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
-  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->tokenizer, &t->identity, &t->saver)));
+  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, &t->saver)));
   TRI_TRY(open_output(t, resume));
   if (t->progress.step < t->config->optimizer.steps) return run(t);
   tri_log(
@@ -541,8 +461,7 @@ static void release(trainer *t) {
   tri_saver_destroy(t->saver);
   tri_snapshots_destroy(t->snapshots);
   tri_engine_destroy(t->engine);
-  tri_corpus_close(t->validation_corpus);
-  tri_corpus_close(t->train_corpus);
+  tri_run_data_close(&t->data);
   tri_device_destroy(t->device);
   tri_folder_lock_release(t->lock);
   tri_mesh_destroy(&t->mesh);

@@ -46,6 +46,7 @@ def spoiled(corpus, tmp_path_factory):
     at = len(raw) // 6 * 2
     raw[at : at + 2] = struct.pack("<H", 60000)
     (folder / "train.bin").write_bytes(raw)
+    (folder / "train.corpus.json").unlink()  # which would tell before any rank has read it
     return folder
 
 

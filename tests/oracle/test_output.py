@@ -98,6 +98,9 @@ def test_a_killed_run_leaves_a_lock_that_is_taken_over(tmp_path, corpus):
     with Running(path, tmp_path):
         pass
     assert (tmp_path / "run/LOCK").exists()
+    left = tmp_path / "run/LOCK.0123456789abcdef0123456789abcdef.clock"
+    left.touch()
+    os.utime(left, (time.time() - 1000, time.time() - 1000))
     done = trireme("train", path, "--set", "optimizer.steps=20000", "--set", "checkpoint.every=0", "--set",
                    "optimizer.max_bad_steps=7", "--dry-run")
     assert (tmp_path / "run/LOCK").exists()  # a dry run touches nothing
