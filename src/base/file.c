@@ -82,7 +82,7 @@ static tri_status begin_replacement(const char *path, replacement *out) {
   return TRI_OK;
 }
 
-static tri_status sync_folder_of(const char *path) {
+tri_status tri_file_sync_folder(const char *path) {
   char directory[TRI_PATH_BYTES];
   snprintf(directory, sizeof directory, "%s", path);
   char *slash = strrchr(directory, '/');
@@ -106,7 +106,7 @@ static tri_status end_replacement(replacement *r, tri_status status) {
     unlink(r->temporary);
     return status;
   }
-  return sync_folder_of(r->path);
+  return tri_file_sync_folder(r->path);
 }
 
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {

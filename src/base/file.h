@@ -21,6 +21,9 @@ tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 /* The temporary name under which such a file is written: PATH.tmp.PID. */
 tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES]);
 
+/* fsync of the directory in which a file lies. */
+tri_status tri_file_sync_folder(const char *path);
+
 /* Removes the temporary files that killed processes have left in a folder, by whoever alone writes there. */
 tri_status tri_file_clear_replacements(const char *directory);
 

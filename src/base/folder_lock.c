@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -150,15 +151,13 @@ static void parse_owner(const char *text, owner *out) {
   *out = (owner){.process = -1};
   for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
     line += *line == '\n';
-    job_start *job = &out->jobs[out->num_jobs];
+    job_start *job = &out->jobs[out->num_jobs < MOST_JOBS ? out->num_jobs : 0];
     (void)sscanf(line, "host %199s", out->host);
     (void)sscanf(line, "boot %199s", out->boot);
     (void)sscanf(line, "mark %32s", out->mark);
     (void)sscanf(line, "processes %" SCNu64, &out->processes);
     (void)sscanf(line, "process %" SCNd64 " %" SCNu64, &out->process, &out->start);
-    if (out->num_jobs + 1 < MOST_JOBS && sscanf(line, "job %199s %" SCNd64, job->name, &job->start) == 2) {
-      out->num_jobs++;
-    }
+    if (out->num_jobs < MOST_JOBS && sscanf(line, "job %199s %" SCNd64, job->name, &job->start) == 2) out->num_jobs++;
   }
 }
 
@@ -219,8 +218,11 @@ static verdict judge(const owner *other, const owner *self) {
   bool here = strcmp(other->boot, self->boot) == 0 && other->processes == self->processes && other->process > 0;
   bool known = strcmp(self->boot, "unknown") != 0 && self->processes != 0 && self->start != 0;
   if (!here || !known) return VERDICT_UNKNOWN;
-  bool alive = find_process(other->process, &state, &start) && start == other->start && state != 'Z' && state != 'X';
-  return alive ? VERDICT_ALIVE_HERE : VERDICT_DEAD;
+  if (!find_process(other->process, &state, &start)) {
+    /* Another user's processes may be hidden from us. */
+    return kill((pid_t)other->process, 0) != 0 && errno == ESRCH ? VERDICT_DEAD : VERDICT_UNKNOWN;
+  }
+  return start == other->start && state != 'Z' && state != 'X' ? VERDICT_ALIVE_HERE : VERDICT_DEAD;
 }
 
 /* Seconds since the lock was touched, by the clock of its file system: that of a file made just now. */
@@ -286,6 +288,7 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
     *made = file >= 0 && write(file, text, (size_t)length) == length && fsync(file) == 0;
     reason = errno;
     if (file >= 0) close(file);
+    if (file >= 0 && !*made) unlink(lock->path);
   }
   unlink(temporary);
   if (*made || reason == EEXIST) return TRI_OK;
@@ -306,7 +309,10 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
     return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", lock->path, strerror(errno));
   }
   TRI_TRY(read_lock(aside, &moved, &touched, &there));
-  if (there && strcmp(moved.mark, dead->mark) != 0) (void)link(aside, lock->path);
+  if (there && strcmp(moved.mark, dead->mark) != 0 && link(aside, lock->path) != 0 && errno != EEXIST) {
+    (void)rename(aside, lock->path); /* no links here */
+    return TRI_OK;
+  }
   unlink(aside);
   return TRI_OK;
 }
@@ -341,7 +347,9 @@ static tri_status look(const tri_folder_lock *lock, const owner *other, struct t
       seen->pause_s = look_elsewhere_s;
       TRI_TRY(silent_for(lock, touched, &silent));
       *alive = moved;
-      *dead = !moved && (silent > silence_s || watched_s > silence_s);
+      /* On some file systems the times come from the clocks of clients: one that is wrong must not look dead at once.
+       */
+      *dead = !moved && watched_s > 2 * beat_s && (silent > silence_s || watched_s > silence_s);
       break;
   }
   return TRI_OK;

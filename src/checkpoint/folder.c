@@ -7,7 +7,9 @@
  *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. From the second move on it cannot be
  *           mistaken for a checkpoint.
  *
- * PID is the process at work; folders of processes that are no more may be cleared away. */
+ * PID is the process at work, which tells two of one job apart, and no more: whether a process is alive cannot be known
+ * of one of another host. One process at a time writes below a root (its output's lock, base/folder_lock.h), so
+ * whatever has such a name and is not its own is somebody's who is no more. */
 #include "checkpoint/folder.h"
 
 #include "base/memory.h"
@@ -17,7 +19,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,6 @@ static bool parse_name(const char *name, tri_folder *out) {
     if (!final) snprintf(out->name + length, sizeof out->name - (size_t)length, "-%" PRId64, owner);
     if (strcmp(name, out->name) != 0) return false;
     out->kind = (tri_folder_kind)kind;
-    out->owner = (pid_t)owner;
     return true;
   }
   return false;
@@ -131,14 +131,9 @@ tri_status tri_folder_clear(const char *root, tri_folder_kind kind) {
   int64_t count = 0;
   TRI_TRY(tri_folder_list(root, &list, &count));
   tri_status status = TRI_OK;
-  for (int64_t i = 0; i < count; i++) {
-    if (list[i].kind != kind) continue;
-    /* EPERM means that the process is there and another user's. */
-    bool ours = list[i].owner == getpid();
-    bool dead = list[i].owner > 0 && kill(list[i].owner, 0) != 0 && errno == ESRCH;
-    if (ours || dead) TRI_TRY_GOTO(remove_folder(root, list[i].name), free_list);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    if (list[i].kind == kind) status = remove_folder(root, list[i].name);
   }
-free_list:
   tri_free(list);
   return status;
 }

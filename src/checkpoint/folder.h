@@ -27,7 +27,6 @@ typedef enum tri_folder_kind {
 typedef struct tri_folder {
   tri_folder_kind kind;
   int64_t step;
-  pid_t owner; /* of a temporary or old one */
   char name[64];
 } tri_folder;
 
@@ -41,7 +40,7 @@ tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
 /* LOCAL. Moves a final folder out of sight; what is left to do is tri_folder_clear's. */
 tri_status tri_folder_retire(const char *root, int64_t step);
 
-/* LOCAL. Removes folders of a kind (temporary or old) that are this process's or a dead one's. */
+/* LOCAL, by who alone writes below root. Removes all folders of a kind (temporary or old). */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
 /* Whether there is a final folder of that name with COMPLETE in it; with a mark (TRI_FILE_PROVEN, ...) beside it. */

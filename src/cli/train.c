@@ -102,7 +102,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
     tri_comm_close();
     return status;
   }
-  write_words(config->output);
+  if (status != TRI_BUSY) write_words(config->output); /* else it is another run's */
   if (status != TRI_INTERRUPTED) tri_comm_fail(status);
   if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   tri_comm_close(); /* said before: with the first rank that ends so, a launcher kills the others */

@@ -6,10 +6,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
 #include "comm/agreement.h"
+#include "train/output.h"
 #include "train/shards.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -166,62 +165,6 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   return status;
 }
 
-/* What another branch of the run left must not be taken for this one's; it is moved aside, not lost. The first name
- * ROOT.old-N that is free. */
-static tri_status free_name(const char *root, char to[TRI_PATH_BYTES]) {
-  for (int number = 1;; number++) {
-    int length = snprintf(to, TRI_PATH_BYTES, "%s.old-%d", root, number);
-    if (length < 0 || length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
-    if (!tri_path_exists(to)) return TRI_OK;
-  }
-}
-
-static tri_status move(const char *from, const char *to) {
-  if (rename(from, to) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
-}
-
-/* The course of the run goes with its checkpoints. */
-static tri_status move_all_aside(const char *output, const char *root) {
-  char to[TRI_PATH_BYTES], metrics[TRI_PATH_BYTES], moved[TRI_PATH_BYTES];
-  if (!tri_path_exists(root)) return TRI_OK;
-  TRI_TRY(free_name(root, to));
-  TRI_TRY(tri_path_join(metrics, output, "metrics.jsonl"));
-  TRI_TRY(tri_path_join(moved, to, "metrics.jsonl"));
-  TRI_TRY(move(root, to));
-  if (tri_path_exists(metrics)) TRI_TRY(move(metrics, moved));
-  tri_log("the checkpoints of an earlier run are now in %s", to);
-  return TRI_OK;
-}
-
-/* The step of a checkpoint's folder by its name, or -1. */
-static int64_t step_of(const char *name) {
-  long step = -1;
-  return sscanf(name, "step-%ld", &step) == 1 ? step : -1;
-}
-
-/* Going back to an older step begins a new branch: what lies beyond it makes room. */
-static tri_status move_later_aside(const char *root, int64_t step) {
-  char to[TRI_PATH_BYTES] = "", from_path[TRI_PATH_BYTES], to_path[TRI_PATH_BYTES];
-  DIR *directory = opendir(root);
-  if (directory == NULL) return TRI_OK;
-  tri_status status = TRI_OK;
-  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (step_of(entry->d_name) <= step) continue;
-    if (to[0] == '\0') {
-      TRI_TRY_GOTO(free_name(root, to), done);
-      TRI_TRY_GOTO(tri_directory_create(to), done);
-      tri_log("checkpoints after step %ld are now in %s", (long)step, to);
-    }
-    TRI_TRY_GOTO(tri_path_join(from_path, root, entry->d_name), done);
-    TRI_TRY_GOTO(tri_path_join(to_path, to, entry->d_name), done);
-    TRI_TRY_GOTO(move(from_path, to_path), done);
-  }
-done:
-  closedir(directory);
-  return status;
-}
-
 /* A run that has nothing to go on from begins with the weights that `init` names, if it does. */
 static tri_status load_init(loading *l) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -255,10 +198,7 @@ static tri_status find_and_load(loading *l, const char *root, const char *resume
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   bool damaged = false;
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) {
-    TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? move_all_aside(l->config->output, root) : TRI_OK));
-    return load_init(l);
-  }
+  if (strcmp(resume, "never") == 0) return load_init(l); /* what was there is aside already: output.h */
   bool from = false;
   TRI_TRY(is_at_its_beginning(l, root, &from));
   if (strcmp(resume, "auto") == 0 && !from) {
@@ -269,6 +209,14 @@ static tri_status find_and_load(loading *l, const char *root, const char *resume
   l->plain_too = true;
   l->how = TRI_TAKE_UP_BRANCH;
   return load_from(l, path, &damaged);
+}
+
+/* What lies beyond the branch's beginning makes room for it. Whoever is killed in between begins it once more. */
+static tri_status begin_branch(const loading *l, const char *path) {
+  const tri_run_config *config = l->config;
+  if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
+  TRI_TRY(tri_output_make_room(config->output, path, l->progress->step));
+  return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
 tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, tri_identity *identity,
@@ -285,7 +233,6 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   tri_shards_release(&l.held);
   TRI_TRY(status);
   *found = path[0] != '\0';
-  if (!*found || l.how != TRI_TAKE_UP_BRANCH || world->rank > 0) return TRI_OK;
-  if (identity != NULL) TRI_TRY(tri_identity_note_from(identity, config, path, progress->step));
-  return move_later_aside(root, progress->step);
+  if (!*found || l.how != TRI_TAKE_UP_BRANCH) return TRI_OK;
+  return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }

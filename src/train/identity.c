@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { RUN_FILE_BYTES = 1 << 16, CHANGES_BYTES = 1500, KEY_BYTES = 64 };
+enum { RUN_FILE_BYTES = 1 << 16, CHANGES_BYTES = 8192, KEY_BYTES = 64 };
 
 #define RUN_FILE "run.json"
 
@@ -67,19 +67,25 @@ static tri_status make_name(char out[TRI_FINGERPRINT_BYTES]) {
   return TRI_OK;
 }
 
-/* The name that the newest checkpoint knows, for an output whose run.json somebody has removed. */
-static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
-  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES], folder[32];
+/* The name that a checkpoint knows, if it can be opened: a tri_checkpoint_try. */
+static tri_status take_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
-  if (tri_path_join(root, output, "checkpoints") != TRI_OK) return;
-  int64_t step = tri_checkpoint_highest_step(root);
-  snprintf(folder, sizeof folder, "step-%08lld", (long long)step);
-  if (step < 0 || tri_path_join(path, root, folder) != TRI_OK || tri_checkpoint_open(path, &checkpoint) != TRI_OK)
-    return;
+  tri_status status = tri_checkpoint_open(path, &checkpoint);
+  *damaged = status != TRI_OK;
+  TRI_TRY(status);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const char *name = state == NULL ? "" : text_at(json_object_get(state->progress, "identity"), "run");
-  if (tri_fingerprint_is_valid(name)) snprintf(out, TRI_FINGERPRINT_BYTES, "%s", name);
+  if (tri_fingerprint_is_valid(name)) snprintf(context, TRI_FINGERPRINT_BYTES, "%s", name);
   tri_checkpoint_close(checkpoint);
+  return TRI_OK;
+}
+
+/* For an output whose run.json somebody has removed: the name that the newest checkpoint knows, if there is one. */
+static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  tri_group alone = tri_group_alone("recall");
+  if (tri_path_join(root, output, "checkpoints") != TRI_OK) return;
+  (void)tri_checkpoint_newest_that(&alone, root, take_name, out, path);
 }
 
 static tri_status find_name(const char *output, bool anew, tri_identity *out) {
@@ -160,6 +166,7 @@ typedef struct changes {
   bool fits; /* the weights, in spite of them */
 } changes;
 
+/* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
 static void add_text(char *to, size_t bytes, size_t *length, const char *between, const char *text) {
   int added = snprintf(to + *length, bytes - *length, "%s%s", *length == 0 ? "" : between, text);
   *length += added > 0 && (size_t)added < bytes - *length ? (size_t)added : 0;
@@ -243,10 +250,19 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   }
 }
 
-static void compare_runs(const tri_identity *identity, const json_t *said, changes *c) {
-  if (!identity->is_new && differ(text_at(said, "run"), identity->run)) {
-    add_change(c, "run", text_at(said, "run"), identity->run);
+static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
+                               const json_t *said) {
+  const char *there = text_at(said, "run");
+  if (identity->is_new || !differ(there, identity->run)) return TRI_OK;
+  if (is_allowed(config->allow_change, "run")) {
+    tri_log("%s is run %.8s's and goes on as run %.8s, as `allow_change` says", folder, there, identity->run);
+    return TRI_OK;
   }
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "%s is a checkpoint of another run (%.8s) than the one in %s (%.8s); move it away, begin a run of its "
+      "own from it with another `output` and --resume %s, or, if it belongs here, --set allow_change=run",
+      folder, there, config->output, identity->run, folder);
 }
 
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
@@ -259,7 +275,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   compare_tokenizers(identity, folder, said, &c);
   switch (how) {
     case TRI_TAKE_UP_RUN:
-      compare_runs(identity, said, &c);
+      TRI_TRY(compare_runs(identity, config, folder, said));
       compare_corpora(identity, said, &c);
       break;
     case TRI_TAKE_UP_BRANCH: compare_corpora(identity, said, &c); break;
@@ -280,15 +296,17 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
+enum { MOST_NAMES = 64, OTHER_NAMES = sizeof other_keys / sizeof other_keys[0] };
+
 typedef struct name_list {
-  const char *names[64];
-  char texts[64][KEY_BYTES];
+  const char *names[MOST_NAMES + OTHER_NAMES];
+  char texts[MOST_NAMES][KEY_BYTES];
   int count;
 } name_list;
 
 static void add_name(void *context, const char *key) {
   name_list *list = context;
-  if (list->count == 64 || is_among(key, not_of_function)) return;
+  if (list->count == MOST_NAMES || is_among(key, not_of_function)) return;
   snprintf(list->texts[list->count], KEY_BYTES, "model.%s", key);
   list->names[list->count] = list->texts[list->count];
   list->count++;

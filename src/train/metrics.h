@@ -57,6 +57,7 @@ typedef struct tri_metrics_history {
   int64_t num_lines;          /* of the file */
   int64_t bytes;              /* up to the end of the last line that counts */
   int64_t num_odd, first_odd; /* lines that are no step's or out of order, and the first of them, from 1 */
+  int64_t num_behind;         /* of them, behind the last line that counts */
   int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and their steps */
   bool scattered;                             /* some of them stand before a line that counts */
 } tri_metrics_history;

@@ -2,7 +2,8 @@
  *
  * A process may have died while it wrote a line, a disk may have been full, somebody may have edited the file. So a
  * line counts only if it ends with a newline, is a JSON object with a step, and its step comes after that of the lines
- * before that count. Every other is passed over and stays where it is: it is no reason to lose those that follow. */
+ * before that count. Every other is passed over, and stays where it is if a line that counts
+ * follows: it is no reason to lose that. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "train/metrics.h"
@@ -88,6 +89,7 @@ static tri_status take_line(tri_metrics_history *history, int64_t *capacity, lin
   switch (kind) {
     case LINE_COUNTS:
       history->bytes = end;
+      history->num_behind = 0;
       history->scattered = history->num_later > 0;
       return append(history, capacity, step);
     case LINE_IS_LATER:
@@ -96,6 +98,7 @@ static tri_status take_line(tri_metrics_history *history, int64_t *capacity, lin
       break;
     case LINE_IS_ODD:
       if (history->num_odd++ == 0) history->first_odd = history->num_lines;
+      history->num_behind++;
       break;
     case LINE_IS_TORN: break;
   }
@@ -142,7 +145,7 @@ static tri_status copy_lines(const char *path, FILE *from, int64_t end_step, int
   }
   free(line);
   if (ferror(from)) return cannot_read(path);
-  if (fflush(to) == 0 && fsync(fileno(to)) == 0) return TRI_OK;
+  if (fflush(to) == 0 && !ferror(to) && fsync(fileno(to)) == 0) return TRI_OK;
   return tri_fail(TRI_IO_FAILED, "cannot write a copy of %s: %s", path, strerror(errno));
 }
 
@@ -158,7 +161,9 @@ static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
   TRI_TRY_GOTO(copy_lines(path, from, end_step, bytes, to), close_files);
   if (rename(temporary, path) != 0) {
     status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
+    goto close_files;
   }
+  status = tri_file_sync_folder(path);
 close_files:
   if (from != NULL) fclose(from);
   if (to != NULL) fclose(to);

@@ -24,6 +24,7 @@ struct tri_saver {
   const tri_run_config *config;
   const char *tokenizer;
   const tri_identity *identity;
+  const tri_folder_lock *lock; /* or NULL */
   tri_shards shards;
   void *buffers;                /* of the engine's, for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
@@ -82,13 +83,14 @@ static tri_status set_up(tri_saver *saver) {
 }
 
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
-                            const tri_identity *identity, tri_saver **out) {
+                            const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out) {
   tri_saver *saver = NULL;
   TRI_TRY(tri_alloc("a saver", 1, sizeof *saver, &saver));
   saver->engine = engine;
   saver->config = config;
   saver->tokenizer = tokenizer;
   saver->identity = identity;
+  saver->lock = lock;
   saver->step = saver->unproven = -1;
   tri_status status = set_up(saver);
   if (status != TRI_OK) {
@@ -131,10 +133,19 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the output is still this run's, before anything in it gets a name that counts or goes: a run that slept for
+ * long may have been taken for dead. */
+static tri_status check_lock(const tri_saver *saver) {
+  return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
+}
+
 /* Marks are for the next start and for the removal of old checkpoints: trouble with them ends no run. */
 static void mark_proven(tri_saver *saver) {
-  if (world_of(saver)->rank == 0 &&
-      tri_checkpoint_prove(saver->root, saver->unproven, saver->config->checkpoint.keep) != TRI_OK) {
+  tri_status status = check_lock(saver);
+  if (status == TRI_OK && world_of(saver)->rank == 0) {
+    status = tri_checkpoint_prove(saver->root, saver->unproven, saver->config->checkpoint.keep);
+  }
+  if (status != TRI_OK) {
     tri_warn("the checkpoint of step %ld is not marked as proven: %s", (long)saver->unproven, tri_status_message());
   }
   saver->unproven = -1;
@@ -187,6 +198,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 /* All ranks have written, if `written` says so of this one. */
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   tri_status status = tri_checkpoint_save_join(saver->saving, written);
+  if (status == TRI_OK) status = check_lock(saver);
   saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread begins, which reads it */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
@@ -196,6 +208,7 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   tri_status status = begin_save(saver, progress, saver->shards.slices);
   if (status == TRI_OK) {
     status = tri_checkpoint_save_join(saver->saving, tri_checkpoint_save_write(saver->saving));
+    if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), check_lock(saver));
     if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), tri_checkpoint_save_publish(saver->saving));
   }
   end_save(saver, status == TRI_OK);

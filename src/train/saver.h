@@ -2,6 +2,7 @@
 #ifndef TRI_TRAIN_SAVER_H
 #define TRI_TRAIN_SAVER_H
 
+#include "base/folder_lock.h"
 #include "train/engine.h"
 #include "train/identity.h"
 #include "train/progress.h"
@@ -10,10 +11,10 @@
 typedef struct tri_saver tri_saver;
 
 /* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". With checkpoint.async the
- * engine must have the room (tri_engine_options.saves, saves_in_background). All that is given outlives the saver;
- * release with tri_saver_destroy. */
+ * engine must have the room (tri_engine_options.saves, saves_in_background). `lock` is the output's, on the first rank
+ * (NULL: nobody looks). All that is given outlives the saver; release with tri_saver_destroy. */
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
-                            const tri_identity *identity, tri_saver **out);
+                            const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
  * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */

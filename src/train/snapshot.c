@@ -73,7 +73,10 @@ static int64_t neighbour_of(int64_t rank, int64_t size) {
 /* What another run left under the same path is nobody's any more: the lock of the output is this run's. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
-  DIR *directory = opendir(folder);
+  struct stat facts;
+  /* Anybody may make a folder or a link of that name where everybody writes. */
+  bool ours = lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid();
+  DIR *directory = ours ? opendir(folder) : NULL;
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     if (entry->d_name[0] == '.' || strcmp(entry->d_name, name) == 0) continue;
@@ -424,30 +427,35 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* It becomes a file of this node's, from which it is taken like any other. */
-static tri_status get(tri_snapshots *s, int64_t step, int64_t from) {
+/* Where this rank's part comes to, if another has it: a file of this node's, from which it is taken like any other. */
+static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
-  mapped file = {0};
-  tri_request *request = NULL;
+  if (!wanted) return TRI_OK;
   step_folder(s, step, path);
   TRI_TRY(tri_directory_create(path));
   file_path(s, step, world_of(s)->rank, true, path);
-  TRI_TRY(map_file(path, true, s->bytes, &file));
-  tri_status status = tri_receive_start(world_of(s), (int)from, SNAPSHOT_TAG, file.bytes, file.begin, &request);
-  if (status == TRI_OK) status = tri_request_wait(&request);
-  unmap(&file);
-  TRI_TRY(status);
+  return map_file(path, true, s->bytes, out);
+}
+
+static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const mapped *file) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_receive_start(world_of(s), (int)from, SNAPSHOT_TAG, file->bytes, file->begin, &request));
+  TRI_TRY(tri_request_wait(&request));
   return finish_file(s, step, world_of(s)->rank);
 }
 
+/* All have room for what they get before anybody gives: else a giver would wait for good. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
-  for (int64_t r = 0; r < world->size; r++) {
+  mapped own = {0};
+  tri_status status = tri_common_failure(world, make_room(s, step, giver[world->rank] != world->rank, &own));
+  for (int64_t r = 0; r < world->size && status == TRI_OK; r++) {
     if (giver[r] == r) continue;
-    if (r == world->rank) TRI_TRY(get(s, step, giver[r]));
-    if (giver[r] == world->rank) TRI_TRY(give(s, step, r));
+    if (r == world->rank) status = get(s, step, giver[r], &own);
+    if (giver[r] == world->rank && status == TRI_OK) status = give(s, step, r);
   }
-  return TRI_OK;
+  unmap(&own);
+  return status;
 }
 
 tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *progress) {
@@ -468,8 +476,10 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
 void tri_snapshots_remove(tri_snapshots *s) {
   if (!is_first_of_node(s)) return;
   if (tri_directory_remove(s->folder) != TRI_OK) tri_warn("a snapshot stays: %s", tri_status_message());
+  char above[TRI_PATH_BYTES];
+  memcpy(above, s->folder, sizeof above);
   for (int level = 0; level < 2; level++) { /* the run's folder and the output's, once the last node's part has gone */
-    *strrchr(s->folder, '/') = '\0';
-    (void)rmdir(s->folder);
+    *strrchr(above, '/') = '\0';
+    (void)rmdir(above);
   }
 }

@@ -143,9 +143,11 @@ static tri_status open_output(trainer *t, const char *resume) {
     if (found) tri_saver_resumed(t->saver, t->progress.step);
   }
   if (found) t->load_s = tri_clock_s() - begin_s;
-  if (!is_first(t)) return TRI_OK;
-  TRI_TRY(write_config(config));
-  return tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
+  tri_status status = is_first(t) ? write_config(config) : TRI_OK;
+  if (is_first(t) && status == TRI_OK) {
+    status = tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
+  }
+  return tri_first_rank_status(&t->mesh.world, status);
 }
 
 static void announce(const trainer *t) {
@@ -228,9 +230,14 @@ static bool is_due(int64_t step, int64_t every, int64_t steps) {
   return step == steps || (every > 0 && step % every == 0);
 }
 
+static tri_status prepare_save(trainer *t) {
+  if (!is_first(t)) return TRI_OK;
+  TRI_TRY(tri_folder_lock_check(t->lock));
+  return tri_metrics_sync(t->metrics);
+}
+
 static tri_status save(trainer *t) {
-  if (is_first(t)) TRI_TRY(tri_folder_lock_check(t->lock));
-  if (is_first(t)) TRI_TRY(tri_metrics_sync(t->metrics));
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, prepare_save(t)));
   bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
   t->save_waits = false;
   TRI_TRY(tri_saver_save(t->saver, &t->progress));
@@ -408,7 +415,7 @@ static tri_status watch(trainer *t) {
 static tri_status name_failure(const trainer *t, tri_status status) {
   char message[2048];
   status = name_rank(t, status);
-  if (t->mesh.world.size == 1) return status;
+  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
   snprintf(message, sizeof message, "%s", tri_status_message());
   if (tri_flight_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
   return tri_fail(status, "%s", message);
@@ -440,7 +447,8 @@ static tri_status train(trainer *t, const char *resume) {
   TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
-  TRI_TRY(tri_common_status(world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, &t->saver)));
+  TRI_TRY(tri_common_status(
+      world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
   TRI_TRY(open_output(t, resume));
   if (t->progress.step < t->config->optimizer.steps) return run(t);
   tri_log(

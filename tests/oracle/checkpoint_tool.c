@@ -63,7 +63,7 @@ static void print_losses(const char *layout, const char *from, const double *los
 static tri_status save(tri_engine *engine, tri_run_config *config, const tri_progress *progress) {
   tri_saver *saver = NULL;
   tri_identity nobody = {.is_new = true};
-  TRI_TRY(tri_saver_create(engine, config, "", &nobody, &saver));
+  TRI_TRY(tri_saver_create(engine, config, "", &nobody, NULL, &saver));
   tri_status status = tri_saver_save(saver, progress);
   if (status == TRI_OK) status = tri_saver_look(saver);
   if (status == TRI_OK) status = tri_saver_finish(saver);

@@ -150,7 +150,7 @@ def test_an_owner_of_another_host_that_touches_its_lock(tmp_path, corpus):
     assert lock.read_text() == OTHER.format(start=0)
 
 
-@pytest.mark.parametrize("text", [OTHER, "", "no lock\0\n" * 3000])
+@pytest.mark.parametrize("text", [OTHER, "no lock\0\n" * 3000])
 def test_an_owner_of_another_host_that_is_silent(tmp_path, corpus, text):
     path = write_run(tmp_path, corpus)
     plant_lock(tmp_path, 61, text=text)
@@ -220,6 +220,55 @@ def test_a_snapshot_in_memory_is_of_one_run(tmp_path, corpus):
         assert (tmp_path / newest / name).read_bytes() == (expected / newest / name).read_bytes()
 
 
+@pytest.mark.parametrize("how", ["never", "folder"])
+@pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
+def test_snapshots_of_a_run_that_began_anew(tmp_path, corpus, how, ranks):
+    """They lie where they are looked for, old ones go, and a killed run goes on from them."""
+    path = write_run(tmp_path, corpus, checkpoint=dict(every=0, snapshot_every=1))
+    trireme("train", path, *ranks)
+    before = set(Path("/dev/shm").glob("trireme-*"))
+    start = "never" if how == "never" else tmp_path / "run/checkpoints/step-00000006"
+    with Running(path, tmp_path, *ranks, "--resume", start, steps=12):
+        pass
+    mine = [folder for folder in set(Path("/dev/shm").glob("trireme-*")) - before]
+    assert all(len(list(folder.glob("*/node-*/step-*"))) <= 2 for folder in mine)  # one, and one on its way
+    again = subprocess.Popen([TRIREME, "train", path, *ranks, "--set", "optimizer.steps=1000000"], stderr=subprocess.PIPE, text=True)
+    said = ""
+    while "tokens to train on" not in said:
+        line = again.stderr.readline()
+        assert line != "", said
+        said += line
+    again.send_signal(signal.SIGTERM)
+    _, rest = again.communicate(timeout=120)
+    assert "resuming from the memory of the nodes" in said, said
+    assert again.returncode == 130, rest
+
+
+def test_never_that_was_lost_at_once(tmp_path, corpus):
+    """The name changes with what lies there: whatever is killed in between, the next start finds its way."""
+    path = write_run(tmp_path, corpus)
+    trireme("train", path)
+    trireme("train", path, "--resume", "never", "--set", "optimizer.steps=1", "--set", "checkpoint.at_end=false", "--set",
+            "checkpoint.every=0")
+    done = trireme("train", path)
+    assert steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
+    old = tmp_path / "run/checkpoints.old-1"
+    assert (old / "step-00000006").is_dir() and len((old / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_another_history_makes_room_for_a_branch(tmp_path, corpus):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, steps in ((ours, 6), (theirs, 6)):
+        folder.mkdir()
+        trireme("train", write_run(folder, corpus, steps=steps))
+    done = trireme("train", ours / "run.yaml", "--resume", theirs / "run/checkpoints/step-00000004", "--set", "optimizer.steps=7")
+    assert "the checkpoints of an earlier run are now in" in done.stderr
+    assert saved(ours) == {"step-00000006", "step-00000007"} and steps_of(ours) == [5, 6, 7]
+    # One of its own: what is later makes room.
+    trireme("train", ours / "run.yaml", "--resume", ours / "run/checkpoints/step-00000006", "--set", "optimizer.steps=8")
+    assert saved(ours) == {"step-00000006", "step-00000008"} and steps_of(ours) == [5, 6, 7, 8]
+
+
 def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
@@ -228,7 +277,8 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     shutil.copytree(theirs / "run/checkpoints/step-00000006", ours / "run/checkpoints/step-00000008")
     names = [json.loads((folder / "run/run.json").read_text())["run"] for folder in (ours, theirs)]
     done = trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9", status=3)
-    assert f"run is {names[1]} there and {names[0]} in this run" in done.stderr and "allow_change=run" in done.stderr
+    assert f"is a checkpoint of another run ({names[1][:8]}) than the one in" in done.stderr
+    assert f"({names[0][:8]}); move it away" in done.stderr and "allow_change=run" in done.stderr
     trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9", "--set", "allow_change=run")
     # A lost run.json is no obstacle.
     (theirs / "run/run.json").unlink()
