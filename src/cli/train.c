@@ -51,7 +51,11 @@ static tri_status parse(int count, char **arguments, train_arguments *out) {
     if (result == -1) break;
     switch (result) {
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
-      case OPTION_RESUME: out->resume = optarg; break;
+      case OPTION_RESUME:
+        if (*optarg == '\0')
+          return tri_fail(TRI_BAD_USAGE, "--resume takes auto, never or a folder, and was given nothing");
+        out->resume = optarg;
+        break;
       case OPTION_TIMELINE: out->timeline = optarg; break;
       case OPTION_LAYOUT_FROM: out->layout_from = optarg; break;
       case OPTION_DRY_RUN: out->dry_run = true; break;
@@ -182,7 +186,7 @@ const tri_command tri_command_train = {
         "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
-        "  --resume DIR      begin from this checkpoint, or from a Hugging Face folder's weights\n"
+        "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
         "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
         "it\n"
         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"

@@ -165,19 +165,26 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   return status;
 }
 
+/* Loads the checkpoint that `given` means: a folder, or the newest good one of a run's output. */
+static tri_status load_named(loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const tri_checkpoint_use use = {.optimizer = optimizer};
+  char found[TRI_PATH_BYTES] = "";
+  bool damaged = false;
+  tri_status status = world->rank == 0 ? tri_checkpoint_find(given, &use, found) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof found, found));
+  memcpy(path, found, sizeof found);
+  l->plain_too = true;
+  return load_from(l, path, &damaged);
+}
+
 /* A run that has nothing to go on from begins with the weights that `init` names, if it does. */
 static tri_status load_init(loading *l) {
-  const tri_group *world = &tri_engine_mesh(l->engine)->world;
-  char path[TRI_PATH_BYTES] = "";
-  bool damaged = false;
+  char path[TRI_PATH_BYTES];
   if (l->config->init[0] == '\0') return TRI_OK;
-  tri_status status =
-      world->rank == 0 ? tri_checkpoint_find(l->config->init, &(tri_checkpoint_use){.optimizer = false}, path) : TRI_OK;
-  TRI_TRY(tri_first_rank_status(world, status));
-  TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
-  l->plain_too = true;
   l->how = TRI_TAKE_UP_WEIGHTS;
-  return load_from(l, path, &damaged);
+  return load_named(l, l->config->init, false, path);
 }
 
 /* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
@@ -196,7 +203,6 @@ static tri_status is_at_its_beginning(const loading *l, const char *root, bool *
 /* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
 static tri_status find_and_load(loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
-  bool damaged = false;
   path[0] = '\0';
   if (strcmp(resume, "never") == 0) return load_init(l); /* what was there is aside already: output.h */
   bool from = false;
@@ -205,10 +211,8 @@ static tri_status find_and_load(loading *l, const char *root, const char *resume
     TRI_TRY(tri_checkpoint_newest_that(world, root, load_from, l, path));
     return path[0] == '\0' ? load_init(l) : TRI_OK;
   }
-  snprintf(path, TRI_PATH_BYTES, "%s", strcmp(resume, "auto") == 0 ? l->identity->from : resume);
-  l->plain_too = true;
   l->how = TRI_TAKE_UP_BRANCH;
-  return load_from(l, path, &damaged);
+  return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
 /* What lies beyond the branch's beginning makes room for it. Whoever is killed in between begins it once more. */
