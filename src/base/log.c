@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/parent.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,9 +21,28 @@ void tri_log_mark_lines(bool terminal) {
   parent_has_terminal = terminal;
 }
 
-static const char *mark(void) {
-  static const char text[] = {TRI_LOG_MARK, '\0'};
-  return marked ? text : "";
+/* Many processes write to what is standard error here, and whoever reads takes it in lines: what is not written in one
+ * go is mixed with what others write. */
+static void write_whole(const char *text, size_t length) {
+  while (length > 0) {
+    ssize_t done = write(STDERR_FILENO, text, length);
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (done < 0 && errno == EAGAIN && poll(&room, 1, -1) > 0) continue;
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return; /* nobody is there to be told */
+    text += done;
+    length -= (size_t)done;
+  }
+}
+
+/* With a mark for a parent that passes lines on, to whom it is one line in any case. */
+static void write_line(char mark, const char *prefix, const char *text) {
+  char line[TRI_MESSAGE_BYTES + 64];
+  snprintf(line, sizeof line - 1, "%.*s%s%s", marked ? 1 : 0, &mark, prefix, text);
+  for (char *at = line; marked && (at = strchr(at, '\n')) != NULL;) *at = TRI_LOG_NEW_LINE;
+  size_t length = strlen(line);
+  line[length] = '\n';
+  write_whole(line, length + 1);
 }
 
 void tri_log_to_parent(const char *format, ...) {
@@ -31,21 +52,13 @@ void tri_log_to_parent(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (!tri_parent_send(TRI_PARENT_NEWS, text)) fprintf(stderr, "%c%s\n", TRI_LOG_PARENT_MARK, text);
-}
-
-/* A parent that cannot be reached past the launcher sees one line. */
-static void print_failure(const char *message) {
-  fprintf(stderr, "%strireme: ", mark());
-  for (const char *at = message; *at != '\0'; at++) fputc(marked && *at == '\n' ? TRI_LOG_NEW_LINE : *at, stderr);
-  fputc('\n', stderr);
-  fflush(stderr);
+  if (!tri_parent_send(TRI_PARENT_NEWS, text)) write_line(TRI_LOG_PARENT_MARK, "", text);
 }
 
 bool tri_log_failure(tri_status status, const char *message) {
   tri_log_progress_end();
   if (marked && tri_parent_words(tri_status_exit(status), message)) return true;
-  if (*message != '\0') print_failure(message);
+  if (*message != '\0') write_line(TRI_LOG_MARK, "trireme: ", message);
   return false;
 }
 
@@ -58,7 +71,7 @@ static void print_line(const char *prefix, const char *format, va_list arguments
   size_t length = strlen(prefix);
   memcpy(text, prefix, length);
   vsnprintf(text + length, sizeof text - length, format, arguments);
-  if (!marked || !tri_parent_send(TRI_PARENT_LINE, text)) fprintf(stderr, "%s%s\n", mark(), text);
+  if (!marked || !tri_parent_send(TRI_PARENT_LINE, text)) write_line(TRI_LOG_MARK, "", text);
 }
 
 void tri_log(const char *format, ...) {
@@ -88,7 +101,7 @@ void tri_log_progress(const char *format, ...) {
   va_end(arguments);
   if (marked && tri_parent_send(TRI_PARENT_PROGRESS, text)) return;
   if (marked) {
-    fprintf(stderr, "%c%s\n", TRI_LOG_PROGRESS_MARK, text);
+    write_line(TRI_LOG_PROGRESS_MARK, "", text);
   } else if (terminal) {
     fprintf(stderr, "\r\033[K%s", text);
     progress_open = true;

@@ -178,14 +178,16 @@ static void take_words(tri_ending *e, bool echo, int exit_status, const char *te
 static void take_line(attendance *a, char *line) {
   static const char failure[] = "trireme: ";
   tri_words *told = &a->ending->told;
-  if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) a->alive = true;
+  if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) {
+    a->alive = true;
+    for (char *at = line; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
+  }
   if (line[0] == TRI_LOG_PARENT_MARK) {
     take_news(a, line + 1);
   } else if (line[0] == TRI_LOG_MARK && strncmp(line + 1, failure, sizeof failure - 1) == 0) {
     if (told->said || a->ending->ended) return;
     told->said = true;
     snprintf(told->text, sizeof told->text, "%s", line + sizeof failure);
-    for (char *at = told->text; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
   } else if (line[0] == TRI_LOG_MARK) {
     tri_log("%s", line + 1);
   } else if (line[0] == TRI_LOG_PROGRESS_MARK) {
