@@ -42,7 +42,7 @@ enum { LINE_BYTES = 1 << 16, ENVIRONMENT_BYTES = 8192, FEW_FILES = 64 };
 static const double SLICE_S = 0.25; /* the longest wait */
 static const double GRACE_S = 3;    /* for the first cause, where an echo came before it */
 static const double PATIENCE_S = 5; /* with a launcher that was told to end, before it is killed */
-static const double SETTLED_S = 30; /* with a launcher whose job is over */
+static const double SETTLED_S = 30; /* at most, with a launcher whose job is over */
 static const double DRAIN_S = 2;    /* for the rest of what dead processes said */
 static const double LATE_S = 30;    /* more than elsewhere from the first rank's first word to the last's */
 static const double START_S = 300;  /* more than elsewhere until the first process has come to life */
@@ -106,13 +106,20 @@ int tri_attend_asked(void) {
 /* Whether a process was started with this job's token in its environment. */
 static bool is_of_job(const attendance *a, pid_t pid) {
   char path[64], text[1 << 16];
+  size_t length = strlen(a->listener.token), held = 0;
+  bool found = false;
   snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
-  size_t held = 0;
-  for (ssize_t got; held < sizeof text && (got = read(file, text + held, sizeof text - held)) > 0;) held += (size_t)got;
+  for (ssize_t got; !found && (got = read(file, text + held, sizeof text - held)) > 0;) {
+    held += (size_t)got;
+    found = memmem(text, held, a->listener.token, length) != NULL;
+    size_t kept = held < length ? held : length - 1; /* the token may begin here, and go on in the next piece */
+    memmove(text, text + held - kept, kept);
+    held = kept;
+  }
   close(file);
-  return memmem(text, held, a->listener.token, strlen(a->listener.token)) != NULL;
+  return found;
 }
 
 /* Kills whatever there is of the job on this host but its launcher. */
@@ -296,13 +303,28 @@ static bool all_left(const attendance *a) {
   return left >= a->start->num_ranks && well == left;
 }
 
+/* No rank of this host is there any more, and that is all of them, or one has taken the others with it. */
+static bool all_gone(const attendance *a) {
+  int64_t known = 0;
+  bool failed = false;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    const tri_speaker *speaker = &a->listener.speakers[i];
+    if (speaker->socket >= 0) return false;
+    known += speaker->known ? 1 : 0;
+    failed = failed || (speaker->known && (!speaker->left || speaker->exit_status != 0));
+  }
+  return known >= a->start->num_ranks || failed;
+}
+
 /* A job that is over, and a launcher that does not see it. */
 static void end_settled(attendance *a, double passed_s) {
   const tri_ending *e = a->ending;
+  double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
   a->ending->all_left = all_left(a);
-  bool settled = e->own.said || e->crash_signal != 0 || e->silent || e->interrupted.said || e->all_left;
+  bool settled = e->own.said || e->crash_signal != 0 || e->silent || e->interrupted.said || e->echo.said ||
+                 e->all_left || all_gone(a);
   a->settled_s = settled ? a->settled_s + passed_s : 0;
-  if (a->settled_s > SETTLED_S) end_job(a);
+  if (a->settled_s > limit_s) end_job(a);
 }
 
 /* Processes of ranks that have been on the line, and as many as there are on this host, as the first has said. */

@@ -29,7 +29,7 @@ static int is_ranks_option(const char *argument) {
 }
 
 static int add_launcher(const tri_launcher *launcher, char *number, char **line) {
-  static const char *const passed[] = {TRI_LAUNCHED, TRI_PARENT};
+  static const char *const passed[] = {TRI_LAUNCHED, TRI_PARENT, TRI_JOB_VARIABLE};
   int used = 0;
   line[used++] = (char *)(uintptr_t)launcher->path;
   if (strcmp(launcher->implementation, "Open MPI") == 0) {

@@ -1,0 +1,136 @@
+"""Launchers that do what real ones do once in a hundred thousand starts, or on machines that are not here: a script in the
+place of mpiexec that plays the ranks' part, too."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+
+REAL = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
+# What base/parent.h calls them.
+KINDS = ["HELLO", "LINE", "PROGRESS", "NEWS", "BEAT", "WORDS", "ECHO", "CRASH", "LEAVE"]
+PLAY = """#!{python}
+import json, os, pathlib, signal, socket, struct, subprocess, sys, time
+if "--version" in sys.argv:
+    print({version!r})
+    raise SystemExit
+{kinds} = range({num_kinds})
+here = pathlib.Path({here!r})
+(here / "line.json").write_text(json.dumps([sys.argv, dict(os.environ)]))
+name, token, beat_ms, machine, folder = os.environ["TRIREME_PARENT"].split(" ", 4)
+
+class Rank:
+    def __init__(self, rank):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect("\\0" + name)
+        self.say(HELLO, 100000 + rank, f"{{token}} {{rank}} 2 here")
+
+    def say(self, kind, number=0, text=""):
+        self.socket.send(struct.pack("=ii", kind, number) + text.encode())
+
+    def heard(self):
+        assert self.socket.recv(1) == b"h"
+
+    def leave(self, status):
+        self.say(LEAVE, status)
+        self.socket.close()
+
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text("The rowers pull.\n" * 100)
+    trireme("prepare", "--tokenizer", "bytes", "--out", folder / "data", folder / "text.txt")
+    return folder / "data"
+
+
+@pytest.fixture
+def play(tmp_path, corpus):
+    """Starts a run under a launcher that does this, in a folder of its own."""
+    def begin(name, code, version="a launcher 1.0", env=None, **keys):
+        here = tmp_path / name
+        (here / "bin").mkdir(parents=True)
+        path = here / "bin/mpiexec"
+        path.write_text(PLAY.format(python=sys.executable, version=version, kinds=", ".join(KINDS), num_kinds=len(KINDS),
+                                    here=str(here)) + code)
+        path.chmod(0o755)
+        (here / "run.yaml").write_text(yaml_of(dict(
+            model=dict(family="gpt2", num_layers=1, hidden_size=8, num_heads=1, vocab_size=257, max_sequence=16),
+            data=dict(train=str(corpus / "train"), sequence=16), optimizer=dict(global_batch=2, steps=2, lr=1e-3),
+            output=str(here / "run"), **keys)))
+        environment = dict(env or os.environ, PATH=f"{here}/bin:{os.environ['PATH']}")
+        return subprocess.Popen([TRIREME, "train", here / "run.yaml", "-n", "2"], stderr=subprocess.PIPE, text=True, env=environment)
+    return begin
+
+
+def test_launcher_that_stays(play):
+    """The job is over, in one of several ways, and the launcher goes on for ever: it is ended. Side by side: each takes
+    what hang_timeout allows."""
+    stay = "while True: signal.pause()\n"
+    cases = dict(
+        echoes=("for r in (Rank(0), Rank(1)):\n    r.say(ECHO, 9, 'another rank is gone')\n    r.heard()\n    r.leave(9)\n",
+                9, r"trireme: another rank is gone"),
+        echo=("r, other = Rank(0), Rank(1)\nr.say(ECHO, 9, 'another rank is gone')\nr.heard()\n", 9, r"trireme: another rank is gone"),
+        left=("Rank(0).leave(0)\nRank(1).leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, and no rank has said why.*"),
+        failed=("r = Rank(0)\nr.say(ECHO, 5, '')\nr.leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, and no rank .*"),
+        well=("Rank(0).leave(0)\nRank(1).leave(0)\n", 0, None),
+        own=("r, other = Rank(0), Rank(1)\nr.say(WORDS, 4, 'no such file')\nr.heard()\n", 4, r"trireme: no such file"),
+        deaf=("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nr = Rank(0)\nr.say(CRASH, 11)\n", 9, r"trireme: rank 0 on here was killed by signal 11.*"))
+    begun = {name: play(name, code + stay, hang_timeout=1) for name, (code, _, _) in cases.items()}
+    for name, (_, status, text) in cases.items():
+        _, errors = begun[name].communicate()
+        assert begun[name].returncode == status, (name, errors)
+        said = [line for line in errors.splitlines() if line.startswith("trireme: ")]
+        assert len(said) == (text is not None) and (text is None or re.fullmatch(text, said[0])), (name, errors)
+
+
+def test_environment_of_other_hosts(play):
+    """Open MPI's launcher takes to other hosts what it is told to by name, and MPICH's all there is."""
+    if "Open" not in subprocess.run([REAL, "--version"], capture_output=True, text=True).stdout:
+        pytest.skip("SKIPPED: built with an MPI whose launcher takes everything along")
+    process = play("line", "", version="mpiexec (OpenRTE) 4.1.4")
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    words, environment = json.loads((process.args[2].parent / "line.json").read_text())
+    passed = [words[i + 1] for i, word in enumerate(words) if word == "-x"]
+    assert passed == ["TRIREME_LAUNCHED", "TRIREME_PARENT", "TRIREME_JOB"]
+    assert all(environment[name] for name in passed) and re.fullmatch(r"\S+ 0", environment["TRIREME_JOB"])
+    assert words[words.index("-n") + 1] == "2" and words.index("-x") < words.index(os.path.realpath(TRIREME))
+
+
+def test_what_is_left_of_a_large_environment(play):
+    """The token that tells a job's processes stands wherever it stands in their environment, also across two reads."""
+    code = """
+begin = len("TRIREME_PARENT=") + len(name) + 1
+for at in (65536 - 16, 65536 - 1, 65536, 131072 - 31 - 16, 100000, 200000):
+    pads = at - begin
+    environment, number = {}, 0
+    while pads > 0:
+        some = pads if pads <= 60000 else 50000
+        environment[f"PAD{number}"] = "x" * (some - 6)
+        number, pads = number + 1, pads - some
+    environment["TRIREME_PARENT"] = os.environ["TRIREME_PARENT"]
+    child = subprocess.Popen(["/bin/sleep", "100000"], env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(here / "children", "a") as file:
+        file.write(f"{child.pid}\\n")
+raise SystemExit(1)
+"""
+    process = play("large", code)
+    process.communicate()
+    children = (process.args[2].parent / "children").read_text().split()
+    left = [pid for pid in children if os.path.exists(f"/proc/{pid}") and "sleep" in open(f"/proc/{pid}/cmdline").read()]
+    for pid in left:
+        os.kill(int(pid), 9)
+    assert len(children) == 6 and not left
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
