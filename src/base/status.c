@@ -38,3 +38,10 @@ int tri_status_exit(tri_status code) {
   }
   return 70;
 }
+
+tri_status tri_status_of_exit(int exit_status) {
+  for (int code = TRI_OK; code <= TRI_INTERNAL; code++) {
+    if (tri_status_exit((tri_status)code) == exit_status) return (tri_status)code;
+  }
+  return TRI_COMM;
+}

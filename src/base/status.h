@@ -44,8 +44,9 @@ enum { TRI_MESSAGE_BYTES = 16384 }; /* longer ones are cut */
 /* The message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next. */
 const char *tri_status_message(void);
 
-/* The exit status of the program for a code. */
+/* The exit status of the program for a code, and the first code that has it; TRI_COMM where none has. */
 int tri_status_exit(tri_status code);
+tri_status tri_status_of_exit(int exit_status);
 
 /* Evaluates a call that returns tri_status and returns from the calling function unless it is TRI_OK. */
 #define TRI_TRY(call)                                                                                                  \

@@ -11,7 +11,7 @@
  * that neither a laptop that slept nor a stopped parent makes a hang. All that has come is heard before anybody is
  * judged.
  *
- * If this process dies the launcher is told to end, and the ranks end by themselves when their lines go down. */
+ * If this process dies the launcher is killed, and the ranks end by themselves when their lines go down. */
 #include "comm/attend.h"
 
 #include "base/clock.h"
@@ -164,15 +164,9 @@ static void take_news(attendance *a, const char *line) {
   }
 }
 
-static tri_status status_of(int exit_status) {
-  for (int s = TRI_DIFFERENT; s <= TRI_INTERNAL; s++) {
-    if (tri_status_exit((tri_status)s) == exit_status) return (tri_status)s;
-  }
-  return TRI_COMM;
-}
-
 static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
-  tri_status status = status_of(exit_status);
+  tri_status status = tri_status_of_exit(exit_status);
+  if (status == TRI_OK) status = TRI_COMM; /* nobody has last words who ends well */
   tri_words *words = echo ? &e->echo : &e->own;
   if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
@@ -231,7 +225,7 @@ static void take_output(attendance *a) {
   a->held = 0;
 }
 
-/* A line that went down without a goodbye, or with one that nothing explains: a failure that was not told. */
+/* A line that went down without a goodbye and without last words: a failure that was not told. */
 static void take_end(attendance *a, const tri_speaker *from) {
   tri_ending *e = a->ending;
   if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;

@@ -19,8 +19,8 @@ void tri_attend_prepare(void);
 int tri_attend_asked(void);
 
 /* LOCAL. Starts the launcher and stands between it and the user to the end of all: shows what ranks log, passes on a
- * wish to stop, and keeps the clock. *ending, zero but for its numbers of asked and ranks, becomes what there is to
- * know. */
+ * wish to stop, and keeps the clock. *ending, zero but for num_ranks, ranks (the same array) and steps (-1), becomes
+ * what there is to know. */
 tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
 /* How long a process of the job may be silent before it counts as stopped, for the ranks' own hang_timeout: they know

@@ -36,14 +36,6 @@ const char *tri_cause_name_rank(const tri_ending *ending, int64_t rank, char *te
   return text;
 }
 
-/* The status whose exit status a rank or its launcher ended with. */
-static tri_status status_of(int exit_status) {
-  for (int s = TRI_OK; s <= TRI_INTERNAL; s++) {
-    if (tri_status_exit((tri_status)s) == exit_status) return (tri_status)s;
-  }
-  return TRI_COMM;
-}
-
 /* Which rank an obituary is of. */
 static int64_t rank_of(const tri_ending *e, const tri_obituary *obituary) {
   if (obituary->rank >= 0 && obituary->rank < e->num_ranks) return obituary->rank;
@@ -99,7 +91,7 @@ static tri_status tell_words(const tri_words *words) { return tri_fail(words->st
 static tri_status tell_launcher(const tri_ending *e) {
   tri_obituary obituary;
   int result = e->launcher_result;
-  tri_status status = WIFEXITED(result) ? status_of(WEXITSTATUS(result)) : TRI_COMM;
+  tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
   if (status == TRI_OK) status = TRI_COMM; /* some rank has failed all the same */
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
   bool killed = tri_obituary_find(e->noise.text, &obituary) && obituary.signal > 0;

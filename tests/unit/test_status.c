@@ -1,0 +1,24 @@
+#include "base/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Each exit status means one thing, but for 3: a key, a value or a layout. */
+static void test_exit(void **state) {
+  (void)state;
+  for (int code = TRI_OK; code <= TRI_INTERNAL; code++) {
+    int want = code == TRI_BAD_LAYOUT ? TRI_BAD_CONFIG : code;
+    assert_int_equal(tri_status_of_exit(tri_status_exit((tri_status)code)), want);
+  }
+  assert_int_equal(tri_status_of_exit(137), TRI_COMM);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_exit)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
