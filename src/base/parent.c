@@ -35,7 +35,7 @@ static struct {
   pthread_cond_t news;
   int beat_ms;
   char token[64], folder[4096];
-} parent = {.socket = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+} parent = {.socket = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
@@ -58,15 +58,17 @@ static int local_ranks_of_environment(void) {
   return first_number_of(names, 0);
 }
 
-void tri_parent_machine(char out[TRI_MACHINE_BYTES]) {
+bool tri_parent_machine(char out[TRI_MACHINE_BYTES]) {
   char boot[40] = "?", net[40] = "?";
   int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   ssize_t got = file < 0 ? -1 : read(file, boot, 36);
   if (file >= 0) close(file);
-  if (got > 0) boot[got] = '\0';
+  bool known = got > 0;
+  if (known) boot[got] = '\0';
   got = readlink("/proc/self/ns/net", net, sizeof net - 1);
   if (got > 0) net[got] = '\0';
   snprintf(out, TRI_MACHINE_BYTES, "%s/%s", boot, net);
+  return known && got > 0;
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
@@ -114,7 +116,7 @@ static void leave_file(tri_parent_kind kind, int exit_status, const char *text) 
 
 static struct timespec in_ms(int ms) {
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until); /* as parent.news counts */
   int64_t ns = until.tv_nsec + (int64_t)ms * 1000000;
   until.tv_sec += ns / 1000000000;
   until.tv_nsec = ns % 1000000000;
@@ -212,9 +214,14 @@ static void *listen_to_parent(void *unused) {
   return unused;
 }
 
-/* All signals are for others. */
+/* All signals are for others. Who waits for news does so by a clock that nobody sets. */
 static bool start_listening(void) {
   pthread_t thread;
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&parent.news, &clock);
+  pthread_condattr_destroy(&clock);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -224,9 +231,11 @@ static bool start_listening(void) {
   return started;
 }
 
+/* The socket, or -1 with the reason in errno. */
 static int reach(const char *name) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   size_t length = strlen(name);
+  errno = ENAMETOOLONG;
   if (length + 1 > sizeof address.sun_path) return -1;
   memcpy(address.sun_path + 1, name, length); /* an abstract name: no file, so none is left or too long */
   int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -234,7 +243,9 @@ static int reach(const char *name) {
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
   while (connect(to, (struct sockaddr *)&address, bytes) != 0) {
     if (errno == EINTR) continue;
+    int reason = errno;
     close(to);
+    errno = reason;
     return -1;
   }
   return to;
@@ -248,8 +259,12 @@ void tri_parent_join(void) {
   if (sscanf(text, "%79s %63s %d %95s %n", name, parent.token, &parent.beat_ms, machine, &folder) != 4) return;
   snprintf(parent.folder, sizeof parent.folder, "%s", text + folder);
   int to = reach(name);
-  tri_parent_machine(own);
-  if (to < 0 && strcmp(own, machine) == 0) _exit(LOST_EXIT);
+  bool nobody = to < 0 && errno == ECONNREFUSED;
+  if (nobody && tri_parent_machine(own) && strcmp(own, machine) == 0) {
+    dprintf(STDERR_FILENO, "trireme: the program that started this job is gone, and process %ld ends with it\n",
+            (long)getpid());
+    _exit(LOST_EXIT);
+  }
   if (to < 0) return;
   (void)gethostname(host, sizeof host - 1);
   snprintf(hello, sizeof hello, "%s %d %d %s", parent.token, rank_of_environment(), local_ranks_of_environment(), host);

@@ -42,11 +42,13 @@ enum { TRI_PARENT_TEXT_BYTES = 1 << 16 }; /* longer texts are cut */
 #define TRI_PARENT_STOP 's'
 
 enum { TRI_MACHINE_BYTES = 96 };
-/* What tells this machine, since it was started, and this network namespace from others: one word. */
-void tri_parent_machine(char out[TRI_MACHINE_BYTES]);
+/* What tells this machine, since it was started, and this network namespace from others: one word. False where that
+ * cannot be found out: then two machines may have the same word. */
+bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
 /* LOCAL. Reaches for the parent that the environment names, if it names one, and starts the thread that listens to it
- * and gives signs of life; takes the signals of crashes. Ends the process where the parent is gone. Once, before
+ * and gives signs of life; takes the signals of crashes. Ends the process, which says so, where the parent is gone: it
+ * was on this machine, and nobody serves its socket. Once, before
  * anything is logged. */
 void tri_parent_join(void);
 

@@ -52,7 +52,7 @@ void tri_listener_close(tri_listener *listener) {
 
 void tri_listener_environment(const tri_listener *listener, int beat_ms, const char *folder, char *out, size_t bytes) {
   char machine[TRI_MACHINE_BYTES];
-  tri_parent_machine(machine);
+  (void)tri_parent_machine(machine);
   snprintf(out, bytes, "%s %s %d %s %s", listener->name, listener->token, beat_ms, machine, folder);
 }
 

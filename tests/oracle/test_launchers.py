@@ -3,10 +3,8 @@ place of mpiexec that plays the ranks' part, too."""
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 from parity import TRIREME, trireme, yaml_of
@@ -103,6 +101,31 @@ def test_environment_of_other_hosts(play):
     assert passed == ["TRIREME_LAUNCHED", "TRIREME_PARENT", "TRIREME_JOB"]
     assert all(environment[name] for name in passed) and re.fullmatch(r"\S+ 0", environment["TRIREME_JOB"])
     assert words[words.index("-n") + 1] == "2" and words.index("-x") < words.index(os.path.realpath(TRIREME))
+
+
+def machine():
+    return f"{open('/proc/sys/kernel/random/boot_id').read().strip()}/{os.readlink('/proc/self/ns/net')}"
+
+
+def test_parent_that_cannot_be_reached(play, tmp_path):
+    """Nobody serves its socket: the rank ends, and says why. Anything else is no proof that it is gone."""
+    process = play("once", "")
+    process.communicate()
+    run = [TRIREME, "train", process.args[2]]
+
+    def train(name, on, before=()):
+        environment = dict(os.environ, TRIREME_LAUNCHED="1", TRIREME_PARENT=f"{name} token 1000 {on} {tmp_path}/words")
+        return subprocess.run([*before, *run], capture_output=True, text=True, env=environment)
+
+    name = f"trireme-test-{os.getpid()}"
+    done = train(name, machine())
+    assert done.returncode == 9, done.stderr
+    assert re.fullmatch(r"trireme: the program that started this job is gone, and process \d+ ends with it\n", done.stderr)
+    assert train(name, "another/net:[1]").returncode == 0
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True).returncode == 0:  # takes root
+        done = train(name, f"?/{os.readlink('/proc/self/ns/net')}", hidden)
+        assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 def test_what_is_left_of_a_large_environment(play):
