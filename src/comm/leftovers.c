@@ -137,14 +137,15 @@ static bool is_own_folder(const char *path) {
 
 /* Or dead, and nobody has taken note. */
 static bool is_gone(pid_t pid) {
-  char path[64], state = '?';
+  char path[64], text[512] = "";
   if (kill(pid, 0) != 0) return errno == ESRCH;
   snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
   FILE *from = fopen(path, "re");
   if (from == NULL) return false;
-  bool known = fscanf(from, "%*d (%*[^)]) %c", &state) == 1;
+  text[fread(text, 1, sizeof text - 1, from)] = '\0';
   fclose(from);
-  return known && state == 'Z';
+  const char *end = strrchr(text, ')'); /* of the name, which may hold any letter */
+  return end != NULL && strncmp(end, ") Z", 3) == 0;
 }
 
 /* TMPDIR/ompi.HOST.UID/pid.PID, of the mpiexec with that number. */
@@ -177,6 +178,11 @@ static bool sees_all(void) {
 void tri_leftovers_remove(void) {
   char host[65] = "";
   if (!sees_all() || gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') return;
+  remove_segments(host);
+  remove_sessions(host);
+  char *domain = strchr(host, '.'); /* Open MPI 4 leaves it out, 5 does not */
+  if (domain == NULL || domain == host) return;
+  *domain = '\0';
   remove_segments(host);
   remove_sessions(host);
 }

@@ -3,10 +3,11 @@
 #define TRI_COMM_LEFTOVERS_H
 
 /* LOCAL. Removes what Open MPI leaves behind when all its processes are killed: segments of memory in /dev/shm that
- * no process has open or mapped, and session folders in $TMPDIR (/tmp) whose mpiexec is gone. Only those with this host
- * and this user in their names, that belong to this user. Nothing where other processes could be hidden from us: in a
- * process namespace that is not the first. (MPICH unlinks its segments as soon as all ranks have them, and ranks share
- * memory among each other through files without a name.) Failures do no harm: the next start tries again. */
+ * no process has open or mapped, and session folders in $TMPDIR (/tmp) whose mpiexec is gone. Only those with this
+ * host, with or without its domain, and this user in their names, that belong to this user. Nothing where other
+ * processes could be hidden from us: in a process namespace that is not the first. (MPICH unlinks its segments as soon
+ * as all ranks have them, and ranks share memory among each other through files without a name.) Failures do no harm:
+ * the next start tries again. */
 void tri_leftovers_remove(void);
 
 #endif
