@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
@@ -106,7 +105,6 @@ static void leave_file(tri_parent_kind kind, int exit_status, const char *text) 
   (void)gethostname(host, sizeof host - 1);
   snprintf(part, sizeof part, "%s/.%s-%ld", parent.folder, host, (long)getpid());
   snprintf(whole, sizeof whole, "%s/%s-%ld", parent.folder, host, (long)getpid());
-  if (mkdir(parent.folder, 0700) != 0 && errno != EEXIST) return;
   FILE *to = fopen(part, "we");
   if (to == NULL) return;
   bool written = fprintf(to, "%d %d %d\n%s", exit_status, (int)kind, rank_of_environment(), text) > 0;

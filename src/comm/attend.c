@@ -21,6 +21,7 @@
 #include "base/stop.h"
 #include "comm/listener.h"
 #include "comm/placement.h"
+#include "comm/word_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -44,6 +45,7 @@ static const double GRACE_S = 3;    /* for the first cause, where an echo came b
 static const double PATIENCE_S = 5; /* with a launcher that was told to end, before it is killed */
 static const double SETTLED_S = 30; /* at most, with a launcher whose job is over */
 static const double DRAIN_S = 2;    /* for the rest of what dead processes said */
+static const double TOUCH_S = 600;  /* between signs of life to who would remove the folder of words */
 static const double LATE_S = 30;    /* more than elsewhere from the first rank's first word to the last's */
 static const double START_S = 300;  /* more than elsewhere until the first process has come to life */
 
@@ -58,6 +60,8 @@ typedef struct attendance {
   bool reaped, stopped, alive; /* the launcher; whether any process of a rank has been heard */
   double beat_s, limit_s;
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
+  double touched_s;
+  char folder[TRI_PATH_BYTES]; /* for the words that cannot be sent; "" where there is none */
   char line[LINE_BYTES];
   size_t held;
   bool skips; /* the rest of a line that is too long */
@@ -396,6 +400,11 @@ static void judge(attendance *a, double passed_s) {
 static void keep_clock(attendance *a, double passed_s) {
   if (passed_s > 2 * SLICE_S) passed_s = 2 * SLICE_S; /* this process was stopped, or the machine slept */
   for (size_t i = 0; i < a->listener.count; i++) a->listener.speakers[i].silent_s += passed_s;
+  a->touched_s += passed_s;
+  if (a->touched_s > TOUCH_S) {
+    tri_word_folder_touch(a->folder);
+    a->touched_s = 0;
+  }
   answer_echoes(a, passed_s);
   end_settled(a, passed_s);
   judge(a, passed_s);
@@ -479,24 +488,9 @@ static bool has_lines(const attendance *a) {
 }
 
 /* The words of ranks that could not send them. */
-static void read_folder(attendance *a) {
-  DIR *folder = opendir(a->start->folder);
-  if (folder == NULL) return;
-  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    char path[TRI_PATH_BYTES], text[TRI_MESSAGE_BYTES] = "";
-    int exit_status, kind, rank, begin = 0;
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (tri_path_join(path, a->start->folder, entry->d_name) != TRI_OK) continue;
-    FILE *from = entry->d_name[0] == '.' ? NULL : fopen(path, "re");
-    size_t length = from == NULL ? 0 : fread(text, 1, sizeof text - 1, from);
-    if (from != NULL) fclose(from);
-    unlink(path);
-    text[length] = '\0';
-    if (sscanf(text, "%d %d %d%n", &exit_status, &kind, &rank, &begin) != 3 || text[begin] != '\n') continue;
-    take_words(a->ending, kind == TRI_PARENT_ECHO, exit_status, text + begin + 1);
-  }
-  closedir(folder);
-  rmdir(a->start->folder);
+static void take_left_words(void *context, bool echo, int exit_status, const char *text) {
+  attendance *a = context;
+  take_words(a->ending, echo, exit_status, text);
 }
 
 /* To the end of the launcher, and then of what its ranks had said. */
@@ -509,7 +503,7 @@ static tri_status attend(attendance *a) {
   }
   tri_log_progress_end();
   a->ending->all_left = all_left(a);
-  read_folder(a);
+  tri_word_folder_empty(a->folder, take_left_words, a);
   return TRI_OK;
 }
 
@@ -524,7 +518,7 @@ static void become_launcher(const attendance *a, int output, pid_t parent, bool 
   dup2(output, STDERR_FILENO);
   dup2(output, STDOUT_FILENO); /* where MPICH's launcher writes its banner; a run has nothing to say there */
   setenv(TRI_LAUNCHED, terminal ? "terminal" : "1", 1);
-  tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->start->folder, text, sizeof text);
+  tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->folder, text, sizeof text);
   setenv(TRI_PARENT, text, 1);
   sigaction(SIGPIPE, &plain, NULL);
   sigemptyset(&none);
@@ -572,6 +566,7 @@ tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *
   a->beat_s = a->limit_s > 0 && a->limit_s < 50 ? a->limit_s / 10 : 5;
   a->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   raise_limit(start->num_ranks);
+  tri_word_folder_make(start->output, a->folder);
   tri_status status = tri_listener_open(&a->listener);
   if (status == TRI_OK && a->signals < 0) status = tri_fail(TRI_IO_FAILED, "no signalfd: %s", strerror(errno));
   if (status == TRI_OK) status = start_launcher(a);
@@ -580,6 +575,7 @@ tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *
     kill(a->launcher, SIGKILL);
     sweep(a);
   }
+  tri_word_folder_empty(a->folder, take_left_words, a); /* where it was not reached before */
   if (a->signals >= 0) close(a->signals);
   if (a->output >= 0) close(a->output);
   tri_listener_close(&a->listener);

@@ -8,7 +8,7 @@ typedef struct tri_start {
   char **line; /* of the launcher */
   int64_t num_ranks;
   double hang_timeout_s; /* of the ranks' own watchdogs; 0: nobody watches */
-  const char *folder;    /* where ranks leave words that cannot be sent; need not exist */
+  const char *output;    /* of the run; NULL: none. Beside it ranks leave words that cannot be sent */
 } tri_start;
 
 /* LOCAL. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE: a job does not end because nobody reads

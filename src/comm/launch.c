@@ -78,22 +78,6 @@ static bool may_restart(const tri_launch_options *options, const tri_ending *end
   return ending->steps >= 0 || (options->elastic && restarts > 0 && ending->num_ranks > 1);
 }
 
-/* Where ranks leave words that cannot be sent: beside the output, in the nearest folder that there is and that lets us,
- * since that is where other hosts look too. */
-static void find_folder(const char *output, char out[TRI_PATH_BYTES]) {
-  char above[TRI_PATH_BYTES], real[TRI_PATH_BYTES];
-  const char *temporary = getenv("TMPDIR");
-  bool found = false;
-  snprintf(above, sizeof above, "./%s", output == NULL ? "" : output);
-  char *from = output != NULL && output[0] == '/' ? above + 2 : above;
-  for (char *slash; output != NULL && !found && (slash = strrchr(from, '/')) != NULL;) {
-    *slash = '\0';
-    found = realpath(*from == '\0' ? "/" : from, real) != NULL && access(real, W_OK | X_OK) == 0;
-  }
-  if (!found) snprintf(real, sizeof real, "%s", temporary == NULL ? "/tmp" : temporary);
-  snprintf(out, TRI_PATH_BYTES, "%.4000s/.trireme-words-%ld", real, (long)getpid());
-}
-
 /* So that the ranks of a later start inherit what those of an earlier one held (base/folder_lock.h). The name is that
  * of this process: its host, number and beginning. */
 static void name_start(int64_t restarts) {
@@ -118,13 +102,11 @@ static tri_status not_started(int64_t restarts) {
 static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
                                       int used, tri_rank_news *news, tri_ending *ending) {
   static const char *const resume[] = {"--resume", "auto"};
-  char folder[TRI_PATH_BYTES];
   tri_status status;
   int64_t ranks = options->ranks;
-  find_folder(options->output, folder);
   for (int64_t restarts = 0;; restarts++) {
     name_start(restarts);
-    tri_start start = {line, ranks, options->hang_timeout_s, folder};
+    tri_start start = {line, ranks, options->hang_timeout_s, options->output};
     memset(news, 0, (size_t)options->ranks * sizeof *news);
     memset(ending, 0, sizeof *ending);
     ending->num_ranks = ranks;

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from parity import TRIREME, trireme, yaml_of
@@ -54,7 +55,7 @@ def play(tmp_path, corpus):
     """Starts a run under a launcher that does this, in a folder of its own."""
     def begin(name, code, version="a launcher 1.0", env=None, **keys):
         here = tmp_path / name
-        (here / "bin").mkdir(parents=True)
+        (here / "bin").mkdir(parents=True, exist_ok=True)
         path = here / "bin/mpiexec"
         path.write_text(PLAY.format(python=sys.executable, version=version, kinds=", ".join(KINDS), num_kinds=len(KINDS),
                                     here=str(here)) + code)
@@ -126,6 +127,61 @@ def test_parent_that_cannot_be_reached(play, tmp_path):
     if subprocess.run([*hidden, "true"], capture_output=True).returncode == 0:  # takes root
         done = train(name, f"?/{os.readlink('/proc/self/ns/net')}", hidden)
         assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+def test_folder_of_words(play, tmp_path):
+    """A rank that believes itself on another host leaves its words in a folder, which is its parent's alone and is gone
+    afterwards, also where nobody wrote into it."""
+    far = """
+(here / "folders").write_text("\\n".join(p.name for p in here.glob(".trireme-words-*")))
+os.environ["TRIREME_PARENT"] = f"no-such-socket {token} {beat_ms} else/net:[1] {folder}"
+at = sys.argv.index("-n") + 2
+program = sys.argv[at:]
+done = subprocess.run([*program, *EXTRA], stderr=subprocess.PIPE)  # which nobody passes on
+(here / "left").write_text("\\n".join(p.name for p in pathlib.Path(folder).iterdir()))
+raise SystemExit(done.returncode)
+"""
+    begun = {name: play(name, far.replace("EXTRA", extra)) for name, extra in dict(fails="['--resume', '/no/such']", well="[]").items()}
+    names = set()
+    for name, process in begun.items():
+        _, errors = process.communicate()
+        here = process.args[2].parent
+        folders = (here / "folders").read_text().split()
+        assert len(folders) == 1 and re.fullmatch(rf"\.trireme-words-{os.uname().nodename}-[0-9a-f]{{16}}", folders[0]), (folders, errors)
+        names.update(folders)
+        assert len((here / "left").read_text().split()) == (1 if name == "fails" else 0)
+        assert not list(here.glob(".trireme-words-*"))
+        if name == "fails":
+            assert process.returncode == 4 and re.fullmatch(r"trireme: .*/no/such.*", errors.strip()), errors
+        else:
+            assert process.returncode == 0, errors
+    assert len(names) == 2
+
+
+def test_folders_of_words_that_killed_parents_left(play, tmp_path):
+    """Only this user's, with such a name, that nobody has touched for a day."""
+    here, ago = tmp_path / "old", time.time() - 2 * 24 * 3600
+    chance = "0123456789abcdef"
+    folders = [f".trireme-words-else-{chance}", f".trireme-words-a-b.c-{chance}", f".trireme-words-new-{chance}",
+               ".trireme-words-12", f".trireme-words-x-{chance}0", f"trireme-words-x-{chance}", f".trireme-words-foreign-{chance}"]
+    for name in folders:
+        (here / name / "deep").mkdir(parents=True)
+        (here / name / ".x-1").write_text("9 5 0\nhalf")
+        if "new" not in name:
+            os.utime(here / name, (ago, ago))
+    file, link = here / f".trireme-words-file-{chance}", here / f".trireme-words-link-{chance}"
+    file.write_text("")
+    os.utime(file, (ago, ago))
+    link.symlink_to(here / folders[4])
+    kept = {*folders[2:], file.name, link.name}
+    if os.geteuid() == 0:
+        os.chown(here / folders[6], 12345, -1)
+    else:
+        kept.remove(folders[6])
+    process = play("old", "")
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert {p.name for p in here.iterdir() if "trireme-words" in p.name} == kept
 
 
 def test_what_is_left_of_a_large_environment(play):
