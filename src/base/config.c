@@ -385,10 +385,9 @@ const tri_yaml *tri_config_node(const tri_yaml *root, const char *path) {
 }
 
 tri_status tri_config_blame(const tri_yaml *root, tri_status status) {
-  char message[2048];
   char path[MAX_PATH] = "";
+  const char *message = tri_status_message(); /* tri_fail takes its own message, too */
   if (status == TRI_OK) return TRI_OK;
-  snprintf(message, sizeof message, "%s", tri_status_message());
   if (message[0] == '`') snprintf(path, sizeof path, "%.*s", (int)strcspn(message + 1, "`"), message + 1);
   const tri_yaml *node = tri_config_node(root, path);
   if (node->line == 0) return tri_fail(status, "%.200s: %s", node->source, message);

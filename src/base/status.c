@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Like errno: the one place a failure leaves its message until the entry point prints it. */
 static _Thread_local char message[TRI_MESSAGE_BYTES];
@@ -18,6 +19,16 @@ tri_status tri_fail(tri_status code, const char *format, ...) {
 }
 
 const char *tri_status_message(void) { return message; }
+
+void tri_keep(tri_kept *kept, tri_status status) {
+  if (status == TRI_OK || kept->status != TRI_OK) return;
+  kept->status = status;
+  memcpy(kept->message, message, sizeof message);
+}
+
+tri_status tri_kept_tell(const tri_kept *kept) {
+  return kept->status == TRI_OK ? TRI_OK : tri_fail(kept->status, "%s", kept->message);
+}
 
 int tri_status_exit(tri_status code) {
   switch (code) {

@@ -70,23 +70,11 @@ static void narrow(const float *in, int64_t count, uint16_t *out) {
   for (int64_t i = 0; i < count; i++) out[i] = to_bf16(in[i]);
 }
 
-/* A failure that is told later. */
-typedef struct failure {
-  tri_status status;
-  char message[2048];
-} failure;
-
-static void note(failure *f, tri_status status) {
-  if (f->status != TRI_OK || status == TRI_OK) return;
-  f->status = status;
-  snprintf(f->message, sizeof f->message, "%s", tri_status_message());
-}
-
 typedef struct copying {
   const tri_copy_request *request;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
-  failure strange; /* a value that is no number */
+  tri_kept strange; /* a value that is no number */
 } copying;
 
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
@@ -112,12 +100,12 @@ static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_
       slice.data = c->narrow;
     }
     /* Damage goes before what it looks like, so a value that is no number waits for the end of its tensor. */
-    note(&c->strange, check_piece(c, parameter, &slice));
+    tri_keep(&c->strange, check_piece(c, parameter, &slice));
     if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
   }
   TRI_TRY(tri_checkpoint_compare(request->from, parameter->name, sum));
-  return c->strange.status == TRI_OK ? TRI_OK : tri_fail(c->strange.status, "%s", c->strange.message);
+  return tri_kept_tell(&c->strange);
 }
 
 static tri_status copy_all(copying *c, const tri_parameter_table *table) {

@@ -59,21 +59,13 @@ static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t 
 }
 
 /* What went wrong first in any of the threads. */
-typedef struct failure {
-  tri_status status;
-  char message[2048];
-} failure;
-
-static void note(failure *first, tri_status status) {
+static void note(tri_kept *first, tri_status status) {
 #pragma omp critical(tri_input_failure)
-  if (status != TRI_OK && first->status == TRI_OK) {
-    first->status = status;
-    snprintf(first->message, sizeof first->message, "%s", tri_status_message());
-  }
+  tri_keep(first, status);
 }
 
 static tri_status read_pieces(const tri_input *input, uint64_t offset, uint64_t bytes, char *out) {
-  failure first = {TRI_OK, ""};
+  tri_kept first = {0};
   int64_t pieces = (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 #pragma omp parallel
   {
@@ -92,7 +84,7 @@ static tri_status read_pieces(const tri_input *input, uint64_t offset, uint64_t 
     }
     tri_free(pages);
   }
-  return first.status == TRI_OK ? TRI_OK : tri_fail(first.status, "%s", first.message);
+  return tri_kept_tell(&first);
 }
 
 tri_status tri_input_read(const tri_input *input, uint64_t offset, uint64_t bytes, void *out) {

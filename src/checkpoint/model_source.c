@@ -69,13 +69,12 @@ static tri_status load_folder(const char *given, char config[TRI_PATH_BYTES], tr
 }
 
 static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
-  char config[TRI_PATH_BYTES], message[2048], *text = NULL;
+  char config[TRI_PATH_BYTES], *text = NULL;
   tri_model model;
   tri_yaml *mapping = NULL;
   tri_status status = load_folder(reference->text, config, &model);
   if (status != TRI_OK && reference->line > 0) {
-    snprintf(message, sizeof message, "%s", tri_status_message());
-    return tri_fail(status, "%s (`model:` at line %d of %s)", message, reference->line, reference->source);
+    return tri_fail(status, "%s (`model:` at line %d of %s)", tri_status_message(), reference->line, reference->source);
   }
   TRI_TRY(status);
   TRI_TRY(tri_model_print(&model, &text));

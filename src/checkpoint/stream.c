@@ -39,8 +39,7 @@ struct tri_stream {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool writing, ending;
-  tri_status status; /* of the first write that failed since the file was opened */
-  char message[2048];
+  tri_kept failure; /* of the first write that failed since the file was opened */
 };
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -73,15 +72,12 @@ static void *work(void *argument) {
   for (;;) {
     while (!s->writing && !s->ending) pthread_cond_wait(&s->changed, &s->mutex);
     if (!s->writing) break;
-    bool good = s->status == TRI_OK;
+    bool good = s->failure.status == TRI_OK;
     const buffer *from = &s->buffers[1 - s->filling];
     pthread_mutex_unlock(&s->mutex);
     tri_status status = good ? write_buffer(s, from) : TRI_OK;
     pthread_mutex_lock(&s->mutex);
-    if (status != TRI_OK) {
-      s->status = status;
-      snprintf(s->message, sizeof s->message, "%s", tri_status_message());
-    }
+    tri_keep(&s->failure, status);
     s->writing = false;
     pthread_cond_broadcast(&s->changed);
   }
@@ -134,7 +130,7 @@ void tri_stream_destroy(tri_stream *s) {
 tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
   snprintf(s->path, sizeof s->path, "%s", path);
   TRI_TRY(tri_output_open(s->path, bytes, &s->output));
-  s->status = TRI_OK;
+  s->failure.status = TRI_OK;
   s->unsent_bytes = 0;
   s->buffers[s->filling].begin = s->buffers[s->filling].end = 0;
   return TRI_OK;
@@ -144,9 +140,8 @@ tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
 static tri_status settle(tri_stream *s) {
   pthread_mutex_lock(&s->mutex);
   while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);
-  tri_status status = s->status;
   pthread_mutex_unlock(&s->mutex);
-  return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", s->message);
+  return tri_kept_tell(&s->failure);
 }
 
 /* Gives the buffer that was filled to the thread, and the other to the caller. */

@@ -2,8 +2,6 @@
 
 #include "base/memory.h"
 
-#include <stdio.h>
-
 tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
   int32_t code = (int32_t)status;
   if (group->size == 1) return status;
@@ -35,15 +33,15 @@ tri_status tri_common_status(const tri_group *group, tri_status status) {
 }
 
 tri_status tri_common_failure(const tri_group *group, tri_status status) {
-  char message[2048] = "";
+  tri_kept kept = {0};
   int failed;
   tri_status code;
   if (group->size == 1) return status;
-  if (status != TRI_OK) snprintf(message, sizeof message, "%s", tri_status_message());
+  tri_keep(&kept, status);
   TRI_TRY(find_failed(group, status, &failed, &code));
   if (failed < 0) return TRI_OK;
-  TRI_TRY(tri_broadcast(group, failed, sizeof message, message));
-  return tri_fail(code, "%s", message);
+  TRI_TRY(tri_broadcast(group, failed, sizeof kept.message, kept.message));
+  return tri_fail(code, "%s", kept.message);
 }
 
 /* FNV-1a: a difference must be found, nobody forges one. */

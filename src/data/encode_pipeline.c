@@ -14,7 +14,6 @@
 #include "base/memory.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { KEEP_IDS = 1 << 22 };
@@ -24,8 +23,7 @@ typedef struct slot {
   tri_token_list ids;
   tri_encoded_piece *pieces;
   int64_t piece_capacity;
-  tri_status status;
-  char message[2048]; /* of status */
+  tri_kept failure;
   bool done;
 } slot;
 
@@ -49,11 +47,6 @@ typedef struct worker {
 
 static slot *slot_of(const ring *r, int64_t number) { return &r->slots[number % r->size]; }
 
-static void record(slot *s, tri_status status) {
-  s->status = status;
-  if (status != TRI_OK) snprintf(s->message, sizeof s->message, "%s", tri_status_message());
-}
-
 static void *read_blocks(void *argument) {
   ring *r = ((worker *)argument)->ring;
   bool more = true;
@@ -65,10 +58,11 @@ static void *read_blocks(void *argument) {
     pthread_mutex_unlock(&r->lock);
     if (!more) break;
     s->done = false;
-    record(s, tri_text_input_next(r->pipeline->input, &s->block));
-    more = s->status == TRI_OK && s->block.num_pieces > 0;
+    s->failure.status = TRI_OK;
+    tri_keep(&s->failure, tri_text_input_next(r->pipeline->input, &s->block));
+    more = s->failure.status == TRI_OK && s->block.num_pieces > 0;
     pthread_mutex_lock(&r->lock);
-    if (more || s->status != TRI_OK) r->read++;
+    if (more || s->failure.status != TRI_OK) r->read++;
     r->ended = !more;
     pthread_cond_signal(&r->work);
     if (!more) {
@@ -132,7 +126,7 @@ static void *encode_blocks(void *argument) {
     if (r->stopped || r->claimed == r->read) break;
     slot *s = slot_of(r, r->claimed++);
     pthread_mutex_unlock(&r->lock);
-    if (s->status == TRI_OK) record(s, encode_block(r->pipeline, self->encoder, s));
+    if (s->failure.status == TRI_OK) tri_keep(&s->failure, encode_block(r->pipeline, self->encoder, s));
     pthread_mutex_lock(&r->lock);
     s->done = true;
     pthread_cond_signal(&r->done);
@@ -142,7 +136,7 @@ static void *encode_blocks(void *argument) {
 }
 
 static tri_status accept_slot(const ring *r, slot *s) {
-  if (s->status != TRI_OK) return tri_fail(s->status, "%s", s->message);
+  TRI_TRY(tri_kept_tell(&s->failure));
   tri_encoded_block block = {
       .ids = s->ids.ids,
       .pieces = s->pieces,

@@ -164,3 +164,13 @@ def test_bad_command_lines(tmp_path, arguments, status, message):
     assert message in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "out").exists()
+
+
+def test_long_messages(tmp_path):
+    """What a thread found is told whole, however long the path that it names."""
+    deep = "/".join(15 * [200 * "d"])
+    (tmp_path / deep).mkdir(parents=True)
+    (tmp_path / deep / "text.jsonl").write_text('{"text": "a"}\n{"text": 3}\n')
+    done = subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", "out", f"{deep}/text.jsonl"], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert done.returncode == 4 and done.stderr == f"trireme: {deep}/text.jsonl line 2: `text` is a number, not a string\n"

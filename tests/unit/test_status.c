@@ -18,7 +18,21 @@ static void test_exit(void **state) {
   assert_int_equal(tri_status_of_exit(137), TRI_COMM);
 }
 
+/* The first failure stays, whole, whatever fails after it. */
+static void test_kept(void **state) {
+  (void)state;
+  static tri_kept kept;
+  static char text[TRI_MESSAGE_BYTES];
+  memset(text, 'x', sizeof text - 1);
+  tri_keep(&kept, TRI_OK);
+  assert_int_equal(tri_kept_tell(&kept), TRI_OK);
+  tri_keep(&kept, tri_fail(TRI_BAD_FILE, "%s", text));
+  tri_keep(&kept, tri_fail(TRI_IO_FAILED, "and the file stays"));
+  assert_int_equal(tri_kept_tell(&kept), TRI_BAD_FILE);
+  assert_string_equal(tri_status_message(), text);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_exit)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_exit), cmocka_unit_test(test_kept)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
