@@ -1,8 +1,11 @@
 """What stands between the user and the ranks that `-n` starts: last words, signals at any moment, stopped processes, crashes,
 what killed jobs leave behind. No oracle here is a time: whatever moment something hits, the outcome is one that is allowed.
 
+Starts that wait for one another's end most of the time go side by side, each in a folder of its own.
+
 TRIREME_STARTS=500 makes so many failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps so many
 busy loops beside them."""
+import concurrent.futures
 import contextlib
 import ctypes
 import json
@@ -24,7 +27,7 @@ from parity import TRIREME, trireme, yaml_of
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
 MODEL = dict(family="gpt2", num_layers=4, hidden_size=32, num_heads=4, vocab_size=257, max_sequence=32)
 STARTS = int(os.environ.get("TRIREME_STARTS", 20))
-LOAD = int(os.environ.get("TRIREME_LOAD", 2))
+LOAD = int(os.environ.get("TRIREME_LOAD", 1))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,15 @@ def spoiled(corpus, tmp_path_factory):
     return folder
 
 
+def side_by_side(function, cases, most=4):
+    """Calls the function with each case; what the first to fail, in their order, says is the test's."""
+    with concurrent.futures.ThreadPoolExecutor(most) as pool:
+        for future in [pool.submit(function, case) for case in cases]:
+            future.result()
+
+
 def write_run(folder, corpus, steps=100000, **more):
+    folder.mkdir(exist_ok=True)
     run = dict(model=MODEL, data=dict(train=str(corpus / "train"), sequence=32), layout=dict(micro_batch=1),
                optimizer=dict(global_batch=6, steps=steps, lr=1e-3, warmup=4), checkpoint=dict(every=0), seed=5,
                output=str(folder / "run"))
@@ -130,7 +141,6 @@ def last_step(folder):
 
 def test_last_words(tmp_path, corpus, spoiled):
     """Failing starts beside busy loops: every one says the first cause, once, with its status."""
-    path = write_run(tmp_path, corpus)
     (tmp_path / "file").write_text("")
     bad_id = r"\S+train.bin: the token at position \d+ is 60000, outside the model's vocabulary of 257; .*"
     diverging = [w for key in ("optimizer.lr=1e10", "optimizer.warmup=0", "optimizer.max_bad_steps=2") for w in ("--set", key)]
@@ -143,15 +153,20 @@ def test_last_words(tmp_path, corpus, spoiled):
         (2, ["--resume", tmp_path / "none"], 4, r".*none.*"),
         (3, ["--set", "optimizer.global_batch=4"], 3, r".* is not a multiple of layout.micro_batch 1 x layout.data 3.*"),
     ]
+
+    def fail(i):
+        ranks, words, status, text = kinds[i % len(kinds)]
+        path = write_run(tmp_path / f"start-{i}", corpus)
+        done = subprocess.run([TRIREME, "train", path, "-n", str(ranks), *map(str, words)], capture_output=True, text=True)
+        said = f"start {i}: status {done.returncode}: {done.stderr}"
+        assert done.returncode == status and len(failures(done.stderr)) == 1, said
+        assert re.fullmatch("trireme: " + text, failures(done.stderr)[0]), said
+        assert "mpi" not in done.stderr.lower() and "another rank" not in done.stderr, said
+        assert not processes_of(path), said
+        shutil.rmtree(path.parent)
+
     with busy(LOAD):
-        for i in range(STARTS):
-            ranks, words, status, text = kinds[i % len(kinds)]
-            done = subprocess.run([TRIREME, "train", path, "-n", str(ranks), *map(str, words)], capture_output=True, text=True)
-            said = f"start {i}: status {done.returncode}: {done.stderr}"
-            assert done.returncode == status and len(failures(done.stderr)) == 1, said
-            assert re.fullmatch("trireme: " + text, failures(done.stderr)[0]), said
-            assert "mpi" not in done.stderr.lower() and "another rank" not in done.stderr, said
-    assert not processes_of(path)
+        side_by_side(fail, range(STARTS))
 
 
 # ---- signals --------------------------------------------------------------------------------------------------------
@@ -200,11 +215,11 @@ def check_interrupted(folder, process, errors, said):
 
 def test_signals_at_any_moment(tmp_path, corpus):
     """Of the user, a batch system or a terminal that closes, once or twice."""
-    path = write_run(tmp_path, corpus, steps=20, checkpoint=dict(every=5))
-    chance = random.Random(STARTS)
-    points = moments(tmp_path, path)
-    for i in range(STARTS):
-        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    def interrupt(i):
+        folder = tmp_path / f"start-{i}"
+        path = write_run(folder, corpus, steps=20, checkpoint=dict(every=5))
+        points = moments(folder, path)
+        chance = random.Random(f"{STARTS} {i}")
         number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
         process = start(path, "-n", 2)
         points[i % len(points)](process)
@@ -213,10 +228,13 @@ def test_signals_at_any_moment(tmp_path, corpus):
         _, errors = process.communicate()
         said = f"start {i}, moment {i % len(points)}, signal {number}: status {process.returncode}: {errors}"
         if process.returncode == 0:  # it had ended before
-            assert last_step(tmp_path) == 20 and not failures(errors), said
+            assert last_step(folder) == 20 and not failures(errors), said
         else:
-            check_interrupted(tmp_path, process, errors, said)
+            check_interrupted(folder, process, errors, said)
         assert not processes_of(path), said
+        shutil.rmtree(folder)
+
+    side_by_side(interrupt, range(STARTS))
 
 
 def test_signal_as_the_last_step_is_saved(tmp_path, corpus):
@@ -235,12 +253,10 @@ def test_signal_as_the_last_step_is_saved(tmp_path, corpus):
         assert (tmp_path / "run/checkpoints/step-00000005/COMPLETE").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_between_two_starts(tmp_path, corpus, number):
-    """The parent finds, when it wakes, a job that has lost a rank, and a signal: no start follows."""
-    path = write_run(tmp_path, corpus, max_restarts=5)
+def interrupt_between_two_starts(folder, corpus, number):
+    path = write_run(folder, corpus, max_restarts=5)
     process = start(path, "-n", 2)
-    wait_for_step(tmp_path, process, 2)
+    wait_for_step(folder, process, 2)
     others = [pid for pid in processes_of(path) if pid != process.pid]
     os.kill(process.pid, signal.SIGSTOP)
     os.kill(ranks_of(path)[1], signal.SIGKILL)
@@ -250,8 +266,13 @@ def test_signal_between_two_starts(tmp_path, corpus, number):
     process.send_signal(number)
     process.send_signal(signal.SIGCONT)
     _, errors = process.communicate()
-    check_interrupted(tmp_path, process, errors, errors)
+    check_interrupted(folder, process, errors, errors)
     assert "restart 1" not in errors
+
+
+def test_signal_between_two_starts(tmp_path, corpus):
+    """The parent finds, when it wakes, a job that has lost a rank, and a signal: no start follows."""
+    side_by_side(lambda number: interrupt_between_two_starts(tmp_path / number.name, corpus, number), [signal.SIGINT, signal.SIGTERM])
 
 
 def test_signal_as_it_starts_again(tmp_path, corpus):
@@ -293,87 +314,6 @@ def test_nohup(tmp_path, corpus):
     assert process.returncode == 0 and last_step(tmp_path) == 8, errors
 
 
-# ---- what nobody noticed --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("who", ["ranks", "ranks and launcher", "one, before the others watch it", "launcher, at the start"])
-def test_stopped(tmp_path, corpus, who):
-    """Everything that could say so is stopped: the parent's clock notices."""
-    path = write_run(tmp_path, corpus, hang_timeout=1.5)
-    process = start(path, "-n", 2)
-    if who.startswith("launcher"):
-        wait_for(lambda: len(processes_of(path)) >= 2, process)
-        stopped = processes_of(path)[1:2]
-    elif who.startswith("one"):
-        wait_for(lambda: len(ranks_of(path)) == 2 and num_threads(ranks_of(path)[1]) > 1, process)  # it is on the line
-        stopped = [ranks_of(path)[1]]
-    else:
-        wait_for_step(tmp_path, process, 3)
-        stopped = list(ranks_of(path).values()) + (processes_of(path)[1:2] if "launcher" in who else [])
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    _, errors = process.communicate()
-    assert process.returncode == 9 and len(failures(errors)) == 1, errors
-    if who.startswith("launcher"):
-        assert re.search(r"the launcher, process \d+, has been stopped for \d+ s", errors) or "in MPI" in errors, errors
-    else:
-        assert re.search(r"rank \d .*process \d+,.* has given no sign of life for \d+ s, longer than hang_timeout allows", errors), errors
-    if who.startswith("ranks"):
-        assert f"the last step that was made is {last_step(tmp_path)}." in errors, errors
-        assert "like all others here" in errors
-    assert not processes_of(path)
-
-
-def test_stopped_and_started_again(tmp_path, corpus):
-    path = write_run(tmp_path, corpus, steps=40, hang_timeout=1.0, max_restarts=1)
-    process = start(path, "-n", 2)
-    wait_for_step(tmp_path, process, 3)
-    for pid in ranks_of(path).values():
-        os.kill(pid, signal.SIGSTOP)
-    _, errors = process.communicate()
-    assert process.returncode == 0 and "no sign of life" in errors and "restart 1 of 1" in errors, errors
-    assert last_step(tmp_path) == 40
-
-
-def test_stopped_parent_is_no_hang(tmp_path, corpus):
-    """The clock counts only time in which the parent itself ran: longer than the limit in the ranks' eyes is nothing."""
-    path = write_run(tmp_path, corpus, hang_timeout=1.0)
-    process = start(path, "-n", 2)
-    wait_for_step(tmp_path, process, 1)
-    process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    while time.monotonic() - began < 8 and process.poll() is None:
-        time.sleep(0.1)
-    seen = last_step(tmp_path)
-    process.send_signal(signal.SIGCONT)
-    wait_for(lambda: last_step(tmp_path) > seen + 5, process)
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate()
-    check_interrupted(tmp_path, process, errors, errors)
-
-
-# ---- deaths ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGKILL, signal.SIGTERM])
-def test_crash(tmp_path, corpus, number):
-    path = write_run(tmp_path, corpus, layout=dict(pipeline=2))
-    process = start(path, "-n", 2)
-    wait_for_step(tmp_path, process, 2)
-    victim = ranks_of(path)[1]
-    os.kill(victim, number)
-    if number == signal.SIGTERM:  # the first is a wish
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(victim, number)
-    _, errors = process.communicate()
-    if number == signal.SIGTERM and process.returncode == 130:
-        return
-    assert process.returncode == 9 and len(failures(errors)) == 1, errors
-    name = signal.strsignal(number)
-    assert re.search(rf"rank 1 \(pipeline 1\) on \S+ was killed by signal {int(number)} \({name}\).*, at step \d+; the job of 2 ranks is ended", errors), errors
-
-
 def test_nobody_reads(tmp_path, corpus):
     """A closed terminal, or a reader that has gone, is no reason to end; nor is a closed standard error's number given away."""
     path = write_run(tmp_path, corpus, steps=6)
@@ -391,6 +331,98 @@ def test_nobody_reads(tmp_path, corpus):
     process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], preexec_fn=close_all)
     assert process.wait() == 0 and last_step(tmp_path) == 6
 
+
+# ---- what nobody noticed --------------------------------------------------------------------------------------------
+
+
+def stop_some(folder, corpus, who):
+    path = write_run(folder, corpus, hang_timeout=3)
+    process = start(path, "-n", 2)
+    if who.startswith("launcher"):
+        wait_for(lambda: len(processes_of(path)) >= 2, process)
+        stopped = processes_of(path)[1:2]
+    elif who.startswith("one"):
+        wait_for(lambda: len(ranks_of(path)) == 2 and num_threads(ranks_of(path)[1]) > 1, process)  # it is on the line
+        stopped = [ranks_of(path)[1]]
+    else:
+        wait_for_step(folder, process, 3)
+        stopped = list(ranks_of(path).values()) + (processes_of(path)[1:2] if "launcher" in who else [])
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    _, errors = process.communicate()
+    assert process.returncode == 9 and len(failures(errors)) == 1, (who, errors)
+    if who.startswith("launcher"):
+        assert re.search(r"the launcher, process \d+, has been stopped for \d+ s", errors) or "in MPI" in errors, (who, errors)
+    else:
+        assert re.search(r"rank \d .*process \d+,.* has given no sign of life for \d+ s, longer than hang_timeout allows", errors), (who, errors)
+    if who.startswith("ranks"):
+        assert f"the last step that was made is {last_step(folder)}." in errors, (who, errors)
+        assert "like all others here" in errors, (who, errors)
+    assert not processes_of(path), who
+
+
+def stop_and_start_again(folder, corpus):
+    path = write_run(folder, corpus, steps=40, hang_timeout=3, max_restarts=1)
+    process = start(path, "-n", 2)
+    wait_for_step(folder, process, 3)
+    for pid in ranks_of(path).values():
+        os.kill(pid, signal.SIGSTOP)
+    _, errors = process.communicate()
+    assert process.returncode == 0 and "no sign of life" in errors and "restart 1 of 1" in errors, errors
+    assert last_step(folder) == 40
+
+
+def stop_parent(folder, corpus):
+    """No hang: the clock counts only time in which the parent itself ran. Longer than the limit in the ranks' eyes is
+    nothing."""
+    path = write_run(folder, corpus, hang_timeout=3)
+    process = start(path, "-n", 2)
+    wait_for_step(folder, process, 1)
+    process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    while time.monotonic() - began < 9 and process.poll() is None:
+        time.sleep(0.1)
+    seen = last_step(folder)
+    process.send_signal(signal.SIGCONT)
+    wait_for(lambda: last_step(folder) > seen + 5, process)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate()
+    check_interrupted(folder, process, errors, errors)
+
+
+def test_stopped(tmp_path, corpus):
+    """Everything that could say so is stopped: the parent's clock notices. Side by side, since they wait for that clock."""
+    who = ["ranks", "ranks and launcher", "one, before the others watch it", "launcher, at the start"]
+    cases = [lambda w=w: stop_some(tmp_path / w.replace(" ", "-"), corpus, w) for w in who]
+    cases += [lambda: stop_and_start_again(tmp_path / "again", corpus), lambda: stop_parent(tmp_path / "parent", corpus)]
+    side_by_side(lambda case: case(), cases, len(cases))
+
+
+# ---- deaths ---------------------------------------------------------------------------------------------------------
+
+
+def crash(folder, corpus, number):
+    path = write_run(folder, corpus, layout=dict(pipeline=2))
+    process = start(path, "-n", 2)
+    wait_for_step(folder, process, 2)
+    victim = ranks_of(path)[1]
+    os.kill(victim, number)
+    if number == signal.SIGTERM:  # the first is a wish
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, number)
+    _, errors = process.communicate()
+    if number == signal.SIGTERM and process.returncode == 130:
+        return
+    assert process.returncode == 9 and len(failures(errors)) == 1, (number, errors)
+    name = signal.strsignal(number)
+    said = rf"rank 1 \(pipeline 1\) on \S+ was killed by signal {int(number)} \({name}\).*, at step \d+; the job of 2 ranks is ended"
+    assert re.search(said, errors), (number, errors)
+
+
+def test_crash(tmp_path, corpus):
+    numbers = [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGKILL, signal.SIGTERM]
+    side_by_side(lambda number: crash(tmp_path / number.name, corpus, number), numbers)
 
 
 # ---- what killed jobs leave -----------------------------------------------------------------------------------------
