@@ -11,6 +11,7 @@
 #include "train/peak.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <omp.h>
 #include <pcre2.h>
 #include <stdarg.h>
@@ -237,7 +238,7 @@ static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type
   tri_finding *product = tri_doctor_find(doctor, name);
   double peak = 0, rate = 0;
   tri_status status = tri_device_supports(device, type);
-  if (status == TRI_OK) status = tri_peak_flops(device, type, &peak);
+  if (status == TRI_OK) status = tri_peak_flops(device, type, INFINITY, &peak);
   if (status == TRI_OK) status = tri_matmul_flops(device, type, doctor->test_s, &rate);
   if (status != TRI_OK) {
     tri_finding_value(product, "does not work on %s", device->name);

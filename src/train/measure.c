@@ -237,7 +237,7 @@ static tri_status measure_links(bench *b, tri_measurements *out) {
 static tri_status measure_all(bench *b, tri_measurements *out) {
   double seconds = 0;
   TRI_TRY(tri_barrier(b->world));
-  TRI_TRY(tri_peak_flops(b->device, b->type, &out->peak_flops));
+  TRI_TRY(tri_peak_flops(b->device, b->type, INFINITY, &out->peak_flops));
   TRI_TRY(time_of(b, add_long, NULL, &seconds));
   out->memory_bandwidth = 3.0 * LONG * (double)tri_dtype_bytes(b->type) / seconds;
   TRI_TRY(time_of(b, gelu_short, NULL, &seconds));

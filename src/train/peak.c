@@ -3,7 +3,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#include <math.h>
 #include <string.h>
+
+/* A run of a few small steps must not wait for its yardstick longer than for its work. */
+static const double WORK_SHARE = 0.1, LEAST_S = 0.02;
 
 /* Host values of a matrix: small, of both signs, not all the same. */
 static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, void *matrix) {
@@ -105,12 +109,15 @@ static tri_status best_product(tri_device *device, tri_dtype type, int64_t side,
   return status;
 }
 
-tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out) {
-  TRI_TRY(tri_device_supports(device, type));
-  /* A small product says how large a one there is time for: the reference device does 1 GFLOP/s, a good one 1000. */
+/* A small product says how large a one there is time for (the reference device does 1 GFLOP/s, a good one 1000), and
+ * how much time the work is worth. */
+static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;
+  TRI_TRY(tri_device_supports(device, type));
   TRI_TRY(best_product(device, type, side, 0.02, &took_s)); /* the best of several: one may be disturbed */
+  double worth_s = WORK_SHARE * work_flops * took_s / flops_of(side);
+  if (worth_s < seconds) seconds = worth_s > LEAST_S ? worth_s : LEAST_S;
   while (side < 1024 && 3 * took_s * 8 < seconds) {
     side *= 2;
     took_s *= 8;
@@ -120,9 +127,13 @@ tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, 
   return TRI_OK;
 }
 
-tri_status tri_peak_flops(tri_device *device, tri_dtype type, double *out) {
+tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out) {
+  return best_rate(device, type, INFINITY, seconds, out);
+}
+
+tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out) {
   double product = 0, units = 0;
-  TRI_TRY(tri_matmul_flops(device, type, 0.3, &product));
+  TRI_TRY(best_rate(device, type, work_flops, 0.3, &product));
   if (device->kernels->peak_flops != NULL) TRI_TRY(device->kernels->peak_flops(device, type, &units));
   *out = product > units ? product : units;
   return TRI_OK;

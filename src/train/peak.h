@@ -9,7 +9,8 @@
 tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out);
 
 /* LOCAL. The device's peak in FLOP/s on activations of this type: what its units do at best where it can say so, and
- * never less than its matrix products reach. Takes about 0.5 s; call it while nothing else runs. */
-tri_status tri_peak_flops(tri_device *device, tri_dtype type, double *out);
+ * never less than its matrix products reach. Takes about 0.3 s, and less before work that is itself soon done:
+ * work_flops is what the device is about to do, INFINITY where that is not known. Call it while nothing else runs. */
+tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out);
 
 #endif

@@ -421,8 +421,16 @@ static tri_status name_failure(const trainer *t, tri_status status) {
   return tri_fail(status, "%s", message);
 }
 
+/* What is left to do for this rank, of an even share. */
+static double work_flops(const trainer *t) {
+  const tri_run_config *c = t->config;
+  int64_t steps = c->optimizer.steps - t->progress.step;
+  double tokens = (double)steps * (double)c->optimizer.global_batch * (double)c->data.sequence;
+  return tokens * tri_model_flops_per_token(&c->model, c->data.sequence) / t->mesh.world.size;
+}
+
 static tri_status run(trainer *t) {
-  TRI_TRY(tri_peak_flops(t->device, t->config->precision, &t->peak_flops));
+  TRI_TRY(tri_peak_flops(t->device, t->config->precision, work_flops(t), &t->peak_flops));
   announce(t);
   TRI_TRY(watch(t));
   tri_stop_defer();
