@@ -5,7 +5,6 @@ import struct
 import subprocess
 
 import numpy
-import torch
 
 TOOLS = os.environ["TRIREME_TOOLS"]
 TRIREME = os.environ["TRIREME"]
@@ -56,9 +55,12 @@ class Weights:
         size = int(numpy.prod(p["shape"]))
         return flat[p["offset"] : p["offset"] + size].reshape(p["shape"])
 
-    def tensors(self, dtype=torch.float64):
+    def tensors(self, dtype=None):
+        """In double, unless told otherwise."""
+        import torch  # here, since it takes seconds, and most that import this file need none of it
+
         return {
-            p["name"]: torch.tensor(self.get(self.flat, p), dtype=dtype, requires_grad=True)
+            p["name"]: torch.tensor(self.get(self.flat, p), dtype=dtype or torch.float64, requires_grad=True)
             for p in self.table["parameters"]
         }
 
