@@ -114,24 +114,68 @@ static inline double stored_value(const members *m, tri_dtype type, uint64_t see
   return rounded(type, value_of(seed, m->job_ranks[r], i));
 }
 
-/* The sum in the promised order; `wide` arithmetic is the type's, but fp32 for bf16. */
-static inline double expected_sum(const members *m, tri_dtype type, uint64_t seed, int64_t i) {
-  double total = 0;
-  bool some = false;
+/* The order of a sum: node after node, by their first ranks, and in each its ranks as they come. */
+typedef struct order {
+  int ranks[64];
+  bool begins_node[64];
+} order;
+
+static inline order order_of(const members *m) {
+  order o;
+  int count = 0;
   for (int first = 0; first < m->group.size; first++) {
     bool seen = false;
     for (int r = 0; r < first; r++) seen = seen || m->nodes[r] == m->nodes[first];
-    if (seen) continue;
-    double node = stored_value(m, type, seed, first, i);
-    for (int r = first + 1; r < m->group.size; r++) {
+    for (int r = first; r < m->group.size && !seen; r++) {
       if (m->nodes[r] != m->nodes[first]) continue;
-      double next = stored_value(m, type, seed, r, i);
-      node = type == TRI_FP64 ? node + next : (double)((float)node + (float)next);
+      o.ranks[count] = r;
+      o.begins_node[count++] = r == first;
     }
-    total = !some ? node : type == TRI_FP64 ? total + node : (double)((float)total + (float)node);
+  }
+  return o;
+}
+
+enum { BLOCK = 256 }; /* of elements summed side by side, so that the compiler can make vectors of them */
+
+/* total[i] += more[i] in the arithmetic of the type, but fp32 for bf16. */
+static inline void add_block(tri_dtype type, double *total, const double *more) {
+  if (type == TRI_FP64) {
+    for (int i = 0; i < BLOCK; i++) total[i] += more[i];
+  } else {
+    for (int i = 0; i < BLOCK; i++) total[i] = (double)((float)total[i] + (float)more[i]);
+  }
+}
+
+static inline void rounded_values(const members *m, tri_dtype type, uint64_t seed, int r, int64_t first, double *out) {
+  for (int64_t i = 0; i < BLOCK; i++) out[i] = value_of(seed, m->job_ranks[r], first + i);
+  if (type == TRI_FP32) {
+    for (int i = 0; i < BLOCK; i++) out[i] = rounded(TRI_FP32, out[i]);
+  }
+  if (type == TRI_BF16) {
+    for (int i = 0; i < BLOCK; i++) out[i] = rounded(TRI_BF16, out[i]);
+  }
+}
+
+/* The sums of elements [first, first + BLOCK) in the promised order. */
+static inline void expected_sums(const members *m, const order *o, tri_dtype type, uint64_t seed, int64_t first,
+                                 double *total) {
+  double node[BLOCK], next[BLOCK];
+  bool some = false; /* whether total holds a node */
+  for (int at = 0; at < m->group.size; at++) {
+    bool last = at + 1 == m->group.size || o->begins_node[at + 1];
+    rounded_values(m, type, seed, o->ranks[at], first, next);
+    if (o->begins_node[at])
+      memcpy(node, next, sizeof node);
+    else
+      add_block(type, node, next);
+    if (!last) continue;
+    if (some)
+      add_block(type, total, node);
+    else
+      memcpy(total, node, sizeof node);
     some = true;
   }
-  return rounded(type, total);
+  for (int i = 0; i < BLOCK; i++) total[i] = rounded(type, total[i]);
 }
 
 static inline void fill(const members *m, tri_dtype type, uint64_t seed, int64_t count, void *values) {
@@ -142,8 +186,11 @@ static inline void fill(const members *m, tri_dtype type, uint64_t seed, int64_t
 /* Elements [begin, end) of values hold the sums, to the bit. */
 static inline void check_sums(const members *m, tri_dtype type, uint64_t seed, int64_t begin, int64_t end,
                               const void *values) {
+  order o = order_of(m);
+  double wanted[BLOCK];
   for (int64_t i = begin; i < end; i++) {
-    double want = expected_sum(m, type, seed, i);
+    if ((i - begin) % BLOCK == 0) expected_sums(m, &o, type, seed, i, wanted);
+    double want = wanted[(i - begin) % BLOCK];
     double have = load(type, values, i);
     CHECK(have == want, "%s, %s over %d, element %lld: %.17g instead of %.17g", tri_dtype_name(type), m->group.name,
           m->group.size, (long long)i, have, want);
