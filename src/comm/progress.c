@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "comm/internal.h"
 
+#include <math.h>
 #include <sched.h>
+#include <time.h>
 
 enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, some 3 us, between looks at anything but what is waited for */
 
@@ -15,6 +17,12 @@ enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, some 3 us, between looks at 
  * want it all the same, would not get it back for milliseconds; where ranks share cores, the one that is waited for may
  * need this one. */
 static const double SPIN_S = 200e-6;
+
+/* Offering is not enough once nothing has come for long: the system gives the core straight back, and a rank that waits
+ * for one that is stopped, gone or at other work burns the core that somebody else could use. It then sleeps again and
+ * again, each time for a hundredth of the time that it has waited already: no wait becomes longer by more than that and
+ * the system's own tardiness. Where ranks share cores it begins early, since the one that is waited for needs one. */
+static const double SLEEPS_AFTER_S = 20e-3, CROWDED_SLEEPS_AFTER_S = 2e-3, SLEEP_SHARE = 0.01, LONGEST_SLEEP_S = 1e-3;
 
 /* ---- what this rank waits for, for other threads to see ---------------------------------------------------------- */
 
@@ -133,7 +141,25 @@ typedef struct patience {
   int64_t turns;          /* of the loop, since something happened last */
   double begin_s, idle_s; /* when the waiting began, and when something happened last, by the first look at the clock */
   bool yields;
+  double sleep_s; /* in each turn, where not 0 */
 } patience;
+
+static void sleep_for(double seconds) {
+  const struct timespec time = {0, (long)(1e9 * seconds)};
+  nanosleep(&time, NULL);
+}
+
+/* What the next turns do, by how long nothing has happened. */
+static void patience_look(patience *p, double now_s) {
+  bool crowded = tri_comm_job()->crowded;
+  if (p->turns == TURNS_OF_CHECK) p->idle_s = now_s;
+  if (p->begin_s == 0) p->begin_s = now_s;
+  double waited_s = now_s - p->idle_s;
+  p->yields = crowded || waited_s > SPIN_S;
+  p->sleep_s = waited_s > (crowded ? CROWDED_SLEEPS_AFTER_S : SLEEPS_AFTER_S)
+                   ? fmin(SLEEP_SHARE * waited_s, LONGEST_SLEEP_S)
+                   : 0;
+}
 
 /* Every loop that waits calls this when nothing has happened in a turn. */
 static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
@@ -141,15 +167,14 @@ static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
     relax();
     return TRI_OK;
   }
-  if (p->turns % TURNS_OF_CHECK == 0) {
-    double now_s = tri_clock_s();
-    if (p->turns == TURNS_OF_CHECK) p->idle_s = now_s;
-    if (p->begin_s == 0) p->begin_s = now_s;
+  if (p->turns % TURNS_OF_CHECK == 0 || p->sleep_s > 0) {
+    patience_look(p, tri_clock_s());
     show_waiting(request, p->begin_s);
     TRI_TRY(poke());
-    p->yields = tri_comm_job()->crowded || now_s - p->idle_s > SPIN_S;
   }
-  if (p->yields) {
+  if (p->sleep_s > 0) {
+    sleep_for(p->sleep_s);
+  } else if (p->yields) {
     sched_yield();
   } else {
     relax();

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 static const tri_dtype TYPES[] = {TRI_FP32, TRI_BF16, TRI_FP64};
@@ -368,6 +369,37 @@ static void check_watchdog(void) {
   CHECK_OK(tri_barrier(&world));
 }
 
+/* ---- waiting that costs little ----------------------------------------------------------------------------------- */
+
+static double spent_s(void) {
+  struct timespec time;
+  CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0, "no clock");
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Rank 1 stays away for a second of the clock, and rank 0 gets none of the processor for it: what a wait costs is
+ * bounded from above alone, so that a busy machine cannot spoil this. */
+static void check_long_wait(void) {
+  const struct timespec second = {1, 0};
+  tri_group world = tri_group_world();
+  if (world.size != 2) return;
+  for (int by_message = 0; by_message < 2; by_message++) {
+    tri_request *request = NULL;
+    int data = 42;
+    CHECK_OK(tri_barrier(&world));
+    if (world.rank == 1) nanosleep(&second, NULL);
+    double before_s = spent_s();
+    if (by_message && world.rank == 1) CHECK_OK(tri_send_start(&world, 0, 8, sizeof data, &data, &request));
+    if (by_message && world.rank == 0) CHECK_OK(tri_receive_start(&world, 1, 8, sizeof data, &data, &request));
+    if (by_message)
+      CHECK_OK(tri_request_wait(&request));
+    else
+      CHECK_OK(tri_barrier(&world));
+    double took_s = spent_s() - before_s;
+    CHECK(took_s < 0.4, "a second's wait took %g s of the processor", took_s);
+  }
+}
+
 /* ---- modes ------------------------------------------------------------------------------------------------------- */
 
 static void check_everything(void) {
@@ -380,6 +412,7 @@ static void check_everything(void) {
   check_backgrounds();
   check_shared();
   check_watchdog();
+  check_long_wait();
 }
 
 static void check_huge(void) {
