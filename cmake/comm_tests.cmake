@@ -11,7 +11,8 @@ else()
 endif()
 
 # What MPI itself never gives back hides leaks of ours, so comm_test counts those itself.
-set(TRIREME_COMM_ENVIRONMENT OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1)
+set(TRIREME_COMM_ENVIRONMENT OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1
+    HWLOC_COMPONENTS=-pci,-linuxio) # see tests/CMakeLists.txt
 
 # trireme_comm_test(NAME RANKS RANKS_PER_NODE ARGUMENTS...): ranks per node 0 is as they are.
 function(trireme_comm_test name ranks per_node)
