@@ -270,11 +270,11 @@ static tri_status create_folder(saving *s) {
 
 /* Removes the temporary folder, if there is one, without losing the message of what went wrong before. */
 static void drop_folder(const saving *s) {
-  char message[2048];
+  tri_kept failure = {TRI_OK, ""};
   if (!is_first(s) || s->temporary[0] == '\0') return;
-  snprintf(message, sizeof message, "%s", tri_status_message());
+  tri_keep(&failure, TRI_IO_FAILED); /* whatever its code: that is the caller's */
   if (tri_directory_remove(s->temporary) != TRI_OK) tri_warn("%s", tri_status_message());
-  (void)tri_fail(TRI_IO_FAILED, "%s", message);
+  (void)tri_kept_tell(&failure);
 }
 
 static void destroy(saving *s) {

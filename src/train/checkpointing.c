@@ -94,12 +94,12 @@ static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || stat
 static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
-  char message[2048];
+  tri_kept failure = {TRI_OK, ""};
   tri_status status = tri_common_failure(world, read_slices(checkpoint, &l->held, optimizer));
   if (status == TRI_OK || !has_state) return status;
-  snprintf(message, sizeof message, "%s", tri_status_message());
+  tri_keep(&failure, status);
   *damaged = is_damage(tri_checkpoint_verify(world, tri_checkpoint_path(checkpoint)));
-  return *damaged ? TRI_BAD_FILE : tri_fail(status, "%s", message);
+  return *damaged ? TRI_BAD_FILE : tri_kept_tell(&failure);
 }
 
 /* One rank looks: all read the same. */

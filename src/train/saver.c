@@ -38,8 +38,7 @@ struct tri_saver {
   pthread_t thread;
   bool has_thread;
   atomic_bool thread_done;
-  tri_status thread_status;
-  char thread_message[2048];
+  tri_kept thread_failure;
   int64_t step;
   bool proven; /* what came after it is known to be good already */
   double begun_s, pause_s;
@@ -106,16 +105,15 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 static void *work(void *argument) {
   tri_saver *saver = argument;
   bool writes = saver->stage == STAGE_WRITING;
-  saver->thread_status = writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving);
-  if (saver->thread_status != TRI_OK) {
-    snprintf(saver->thread_message, sizeof saver->thread_message, "%s", tri_status_message());
-  }
+  tri_keep(&saver->thread_failure,
+           writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving));
   atomic_store(&saver->thread_done, true);
   return NULL;
 }
 
 static tri_status start_thread(tri_saver *saver, stage next) {
   saver->stage = next;
+  saver->thread_failure.status = TRI_OK;
   atomic_store(&saver->thread_done, false);
   int fault = pthread_create(&saver->thread, NULL, work, saver);
   if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that saves: %s", strerror(fault));
@@ -128,7 +126,7 @@ static tri_status end_thread(tri_saver *saver) {
   if (!saver->has_thread) return TRI_OK;
   pthread_join(saver->thread, NULL);
   saver->has_thread = false;
-  return saver->thread_status == TRI_OK ? TRI_OK : tri_fail(saver->thread_status, "%s", saver->thread_message);
+  return tri_kept_tell(&saver->thread_failure);
 }
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
@@ -224,8 +222,11 @@ static tri_status save_in_background(tri_saver *saver, const tri_progress *progr
   tri_status status = begin_save(saver, progress, saver->staged);
   if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
   if (status != TRI_OK) {
+    tri_kept failure = {TRI_OK, ""};
+    tri_keep(&failure, status);
     (void)end_thread(saver);
     end_save(saver, false);
+    status = tri_kept_tell(&failure);
   }
   return status;
 }

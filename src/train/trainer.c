@@ -388,12 +388,11 @@ static tri_status write_summary(trainer *t) {
 /* What a rank of many fails with, says which rank it was and where. The first rank's name is in the message too: ranks
  * that only waited for it have nothing to add. */
 static tri_status name_rank(const trainer *t, tri_status status) {
-  char message[2048], where[128];
+  char where[128];
   if (status == TRI_OK || t->mesh.world.size == 1 || tri_status_message()[0] == '\0') return status;
-  snprintf(message, sizeof message, "%s", tri_status_message());
   return tri_fail(status, "rank %d (%s), at step %ld: %s", t->mesh.world.rank,
                   tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, where, sizeof where),
-                  (long)t->progress.step + 1, message);
+                  (long)t->progress.step + 1, tri_status_message());
 }
 
 /* To whoever is told when this rank dies without a word. */
@@ -413,12 +412,11 @@ static tri_status watch(trainer *t) {
 
 /* The failure with its rank's name; what the rank did before is beside it in the flight record, if there is room. */
 static tri_status name_failure(const trainer *t, tri_status status) {
-  char message[2048];
-  status = name_rank(t, status);
+  tri_kept failure = {TRI_OK, ""};
+  tri_keep(&failure, name_rank(t, status));
   if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
-  snprintf(message, sizeof message, "%s", tri_status_message());
   if (tri_flight_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
-  return tri_fail(status, "%s", message);
+  return tri_kept_tell(&failure);
 }
 
 /* What is left to do for this rank, of an even share. */
@@ -441,10 +439,10 @@ static tri_status run(trainer *t) {
   if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return name_failure(t, status);
   if (!is_first(t) || status == TRI_DIVERGED) return status;
-  char message[2048];
-  snprintf(message, sizeof message, "%s", tri_status_message());
+  tri_kept ending = {TRI_OK, ""};
+  tri_keep(&ending, status);
   TRI_TRY(write_summary(t));
-  return status == TRI_OK ? TRI_OK : tri_fail(status, "%s", message);
+  return tri_kept_tell(&ending);
 }
 
 static tri_status train(trainer *t, const char *resume) {
