@@ -165,7 +165,7 @@ static void parse_owner(const char *text, owner *out) {
  * file system ask its server. */
 static int try_lock(const char *path, owner *out, struct timespec *touched) {
   char text[TEXT_BYTES];
-  struct stat facts;
+  struct stat facts = {0};
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno;
   ssize_t got = read(file, text, sizeof text - 1);
@@ -187,8 +187,8 @@ static tri_status read_lock(const char *path, owner *out, struct timespec *touch
 }
 
 static bool is_ours(const tri_folder_lock *lock) {
-  owner now;
-  struct timespec touched;
+  owner now = {.process = -1};
+  struct timespec touched = {0};
   return try_lock(lock->path, &now, &touched) == 0 && strcmp(now.mark, lock->self.mark) == 0;
 }
 
@@ -299,8 +299,8 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
  * back. */
 static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   char aside[TRI_PATH_BYTES];
-  struct timespec touched;
-  owner moved;
+  struct timespec touched = {0};
+  owner moved = {.process = -1};
   bool there = false;
   TRI_TRY(tri_path_with(aside, lock->path, "."));
   snprintf(aside + strlen(aside), sizeof aside - strlen(aside), "%s.dead", lock->self.mark);
@@ -359,8 +359,8 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
   watch seen = {.begun = false};
   char who[512];
   for (;;) {
-    owner other;
-    struct timespec touched;
+    owner other = {.process = -1};
+    struct timespec touched = {0};
     bool made = false, there = false, alive = false, dead = false;
     TRI_TRY(read_lock(lock->path, &other, &touched, &there));
     if (!there) TRI_TRY(make_lock(lock, &made));
@@ -385,8 +385,8 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
 /* ---- holding it -------------------------------------------------------------------------------------------------- */
 
 tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
-  owner now;
-  struct timespec touched;
+  owner now = {.process = -1};
+  struct timespec touched = {0};
   char who[512];
   bool there = false;
   TRI_TRY(read_lock(lock->path, &now, &touched, &there));
@@ -405,8 +405,8 @@ bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&
 
 /* A file system that does not answer for a while is no loss; another's mark is. */
 static void beat(tri_folder_lock *lock) {
-  owner now;
-  struct timespec touched;
+  owner now = {.process = -1};
+  struct timespec touched = {0};
   int reason = try_lock(lock->path, &now, &touched);
   if (reason == ENOENT || (reason == 0 && strcmp(now.mark, lock->self.mark) != 0)) atomic_store(&lock->lost, true);
   if (!atomic_load(&lock->lost)) (void)futimens(lock->file, NULL); /* "now" is the file system's */
