@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ static const double beat_s = 5, silence_s = 60; /* between touches; without one,
 static const double dying_s = 10;               /* in which a process of this host may still be on its way out */
 static const double look_here_s = 0.1, look_elsewhere_s = 1;
 
-enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = 200, MARK_BYTES = 33 };
+enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = 200, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
   char name[WORD_BYTES];
@@ -115,7 +115,6 @@ static void find_jobs(owner *self) {
 }
 
 static tri_status find_self(owner *self) {
-  unsigned char random[(MARK_BYTES - 1) / 2];
   struct stat facts;
   char state;
   *self = (owner){.process = (int64_t)getpid()};
@@ -124,10 +123,7 @@ static tri_status find_self(owner *self) {
   if (self->boot[0] == '\0') strcpy(self->boot, "unknown");
   if (stat("/proc/self/ns/pid", &facts) == 0) self->processes = (uint64_t)facts.st_ino;
   if (!find_process(self->process, &state, &self->start)) self->start = 0;
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    return tri_fail(TRI_IO_FAILED, "the system gives no random bytes: %s", strerror(errno));
-  }
-  for (size_t i = 0; i < sizeof random; i++) snprintf(self->mark + 2 * i, 3, "%02x", random[i]);
+  TRI_TRY(tri_system_unique(self->mark));
   find_jobs(self);
   return TRI_OK;
 }

@@ -1,9 +1,11 @@
 #include "base/system.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 
 /* The number behind `key` in a file of "key: number kB" lines, in bytes; 0 if it is not there. */
@@ -63,3 +65,12 @@ size_t tri_system_memory_available(void) { return lesser(tri_system_memory_of_no
 size_t tri_system_peak_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmHWM"); }
 
 size_t tri_system_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmRSS"); }
+
+tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]) {
+  unsigned char random[(TRI_UNIQUE_BYTES - 1) / 2];
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    return tri_fail(TRI_IO_FAILED, "the system gives no random bytes: %s", strerror(errno));
+  }
+  for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
+  return TRI_OK;
+}

@@ -2,6 +2,8 @@
 #ifndef TRI_BASE_SYSTEM_H
 #define TRI_BASE_SYSTEM_H
 
+#include "base/status.h"
+
 #include <stddef.h>
 
 /* Bytes that this process could still allocate: the least of what the system says is available, what its control group
@@ -14,5 +16,9 @@ size_t tri_system_memory_of_node(void);
 size_t tri_system_peak_resident_bytes(void);
 /* The bytes that it holds now. */
 size_t tri_system_resident_bytes(void);
+
+/* A name that nothing else has: 32 hexadecimal digits of the system's randomness, and a NUL. */
+enum { TRI_UNIQUE_BYTES = 33 };
+tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]);
 
 #endif

@@ -12,8 +12,8 @@
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
- * COMPLETE first, then the rest. What a dead process left is cleared away by the next save. One job at a time saves
- * into a root; its ranks write at once, each what it holds (save.c). */
+ * COMPLETE first, then the rest. What a dead process left is cleared away by the next run or save. One job at a time
+ * saves into a root; its ranks write at once, each what it holds (save.c). */
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
 #define TRI_CHECKPOINT_CHECKPOINT_H
 

@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "checkpoint/huggingface.h"
 #include "comm/agreement.h"
 #include "data/tokenizer.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { RUN_FILE_BYTES = 1 << 16, CHANGES_BYTES = 8192, KEY_BYTES = 64 };
 
@@ -58,15 +58,6 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
   return status;
 }
 
-static tri_status make_name(char out[TRI_FINGERPRINT_BYTES]) {
-  unsigned char random[(TRI_FINGERPRINT_BYTES - 1) / 2];
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    return tri_fail(TRI_IO_FAILED, "the system gives no random bytes: %s", strerror(errno));
-  }
-  for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
-  return TRI_OK;
-}
-
 /* The name that a checkpoint knows, if it can be opened: a tri_checkpoint_try. */
 static tri_status take_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
@@ -94,7 +85,7 @@ static tri_status find_name(const char *output, bool anew, tri_identity *out) {
   if (!anew && tri_path_exists(path)) return read_run(path, out);
   if (!anew) recall_name(output, out->run);
   out->is_new = out->run[0] == '\0';
-  if (out->is_new) TRI_TRY(make_name(out->run));
+  if (out->is_new) TRI_TRY(tri_system_unique(out->run));
   return write_run(path, out);
 }
 
