@@ -1,5 +1,7 @@
 #include "base/stop.h"
 
+#include "base/log.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -50,9 +52,19 @@ void tri_stop_release(void) {
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+static const char *last_words; /* set before the thread that reads it is started */
+
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};
   sigset_t set = wishes();
+  if (last_words != NULL) {
+    alarm(1); /* a reader that does not read holds up nothing: the system's way then */
+    tri_log_failure(TRI_INTERRUPTED,
+                    atomic_load(&deferred)
+                        ? "interrupted twice, so at once; the same command goes on from the newest checkpoint"
+                        : last_words);
+    _exit(tri_status_exit(TRI_INTERRUPTED));
+  }
   sigaction(number, &plain, NULL);
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
   raise(number);
@@ -68,7 +80,8 @@ static void *wait_for_wishes(void *unused) {
   return unused;
 }
 
-tri_status tri_stop_listen(void) {
+tri_status tri_stop_listen(const char *words) {
+  last_words = words;
   pthread_t thread;
   sigset_t set = wishes();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */

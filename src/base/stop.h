@@ -17,9 +17,10 @@
 void tri_stop_hold(void);
 void tri_stop_release(void);
 
-/* LOCAL. Once, before any other thread is started. Until tri_stop_defer SIGINT and SIGTERM end the process as ever;
- * SIGUSR1 never does. */
-tri_status tri_stop_listen(void);
+/* LOCAL. Once, before any other thread is started. Until tri_stop_defer the first signal ends the process, after it the
+ * second: with the status of an interruption and these words, or, where they are NULL since the process is one of many
+ * and somebody else speaks for them, in the system's way. SIGUSR1 never ends it. */
+tri_status tri_stop_listen(const char *words);
 
 /* From here on the first signal is a wish that the caller looks for, and the second ends the process; SIGUSR1 counts as
  * neither. */

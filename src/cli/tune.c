@@ -212,7 +212,7 @@ static tri_status run(int count, char **given) {
   arguments parsed = {.seed = -1};
   tri_study *study = NULL;
   TRI_TRY(parse(count, given, &parsed));
-  TRI_TRY(tri_stop_listen());
+  TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
   tri_status status = parsed.report ? report(&parsed, study) : tune(&parsed, study);
   tri_study_release(study);

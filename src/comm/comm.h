@@ -28,6 +28,8 @@
 /* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS),
  * or stays alone without touching MPI where none did. Once in a process, before any thread is started. */
 tri_status tri_comm_open(void);
+/* Before or after it: whether nobody started this process as a rank of a job, or as its only one. */
+bool tri_comm_is_started_alone(void);
 /* COLLECTIVE. Ends a job whose ranks all came through. */
 void tri_comm_close(void);
 /* Ends the whole job from one rank that failed: every other rank is killed. Does nothing when alone. */

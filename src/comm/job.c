@@ -118,6 +118,11 @@ static const launch *find_launch(long *size, long *rank) {
   return NULL;
 }
 
+bool tri_comm_is_started_alone(void) {
+  long size, rank;
+  return getenv(TRI_LAUNCHED) == NULL && (find_launch(&size, &rank) == NULL || size == 1);
+}
+
 /* ---- joining ----------------------------------------------------------------------------------------------------- */
 
 /* The ranks of a node, for tests of what happens between nodes: 0 is as many as there are. */

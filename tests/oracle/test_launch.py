@@ -223,15 +223,18 @@ def check_interrupted(folder, process, errors, said):
         assert re.search("before the first step|twice, so at once|the run is complete|without a checkpoint", lines[0]), said
 
 
-def test_signals_at_any_moment(tmp_path, corpus):
-    """Of the user, a batch system or a terminal that closes, once or twice."""
+@pytest.mark.parametrize("ranks", [2, 1])
+def test_signals_at_any_moment(tmp_path, corpus, ranks):
+    """Of the user, a batch system or a terminal that closes, once or twice; to the parent, or to the one process."""
     def interrupt(i):
         folder = tmp_path / f"start-{i}"
         path = write_run(folder, corpus, steps=20, checkpoint=dict(every=5))
         points = moments(folder, path)
+        if ranks == 1:
+            del points[1:4]  # there are no further processes
         chance = random.Random(f"{STARTS} {i}")
         number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-        process = start(path, "-n", 2)
+        process = start(path, "-n", ranks)
         points[i % len(points)](process)
         for _ in range(0 if process.poll() is not None else chance.choice([1, 1, 2])):
             process.send_signal(number)
