@@ -1,8 +1,8 @@
 /* What this process does, as it does it: the flight recorder of a rank.
  *
  * Whoever begins something that takes time says so, and says when it has ended; the newest records are always there, so
- * that a rank that is stuck or failed can tell what it was doing (train/watchdog.h). On request all records from a
- * moment on are kept, and a timeline is drawn from them (train/timing.h). A record costs some 100 ns.
+ * that a rank that is stuck or failed can tell what it was doing (recovery/watchdog.h). On request all records from a
+ * moment on are kept, and a timeline is drawn from them (report/timing.h). A record costs some 100 ns.
  *
  * Any thread may record and look. */
 #ifndef TRI_BASE_RECORDER_H

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "cli/json.h"
 #include "plan/report.h"
+#include "run/run_config.h"
 #include "schedule/layout_config.h"
-#include "train/run_config.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "comm/agreement.h"
 #include "comm/launcher.h"
 #include "comm/placement.h"
+#include "engine/measure.h"
 #include "plan/calibration.h"
-#include "train/measure.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "comm/launcher.h"
 #include "device/device.h"
 #include "device/libraries.h"
-#include "train/peak.h"
+#include "engine/peak.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -7,11 +7,11 @@
 #include "cli/same_tokenizer.h"
 #include "data/bigram.h"
 #include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "engine/evaluate.h"
+#include "engine/weights.h"
 #include "model/family.h"
-#include "train/evaluate.h"
-#include "train/run_config.h"
-#include "train/weights.h"
+#include "run/run_config.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <jansson.h>

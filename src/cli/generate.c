@@ -6,9 +6,9 @@
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/same_tokenizer.h"
-#include "data/tokenizer.h"
-#include "train/generator.h"
-#include "train/weights.h"
+#include "engine/generator.h"
+#include "engine/weights.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "checkpoint/copy.h"
 #include "cli/cli.h"
 #include "cli/options.h"
-#include "train/weights.h"
+#include "engine/weights.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_SAME_TOKENIZER_H
 #define TRI_CLI_SAME_TOKENIZER_H
 
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 /* Compares a tokenizer that was given by name with FOLDER/tokenizer.json, the checkpoint's own: another one is
  * TRI_BAD_FILE, and the message names both. Without a name, or where the checkpoint has none, there is nothing to

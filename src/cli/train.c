@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "comm/placement.h"
+#include "run/run_config.h"
 #include "schedule/layout_config.h"
-#include "train/run_config.h"
 #include "train/trainer.h"
 #include "tune/store.h"
 

@@ -366,8 +366,8 @@ static void give_up(attendance *a, const char *who, double silent_s) {
   end_job(a);
 }
 
-/* Ranks that are alive watch each other (train/watchdog.h). Who is stopped, with all the others or before they do, is
- * noticed here alone; a rank that starts, loads or saves gives signs of life all the while. */
+/* Ranks that are alive watch each other (recovery/watchdog.h). Who is stopped, with all the others or before they do,
+ * is noticed here alone; a rank that starts, loads or saves gives signs of life all the while. */
 static void judge(attendance *a, double passed_s) {
   const tri_ending *e = a->ending;
   int num_silent, num_there;

@@ -5,11 +5,11 @@
 #include "data/corpus.h"
 
 #include "base/file.h"
+#include "base/generation.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/corpus_index.h"
 #include "data/corpus_record.h"
-#include "data/generation.h"
 
 #include <errno.h>
 #include <fcntl.h>

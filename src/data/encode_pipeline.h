@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "data/text_input.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>

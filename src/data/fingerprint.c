@@ -1,7 +1,7 @@
 #include "data/fingerprint.h"
 
 #include "base/memory.h"
-#include "data/tokenizer_internal.h"
+#include "tokenizer/tokenizer_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #define TRI_DATA_FINGERPRINT_H
 
 #include "data/corpus_index.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 

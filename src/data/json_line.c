@@ -4,7 +4,7 @@
  * none of them is a quote, a backslash or a control character. */
 #include "data/json_line.h"
 
-#include "data/utf8.h"
+#include "tokenizer/utf8.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -6,13 +6,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/generation.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
-#include "data/generation.h"
 #include "data/text_stream.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 #include "data/split_writer.h"
 
+#include "base/generation.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus_writer.h"
-#include "data/generation.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -205,7 +205,7 @@ typedef struct tri_device_kernels {
   /* ---- itself ------------------------------------------------------------------------------------------------ */
 
   /* The most FLOP/s that its arithmetic units could do on values of this type; measured, takes a fraction of a second.
-   * Optional: without it the fastest matrix product counts as the peak (train/peak.h). */
+   * Optional: without it the fastest matrix product counts as the peak (engine/peak.h). */
   tri_status (*peak_flops)(tri_device *device, tri_dtype type, double *out);
 } tri_device_kernels;
 

@@ -11,7 +11,7 @@
 #include "plan/cluster.h"
 #include "plan/system.h"
 #include "schedule/parts.h"
-#include "schedule/timeline.h"
+#include "timeline/timeline.h"
 
 typedef struct tri_simulation_request {
   const tri_model *model;   /* complete */

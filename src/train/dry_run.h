@@ -1,7 +1,7 @@
 #ifndef TRI_TRAIN_DRY_RUN_H
 #define TRI_TRAIN_DRY_RUN_H
 
-#include "train/engine.h"
+#include "engine/engine.h"
 
 #include <stdio.h>
 

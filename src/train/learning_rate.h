@@ -2,7 +2,7 @@
 #ifndef TRI_TRAIN_LEARNING_RATE_H
 #define TRI_TRAIN_LEARNING_RATE_H
 
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 #include <stdint.h>
 

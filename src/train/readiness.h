@@ -3,8 +3,8 @@
 #define TRI_TRAIN_READINESS_H
 
 #include "data/corpus.h"
-#include "train/engine.h"
-#include "train/run_config.h"
+#include "engine/engine.h"
+#include "run/run_config.h"
 
 /* COLLECTIVE. All ranks run the same program with the same configuration on the same corpora (validation may be NULL);
  * else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */

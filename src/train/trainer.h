@@ -3,7 +3,7 @@
 #define TRI_TRAIN_TRAINER_H
 
 #include "base/status.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 #include <stdbool.h>
 

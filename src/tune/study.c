@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
+#include "run/run_config.h"
 #include "schedule/layout_config.h"
-#include "train/run_config.h"
 
 #include <math.h>
 #include <stddef.h>

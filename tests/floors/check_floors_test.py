@@ -65,7 +65,7 @@ class Floors(unittest.TestCase):
         self.assert_legal("base/log.c", '/*\n#include "cli/cli.h"\n*/\n')
 
     def test_planning_needs_no_machine(self):
-        self.assert_fault("plan/cost.c", '#include "train/peak.h"\n', "plan/ must not need train/")
+        self.assert_fault("plan/cost.c", '#include "engine/peak.h"\n', "plan/ must not need engine/")
         self.assert_fault("plan/cost.c", '#include "device/device.h"\n', "plan/ must not need device/")
 
     def test_vendors_stay_where_they_belong(self):

@@ -1,7 +1,7 @@
 /* A run file and its `--set` options from hostile hands. The input is the YAML text; whatever follows a byte of zero is
  * an option, and so on. What is accepted must print to a text that is read back to the same configuration. */
 #include "base/memory.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 #include <stdlib.h>
 #include <string.h>

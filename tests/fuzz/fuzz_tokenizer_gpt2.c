@@ -1,5 +1,5 @@
 /* encoder.json and vocab.bpe of any content, with a zero byte between them. */
-#include "data/tokenizer_internal.h"
+#include "tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

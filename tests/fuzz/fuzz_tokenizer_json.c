@@ -1,6 +1,6 @@
 /* A tokenizer.json of any content: it is refused with a message, or it encodes any text. */
 #include "base/memory.h"
-#include "data/tokenizer_internal.h"
+#include "tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

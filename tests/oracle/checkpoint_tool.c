@@ -9,8 +9,8 @@
  * number. */
 #include "base/memory.h"
 #include "comm/agreement.h"
-#include "train/checkpointing.h"
-#include "train/saver.h"
+#include "recovery/checkpointing.h"
+#include "recovery/saver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_TESTS_GLOBAL_H
 #define TRI_TESTS_GLOBAL_H
 
-#include "train/engine.h"
+#include "engine/engine.h"
 
 typedef enum tri_array { TRI_ARRAY_VALUES, TRI_ARRAY_GRADIENTS, TRI_ARRAY_MOMENT1, TRI_ARRAY_MOMENT2 } tri_array;
 

@@ -1,9 +1,9 @@
 /* metrics_tool DIRECTORY FIRST_STEP LAST_STEP: writes a run's metrics with a falling loss, every 10th step evaluated,
  * step 7 not finite; then summary.json and loss.svg from what the file holds. */
 #include "base/file.h"
-#include "train/loss_curve.h"
-#include "train/metrics.h"
-#include "train/summary.h"
+#include "report/loss_curve.h"
+#include "report/metrics.h"
+#include "report/summary.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,9 +12,9 @@
  * Flat arrays are float64 in files whatever the precision. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "engine/engine.h"
+#include "engine/generator.h"
 #include "model/model_config.h"
-#include "train/engine.h"
-#include "train/generator.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * RECORDS holds documents of any bytes, each behind its length as 4 bytes, the lowest first. */
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -180,7 +180,7 @@ def mix(z):
 
 
 def snapshots(output):
-    """Folders in the nodes' memory that belong to this output (train/snapshot.c)."""
+    """Folders in the nodes' memory that belong to this output (recovery/snapshot.c)."""
     raw = str(pathlib.Path(output).resolve()).encode()
     run = sum(mix((byte + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) for i, byte in enumerate(raw)) % 2**64
     return list(pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-{run:016x}*"))

@@ -3,10 +3,10 @@
 
 #include "base/memory.h"
 #include "device/device.h"
+#include "engine/executor.h"
+#include "engine/generator.h"
+#include "engine/peak.h"
 #include "model/family.h"
-#include "train/executor.h"
-#include "train/generator.h"
-#include "train/peak.h"
 
 static const char *const devices[] = {"reference", "cpu"};
 

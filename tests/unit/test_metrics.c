@@ -1,8 +1,8 @@
 #include "base/file.h"
 #include "base/memory.h"
-#include "train/loss_curve.h"
-#include "train/metrics.h"
-#include "train/summary.h"
+#include "report/loss_curve.h"
+#include "report/metrics.h"
+#include "report/summary.h"
 
 #include <dirent.h>
 #include <jansson.h>

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
+#include "engine/executor.h"
 #include "ops/ops.h"
-#include "train/executor.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "check.h"
 
 #include "device/device.h"
-#include "train/peak.h"
+#include "engine/peak.h"
 
 #include <math.h>
 #include <time.h>

@@ -1,10 +1,10 @@
 /* `prepare --force` killed, or refused by the system, at each of its calls that change the disk: the old corpus is
  * there or the new one, whole, and files of both side by side are never read without a word. The linker puts the
  * functions below in the place of the system's (cmake/tests.cmake). */
+#include "base/generation.h"
 #include "data/corpus.h"
-#include "data/generation.h"
-#include "data/tokenizer.h"
 #include "prepare_test.h"
+#include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
 #include <errno.h>

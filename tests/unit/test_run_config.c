@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 #include <math.h>
 #include <setjmp.h>

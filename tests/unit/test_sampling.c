@@ -1,6 +1,6 @@
 /* Drawing tokens: against probabilities worked out by hand, and frequencies over many positions. */
 #include "check.h"
-#include "train/generator.h"
+#include "engine/generator.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus.h"
-#include "data/tokenizer.h"
 #include "prepare_test.h"
+#include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
 

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
-#include "schedule/timeline.h"
+#include "timeline/timeline.h"
 
 #include <math.h>
 

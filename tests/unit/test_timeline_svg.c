@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
-#include "schedule/timeline.h"
-#include "schedule/timeline_paint.h"
+#include "timeline/timeline.h"
+#include "timeline/timeline_paint.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -3,8 +3,8 @@
  * bytes. */
 #include "tokenizer_fixture.h"
 
-#include "data/bpe.h"
-#include "data/normalizer.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/normalizer.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #define TESTS_UNIT_TOKENIZER_FIXTURE_H
 
 #include "base/memory.h"
-#include "data/tokenizer_internal.h"
-#include "data/utf8.h"
+#include "tokenizer/tokenizer_internal.h"
+#include "tokenizer/utf8.h"
 
 /* cmocka.h needs these three before it. */
 #include <setjmp.h>

@@ -1,0 +1,196 @@
+#include "engine/engine.h"
+
+#include "base/memory.h"
+#include "engine/engine_internal.h"
+#include "engine/initialise.h"
+#include "engine/shards.h"
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static tri_parts_request parts_request(const tri_engine_options *options) {
+  return (tri_parts_request){.model = options->model,
+                             .layout = options->layout,
+                             .micro_batches = tri_layout_micro_batches(options->layout, options->global_batch),
+                             .sequence = options->sequence,
+                             .precision = options->precision};
+}
+
+tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
+                                   tri_parts *out) {
+  tri_parts_request request = parts_request(options);
+  TRI_TRY(tri_device_supports(device, options->precision));
+  return tri_parts_create(&request, place, out);
+}
+
+static size_t staging_bytes(const tri_engine_options *options, const tri_parts *parts, const tri_mesh_place *place) {
+  if (!options->saves) return 0;
+  size_t copy = options->saves_in_background ? tri_shards_planned_bytes(options, parts, place) : 0;
+  return TRI_CHECKPOINT_BUFFER_BYTES + copy;
+}
+
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
+                                             const tri_mesh_place *place, tri_device *device) {
+  tri_parts_request of = parts_request(options);
+  tri_memory_request request = tri_parts_memory(&of, parts);
+  request.staging_bytes = staging_bytes(options, parts, place);
+  request.device = device;
+  return request;
+}
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+static tri_status set_up(tri_engine *engine) {
+  const tri_engine_options *options = &engine->options;
+  TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, engine->device, &engine->parts));
+  tri_memory_request request =
+      tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
+  TRI_TRY(tri_executor_create(engine->parts.table, &request, options->mesh, &engine->executor));
+  engine->micro_batches = engine->parts.program->num_micro_batches;
+  engine->ids = tri_executor_tokens(engine->executor);
+  engine->labels = engine->ids + engine->micro_batches * options->layout->micro_batch * options->sequence;
+  engine->scratch = engine->labels + engine->micro_batches * options->layout->micro_batch * options->sequence;
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
+    if (request.boxes[kind] > engine->most_boxes) engine->most_boxes = request.boxes[kind];
+  }
+  TRI_TRY(tri_alloc("messages", (size_t)(TRI_NUM_BOX_KINDS * engine->most_boxes), sizeof *engine->messages,
+                    &engine->messages));
+  TRI_TRY(
+      tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
+  TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
+  TRI_TRY(tri_alloc("squares", TRI_SQUARES_AT_ONCE, sizeof *engine->squares, &engine->squares));
+  return tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
+                        tri_dtype_wide(options->precision), tri_executor_values(engine->executor));
+}
+
+tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
+  tri_engine *engine = NULL;
+  TRI_TRY(tri_alloc("an engine", 1, sizeof *engine, &engine));
+  engine->options = *options;
+  engine->alone = tri_mesh_alone();
+  if (options->mesh == NULL) engine->options.mesh = &engine->alone;
+  engine->device = device;
+  tri_status status = set_up(engine);
+  if (status != TRI_OK) {
+    tri_engine_destroy(engine);
+    return status;
+  }
+  *out = engine;
+  return TRI_OK;
+}
+
+tri_status tri_engine_share_gradients(tri_engine *engine) {
+  const tri_memory_plan *plan = engine->executor->plan;
+  char *gradients = engine->executor->arena + plan->gradient_values;
+  bool seen;
+  if (engine->options.layout->data == 1) return TRI_OK;
+  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes, &seen));
+  engine->shared = gradients;
+  return TRI_OK;
+}
+
+void tri_engine_destroy(tri_engine *engine) {
+  if (engine == NULL) return;
+  if (engine->shared != NULL) tri_comm_unshare(engine->shared);
+  tri_free(engine->squares);
+  tri_free(engine->gathers);
+  tri_free(engine->reductions);
+  tri_free(engine->messages);
+  tri_executor_destroy(engine->executor);
+  tri_parts_destroy(&engine->parts);
+  tri_free(engine);
+}
+
+size_t tri_engine_predicted_bytes(const tri_engine *engine) { return engine->executor->plan->total_bytes; }
+
+size_t tri_engine_measured_bytes(const tri_engine *engine) { return engine->device->memory_peak_bytes; }
+
+void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
+
+void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {
+  *bytes = engine->executor->plan->staging_bytes;
+  return *bytes == 0 ? NULL : engine->executor->arena + engine->executor->plan->staging;
+}
+
+const tri_engine_options *tri_engine_get_options(const tri_engine *engine) { return &engine->options; }
+
+const tri_mesh *tri_engine_mesh(const tri_engine *engine) { return engine->options.mesh; }
+
+tri_executor *tri_engine_executor(tri_engine *engine) { return engine->executor; }
+
+const tri_program *tri_engine_program(const tri_engine *engine) { return engine->parts.program; }
+
+const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->parts.table; }
+
+const tri_buckets *tri_engine_buckets(const tri_engine *engine) { return engine->parts.buckets; }
+
+const tri_op_list *tri_engine_operations(const tri_engine *engine, int64_t chunk) { return engine->parts.lists[chunk]; }
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
+                           tri_step *out) {
+  tri_step_state state = {.sampler = sampler, .step = step, .updates = updates, .lr = lr, .update = true};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
+  *out = state.result;
+  return TRI_OK;
+}
+
+/* The place in the global batch of a rank's sequence: micro-batches go round the data ranks. */
+static int64_t global_row(const tri_engine *engine, int64_t row) {
+  int64_t size = engine->options.layout->micro_batch, data = engine->options.layout->data;
+  int64_t rank = engine->options.mesh->place.at[TRI_AXIS_DATA];
+  return (row / size * data + rank) * size + row % size;
+}
+
+static void take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
+  int64_t sequence = engine->options.sequence;
+  for (int64_t row = 0; row < engine->micro_batches * engine->options.layout->micro_batch; row++) {
+    int64_t from = global_row(engine, row) * sequence;
+    for (int64_t i = 0; i < sequence; i++) {
+      engine->ids[row * sequence + i] = ids[from + i];
+      engine->labels[row * sequence + i] = labels[from + i];
+    }
+  }
+}
+
+tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                              int64_t updates, double lr, tri_step *out) {
+  take_batch(engine, ids, labels);
+  tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
+  *out = state.result;
+  return TRI_OK;
+}
+
+tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                                tri_step *out) {
+  take_batch(engine, ids, labels);
+  tri_step_state state = {.step = step};
+  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
+  *out = state.result;
+  return TRI_OK;
+}
+
+/* Micro-batches of an evaluation go round the data ranks as those of a step do; each rank's stages pass theirs on. All
+ * data ranks take as many, since they may gather parameters together: the last may have nothing that counts. */
+tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
+  const tri_layout *layout = engine->options.layout;
+  const tri_mesh *mesh = engine->options.mesh;
+  int64_t count = windows < sampler->per_epoch ? windows : sampler->per_epoch;
+  int64_t batches = (count + layout->micro_batch - 1) / layout->micro_batch;
+  tri_step_state state = {.sampler = sampler, .evaluating = true, .windows = count};
+  tri_program_request request = {
+      .layout = layout,
+      .stage = mesh->place.at[TRI_AXIS_PIPELINE],
+      .micro_batches = (batches + layout->data - 1) / layout->data,
+      .lists = (const tri_op_list *const *)engine->parts.lists,
+      .buckets = engine->parts.buckets,
+      .forward_only = true,
+  };
+  tri_program *program = NULL;
+  TRI_TRY(tri_program_create(&request, &program));
+  tri_status status = tri_engine_execute(engine, program, &state);
+  tri_program_destroy(program);
+  TRI_TRY(status);
+  return tri_evaluation_join(mesh, &state.loss, state.evaluation.counted, out);
+}

@@ -1,0 +1,91 @@
+/* The engine: one of the three readers of the step program. It owns the model's memory on this rank and executes a
+ * training step instruction by instruction on a device. */
+#ifndef TRI_ENGINE_ENGINE_H
+#define TRI_ENGINE_ENGINE_H
+
+#include "comm/mesh.h"
+#include "data/corpus.h"
+#include "engine/evaluate.h"
+#include "engine/executor.h"
+#include "schedule/parts.h"
+
+typedef struct tri_engine_options {
+  const tri_model *model;   /* complete; outlives the engine */
+  const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
+  const tri_mesh *mesh;     /* of that layout; outlives the engine; NULL is one rank alone */
+  int64_t global_batch;     /* sequences                     */
+  int64_t sequence;
+  tri_dtype precision;
+  uint64_t seed;
+  int32_t ignore_token; /* labels with this id do not count; -1 is none */
+  double beta1, beta2, eps, weight_decay, clip;
+  bool saves;               /* room for what a save needs */
+  bool saves_in_background; /* and for a copy of what this rank saves */
+} tri_engine_options;
+
+/* What a step did. The same on every rank. */
+typedef struct tri_step {
+  double loss;      /* mean over the counted labels of the global batch; NaN where there are none */
+  double grad_norm; /* of the whole model, before clipping */
+  int64_t counted;  /* labels */
+  bool skipped;     /* loss or norm was not finite, or no label counted: no update was made */
+} tri_step;
+
+/* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a
+ * dry run shows. */
+tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
+                                   tri_parts *out);
+tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
+                                             const tri_mesh_place *place, tri_device *device);
+
+typedef struct tri_engine tri_engine;
+
+/* LOCAL. Plans memory (TRI_OUT_OF_MEMORY before anything is allocated), allocates, and initialises the parameters from
+ * the seed. Release with tri_engine_destroy. */
+tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
+void tri_engine_destroy(tri_engine *engine);
+
+/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node read each other's gradients where they
+ * are, so that their sums need no copies and go on in the background whenever one of the ranks looks (comm.h). */
+tri_status tri_engine_share_gradients(tri_engine *engine);
+
+/* COLLECTIVE. One optimizer step on the samples [step * global_batch, (step + 1) * global_batch) of the sampler; `step`
+ * counts from 0. `updates` is how many updates were made before: skipped steps make none. */
+tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
+                           tri_step *out);
+
+/* COLLECTIVE. The same on a given global batch ids[global_batch, sequence] and labels. */
+tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                              int64_t updates, double lr, tri_step *out);
+
+/* COLLECTIVE. Forward and backward of the global batch ids[global_batch, sequence] without the update: gradients stay
+ * in the executor until the next step. For tests and for whoever wants to look at gradients. */
+tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
+                                tri_step *out);
+
+/* COLLECTIVE. Between steps: the loss on `windows` windows spread evenly over the sampler's (all of them if it has
+ * fewer), the same ones every time, without dropout. The same result on every rank and under every layout that has the
+ * same sums. */
+tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
+
+/* Parameters were written from outside (a checkpoint): pack them before the next forward. */
+void tri_engine_parameters_changed(tri_engine *engine);
+
+/* Bytes that the run was planned to hold on this rank, and the most that it has held, in device memory: all that grows
+ * with the model, the batch and the sequence lies there. */
+size_t tri_engine_predicted_bytes(const tri_engine *engine);
+size_t tri_engine_measured_bytes(const tri_engine *engine);
+
+/* Room for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then for a copy of what this rank saves
+ * (tri_engine_options.saves and saves_in_background); NULL and 0 without either. */
+void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
+
+const tri_engine_options *tri_engine_get_options(const tri_engine *engine);
+const tri_mesh *tri_engine_mesh(const tri_engine *engine);
+tri_executor *tri_engine_executor(tri_engine *engine);
+const tri_program *tri_engine_program(const tri_engine *engine);
+const tri_parameter_table *tri_engine_parameters(const tri_engine *engine);
+const tri_buckets *tri_engine_buckets(const tri_engine *engine);
+const tri_op_list *tri_engine_operations(const tri_engine *engine, int64_t chunk);
+
+#endif

@@ -1,0 +1,67 @@
+/* The norm of the whole gradient, however it is spread over ranks.
+ *
+ * Every element counts on one rank: on one data rank (its part of the bucket), and on the first of the tensor ranks and
+ * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS) and
+ * the blocks' sums exactly, so that the norm, and with it the clipped update, has the same bits wherever the blocks
+ * are. The loss travels the same way. */
+#include "engine/engine_internal.h"
+
+#include <math.h>
+
+/* Elements [first, end) of the flat arrays, the first of which lies at `at`; a block may begin in the middle where
+ * parameters are joined. */
+static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, const char *at, tri_exact_sum *sum) {
+  size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+  while (first < end) {
+    int64_t into = first % TRI_BLOCK_ELEMENTS;
+    int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : (int64_t)TRI_SQUARES_AT_ONCE * TRI_BLOCK_ELEMENTS;
+    int64_t count = end - first < most ? end - first : most;
+    TRI_KERNEL_CALL(engine->device, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
+                    engine->squares);
+    for (int64_t i = 0; i * TRI_BLOCK_ELEMENTS < count; i++) tri_exact_sum_add(sum, engine->squares[i]);
+    first += count;
+    at += (size_t)count * element;
+  }
+  return TRI_OK;
+}
+
+/* This data rank's part of a bucket, which with ZeRO is what it updates. */
+static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, tri_exact_sum *sum) {
+  const tri_buckets *buckets = engine->parts.buckets;
+  size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+  int64_t part_first = bucket->first + bucket->begins[buckets->data_rank];
+  int64_t part_end = bucket->first + bucket->begins[buckets->data_rank + 1];
+  const char *own = tri_executor_own_gradients(engine->executor, bucket);
+  for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+    const tri_parameter *entry = &engine->parts.table->entries[i];
+    if (!entry->counted || entry->count == 0 || entry->alias) continue;
+    int64_t first = entry->offset > part_first ? entry->offset : part_first;
+    int64_t end = entry->offset + entry->count < part_end ? entry->offset + entry->count : part_end;
+    if (first < end) TRI_TRY(add_squares(engine, first, end, own + (size_t)(first - bucket->own_first) * element, sum));
+  }
+  return TRI_OK;
+}
+
+static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
+  for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
+    TRI_TRY(bucket_squares(engine, &engine->parts.buckets->entries[b], sum));
+  }
+  return TRI_OK;
+}
+
+/* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
+tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
+  tri_exact_sum sums[2] = {{{0}, 0, 0}, state->loss};
+  if (engine->options.mesh->place.at[TRI_AXIS_TENSOR] > 0) sums[1] = (tri_exact_sum){0}; /* tensor ranks all have it */
+  TRI_TRY(own_squares(engine, &sums[0]));
+  for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);
+  TRI_TRY(tri_all_sum_int64(&engine->options.mesh->world, (int64_t)(sizeof sums / (sizeof(int64_t))),
+                            (int64_t *)(void *)sums));
+  double norm = sqrt(tri_exact_sum_value(&sums[0]));
+  state->result.grad_norm = norm;
+  state->result.loss = state->result.counted == 0 ? NAN : tri_exact_sum_value(&sums[1]) / (double)state->result.counted;
+  state->result.skipped = !isfinite(norm) || !isfinite(state->result.loss);
+  double limit = engine->options.clip;
+  state->gradient_scale = limit > 0 && norm > limit ? limit / norm : 1.0;
+  return TRI_OK;
+}

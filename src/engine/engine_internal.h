@@ -1,0 +1,48 @@
+/* Shared by the files of the engine: engine.c sets it up, engine_step.c executes programs. */
+#ifndef TRI_ENGINE_ENGINE_INTERNAL_H
+#define TRI_ENGINE_ENGINE_INTERNAL_H
+
+#include "base/exact_sum.h"
+#include "engine/engine.h"
+
+struct tri_engine {
+  tri_engine_options options;
+  tri_mesh alone; /* where the caller has no mesh */
+  tri_device *device;
+  tri_parts parts;
+  tri_executor *executor;
+  int64_t micro_batches;  /* of this rank in a step */
+  int32_t *ids, *labels;  /* [micro_batches * micro_batch, sequence], then room for a micro-batch of an evaluation */
+  int32_t *scratch;       /* that room */
+  bool prepared;          /* packed weights are those of the parameters */
+  tri_request **messages; /* [TRI_NUM_BOX_KINDS * most_boxes] */
+  int64_t most_boxes;
+  tri_request **reductions; /* [buckets] */
+  tri_request **gathers;    /* [buckets] */
+  void *shared;             /* gradients that other ranks see; or NULL */
+  double *squares;          /* [TRI_SQUARES_AT_ONCE] */
+};
+
+enum { TRI_SQUARES_AT_ONCE = 8192 };
+
+/* What the instructions of one program hand to each other. */
+typedef struct tri_step_state {
+  const tri_sampler *sampler; /* NULL: ids and labels are filled in already */
+  int64_t step, updates;
+  double lr;
+  bool update;
+  tri_exact_sum loss; /* of this rank's last stage: not yet divided */
+  double gradient_scale;
+  tri_step result;
+  /* An evaluation. */
+  bool evaluating;
+  int64_t windows;
+  tri_evaluation evaluation;
+} tri_step_state;
+
+tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state);
+
+/* Adds up what ranks hold of loss and gradient, and decides on the update (engine_clip.c). */
+tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state);
+
+#endif

@@ -1,0 +1,314 @@
+/* What each instruction of a step program does. */
+#include "base/parts.h"
+#include "base/recorder.h"
+#include "engine/engine_internal.h"
+#include "engine/narrow.h"
+
+/* ---- data -------------------------------------------------------------------------------------------------------- */
+
+static const tri_group *group_of(const tri_engine *engine, tri_axis axis) {
+  return &engine->options.mesh->groups[axis];
+}
+
+/* The global number of a micro-batch: they go round the data ranks. */
+static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch) {
+  return micro_batch * engine->options.layout->data + engine->options.mesh->place.at[TRI_AXIS_DATA];
+}
+
+static tri_status load(tri_engine *engine, const tri_step_state *state, int64_t micro_batch) {
+  if (state->sampler == NULL) return TRI_OK;
+  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
+  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, micro_batch) * size;
+  for (int64_t i = 0; i < size; i++) {
+    int64_t at = (micro_batch * size + i) * sequence;
+    TRI_TRY(tri_sampler_read(state->sampler, first + i, engine->ids + at, engine->labels + at));
+  }
+  return TRI_OK;
+}
+
+/* Marks the labels that do not count with -1, which is what the loss passes over. */
+static tri_status count_labels(tri_engine *engine, tri_step_state *state) {
+  int64_t tokens = engine->micro_batches * engine->options.layout->micro_batch * engine->options.sequence;
+  int64_t counted = 0;
+  for (int64_t i = 0; i < tokens; i++) {
+    int32_t *label = &engine->labels[i];
+    if (*label < 0 || *label == engine->options.ignore_token) {
+      *label = -1;
+    } else {
+      counted++;
+    }
+  }
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_AXIS_DATA), 1, &counted));
+  state->result.counted = counted;
+  return TRI_OK;
+}
+
+static tri_status prepare(tri_engine *engine) {
+  if (!engine->prepared) TRI_TRY(tri_executor_prepare(engine->executor));
+  engine->prepared = true;
+  return TRI_OK;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static tri_request **message_of(tri_engine *engine, const tri_instruction *at) {
+  return &engine->messages[(int64_t)at->box_kind * engine->most_boxes + at->box];
+}
+
+static tri_status post_receive(tri_engine *engine, const tri_instruction *at) {
+  return tri_receive_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
+                           tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
+}
+
+static tri_status send(tri_engine *engine, const tri_instruction *at) {
+  return tri_send_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
+                        tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
+}
+
+/* ---- forward and backward ---------------------------------------------------------------------------------------- */
+
+static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri_instruction *at) {
+  const tri_engine_options *options = &engine->options;
+  int64_t size = options->layout->micro_batch;
+  int64_t first_token = at->micro_batch * size * options->sequence;
+  tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
+  run.training = !state->evaluating;
+  run.batch = size;
+  run.sequence = options->sequence;
+  run.ids = engine->ids + first_token;
+  run.labels = engine->labels + first_token;
+  run.seed = options->seed;
+  run.step = state->step;
+  run.first_sample = state->step * options->global_batch + global_micro_batch(engine, at->micro_batch) * size;
+  run.loss_scale = state->result.counted == 0 ? 0.0 : 1.0 / (double)state->result.counted;
+  return run;
+}
+
+/* Tokens of an evaluation are read when they are wanted: each stage reads them for itself. */
+static tri_status load_windows(tri_engine *engine, tri_step_state *state, const tri_instruction *at, tri_run *run) {
+  const tri_engine_options *options = &engine->options;
+  tri_window_batch batch = {
+      .sampler = state->sampler,
+      .windows = state->windows,
+      .first = global_micro_batch(engine, at->micro_batch) * options->layout->micro_batch,
+      .batch = options->layout->micro_batch,
+      .ignore_token = options->ignore_token,
+      .ids = engine->scratch,
+      .labels = engine->scratch + options->layout->micro_batch * options->sequence,
+  };
+  int64_t counted = 0;
+  TRI_TRY(tri_window_batch_read(&batch, &counted));
+  if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
+  run->ids = batch.ids;
+  run->labels = batch.labels;
+  return TRI_OK;
+}
+
+static tri_status forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  tri_run run = run_of(engine, state, at);
+  if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
+  run.received = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_IN, at->in_box);
+  run.to_send = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_OUT, at->out_box);
+  TRI_TRY(tri_executor_forward_some(engine->executor, at->chunk, at->first_call, at->end_call, &run));
+  tri_exact_sum_add(&state->loss, run.loss_sum);
+  return TRI_OK;
+}
+
+static tri_status backward(tri_engine *engine, const tri_step_state *state, const tri_instruction *at, bool inputs,
+                           bool weights) {
+  tri_run run = run_of(engine, state, at);
+  tri_backward what = {at->chunk, at->first_call, at->end_call, inputs, weights};
+  run.received_gradient = tri_executor_box(engine->executor, TRI_BOX_GRADIENT_IN, at->in_box);
+  run.gradient_to_send = tri_executor_box(engine->executor, TRI_BOX_GRADIENT_OUT, at->out_box);
+  return tri_executor_backward(engine->executor, &what, &run);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+/* Elements behind the first of a wide array. */
+static void *behind(const tri_engine *engine, void *array, int64_t elements) {
+  return (char *)array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+}
+
+/* The pair's gradients are added embedding first, on one rank or on two. */
+static tri_status sum_tied(tri_engine *engine) {
+  const tri_parameter_table *table = engine->parts.table;
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *head = &table->entries[i];
+    if (head->tied_to < 0) continue;
+    const tri_parameter *embedding = &table->entries[head->tied_to];
+    void *of_head = engine->executor->parameters[i].gradient;
+    void *of_embedding = engine->executor->parameters[head->tied_to].gradient;
+    if (head->alias) {
+      TRI_KERNEL_CALL(engine->device, add, wide, head->count, of_embedding, of_head, of_embedding);
+    } else if (head->count > 0) {
+      TRI_TRY(tri_all_reduce(&engine->options.mesh->tied, wide, head->count, of_head));
+    } else if (embedding->count > 0) {
+      TRI_TRY(tri_all_reduce(&engine->options.mesh->tied, wide, embedding->count, of_embedding));
+    }
+  }
+  return TRI_OK;
+}
+
+/* Heads that several ranks hold: each rank adds its gradient into the slot of its heads, all slots are added up, and
+ * each takes its own. */
+static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, void *gradient) {
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  size_t bytes = (size_t)entry->count * tri_dtype_bytes(wide);
+  char *slots = tri_executor_partial(engine->executor);
+  char *own = slots + (size_t)entry->first_unit * bytes;
+  TRI_KERNEL_CALL(engine->device, fill_zero, bytes * (size_t)entry->split.units, slots);
+  TRI_KERNEL_CALL(engine->device, convert, entry->count, wide, gradient, wide, own);
+  TRI_TRY(tri_all_reduce(group_of(engine, TRI_AXIS_TENSOR), wide, entry->count * entry->split.units, slots));
+  TRI_KERNEL_CALL(engine->device, convert, entry->count, wide, own, wide, gradient);
+  return TRI_OK;
+}
+
+static tri_status sum_partial(tri_engine *engine, const tri_bucket *bucket) {
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+    const tri_parameter *entry = &engine->parts.table->entries[i];
+    if (!entry->partial_gradient || entry->count == 0) continue;
+    void *gradient = engine->executor->parameters[i].gradient;
+    if (entry->split.dim >= 0) {
+      TRI_TRY(sum_copies(engine, entry, gradient));
+    } else {
+      TRI_TRY(tri_all_reduce(group_of(engine, TRI_AXIS_TENSOR), wide, entry->count, gradient));
+    }
+  }
+  return TRI_OK;
+}
+
+/* What gradients are on their way between the data ranks. */
+static tri_dtype type_on_the_way(const tri_engine *engine) {
+  return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
+}
+
+static tri_status reduce(tri_engine *engine, int64_t number) {
+  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+  const tri_group *data = group_of(engine, TRI_AXIS_DATA);
+  int64_t count = bucket->end - bucket->first;
+  tri_dtype type = type_on_the_way(engine);
+  void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
+  if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
+  if (engine->options.layout->zero == 0) {
+    return tri_all_reduce_start(data, type, count, gradients, &engine->reductions[number]);
+  }
+  return tri_reduce_scatter_start(data, type, bucket->begins, gradients, &engine->reductions[number]);
+}
+
+/* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
+static tri_status wait_reduced(tri_engine *engine, int64_t number) {
+  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  bool all = engine->options.layout->zero == 0;
+  int64_t begin = all ? 0 : bucket->own_first - bucket->first;
+  int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
+  void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
+  TRI_TRY(tri_request_wait(&engine->reductions[number]));
+  if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
+  if (!bucket->gradients_sharded) return TRI_OK;
+  TRI_KERNEL_CALL(engine->device, convert, end - begin, wide, behind(engine, whole, begin), wide,
+                  tri_executor_own_gradients(engine->executor, bucket));
+  return TRI_OK;
+}
+
+static tri_status gather(tri_engine *engine, int64_t number) {
+  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+  tri_dtype wide = tri_dtype_wide(engine->options.precision);
+  void *whole = tri_executor_bucket_values(engine->executor, bucket);
+  if (bucket->values_sharded) {
+    TRI_KERNEL_CALL(engine->device, convert, bucket->own_end - bucket->own_first, wide,
+                    tri_executor_own_values(engine->executor, bucket), wide,
+                    behind(engine, whole, bucket->own_first - bucket->first));
+  }
+  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), wide, bucket->begins, whole, &engine->gathers[number]);
+}
+
+/* ---- the update -------------------------------------------------------------------------------------------------- */
+
+static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri_adamw *adamw,
+                               const tri_parameter *entry) {
+  int64_t first = entry->offset > bucket->own_first ? entry->offset : bucket->own_first;
+  int64_t end = entry->offset + entry->count < bucket->own_end ? entry->offset + entry->count : bucket->own_end;
+  if (first >= end) return TRI_OK;
+  const tri_executor *executor = engine->executor;
+  int64_t into = first - bucket->own_first;
+  adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
+  TRI_KERNEL_CALL(engine->device, adamw, engine->options.precision, end - first, adamw,
+                  behind(engine, tri_executor_own_values(executor, bucket), into),
+                  behind(engine, tri_executor_own_gradients(executor, bucket), into),
+                  behind(engine, tri_executor_moment1(executor), bucket->state + into),
+                  behind(engine, tri_executor_moment2(executor), bucket->state + into));
+  return TRI_OK;
+}
+
+static tri_status update(tri_engine *engine, const tri_step_state *state) {
+  if (!state->update || state->result.skipped) return TRI_OK;
+  const tri_engine_options *options = &engine->options;
+  tri_adamw adamw = {
+      .lr = state->lr,
+      .beta1 = options->beta1,
+      .beta2 = options->beta2,
+      .eps = options->eps,
+      .gradient_scale = state->gradient_scale,
+      .step = state->updates + 1,
+  };
+  for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
+    const tri_bucket *bucket = &engine->parts.buckets->entries[b];
+    for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+      const tri_parameter *entry = &engine->parts.table->entries[i];
+      if (entry->count > 0 && !entry->alias) TRI_TRY(update_range(engine, bucket, &adamw, entry));
+    }
+  }
+  engine->prepared = false;
+  return TRI_OK;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+static tri_status execute(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  switch (at->kind) {
+    case TRI_LOAD: return load(engine, state, at->micro_batch);
+    case TRI_COUNT_LABELS: return count_labels(engine, state);
+    case TRI_PREPARE: return prepare(engine);
+    case TRI_POST_RECEIVE: return post_receive(engine, at);
+    case TRI_RECEIVE: return tri_request_wait(message_of(engine, at));
+    case TRI_SEND: return send(engine, at);
+    case TRI_WAIT_SENT: return tri_request_wait(message_of(engine, at));
+    case TRI_FORWARD: return forward(engine, state, at);
+    case TRI_BACKWARD: return backward(engine, state, at, true, true);
+    case TRI_BACKWARD_INPUT: return backward(engine, state, at, true, false);
+    case TRI_BACKWARD_WEIGHT: return backward(engine, state, at, false, true);
+    case TRI_SUM_TIED: return sum_tied(engine);
+    case TRI_SUM_PARTIAL: return sum_partial(engine, &engine->parts.buckets->entries[at->bucket]);
+    case TRI_REDUCE: return reduce(engine, at->bucket);
+    case TRI_WAIT_REDUCED: return wait_reduced(engine, at->bucket);
+    case TRI_CLIP: return tri_engine_clip(engine, state);
+    case TRI_UPDATE: return update(engine, state);
+    case TRI_GATHER: return gather(engine, at->bucket);
+    case TRI_WAIT_GATHERED: return tri_request_wait(&engine->gathers[at->bucket]);
+  }
+  return tri_fail(TRI_INTERNAL, "instruction %d is not one that the engine knows", (int)at->kind);
+}
+
+static uint64_t begin_record(const tri_instruction *at) {
+  tri_record record = tri_record_make(TRI_RECORD_WORK, tri_instruction_name(at->kind));
+  record.code = (int32_t)at->kind;
+  record.micro_batch = at->micro_batch;
+  record.chunk = at->chunk;
+  record.bucket = at->bucket;
+  return tri_recorder_begin(&record);
+}
+
+tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+  for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
+    engine->executor->parameters[i].gradient_written = false;
+  for (int64_t i = 0; i < program->num_instructions; i++) {
+    uint64_t ticket = begin_record(&program->instructions[i]);
+    TRI_TRY(execute(engine, state, &program->instructions[i]));
+    tri_recorder_end(ticket);
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,42 @@
+#include "engine/evaluate.h"
+
+tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels,
+                              tri_evaluation *total) {
+  const tri_op_list *list = executor->chunks[0].list;
+  tri_run run = tri_executor_run(executor, 0, 0);
+  run.batch = list->batch;
+  run.sequence = list->sequence;
+  run.ids = ids;
+  run.labels = labels;
+  TRI_TRY(tri_executor_forward(executor, 0, &run));
+  total->loss_sum += run.loss_sum;
+  for (int64_t i = 0; i < run.batch * run.sequence; i++) total->counted += labels[i] >= 0;
+  return TRI_OK;
+}
+
+tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted) {
+  int64_t sequence = batch->sampler->sequence;
+  *counted = 0;
+  for (int64_t row = 0; row < batch->batch; row++) {
+    bool filler = batch->first + row >= batch->windows;
+    int64_t window = filler ? 0 : (batch->first + row) * batch->sampler->per_epoch / batch->windows;
+    int32_t *labels = batch->labels + row * sequence;
+    TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, batch->ids + row * sequence, labels));
+    for (int64_t i = 0; i < sequence; i++) {
+      if (filler || labels[i] == batch->ignore_token) labels[i] = -1;
+      *counted += labels[i] >= 0;
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out) {
+  tri_exact_sum sum = *loss;
+  bool twin = mesh->place.at[TRI_AXIS_TENSOR] > 0; /* tensor ranks all have it */
+  if (twin) sum = (tri_exact_sum){0};
+  tri_exact_sum_normalise(&sum);
+  TRI_TRY(tri_all_sum_int64(&mesh->world, (int64_t)(sizeof sum / sizeof(int64_t)), (int64_t *)(void *)&sum));
+  TRI_TRY(tri_all_sum_int64(&mesh->groups[TRI_AXIS_DATA], 1, &counted));
+  *out = (tri_evaluation){tri_exact_sum_value(&sum), counted};
+  return TRI_OK;
+}

@@ -1,0 +1,36 @@
+/* The loss of a model on text, every token counted once. */
+#ifndef TRI_ENGINE_EVALUATE_H
+#define TRI_ENGINE_EVALUATE_H
+
+#include "base/exact_sum.h"
+#include "comm/mesh.h"
+#include "data/corpus.h"
+#include "engine/executor.h"
+
+/* Sums over labels. Divide at the end, never in between. */
+typedef struct tri_evaluation {
+  double loss_sum; /* natural logarithm */
+  int64_t counted; /* labels */
+} tri_evaluation;
+
+/* Adds the loss of one full batch of the executor's only list, ids and labels [batch, sequence], to *total. Negative
+ * labels do not count: that is how a batch is filled up. Packed weights must be up to date. */
+tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels, tri_evaluation *total);
+
+/* A batch of the windows that an evaluation looks at: [first, first + batch) of `windows`, which are spread evenly over
+ * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count, as do
+ * labels equal to ignore_token. */
+typedef struct tri_window_batch {
+  const tri_sampler *sampler;
+  int64_t windows, first, batch;
+  int32_t ignore_token;
+  int32_t *ids, *labels; /* [batch, sampler->sequence] */
+} tri_window_batch;
+
+/* *counted: labels that count. */
+tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted);
+
+/* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out);
+
+#endif

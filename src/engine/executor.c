@@ -1,0 +1,277 @@
+#include "engine/executor.h"
+
+#include "base/format.h"
+#include "base/memory.h"
+#include "base/system.h"
+
+static tri_status check_fits(const tri_memory_plan *plan) {
+  size_t available = tri_system_memory_available();
+  if (available == 0 || plan->total_bytes <= available) return TRI_OK;
+  char need[32], have[32], fixed[32], frame[32], buffers[32];
+  return tri_fail(
+      TRI_OUT_OF_MEMORY,
+      "this run needs %zu bytes (%s) and the machine has %zu (%s) to give: parameters, gradients and optimizer %s, "
+      "packed weights %s, activations of a micro-batch %s; turn down layout.micro_batch or data.sequence if the "
+      "activations are the larger part, else take a smaller model or precision: bf16",
+      plan->total_bytes, tri_format_bytes((double)plan->total_bytes, need, sizeof need), available,
+      tri_format_bytes((double)available, have, sizeof have),
+      tri_format_bytes((double)(plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes), fixed,
+                       sizeof fixed),
+      tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
+      tri_format_bytes((double)(plan->activation_bytes + plan->transient_bytes), frame, sizeof frame));
+}
+
+static void *resolve(const tri_executor *executor, const tri_chunk_plan *chunk, tri_place place, int64_t frame) {
+  switch (place.region) {
+    case TRI_REGION_NONE: return NULL;
+    case TRI_REGION_FRAME: return executor->arena + chunk->frames + (size_t)frame * chunk->frame_bytes + place.offset;
+    case TRI_REGION_TRANSIENT: return executor->arena + executor->plan->transient + place.offset;
+  }
+  return NULL;
+}
+
+static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *plan, tri_executor_chunk *chunk) {
+  for (int64_t f = 0; f < plan->num_frames; f++) {
+    for (int64_t s = 0; s < TRI_NUM_PASSES * plan->num_slots; s++) {
+      chunk->slots[f * TRI_NUM_PASSES * plan->num_slots + s] = resolve(executor, plan, plan->slots[s], f);
+    }
+    for (int64_t s = 0; s < plan->num_slots; s++) {
+      chunk->gradients[f * plan->num_slots + s] = resolve(executor, plan, plan->gradients[s], f);
+    }
+  }
+  for (int64_t i = 0; i < plan->num_calls * TRI_OP_BUFFERS; i++) {
+    chunk->buffers[i] = plan->buffers[i] == 0 ? NULL : executor->arena + plan->buffers[i];
+  }
+  for (int64_t i = 0; i < plan->num_constants; i++) chunk->constants[i] = executor->arena + plan->constants[i];
+}
+
+static char *element_at(const tri_executor *executor, size_t region, int64_t index) {
+  return executor->arena + region + (size_t)index * tri_dtype_bytes(tri_dtype_wide(executor->type));
+}
+
+void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->value_slot_elements);
+  if (bucket->values_sharded) return element_at(executor, executor->plan->value_slots, slot);
+  return element_at(executor, executor->plan->parameters, bucket->values_at);
+}
+
+void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->gradient_slot_elements);
+  if (bucket->gradients_sharded) return element_at(executor, executor->plan->gradient_slots, slot);
+  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at);
+}
+
+void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t into = bucket->values_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(executor, executor->plan->parameters, bucket->values_at + into);
+}
+
+void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket) {
+  int64_t into = bucket->gradients_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at + into);
+}
+
+/* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */
+static void resolve_parameter(tri_executor *executor, int64_t index) {
+  const tri_parameter_table *table = executor->table;
+  const tri_parameter *entry = &table->entries[index];
+  tri_run_parameter *parameter = &executor->parameters[index];
+  size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, index);
+  if (entry->count == 0) return;
+  if (bucket != NULL) {
+    size_t into = (size_t)(entry->offset - bucket->first) * element;
+    parameter->value = (char *)tri_executor_bucket_values(executor, bucket) + into;
+    parameter->gradient = (char *)tri_executor_bucket_gradients(executor, bucket) + into;
+    return;
+  }
+  int64_t value = tri_stretch_of_values(executor->buckets, table, index).at;
+  int64_t gradient = tri_stretch_of_gradients(executor->buckets, table, index).at;
+  parameter->value = element_at(executor, executor->plan->parameters, value);
+  if (executor->training) parameter->gradient = element_at(executor, executor->plan->gradient_values, gradient);
+}
+
+static void resolve_parameters(tri_executor *executor) {
+  for (int64_t i = 0; i < executor->table->num_entries; i++) resolve_parameter(executor, i);
+}
+
+static tri_status fill_constants(tri_executor *executor, const tri_executor_chunk *chunk) {
+  for (int64_t i = 0; i < chunk->list->num_constants; i++) {
+    const tri_constant *constant = &chunk->list->constants[i];
+    void *host = NULL;
+    TRI_TRY(tri_alloc("a table of constants", constant->bytes, 1, &host));
+    constant->fill(constant->attributes, host);
+    tri_status status =
+        executor->device->kernels->copy_in(executor->device, chunk->constants[i], host, constant->bytes);
+    tri_free(host);
+    TRI_TRY(status);
+  }
+  return TRI_OK;
+}
+
+static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *list, tri_executor_chunk *out) {
+  size_t pointers = (size_t)(plan->num_frames * plan->num_slots);
+  out->list = list;
+  TRI_TRY(tri_alloc("slots", TRI_NUM_PASSES * pointers, sizeof *out->slots, &out->slots));
+  TRI_TRY(tri_alloc("slots", pointers, sizeof *out->gradients, &out->gradients));
+  TRI_TRY(tri_alloc("buffers", (size_t)plan->num_calls * TRI_OP_BUFFERS, sizeof *out->buffers, &out->buffers));
+  return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
+}
+
+static tri_status set_up(tri_executor *executor, const tri_memory_request *request) {
+  TRI_TRY(tri_memory_plan_create(request, &executor->plan));
+  TRI_TRY(check_fits(executor->plan));
+  size_t chunks = (size_t)request->num_chunks;
+  TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
+  TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
+                    &executor->parameters));
+  void *arena = NULL;
+  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->total_bytes, &arena));
+  executor->arena = arena;
+  resolve_parameters(executor);
+  for (int64_t c = 0; c < request->num_chunks; c++) {
+    TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
+    resolve_chunk(executor, &executor->plan->chunks[c], &executor->chunks[c]);
+    TRI_TRY(fill_constants(executor, &executor->chunks[c]));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request,
+                               const tri_mesh *mesh, tri_executor **out) {
+  tri_executor *executor = NULL;
+  TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
+  executor->device = request->device;
+  executor->table = table;
+  executor->alone = tri_mesh_alone();
+  executor->mesh = mesh == NULL ? &executor->alone : mesh;
+  executor->buckets = request->buckets;
+  executor->type = request->lists[0]->type;
+  executor->training = request->training;
+  tri_status status = set_up(executor, request);
+  if (status != TRI_OK) {
+    tri_executor_destroy(executor);
+    return status;
+  }
+  *out = executor;
+  return TRI_OK;
+}
+
+void tri_executor_destroy(tri_executor *executor) {
+  if (executor == NULL) return;
+  if (executor->arena != NULL) {
+    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->total_bytes);
+  }
+  tri_free(executor->parameters);
+  for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
+    tri_free(executor->chunks[c].constants);
+    tri_free(executor->chunks[c].buffers);
+    tri_free(executor->chunks[c].gradients);
+    tri_free(executor->chunks[c].slots);
+  }
+  tri_free(executor->chunks);
+  tri_memory_plan_destroy(executor->plan);
+  tri_free(executor);
+}
+
+tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
+  const tri_executor_chunk *at = &executor->chunks[chunk];
+  return (tri_run){
+      .device = executor->device,
+      .mesh = executor->mesh,
+      .slots = at->slots + frame * TRI_NUM_PASSES * executor->plan->chunks[chunk].num_slots,
+      .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,
+      .buffers = at->buffers,
+      .constants = at->constants,
+      .parameters = executor->parameters,
+  };
+}
+
+tri_status tri_executor_prepare(tri_executor *executor) {
+  for (int64_t i = 0; i < executor->plan->num_chunks; i++) {
+    tri_run run = tri_executor_run(executor, i, 0);
+    const tri_op_list *list = executor->chunks[i].list;
+    for (int64_t c = 0; c < list->num_calls; c++) {
+      const tri_op_call *call = &list->calls[c];
+      if (call->op->prepare != NULL) TRI_TRY(call->op->prepare(&run, call));
+    }
+  }
+  return TRI_OK;
+}
+
+/* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */
+static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
+  const tri_memory_plan *plan = executor->plan;
+  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
+}
+
+tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
+                                     tri_run *run) {
+  const tri_op_list *list = executor->chunks[chunk].list;
+  for (int64_t c = first_call; c < end_call; c++) {
+    const tri_op_call *call = &list->calls[c];
+    run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
+    TRI_TRY(call->op->forward(run, call));
+    TRI_TRY(tri_comm_progress());
+  }
+  return TRI_OK;
+}
+
+tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run) {
+  return tri_executor_forward_some(executor, chunk, 0, executor->chunks[chunk].list->num_calls, run);
+}
+
+/* Before the backward of a layer's last call: what of the layer's forward was not kept. */
+static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
+  const tri_op_list *list = executor->chunks[chunk].list;
+  for (int64_t c = layer.first; c < layer.end; c++) {
+    const tri_op_call *call = &list->calls[c];
+    if (!call->again) continue;
+    run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
+    TRI_TRY(call->op->forward(run, call));
+    TRI_TRY(tri_comm_progress());
+  }
+  return TRI_OK;
+}
+
+tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *given) {
+  tri_run here = *given; /* a pass has slots of its own where they are made again */
+  tri_run *run = &here;
+  const tri_op_list *list = executor->chunks[backward->chunk].list;
+  tri_pass pass = backward->inputs ? TRI_PASS_BACKWARD_INPUT : TRI_PASS_BACKWARD_WEIGHT;
+  run->slots += (int64_t)pass * executor->plan->chunks[backward->chunk].num_slots;
+  for (int64_t c = backward->end_call - 1; c >= backward->first_call; c--) {
+    const tri_op_call *call = &list->calls[c];
+    tri_call_range layer = tri_op_list_layer(list, c);
+    if (layer.end == c + 1) TRI_TRY(run_again(executor, backward->chunk, layer, pass, run));
+    if (backward->inputs && call->op->backward_input != NULL) {
+      run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_INPUT);
+      TRI_TRY(call->op->backward_input(run, call));
+    }
+    if (backward->weights && call->op->backward_weight != NULL) {
+      run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
+      TRI_TRY(call->op->backward_weight(run, call));
+    }
+    TRI_TRY(tri_comm_progress());
+  }
+  return TRI_OK;
+}
+
+void *tri_executor_values(const tri_executor *executor) { return executor->arena + executor->plan->parameters; }
+
+void *tri_executor_gradients(const tri_executor *executor) { return executor->arena + executor->plan->gradient_values; }
+
+void *tri_executor_moment1(const tri_executor *executor) { return executor->arena + executor->plan->moment1; }
+
+void *tri_executor_moment2(const tri_executor *executor) { return executor->arena + executor->plan->moment2; }
+
+int32_t *tri_executor_tokens(const tri_executor *executor) {
+  return (int32_t *)(void *)(executor->arena + executor->plan->tokens);
+}
+
+void *tri_executor_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {
+  if (box < 0) return NULL;
+  return executor->arena + executor->plan->boxes[kind] + (size_t)box * executor->plan->box_bytes;
+}
+
+void *tri_executor_partial(const tri_executor *executor) { return executor->arena + executor->plan->partial; }

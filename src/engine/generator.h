@@ -1,0 +1,44 @@
+/* Text generation: the model's operations without a backward, one sequence at a time, with a cache of keys and values.
+ */
+#ifndef TRI_ENGINE_GENERATOR_H
+#define TRI_ENGINE_GENERATOR_H
+
+#include "device/device.h"
+#include "engine/executor.h"
+#include "model/model.h"
+#include "model/parameters.h"
+
+typedef struct tri_generator tri_generator;
+
+/* For sequences of up to `positions` tokens (prompt and continuation). Parameters are zero until they are written into
+ * tri_generator_executor's values. Release with tri_generator_destroy. */
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, tri_device *device,
+                                tri_generator **out);
+void tri_generator_destroy(tri_generator *generator);
+
+tri_executor *tri_generator_executor(tri_generator *generator);
+const tri_parameter_table *tri_generator_parameters(const tri_generator *generator);
+
+/* Forgets the sequence so far. */
+void tri_generator_reset(tri_generator *generator);
+
+/* Appends `count` tokens to the sequence and returns the logits [vocab_size] that follow the last of them (host memory,
+ * valid until the next call). */
+tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits);
+
+typedef struct tri_sampling {
+  double temperature; /* 0 takes the most likely token */
+  int64_t top_k;      /* 0 is all */
+  double top_p;       /* 1 is all */
+  uint64_t seed;
+} tri_sampling;
+
+/* Draws a token: a function of the logits, the options and the position alone. `scratch` holds vocab_size entries. */
+typedef struct tri_candidate {
+  double weight;
+  int32_t id;
+} tri_candidate;
+int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
+                         tri_candidate *scratch);
+
+#endif

@@ -1,0 +1,242 @@
+#include "recovery/checkpointing.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/finite.h"
+#include "comm/agreement.h"
+#include "engine/shards.h"
+#include "run/output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What no step can go on from is not taken up, wherever it comes from. */
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
+    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    if (tri_first_not_finite(tri_safetensors_type_of(tensor->type), slice->count, slice->data) < 0) continue;
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite",
+                    tri_checkpoint_path(checkpoint), tensor->name);
+  }
+  return TRI_OK;
+}
+
+/* Every rank reads what it holds, and no more. */
+static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
+    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
+    uint64_t ticket = tri_recorder_begin(&record);
+    TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
+    tri_recorder_end(ticket);
+  }
+  return TRI_OK;
+}
+
+static int64_t integer_of(const json_t *object, const char *key) {
+  return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* A seed of its own makes other samples follow than the run had: that is a choice, but hardly a meant one. */
+static void compare_seeds(const tri_run_config *config, const tri_checkpoint *checkpoint,
+                          const tri_checkpoint_state *state) {
+  if (state->seed == config->seed) return;
+  tri_warn("%s was saved under seed %llu and the run has seed %llu: the order of samples changes from here",
+           tri_checkpoint_path(checkpoint), (unsigned long long)state->seed, (unsigned long long)config->seed);
+}
+
+static void read_progress(const tri_checkpoint_state *state, tri_progress *out) {
+  const json_t *more = state->progress;
+  *out = (tri_progress){
+      .step = state->step,
+      .tokens = state->tokens,
+      .updates = integer_of(more, "updates"),
+      .bad_steps = integer_of(more, "bad_steps"),
+      .seconds = json_number_value(json_object_get(more, "seconds")),
+  };
+}
+
+/* One that was imported has none: its moments are those of a fresh run. */
+static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
+}
+
+typedef struct loading {
+  tri_engine *engine;
+  const tri_run_config *config;
+  tri_identity *identity;
+  tri_take_up how;
+  tri_progress *progress;
+  bool plain_too;         /* a folder without checksums will do */
+  tri_shards held, saved; /* what this rank holds, and its share of what all hold together */
+} loading;
+
+static bool takes_optimizer(const loading *l, const tri_checkpoint *checkpoint) {
+  return l->how != TRI_TAKE_UP_WEIGHTS && has_optimizer(checkpoint, &l->held);
+}
+
+/* Whether values change their type on the way into memory, where checksums of the file mean nothing then. */
+static bool converts(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+  tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
+  return entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+}
+
+static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
+
+/* Reads what does not fit: because the checkpoint is damaged, or because it is another model's. */
+static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
+                           bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  tri_kept failure = {TRI_OK, ""};
+  tri_status status = tri_common_failure(world, read_slices(checkpoint, &l->held, optimizer));
+  if (status == TRI_OK || !has_state) return status;
+  tri_keep(&failure, status);
+  *damaged = is_damage(tri_checkpoint_verify(world, tri_checkpoint_path(checkpoint)));
+  return *damaged ? TRI_BAD_FILE : tri_kept_tell(&failure);
+}
+
+/* One rank looks: all read the same. */
+static tri_status compare(const loading *l, const tri_checkpoint *checkpoint) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  if (l->identity == NULL) return TRI_OK;
+  tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->how) : TRI_OK;
+  return tri_first_rank_status(world, status);
+}
+
+/* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
+ * checksums. */
+static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const char *path = tri_checkpoint_path(checkpoint);
+  bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
+  bool optimizer = takes_optimizer(l, checkpoint);
+  bool whole = has_state && converts(checkpoint, &l->held);
+  tri_status status = TRI_OK;
+  if (has_state || !l->plain_too)
+    status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = compare(l, checkpoint);
+  if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
+  if (status != TRI_OK || !has_state || whole) return status;
+  int64_t weights = l->saved.num_weights;
+  status = tri_checkpoint_verify_slices(world, checkpoint, l->saved.weights, weights, l->saved.optimizer,
+                                        optimizer ? 2 * weights : 0, l->saved.slices, l->saved.num_slices);
+  *damaged = is_damage(status);
+  return status;
+}
+
+/* In the end what was read must be what a step can begin with: else it is as bad as if it were damaged. */
+static tri_status read_good(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  TRI_TRY(read_and_verify(l, checkpoint, damaged));
+  bool optimizer = takes_optimizer(l, checkpoint);
+  tri_status status = tri_common_failure(world, check_finite(checkpoint, &l->held, optimizer));
+  *damaged = is_damage(status);
+  return status;
+}
+
+/* The state of a checkpoint into the engine: a tri_checkpoint_try. */
+static tri_status load_from(void *context, const char *path, bool *damaged) {
+  const loading *l = context;
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  tri_checkpoint *checkpoint = NULL;
+  tri_status status = tri_common_failure(world, tri_checkpoint_open(path, &checkpoint));
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = read_good(l, checkpoint, damaged);
+  if (status == TRI_OK) {
+    const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+    if (state != NULL && l->how != TRI_TAKE_UP_WEIGHTS) {
+      compare_seeds(l->config, checkpoint, state);
+      read_progress(state, l->progress);
+      tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
+    } else {
+      tri_log("beginning with the weights of %s", path);
+    }
+    tri_engine_parameters_changed(l->engine);
+  }
+  tri_checkpoint_close(checkpoint);
+  return status;
+}
+
+/* Loads the checkpoint that `given` means: a folder, or the newest good one of a run's output. */
+static tri_status load_named(loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const tri_checkpoint_use use = {.optimizer = optimizer};
+  char found[TRI_PATH_BYTES] = "";
+  bool damaged = false;
+  tri_status status = world->rank == 0 ? tri_checkpoint_find(given, &use, found) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof found, found));
+  memcpy(path, found, sizeof found);
+  l->plain_too = true;
+  return load_from(l, path, &damaged);
+}
+
+/* A run that has nothing to go on from begins with the weights that `init` names, if it does. */
+static tri_status load_init(loading *l) {
+  char path[TRI_PATH_BYTES];
+  if (l->config->init[0] == '\0') return TRI_OK;
+  l->how = TRI_TAKE_UP_WEIGHTS;
+  return load_named(l, l->config->init, false, path);
+}
+
+/* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
+ * a lost rank, goes on from that folder then, and not from what was in the output before, or from nothing. */
+static tri_status is_at_its_beginning(const loading *l, const char *root, bool *out) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  int64_t highest = -1;
+  *out = false;
+  if (l->identity == NULL || l->identity->from[0] == '\0') return TRI_OK;
+  if (world->rank == 0) highest = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof highest, &highest));
+  *out = highest <= l->identity->from_step;
+  return TRI_OK;
+}
+
+/* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
+static tri_status find_and_load(loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  path[0] = '\0';
+  if (strcmp(resume, "never") == 0) return load_init(l); /* what was there is aside already: output.h */
+  bool from = false;
+  TRI_TRY(is_at_its_beginning(l, root, &from));
+  if (strcmp(resume, "auto") == 0 && !from) {
+    TRI_TRY(tri_checkpoint_newest_that(world, root, load_from, l, path));
+    return path[0] == '\0' ? load_init(l) : TRI_OK;
+  }
+  l->how = TRI_TAKE_UP_BRANCH;
+  return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
+}
+
+/* What lies beyond the branch's beginning makes room for it. Whoever is killed in between begins it once more. */
+static tri_status begin_branch(const loading *l, const char *path) {
+  const tri_run_config *config = l->config;
+  if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
+  TRI_TRY(tri_output_make_room(config->output, path, l->progress->step));
+  return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
+}
+
+tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *config, tri_identity *identity,
+                                  const char *resume, tri_progress *progress, bool *found) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
+  const tri_group *world = &tri_engine_mesh(engine)->world;
+  loading l = {.engine = engine, .config = config, .identity = identity, .progress = progress};
+  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
+  tri_status status = tri_shards_create(engine, TRI_SHARDS_LOAD, &l.held);
+  if (status == TRI_OK) status = tri_shards_create(engine, TRI_SHARDS_SAVE, &l.saved);
+  status = tri_common_status(world, status);
+  if (status == TRI_OK) status = tri_common_status(world, find_and_load(&l, root, resume, path));
+  tri_shards_release(&l.saved);
+  tri_shards_release(&l.held);
+  TRI_TRY(status);
+  *found = path[0] != '\0';
+  if (!*found || l.how != TRI_TAKE_UP_BRANCH) return TRI_OK;
+  return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
+}

@@ -1,0 +1,308 @@
+/* A save goes through three stages: every rank writes its slices; all join, when the last has written; the first rank
+ * publishes. In the background the first and the last are a thread's, and the ranks look between steps whether the next
+ * stage may begin. */
+#include "recovery/saver.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/huggingface.h"
+#include "comm/agreement.h"
+#include "engine/shards.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum stage { STAGE_IDLE, STAGE_WRITING, STAGE_PUBLISHING } stage;
+
+struct tri_saver {
+  tri_engine *engine;
+  const tri_run_config *config;
+  const char *tokenizer;
+  const tri_identity *identity;
+  const tri_folder_lock *lock; /* or NULL */
+  tri_shards shards;
+  void *buffers;                /* of the engine's, for the save */
+  tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
+  char root[TRI_PATH_BYTES];
+  char *run_config, *model_config;
+
+  /* Of the save under way. */
+  stage stage;
+  json_t *progress;
+  tri_checkpoint_saving *saving;
+  pthread_t thread;
+  bool has_thread;
+  atomic_bool thread_done;
+  tri_kept thread_failure;
+  int64_t step;
+  bool proven; /* what came after it is known to be good already */
+  double begun_s, pause_s;
+
+  int64_t unproven; /* the step of the newest checkpoint that has ended, while nothing has proven it; or -1 */
+  tri_saver_times newest;
+};
+
+static const tri_group *world_of(const tri_saver *saver) { return &tri_engine_mesh(saver->engine)->world; }
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+static tri_status stage_slices(tri_saver *saver) {
+  size_t room = 0;
+  saver->buffers = tri_engine_staging(saver->engine, &room);
+  char *to = (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES;
+  int64_t count = saver->shards.num_slices;
+  bool copies = saver->config->checkpoint.async;
+  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_shards_bytes(&saver->shards) : 0);
+  if (wanted > room) {
+    return tri_fail(TRI_INTERNAL, "a save wants %zu bytes of memory, and %zu were planned", wanted, room);
+  }
+  memset(saver->buffers, 0, wanted); /* touched now, so that the first save pauses no longer than others */
+  if (!copies) return TRI_OK;
+  TRI_TRY(tri_alloc("the slices of a checkpoint", (size_t)count, sizeof *saver->staged, &saver->staged));
+  for (int64_t i = 0; i < count; i++) {
+    saver->staged[i] = saver->shards.slices[i];
+    saver->staged[i].data = to;
+    to += tri_shards_slice_bytes(&saver->shards, &saver->staged[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status set_up(tri_saver *saver) {
+  const tri_run_config *config = saver->config;
+  TRI_TRY(tri_path_join(saver->root, config->output, "checkpoints"));
+  TRI_TRY(tri_run_config_print(config, &saver->run_config));
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &saver->model_config));
+  TRI_TRY(tri_shards_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
+  return stage_slices(saver);
+}
+
+tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
+                            const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out) {
+  tri_saver *saver = NULL;
+  TRI_TRY(tri_alloc("a saver", 1, sizeof *saver, &saver));
+  saver->engine = engine;
+  saver->config = config;
+  saver->tokenizer = tokenizer;
+  saver->identity = identity;
+  saver->lock = lock;
+  saver->step = saver->unproven = -1;
+  tri_status status = set_up(saver);
+  if (status != TRI_OK) {
+    tri_saver_destroy(saver);
+    return status;
+  }
+  *out = saver;
+  return TRI_OK;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void *work(void *argument) {
+  tri_saver *saver = argument;
+  bool writes = saver->stage == STAGE_WRITING;
+  tri_keep(&saver->thread_failure,
+           writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving));
+  atomic_store(&saver->thread_done, true);
+  return NULL;
+}
+
+static tri_status start_thread(tri_saver *saver, stage next) {
+  saver->stage = next;
+  saver->thread_failure.status = TRI_OK;
+  atomic_store(&saver->thread_done, false);
+  int fault = pthread_create(&saver->thread, NULL, work, saver);
+  if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that saves: %s", strerror(fault));
+  saver->has_thread = true;
+  return TRI_OK;
+}
+
+/* Waits for the thread and takes its status over. */
+static tri_status end_thread(tri_saver *saver) {
+  if (!saver->has_thread) return TRI_OK;
+  pthread_join(saver->thread, NULL);
+  saver->has_thread = false;
+  return tri_kept_tell(&saver->thread_failure);
+}
+
+/* ---- one save ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the output is still this run's, before anything in it gets a name that counts or goes: a run that slept for
+ * long may have been taken for dead. */
+static tri_status check_lock(const tri_saver *saver) {
+  return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
+}
+
+/* Marks are for the next start and for the removal of old checkpoints: trouble with them ends no run. */
+static void mark_proven(tri_saver *saver) {
+  tri_status status = check_lock(saver);
+  if (status == TRI_OK && world_of(saver)->rank == 0) {
+    status = tri_checkpoint_prove(saver->root, saver->unproven, saver->config->checkpoint.keep);
+  }
+  if (status != TRI_OK) {
+    tri_warn("the checkpoint of step %ld is not marked as proven: %s", (long)saver->unproven, tri_status_message());
+  }
+  saver->unproven = -1;
+}
+
+static void end_save(tri_saver *saver, bool good) {
+  tri_checkpoint_save_end(saver->saving, good);
+  json_decref(saver->progress);
+  saver->saving = NULL;
+  saver->progress = NULL;
+  saver->stage = STAGE_IDLE;
+  if (!good) return;
+  saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s};
+  saver->unproven = saver->step;
+  if (saver->proven) mark_proven(saver);
+}
+
+static tri_status begin_save(tri_saver *saver, const tri_progress *progress, const tri_checkpoint_slice *slices) {
+  const tri_run_config *config = saver->config;
+  saver->step = progress->step;
+  saver->proven = false;
+  saver->progress = json_pack("{s:I, s:I, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
+                              (json_int_t)progress->bad_steps, "seconds", progress->seconds, "identity",
+                              tri_identity_print(saver->identity, config));
+  if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
+  tri_checkpoint_request request = {
+      .group = world_of(saver),
+      .root = saver->root,
+      .state = {.step = progress->step,
+                .samples = progress->step * config->optimizer.global_batch,
+                .tokens = progress->tokens,
+                .seed = config->seed,
+                .run_config = saver->run_config,
+                .progress = saver->progress},
+      .weights = saver->shards.weights,
+      .optimizer = saver->shards.optimizer,
+      .num_weights = saver->shards.num_weights,
+      .num_optimizer = 2 * saver->shards.num_weights,
+      .slices = slices,
+      .num_slices = saver->shards.num_slices,
+      .buffers = saver->buffers,
+      .shard_bytes = config->checkpoint.shard_bytes,
+      .model_config = saver->model_config,
+      .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
+      .keep = config->checkpoint.keep,
+  };
+  return tri_checkpoint_save_begin(&request, &saver->saving);
+}
+
+/* All ranks have written, if `written` says so of this one. */
+static tri_status join_and_publish(tri_saver *saver, tri_status written) {
+  tri_status status = tri_checkpoint_save_join(saver->saving, written);
+  if (status == TRI_OK) status = check_lock(saver);
+  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread begins, which reads it */
+  if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
+  return tri_first_rank_status(world_of(saver), status);
+}
+
+static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
+  tri_status status = begin_save(saver, progress, saver->shards.slices);
+  if (status == TRI_OK) {
+    status = tri_checkpoint_save_join(saver->saving, tri_checkpoint_save_write(saver->saving));
+    if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), check_lock(saver));
+    if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), tri_checkpoint_save_publish(saver->saving));
+  }
+  end_save(saver, status == TRI_OK);
+  return status;
+}
+
+/* The copy, and nothing else, is what a step waits for. */
+static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
+  for (int64_t i = 0; i < saver->shards.num_slices; i++) {
+    const tri_checkpoint_slice *from = &saver->shards.slices[i];
+    memcpy(saver->staged[i].data, from->data, tri_shards_slice_bytes(&saver->shards, from));
+  }
+  tri_status status = begin_save(saver, progress, saver->staged);
+  if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
+  if (status != TRI_OK) {
+    tri_kept failure = {TRI_OK, ""};
+    tri_keep(&failure, status);
+    (void)end_thread(saver);
+    end_save(saver, false);
+    status = tri_kept_tell(&failure);
+  }
+  return status;
+}
+
+tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress) {
+  TRI_TRY(tri_saver_finish(saver));
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "save a checkpoint");
+  uint64_t ticket = tri_recorder_begin(&record);
+  saver->begun_s = tri_clock_s();
+  bool background = saver->staged != NULL;
+  tri_status status = background ? save_in_background(saver, progress) : save_at_once(saver, progress);
+  saver->pause_s = tri_clock_s() - saver->begun_s;
+  if (!background) saver->newest.pause_s = saver->pause_s;
+  tri_recorder_end(ticket);
+  return status;
+}
+
+/* ---- between steps ----------------------------------------------------------------------------------------------- */
+
+/* Whether the threads of all ranks have done what they have to. */
+static tri_status all_done(tri_saver *saver, bool *out) {
+  int64_t busy = saver->has_thread && !atomic_load(&saver->thread_done);
+  TRI_TRY(tri_all_sum_int64(world_of(saver), 1, &busy));
+  *out = busy == 0;
+  return TRI_OK;
+}
+
+/* The stage that all ranks have done gives way to the next. */
+static tri_status advance(tri_saver *saver) {
+  tri_status status = end_thread(saver);
+  bool publishing = saver->stage == STAGE_PUBLISHING;
+  status = publishing ? tri_first_rank_status(world_of(saver), status) : join_and_publish(saver, status);
+  if (publishing || status != TRI_OK) end_save(saver, status == TRI_OK);
+  return status;
+}
+
+tri_status tri_saver_look(tri_saver *saver) {
+  bool done = false;
+  if (saver->stage == STAGE_IDLE) return TRI_OK;
+  TRI_TRY(all_done(saver, &done));
+  return done ? advance(saver) : TRI_OK;
+}
+
+tri_status tri_saver_finish(tri_saver *saver) {
+  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* which waits for the thread */
+  return TRI_OK;
+}
+
+/* ---- what later steps say of it ---------------------------------------------------------------------------------- */
+
+void tri_saver_resumed(tri_saver *saver, int64_t step) {
+  if (tri_checkpoint_is_there(saver->root, step)) saver->unproven = step;
+}
+
+void tri_saver_prove(tri_saver *saver) {
+  saver->proven = true;
+  if (saver->unproven >= 0) mark_proven(saver);
+}
+
+void tri_saver_disprove(tri_saver *saver) {
+  if (saver->unproven < 0 || saver->unproven != saver->step || world_of(saver)->rank > 0) return;
+  if (tri_checkpoint_disprove(saver->root, saver->unproven) != TRI_OK) {
+    tri_warn("the checkpoint of step %ld is not marked: %s", (long)saver->unproven, tri_status_message());
+  }
+}
+
+tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest; }
+
+void tri_saver_destroy(tri_saver *saver) {
+  if (saver == NULL) return;
+  (void)end_thread(saver);
+  saver->proven = false;                            /* one that is given up is neither */
+  if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
+  tri_free(saver->staged);
+  tri_free(saver->model_config);
+  tri_free(saver->run_config);
+  tri_shards_release(&saver->shards);
+  tri_free(saver);
+}

@@ -1,0 +1,485 @@
+/* A snapshot's files are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's path,
+ * so that runs do not meet; RUN the run's name (identity.h), since another run may come to the same path: what the one
+ * before has left there is removed. K is the node's number, so that nodes that one machine pretends to have do not meet
+ * either. A file has its name without ".part" once it is whole; a header says whose it is and has a checksum of the
+ * rest. */
+#include "recovery/snapshot.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "checkpoint/element_sum.h"
+#include "comm/agreement.h"
+#include "engine/shards.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MEMORY_FOLDER "/dev/shm"
+
+enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4 };
+
+typedef struct header {
+  char magic[16];
+  uint64_t signature; /* of the configuration and the mesh */
+  int64_t rank, bytes;
+  tri_progress progress;
+  uint64_t sum;
+} header;
+
+static const char magic[16] = "trireme-memory-1";
+
+struct tri_snapshots {
+  tri_engine *engine;
+  tri_shards shards;
+  char folder[TRI_PATH_BYTES]; /* of this node */
+  uint64_t signature;
+  size_t bytes;      /* of this rank's file */
+  int64_t *sizes;    /* [world.size] of every rank's */
+  int64_t neighbour; /* who keeps this rank's, or -1 where there is one node */
+};
+
+/* A file of the shared memory, seen as memory. */
+typedef struct mapped {
+  char *begin;
+  size_t bytes;
+} mapped;
+
+static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_mesh(s->engine)->world; }
+
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+/* The rank that keeps another's: as far behind it as its node has ranks, if that is on another node, else the next that
+ * is. */
+static int64_t neighbour_of(int64_t rank, int64_t size) {
+  int node = tri_comm_node_of((int)rank);
+  int64_t local = 0;
+  for (int64_t r = 0; r < size; r++) local += tri_comm_node_of((int)r) == node ? 1 : 0;
+  for (int64_t away = local; away < local + size; away++) {
+    int64_t other = (rank + away) % size;
+    if (tri_comm_node_of((int)other) != node) return other;
+  }
+  return -1;
+}
+
+/* What another run left under the same path is nobody's any more: the lock of the output is this run's. */
+static void remove_other_runs(const char *folder, const char *name) {
+  char path[TRI_PATH_BYTES];
+  struct stat facts;
+  /* Anybody may make a folder or a link of that name where everybody writes. */
+  bool ours = lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid();
+  DIR *directory = ours ? opendir(folder) : NULL;
+  if (directory == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (entry->d_name[0] == '.' || strcmp(entry->d_name, name) == 0) continue;
+    if (tri_path_join(path, folder, entry->d_name) != TRI_OK) continue;
+    if (tri_directory_remove(path) != TRI_OK) tri_warn("another run's snapshot stays: %s", tri_status_message());
+  }
+  closedir(directory);
+}
+
+static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
+  char absolute[TRI_PATH_BYTES] = "", base[128];
+  if (realpath(output, absolute) == NULL) {
+    return tri_fail(TRI_IO_FAILED, "cannot find out where %s is: %s", output, strerror(errno));
+  }
+  uint64_t run = tri_element_sum(1, 0, (int64_t)strlen(absolute), absolute);
+  snprintf(base, sizeof base, "%s/trireme-%ld-%016" PRIx64, MEMORY_FOLDER, (long)getuid(), run);
+  if (tri_comm_local_rank() == 0) remove_other_runs(base, identity->run);
+  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", base, identity->run, tri_comm_node_of(world_of(s)->rank));
+  return TRI_OK;
+}
+
+static void step_folder(const tri_snapshots *s, int64_t step, char path[TRI_PATH_BYTES]) {
+  snprintf(path, TRI_PATH_BYTES, "%.4000s/step-%08" PRId64, s->folder, step);
+}
+
+static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool part, char path[TRI_PATH_BYTES]) {
+  snprintf(path, TRI_PATH_BYTES, "%.4000s/step-%08" PRId64 "/rank-%05" PRId64 "%s", s->folder, step, rank,
+           part ? ".part" : "");
+}
+
+/* The lowest rank of a node does what is to be done once there. */
+static bool is_first_of_node(const tri_snapshots *s) {
+  int rank = world_of(s)->rank, first = 0;
+  while (tri_comm_node_of(first) != tri_comm_node_of(rank)) first++;
+  return first == rank;
+}
+
+/* ---- files as memory --------------------------------------------------------------------------------------------- */
+
+static tri_status map_file(const char *path, bool create, size_t bytes, mapped *out) {
+  int file = open(path, create ? O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0600);
+  struct stat facts;
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, strerror(errno));
+  void *begin = MAP_FAILED;
+  int fault = create ? posix_fallocate(file, 0, (off_t)bytes) : fstat(file, &facts) != 0 ? errno : 0;
+  if (fault == 0) {
+    if (!create) bytes = (size_t)facts.st_size;
+    begin = mmap(NULL, bytes, create ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
+    fault = begin == MAP_FAILED ? errno : 0;
+  }
+  close(file);
+  if (fault != 0) {
+    return tri_fail(fault == ENOSPC ? TRI_OUT_OF_MEMORY : TRI_IO_FAILED,
+                    "cannot hold %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or give "
+                    "%s more room",
+                    bytes, path, strerror(fault), MEMORY_FOLDER);
+  }
+  *out = (mapped){begin, bytes};
+  return TRI_OK;
+}
+
+static void unmap(mapped *file) {
+  if (file->begin != NULL) munmap(file->begin, file->bytes);
+  *file = (mapped){0};
+}
+
+static uint64_t sum_of(const mapped *file) {
+  return tri_element_sum(4, 0, (int64_t)((file->bytes - HEADER_BYTES) / 4), file->begin + HEADER_BYTES);
+}
+
+static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank, mapped *out, header *head) {
+  char path[TRI_PATH_BYTES];
+  file_path(s, step, rank, false, path);
+  TRI_TRY(map_file(path, false, 0, out));
+  if (out->bytes >= HEADER_BYTES) memcpy(head, out->begin, sizeof *head);
+  bool whole = out->bytes >= HEADER_BYTES && memcmp(head->magic, magic, sizeof magic) == 0 && head->rank == rank &&
+               head->signature == s->signature && head->bytes == (int64_t)out->bytes && head->sum == sum_of(out);
+  if (whole) return TRI_OK;
+  unmap(out);
+  return tri_fail(TRI_BAD_FILE, "%s is damaged, or of another run", path);
+}
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+/* Whatever the state depends on: the run's configuration, its mesh, and what it reads. */
+static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
+  char *text = NULL;
+  TRI_TRY(tri_run_config_print(config, &text));
+  s->signature = tri_element_sum(1, world_of(s)->size, (int64_t)strlen(text), text);
+  s->signature += tri_element_sum(1, 1, (int64_t)sizeof identity->train, identity->train);
+  s->signature += tri_element_sum(1, 2, (int64_t)sizeof identity->tokenizer, identity->tokenizer);
+  tri_free(text);
+  return TRI_OK;
+}
+
+static tri_status set_up(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
+  const tri_group *world = world_of(s);
+  TRI_TRY(find_folder(s, config->output, identity));
+  TRI_TRY(sign(s, config, identity));
+  TRI_TRY(tri_shards_create(s->engine, TRI_SHARDS_LOAD, &s->shards));
+  s->bytes = HEADER_BYTES + (tri_shards_bytes(&s->shards) + 7) / 8 * 8;
+  s->neighbour = neighbour_of(world->rank, world->size);
+  return tri_alloc("sizes of snapshots", (size_t)world->size, sizeof *s->sizes, &s->sizes);
+}
+
+tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
+                                tri_snapshots **out) {
+  tri_snapshots *s = NULL;
+  TRI_TRY(tri_alloc("snapshots", 1, sizeof *s, &s));
+  s->engine = engine;
+  tri_status status = tri_common_status(world_of(s), set_up(s, config, identity));
+  int64_t own = (int64_t)s->bytes;
+  if (status == TRI_OK) status = tri_gather_bytes(world_of(s), sizeof own, &own, s->sizes);
+  if (status != TRI_OK) {
+    tri_snapshots_destroy(s);
+    return status;
+  }
+  *out = s;
+  return TRI_OK;
+}
+
+void tri_snapshots_destroy(tri_snapshots *s) {
+  if (s == NULL) return;
+  tri_shards_release(&s->shards);
+  tri_free(s->sizes);
+  tri_free(s);
+}
+
+/* ---- taking one -------------------------------------------------------------------------------------------------- */
+
+static void fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
+  char *to = file->begin + HEADER_BYTES;
+  for (int64_t i = 0; i < s->shards.num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(&s->shards, &s->shards.slices[i]);
+    memcpy(to, s->shards.slices[i].data, bytes);
+    to += bytes;
+  }
+  header head = {.signature = s->signature,
+                 .rank = world_of(s)->rank,
+                 .bytes = (int64_t)s->bytes,
+                 .progress = *progress,
+                 .sum = sum_of(file)};
+  memcpy(head.magic, magic, sizeof magic);
+  memcpy(file->begin, &head, sizeof head);
+}
+
+/* Those whose neighbour this rank is, and their files. */
+typedef struct kept {
+  int64_t rank;
+  mapped file;
+  tri_request *request;
+} kept;
+
+static tri_status create_kept(const tri_snapshots *s, int64_t step, kept *all, int64_t *count) {
+  const tri_group *world = world_of(s);
+  char path[TRI_PATH_BYTES];
+  for (int64_t r = 0; r < world->size; r++) {
+    if (neighbour_of(r, world->size) != world->rank) continue;
+    file_path(s, step, r, true, path);
+    all[*count].rank = r;
+    TRI_TRY(map_file(path, true, (size_t)s->sizes[r], &all[*count].file));
+    (*count)++;
+  }
+  return TRI_OK;
+}
+
+static tri_status exchange(const tri_snapshots *s, const mapped *own, kept *all, int64_t count) {
+  const tri_group *world = world_of(s);
+  tri_request *request = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    TRI_TRY(tri_receive_start(world, (int)all[i].rank, SNAPSHOT_TAG, all[i].file.bytes, all[i].file.begin,
+                              &all[i].request));
+  }
+  if (s->neighbour >= 0) {
+    TRI_TRY(tri_send_start(world, (int)s->neighbour, SNAPSHOT_TAG, own->bytes, own->begin, &request));
+  }
+  for (int64_t i = 0; i < count; i++) TRI_TRY(tri_request_wait(&all[i].request));
+  return tri_request_wait(&request);
+}
+
+static tri_status finish_file(const tri_snapshots *s, int64_t step, int64_t rank) {
+  char part[TRI_PATH_BYTES], whole[TRI_PATH_BYTES];
+  file_path(s, step, rank, true, part);
+  file_path(s, step, rank, false, whole);
+  if (rename(part, whole) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", part, strerror(errno));
+}
+
+/* Steps of which there is something on this node, newest first; returns how many, at most MOST_STEPS. */
+static int list_steps(const tri_snapshots *s, int64_t steps[MOST_STEPS]) {
+  int count = 0;
+  DIR *directory = opendir(s->folder);
+  if (directory == NULL) return 0;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    int64_t step;
+    if (sscanf(entry->d_name, "step-%" SCNd64, &step) != 1) continue;
+    int at = count;
+    while (at > 0 && steps[at - 1] < step) at--;
+    if (at == MOST_STEPS) continue;
+    if (count < MOST_STEPS) count++;
+    memmove(steps + at + 1, steps + at, (size_t)(count - at - 1) * sizeof *steps);
+    steps[at] = step;
+  }
+  closedir(directory);
+  return count;
+}
+
+static void remove_others(const tri_snapshots *s, int64_t step) {
+  int64_t steps[MOST_STEPS];
+  char path[TRI_PATH_BYTES];
+  int count = is_first_of_node(s) ? list_steps(s, steps) : 0;
+  for (int i = 0; i < count; i++) {
+    if (steps[i] == step) continue;
+    step_folder(s, steps[i], path);
+    if (tri_directory_remove(path) != TRI_OK) tri_warn("an old snapshot stays: %s", tri_status_message());
+  }
+}
+
+static tri_status take(tri_snapshots *s, const tri_progress *progress, mapped *own, kept *all, int64_t *count) {
+  const tri_group *world = world_of(s);
+  char path[TRI_PATH_BYTES];
+  int64_t step = progress->step;
+  step_folder(s, step, path);
+  tri_status status = tri_directory_create(path);
+  file_path(s, step, world->rank, true, path);
+  if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
+  if (status == TRI_OK) status = create_kept(s, step, all, count);
+  TRI_TRY(tri_common_status(world, status)); /* else somebody would wait for what does not come */
+  fill(s, progress, own);
+  TRI_TRY(exchange(s, own, all, *count));
+  status = finish_file(s, step, world->rank);
+  for (int64_t i = 0; i < *count && status == TRI_OK; i++) status = finish_file(s, step, all[i].rank);
+  return tri_common_status(world, status);
+}
+
+tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
+  mapped own = {0};
+  kept *all = NULL;
+  int64_t count = 0;
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "take a snapshot");
+  uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = tri_alloc("the snapshots of neighbours", (size_t)world_of(s)->size, sizeof *all, &all);
+  if (status == TRI_OK) status = take(s, progress, &own, all, &count);
+  for (int64_t i = 0; i < count; i++) unmap(&all[i].file);
+  unmap(&own);
+  tri_free(all);
+  tri_recorder_end(ticket);
+  if (status == TRI_OK) remove_others(s, progress->step);
+  return status;
+}
+
+/* ---- finding one ------------------------------------------------------------------------------------------------- */
+
+/* Who gives each rank its part of a step: itself, if its node has it; or -1. `has` is [size * size]. */
+static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) {
+  for (int64_t r = 0; r < size; r++) {
+    giver[r] = has[r * size + r] ? r : -1;
+    for (int64_t q = 0; q < size && giver[r] < 0; q++) giver[r] = has[q * size + r] ? q : -1;
+  }
+}
+
+/* COLLECTIVE. *whole if every rank's part is somewhere. */
+static tri_status look_for(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
+  const tri_group *world = world_of(s);
+  int64_t size = world->size;
+  unsigned char *mine = NULL, *all = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_alloc("who has a snapshot", (size_t)size, 1, &mine), done);
+  TRI_TRY_GOTO(tri_alloc("who has a snapshot", (size_t)(size * size), 1, &all), done);
+  for (int64_t r = 0; r < size; r++) {
+    char path[TRI_PATH_BYTES];
+    file_path(s, step, r, false, path);
+    mine[r] = tri_path_exists(path);
+  }
+  TRI_TRY_GOTO(tri_gather_bytes(world, (size_t)size, mine, all), done);
+  find_givers(all, size, giver);
+  *whole = true;
+  for (int64_t r = 0; r < size; r++) *whole = *whole && giver[r] >= 0;
+done:
+  tri_free(all);
+  tri_free(mine);
+  return status;
+}
+
+tri_status tri_snapshots_find(tri_snapshots *s, int64_t *step) {
+  const tri_group *world = world_of(s);
+  int64_t mine[MOST_STEPS] = {-1, -1, -1, -1}, *all = NULL, *giver = NULL, below = INT64_MAX;
+  tri_status status = TRI_OK;
+  *step = -1;
+  (void)list_steps(s, mine);
+  TRI_TRY_GOTO(tri_alloc("steps of snapshots", (size_t)world->size, sizeof mine, &all), done);
+  TRI_TRY_GOTO(tri_alloc("who has a snapshot", (size_t)world->size, sizeof *giver, &giver), done);
+  TRI_TRY_GOTO(tri_gather_bytes(world, sizeof mine, mine, all), done);
+  for (bool whole = false; !whole;) {
+    int64_t next = -1;
+    for (int64_t i = 0; i < world->size * MOST_STEPS; i++) {
+      if (all[i] < below && all[i] > next) next = all[i];
+    }
+    if (next < 0) break;
+    TRI_TRY_GOTO(look_for(s, next, giver, &whole), done);
+    if (whole) *step = next;
+    below = next;
+  }
+done:
+  tri_free(giver);
+  tri_free(all);
+  return status;
+}
+
+/* ---- loading one ------------------------------------------------------------------------------------------------- */
+
+static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
+  mapped file = {0};
+  header head;
+  TRI_TRY(open_whole(s, step, world_of(s)->rank, &file, &head));
+  const char *from = file.begin + HEADER_BYTES;
+  for (int64_t i = 0; i < s->shards.num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(&s->shards, &s->shards.slices[i]);
+    memcpy(s->shards.slices[i].data, from, bytes);
+    from += bytes;
+  }
+  *progress = head.progress;
+  unmap(&file);
+  return TRI_OK;
+}
+
+/* Parts that go from one rank to another are checked by the one that gives them, before any is sent. */
+static tri_status check_given(const tri_snapshots *s, int64_t step, const int64_t *giver) {
+  const tri_group *world = world_of(s);
+  for (int64_t r = 0; r < world->size; r++) {
+    mapped file = {0};
+    header head;
+    if (r == world->rank || giver[r] != world->rank) continue;
+    TRI_TRY(open_whole(s, step, r, &file, &head));
+    unmap(&file);
+  }
+  return TRI_OK;
+}
+
+static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
+  mapped file = {0};
+  header head;
+  tri_request *request = NULL;
+  TRI_TRY(open_whole(s, step, to, &file, &head));
+  tri_status status = tri_send_start(world_of(s), (int)to, SNAPSHOT_TAG, file.bytes, file.begin, &request);
+  if (status == TRI_OK) status = tri_request_wait(&request);
+  unmap(&file);
+  return status;
+}
+
+/* Where this rank's part comes to, if another has it: a file of this node's, from which it is taken like any other. */
+static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
+  char path[TRI_PATH_BYTES];
+  if (!wanted) return TRI_OK;
+  step_folder(s, step, path);
+  TRI_TRY(tri_directory_create(path));
+  file_path(s, step, world_of(s)->rank, true, path);
+  return map_file(path, true, s->bytes, out);
+}
+
+static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const mapped *file) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_receive_start(world_of(s), (int)from, SNAPSHOT_TAG, file->bytes, file->begin, &request));
+  TRI_TRY(tri_request_wait(&request));
+  return finish_file(s, step, world_of(s)->rank);
+}
+
+/* All have room for what they get before anybody gives: else a giver would wait for good. */
+static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
+  const tri_group *world = world_of(s);
+  mapped own = {0};
+  tri_status status = tri_common_failure(world, make_room(s, step, giver[world->rank] != world->rank, &own));
+  for (int64_t r = 0; r < world->size && status == TRI_OK; r++) {
+    if (giver[r] == r) continue;
+    if (r == world->rank) status = get(s, step, giver[r], &own);
+    if (giver[r] == world->rank && status == TRI_OK) status = give(s, step, r);
+  }
+  unmap(&own);
+  return status;
+}
+
+tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *progress) {
+  const tri_group *world = world_of(s);
+  int64_t *giver = NULL;
+  bool whole = false;
+  TRI_TRY(tri_alloc("who has a snapshot", (size_t)world->size, sizeof *giver, &giver));
+  tri_status status = look_for(s, step, giver, &whole);
+  if (status == TRI_OK) status = tri_common_failure(world, check_given(s, step, giver));
+  if (status == TRI_OK) status = hand_round(s, step, giver);
+  tri_free(giver);
+  if (status == TRI_OK) status = take_own(s, step, progress);
+  status = tri_common_failure(world, status);
+  if (status == TRI_OK) tri_engine_parameters_changed(s->engine);
+  return status;
+}
+
+void tri_snapshots_remove(tri_snapshots *s) {
+  if (!is_first_of_node(s)) return;
+  if (tri_directory_remove(s->folder) != TRI_OK) tri_warn("a snapshot stays: %s", tri_status_message());
+  char above[TRI_PATH_BYTES];
+  memcpy(above, s->folder, sizeof above);
+  for (int level = 0; level < 2; level++) { /* the run's folder and the output's, once the last node's part has gone */
+    *strrchr(above, '/') = '\0';
+    (void)rmdir(above);
+  }
+}

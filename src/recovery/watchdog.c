@@ -1,0 +1,260 @@
+#include "recovery/watchdog.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "comm/agreement.h"
+#include "recovery/flight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tri_watchdog {
+  const tri_mesh *mesh;
+  char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
+  double timeout_s, quiet_since_s; /* nothing counts before */
+  bool answered;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  bool stops;
+};
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+typedef struct answers {
+  const tri_watchdog *watchdog;
+  tri_flight *flights; /* [world.size] */
+  bool *known;         /* [world.size] */
+} answers;
+
+/* A mesh as another rank sees it: where it stands, and the names of its groups. */
+static tri_mesh mesh_of(const answers *a, int rank) {
+  tri_mesh mesh = *a->watchdog->mesh;
+  mesh.place = tri_mesh_place_of(&mesh.shape, rank);
+  return mesh;
+}
+
+/* Where a rank does not know who is behind: of its group, one without an answer, else the one that has joined least. */
+static int guess_behind(const answers *a, int rank) {
+  const tri_flight *flight = &a->flights[rank];
+  tri_mesh mesh = mesh_of(a, rank);
+  int axis = tri_mesh_axis_of(&mesh, flight->group), behind = -1;
+  int size = axis == TRI_NUM_AXES ? mesh.world.size : mesh.shape.size[axis];
+  int64_t least = flight->number;
+  for (int at = 0; at < size && flight->number > 0; at++) {
+    int other = tri_mesh_world_rank(&mesh, flight->group, at);
+    if (!a->known[other]) return other;
+    if (a->flights[other].joined[axis] >= least) continue;
+    least = a->flights[other].joined[axis];
+    behind = other;
+  }
+  return behind;
+}
+
+static int waits_for(const answers *a, int rank) {
+  const tri_flight *flight = &a->flights[rank];
+  if (!a->known[rank] || flight->operation[0] == '\0') return -1;
+  return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
+}
+
+/* Follows the waits from a rank to the one that waits for nobody; *last is the one that waits for that. Where they wait
+ * for each other in a ring it is a rank of the ring. */
+static int find_culprit(const answers *a, int rank, int *last) {
+  *last = -1;
+  for (int hops = 0; hops <= a->watchdog->mesh->world.size; hops++) {
+    int next = waits_for(a, rank);
+    if (next < 0) return rank;
+    *last = rank;
+    rank = next;
+  }
+  return rank;
+}
+
+static const char *name_rank(const answers *a, int rank, char *text, size_t size) {
+  char place[128];
+  snprintf(text, size, "rank %d (%s)", rank, tri_mesh_describe(&a->watchdog->mesh->shape, rank, place, sizeof place));
+  return text;
+}
+
+static const char *name_wait(const tri_flight *flight, char *text, size_t size) {
+  char bytes[32], number[32] = "";
+  if (flight->number > 0) snprintf(number, sizeof number, " number %lld", (long long)flight->number);
+  snprintf(text, size, "%s%s over %s (%s)", flight->operation, number, flight->group,
+           tri_format_bytes((double)flight->bytes, bytes, sizeof bytes));
+  return text;
+}
+
+static void say_what_it_does(const answers *a, int rank, char *text, size_t size) {
+  const tri_flight *flight = &a->flights[rank];
+  if (!a->known[rank]) {
+    snprintf(text, size, "does not answer: its process is stopped or gone, or its node is");
+  } else if (flight->operation[0] != '\0') {
+    char wait[128];
+    snprintf(text, size, "waits in %s itself, for %.1f s, in %s", name_wait(flight, wait, sizeof wait), flight->waits_s,
+             flight->doing);
+  } else {
+    snprintf(text, size, "has been in %s for %.1f s, at step %lld",
+             flight->doing[0] == '\0' ? "nothing recorded" : flight->doing, flight->doing_s, (long long)flight->step);
+  }
+}
+
+static void report(const answers *a, int culprit, int last) {
+  const tri_watchdog *w = a->watchdog;
+  char who[192], state[256], whom[192], wait[128], chain[512] = "", message[TRI_PATH_BYTES + 2048];
+  name_rank(a, culprit, who, sizeof who);
+  say_what_it_does(a, culprit, state, sizeof state);
+  if (last >= 0) {
+    snprintf(chain, sizeof chain, "; %s waits for it in %s at step %lld, which it has not %s",
+             name_rank(a, last, whom, sizeof whom), name_wait(&a->flights[last], wait, sizeof wait),
+             (long long)a->flights[last].step, a->flights[last].number > 0 ? "joined" : "answered");
+  }
+  snprintf(
+      message, sizeof message,
+      "nothing has moved for %.0f s (hang_timeout). %s is behind: it %s%s. What every rank was doing is in %s; the "
+      "same command goes on from the newest checkpoint, and a larger hang_timeout waits longer",
+      w->timeout_s, who, state, chain, w->folder);
+  tri_log_failure(TRI_COMM, message);
+  fflush(stderr);
+}
+
+static tri_status read_answers(const tri_watchdog *w, answers *a) {
+  size_t ranks = (size_t)w->mesh->world.size;
+  a->watchdog = w;
+  TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->flights, &a->flights));
+  TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->known, &a->known));
+  for (int r = 0; r < w->mesh->world.size; r++) a->known[r] = tri_flight_read(w->folder, r, &a->flights[r]);
+  return TRI_OK;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+/* How often a rank looks, and so how long answers may take. */
+static double period_s(const tri_watchdog *w) {
+  double period = w->timeout_s / 10;
+  return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
+}
+
+static double idle_s(const tri_watchdog *w) {
+  double last_s = tri_recorder_last_s();
+  return tri_clock_s() - (last_s > w->quiet_since_s ? last_s : w->quiet_since_s);
+}
+
+/* False if it is to stop. */
+static bool sleep_some(tri_watchdog *w, double seconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  int64_t ns = until.tv_nsec + (int64_t)(1e9 * seconds);
+  until.tv_sec += ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
+  pthread_mutex_lock(&w->lock);
+  while (!w->stops && pthread_cond_timedwait(&w->wake, &w->lock, &until) == 0) continue;
+  bool goes_on = !w->stops;
+  pthread_mutex_unlock(&w->lock);
+  return goes_on;
+}
+
+/* The launcher ends a job one of whose ranks leaves without a farewell. Nothing of MPI is asked for: the thread that
+ * may call it is stuck. */
+static void end_job(const tri_watchdog *w) {
+  int file = open(w->ended, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+  if (file >= 0) close(file);
+  _exit(tri_status_exit(TRI_COMM));
+}
+
+/* Asks, and judges the answers, unless another rank has asked already. */
+static void ask(tri_watchdog *w) {
+  int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  close(file);
+  if (tri_flight_write(w->mesh, w->folder) != TRI_OK || !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
+  answers a = {0};
+  int last = -1;
+  if (read_answers(w, &a) != TRI_OK) return;
+  int culprit = find_culprit(&a, w->mesh->world.rank, &last);
+  if (a.known[culprit] && a.flights[culprit].idle_s < 0.5 * w->timeout_s) { /* slow, not stuck */
+    unlink(w->asked);
+    w->quiet_since_s = tri_clock_s();
+  } else {
+    report(&a, culprit, last);
+    end_job(w);
+  }
+  tri_free(a.flights);
+  tri_free(a.known);
+}
+
+static void look(tri_watchdog *w) {
+  bool asked = access(w->asked, F_OK) == 0;
+  if (access(w->ended, F_OK) == 0) _exit(tri_status_exit(TRI_COMM));
+  if (asked && !w->answered) (void)tri_flight_write(w->mesh, w->folder); /* whoever asks sees that there is none */
+  w->answered = asked;
+  if (!asked && idle_s(w) > w->timeout_s) ask(w);
+}
+
+static void *watch(void *argument) {
+  tri_watchdog *w = argument;
+  while (sleep_some(w, period_s(w))) look(w);
+  return NULL;
+}
+
+/* ---- starting and stopping --------------------------------------------------------------------------------------- */
+
+/* What a run before left there stays beside it, until the next. */
+static tri_status empty_folder(const char *folder) {
+  char last[TRI_PATH_BYTES];
+  if (tri_path_exists(folder) && rmdir(folder) != 0) {
+    if (snprintf(last, sizeof last, "%s-last", folder) >= (int)sizeof last) {
+      return tri_fail(TRI_BAD_USAGE, "%s: the name is too long", folder);
+    }
+    TRI_TRY(tri_directory_remove(last));
+    if (rename(folder, last) != 0) {
+      return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", folder, last, strerror(errno));
+    }
+  }
+  return tri_directory_create(folder);
+}
+
+tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double timeout_s, tri_watchdog **out) {
+  *out = NULL;
+  if (mesh->world.size == 1) return TRI_OK;
+  TRI_TRY(tri_first_rank_status(&mesh->world, mesh->world.rank == 0 ? empty_folder(folder) : TRI_OK));
+  if (timeout_s == 0) return TRI_OK;
+  tri_watchdog *w = NULL;
+  TRI_TRY(tri_alloc("a watchdog", 1, sizeof *w, &w));
+  w->mesh = mesh;
+  w->timeout_s = timeout_s;
+  w->quiet_since_s = tri_clock_s();
+  snprintf(w->folder, sizeof w->folder, "%s", folder);
+  tri_status status = tri_path_join(w->asked, folder, "asked");
+  if (status == TRI_OK) status = tri_path_join(w->ended, folder, "ended");
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->wake, NULL);
+  int fault = status == TRI_OK ? pthread_create(&w->thread, NULL, watch, w) : 0;
+  if (fault != 0) status = tri_fail(TRI_INTERNAL, "cannot start the watchdog's thread: %s", strerror(fault));
+  if (status != TRI_OK) {
+    tri_free(w);
+    return status;
+  }
+  *out = w;
+  return TRI_OK;
+}
+
+void tri_watchdog_stop(tri_watchdog *w) {
+  if (w == NULL) return;
+  pthread_mutex_lock(&w->lock);
+  w->stops = true;
+  pthread_cond_signal(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+  pthread_join(w->thread, NULL);
+  pthread_cond_destroy(&w->wake);
+  pthread_mutex_destroy(&w->lock);
+  tri_free(w);
+}

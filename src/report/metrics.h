@@ -1,0 +1,74 @@
+/* What a run says of itself while it trains: metrics.jsonl (one JSON object a line, one line a step), TensorBoard event
+ * files, and a progress line. One rank of a run writes them. */
+#ifndef TRI_REPORT_METRICS_H
+#define TRI_REPORT_METRICS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One step. In the file a number that is not finite is null, and validation_loss stands only where evaluated is set. */
+typedef struct tri_step_metrics {
+  int64_t step; /* 1 is the first                                              */
+  double loss;  /* mean over the counted tokens of the global batch            */
+  double grad_norm, lr;
+  int64_t tokens;              /* trained on since the run began, this step's included        */
+  double tokens_per_s, step_s; /* of this step                                                */
+  double mfu;                  /* share of the device's peak, 0 to 1; NaN where it is unknown */
+  size_t peak_bytes;
+  int64_t bad_steps; /* skipped since the run began: loss or gradient was not finite */
+  bool evaluated;
+  double validation_loss;
+} tri_step_metrics;
+
+typedef struct tri_metrics tri_metrics;
+
+/* LOCAL. Opens DIRECTORY/metrics.jsonl and a new event file; makes the directory if need be. What the file says of
+ * first_step and later is removed (a run resumed from the checkpoint of step N continues with first_step N + 1; a new
+ * run has first_step 1), and so is whatever follows the last line before it; a line is logged that says which steps
+ * went. Lines before it that are no step's stay, with a warning. Release with tri_metrics_close. */
+tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out);
+
+/* LOCAL. Adds one step to both files and hands it to the system, so that it survives the death of this process. */
+tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step);
+
+/* LOCAL. Brings metrics.jsonl to the disk, so that it survives the death of the machine: to be called before a
+ * checkpoint, which must not know of steps that the file has lost. */
+tri_status tri_metrics_sync(tri_metrics *metrics);
+
+/* LOCAL. Shows the step last written of `steps`, on the line of tri_log_progress. */
+void tri_metrics_progress(tri_metrics *metrics, int64_t steps);
+
+/* LOCAL. NULL is ignored; the files are released whatever the status. */
+tri_status tri_metrics_close(tri_metrics *metrics);
+
+/* The text of a progress line: step, losses, learning rate, tokens/s, share of peak, time left. A validation loss that
+ * is NaN is left out, as is an mfu. Returns buffer. */
+char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
+                                char *buffer, size_t buffer_bytes);
+
+/* ---- reading it back -------------------------------------------------------------------------------------------- */
+
+typedef struct tri_metrics_history {
+  tri_step_metrics *steps; /* [count], by rising step */
+  int64_t count;
+  int64_t num_lines;          /* of the file */
+  int64_t bytes;              /* up to the end of the last line that counts */
+  int64_t num_odd, first_odd; /* lines that are no step's or out of order, and the first of them, from 1 */
+  int64_t num_behind;         /* of them, behind the last line that counts */
+  int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and their steps */
+  bool scattered;                             /* some of them stand before a line that counts */
+} tri_metrics_history;
+
+/* LOCAL. Reads the steps before end_step from a metrics.jsonl. Lines that are not whole, or out of order, are passed
+ * over. null is read as NaN. A missing file is TRI_BAD_FILE. Release with tri_metrics_history_release. */
+tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metrics_history *out);
+
+/* LOCAL. Reads the same, and removes from the file what is behind them: lines of step end_step and later wherever they
+ * are, and whatever follows the last line that counts. */
+tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metrics_history *out);
+void tri_metrics_history_release(tri_metrics_history *history);
+
+#endif

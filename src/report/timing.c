@@ -1,0 +1,305 @@
+#include "report/timing.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "comm/agreement.h"
+#include "schedule/program.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WARM_UP = 2, STEPS = 8 };
+
+/* Unless it was asked for: the first rank holds what all of them did. */
+enum { MOST_RANKS = 64 };
+
+/* ---- records as events ------------------------------------------------------------------------------------------- */
+
+static tri_event_kind kind_of(int32_t instruction) {
+  switch ((tri_instruction_kind)instruction) {
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE: return TRI_EVENT_LOAD;
+    case TRI_FORWARD: return TRI_EVENT_FORWARD;
+    case TRI_BACKWARD: return TRI_EVENT_BACKWARD;
+    case TRI_BACKWARD_INPUT: return TRI_EVENT_BACKWARD_INPUT;
+    case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
+    case TRI_SUM_TIED:
+    case TRI_SUM_PARTIAL:
+    case TRI_CLIP:
+    case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
+    case TRI_POST_RECEIVE:
+    case TRI_RECEIVE:
+    case TRI_SEND:
+    case TRI_WAIT_SENT:
+    case TRI_REDUCE:
+    case TRI_WAIT_REDUCED:
+    case TRI_GATHER:
+    case TRI_WAIT_GATHERED: break;
+  }
+  return TRI_EVENT_COMMUNICATION;
+}
+
+static int axis_of_instruction(int32_t instruction) {
+  switch ((tri_instruction_kind)instruction) {
+    case TRI_POST_RECEIVE:
+    case TRI_RECEIVE:
+    case TRI_SEND:
+    case TRI_WAIT_SENT: return TRI_AXIS_PIPELINE;
+    case TRI_REDUCE:
+    case TRI_WAIT_REDUCED:
+    case TRI_GATHER:
+    case TRI_WAIT_GATHERED: return TRI_AXIS_DATA;
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE:
+    case TRI_FORWARD:
+    case TRI_BACKWARD:
+    case TRI_BACKWARD_INPUT:
+    case TRI_BACKWARD_WEIGHT:
+    case TRI_SUM_TIED:
+    case TRI_SUM_PARTIAL:
+    case TRI_CLIP:
+    case TRI_UPDATE: break;
+  }
+  return TRI_EVENT_NO_AXIS;
+}
+
+static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
+  if (record->kind == TRI_RECORD_COLLECTIVE) {
+    /* A tied pair's group is a part of the pipeline's, with numbers of its own. */
+    bool tied = strcmp(record->group, mesh->tied.name) == 0;
+    return (tri_meeting){.kind = TRI_MEETING_COLLECTIVE,
+                         .first = tri_mesh_world_rank(mesh, record->group, 0),
+                         .other = 2 * tri_mesh_axis_of(mesh, record->group) + (tied ? 1 : 0),
+                         .number = record->number};
+  }
+  int32_t peer = tri_mesh_world_rank(mesh, record->group, record->peer);
+  bool sends = record->kind == TRI_RECORD_SEND;
+  return (tri_meeting){.kind = sends ? TRI_MEETING_SEND : TRI_MEETING_RECEIVE,
+                       .first = sends ? mesh->world.rank : peer,
+                       .other = sends ? peer : mesh->world.rank,
+                       .tag = record->tag,
+                       .number = record->number};
+}
+
+static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double ahead_s) {
+  tri_event event = tri_event_make(mesh->world.rank, TRI_EVENT_COMMUNICATION, record->name, record->begin_s - ahead_s,
+                                   record->end_s - ahead_s);
+  event.step = record->step;
+  event.bytes = record->bytes;
+  event.micro_batch = record->micro_batch;
+  event.chunk = record->chunk;
+  event.lane = record->background ? TRI_LANE_COMMUNICATION : TRI_LANE_COMPUTE;
+  if (record->kind == TRI_RECORD_WORK) {
+    event.kind = kind_of(record->code);
+    event.axis = axis_of_instruction(record->code);
+    return event;
+  }
+  event.axis = tri_mesh_axis_of(mesh, record->group);
+  if (record->kind != TRI_RECORD_PROGRESS) event.meeting = meeting_of(mesh, record);
+  return event;
+}
+
+/* What is done between steps, such as a look at the validation loss, is no part of one. */
+static bool belongs(const tri_record *record) {
+  return record->step >= 0 && (record->kind != TRI_RECORD_WORK || record->code >= 0);
+}
+
+static tri_status take_events(const tri_mesh *mesh, double ahead_s, tri_event_list *out) {
+  tri_record *records = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_recorder_take(&records, &count));
+  tri_status status = tri_event_list_reserve(out, count);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    if (!belongs(&records[i])) continue;
+    tri_event event = event_of(mesh, &records[i], ahead_s);
+    status = tri_event_list_add(out, &event);
+  }
+  tri_free(records);
+  return status;
+}
+
+/* ---- one clock --------------------------------------------------------------------------------------------------- */
+
+enum { CLOCK_TAG = 1, COUNT_TAG = 2, EVENTS_TAG = 3, CLOCK_TURNS = 8 };
+
+static tri_status send(const tri_group *world, int to, int tag, size_t bytes, const void *data) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_send_start(world, to, tag, bytes, data, &request));
+  return tri_request_wait(&request);
+}
+
+static tri_status receive(const tri_group *world, int from, int tag, size_t bytes, void *data) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_receive_start(world, from, tag, bytes, data, &request));
+  return tri_request_wait(&request);
+}
+
+/* How far a rank's clock is ahead of the first rank's: the first asks for the time, and half the shortest time of a
+ * question and its answer has passed since. What is less than that half cannot be told from nothing, and clocks of one
+ * machine are one. */
+static tri_status ask_clock(const tri_group *world, int rank, double *ahead_s) {
+  double shortest_s = INFINITY;
+  for (int turn = 0; turn < CLOCK_TURNS; turn++) {
+    double theirs_s = 0, asked_s = tri_clock_s();
+    TRI_TRY(send(world, rank, CLOCK_TAG, sizeof asked_s, &asked_s));
+    TRI_TRY(receive(world, rank, CLOCK_TAG, sizeof theirs_s, &theirs_s));
+    double took_s = tri_clock_s() - asked_s;
+    if (took_s >= shortest_s) continue;
+    shortest_s = took_s;
+    *ahead_s = theirs_s - (asked_s + 0.5 * took_s);
+  }
+  if (fabs(*ahead_s) < 0.5 * shortest_s) *ahead_s = 0;
+  return send(world, rank, CLOCK_TAG, sizeof *ahead_s, ahead_s);
+}
+
+static tri_status answer_clock(const tri_group *world, double *ahead_s) {
+  for (int turn = 0; turn < CLOCK_TURNS; turn++) {
+    double asked_s, mine_s;
+    TRI_TRY(receive(world, 0, CLOCK_TAG, sizeof asked_s, &asked_s));
+    mine_s = tri_clock_s();
+    TRI_TRY(send(world, 0, CLOCK_TAG, sizeof mine_s, &mine_s));
+  }
+  return receive(world, 0, CLOCK_TAG, sizeof *ahead_s, ahead_s);
+}
+
+/* ---- all ranks' -------------------------------------------------------------------------------------------------- */
+
+static tri_status hand_in(const tri_group *world, const tri_event_list *events) {
+  TRI_TRY(send(world, 0, COUNT_TAG, sizeof events->count, &events->count));
+  return send(world, 0, EVENTS_TAG, (size_t)events->count * sizeof *events->events, events->events);
+}
+
+static tri_status add_all(tri_timeline *timeline, const tri_event_list *events) {
+  for (int64_t i = 0; i < events->count; i++) TRI_TRY(tri_timeline_add(timeline, &events->events[i]));
+  return TRI_OK;
+}
+
+static tri_status take_in(const tri_group *world, int rank, tri_timeline *timeline) {
+  tri_event_list events = {0};
+  int64_t count = 0;
+  TRI_TRY(receive(world, rank, COUNT_TAG, sizeof count, &count));
+  tri_status status = tri_event_list_reserve(&events, count);
+  if (status == TRI_OK) {
+    status = receive(world, rank, EVENTS_TAG, (size_t)count * sizeof *events.events, events.events);
+    events.count = count;
+  }
+  if (status == TRI_OK) status = add_all(timeline, &events);
+  tri_event_list_release(&events);
+  return status;
+}
+
+static tri_status put_together(const tri_mesh *mesh, const tri_event_list *own, tri_timeline *timeline) {
+  const tri_group *world = &mesh->world;
+  TRI_TRY(add_all(timeline, own));
+  for (int rank = 0; rank < world->size; rank++) {
+    char place[TRI_TIMELINE_LABEL_BYTES - 24];
+    snprintf(timeline->labels[rank], sizeof timeline->labels[rank], "rank %d: %s", rank,
+             tri_mesh_describe(&mesh->shape, rank, place, sizeof place));
+    if (rank > 0) TRI_TRY(take_in(world, rank, timeline));
+  }
+  return tri_timeline_finish(timeline);
+}
+
+static tri_status collect(const tri_mesh *mesh, const tri_event_list *own, tri_timeline **out) {
+  tri_timeline *timeline = NULL;
+  if (mesh->world.rank > 0) return hand_in(&mesh->world, own);
+  TRI_TRY(tri_timeline_create(mesh->world.size, &timeline));
+  tri_status status = put_together(mesh, own, timeline);
+  if (status != TRI_OK) {
+    tri_timeline_destroy(timeline);
+    return status;
+  }
+  *out = timeline;
+  return TRI_OK;
+}
+
+/* Puts the records of all ranks on the first rank's clock: *out on the first rank, NULL on the others. */
+static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
+  const tri_group *world = &mesh->world;
+  tri_event_list own = {0};
+  double ahead_s = 0;
+  *out = NULL;
+  for (int rank = 1; rank < world->size && world->rank == 0; rank++) {
+    double theirs_s = 0;
+    TRI_TRY(ask_clock(world, rank, &theirs_s));
+  }
+  if (world->rank > 0) TRI_TRY(answer_clock(world, &ahead_s));
+  tri_status status = tri_common_status(world, take_events(mesh, ahead_s, &own));
+  if (status == TRI_OK) status = collect(mesh, &own, out);
+  tri_event_list_release(&own);
+  return status;
+}
+
+/* ---- the timed steps --------------------------------------------------------------------------------------------- */
+
+/* Better now than after the steps. */
+static tri_status check_folder(const char *path) {
+  char folder[TRI_PATH_BYTES] = ".";
+  const char *slash = strrchr(path, '/');
+  if (slash != NULL) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+  if (access(folder, W_OK | X_OK) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "--timeline %s: cannot write to the folder %s: %s", path, folder, strerror(errno));
+}
+
+tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to) {
+  timing->mesh = mesh;
+  timing->first = timing->end = -1;
+  if (timing->path == NULL && mesh->world.size > MOST_RANKS) return TRI_OK;
+  timing->first = to - from > WARM_UP ? from + WARM_UP : from;
+  timing->end = to - timing->first < STEPS ? to : timing->first + STEPS;
+  bool checks = timing->path != NULL && mesh->world.rank == 0;
+  return tri_first_rank_status(&mesh->world, checks ? check_folder(timing->path) : TRI_OK);
+}
+
+void tri_timing_step_begins(const tri_timing *timing, int64_t step) {
+  if (step == timing->first) tri_recorder_keep();
+}
+
+/* The name without an ending that it may have. */
+static int stem_of(const char *path) {
+  static const char *const endings[] = {".json", ".svg"};
+  size_t length = strlen(path);
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    size_t ending = strlen(endings[i]);
+    if (length > ending && strcmp(path + length - ending, endings[i]) == 0) return (int)(length - ending);
+  }
+  return (int)length;
+}
+
+static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
+  char path[TRI_PATH_BYTES], title[128];
+  int stem = stem_of(timing->path);
+  if (stem + (int)sizeof ".json" > (int)sizeof path) return tri_fail(TRI_BAD_USAGE, "--timeline: the name is too long");
+  snprintf(path, sizeof path, "%.*s.json", stem, timing->path);
+  TRI_TRY(tri_timeline_write_json(timeline, path));
+  snprintf(path, sizeof path, "%.*s.svg", stem, timing->path);
+  snprintf(title, sizeof title, "steps %lld to %lld on %d %s", (long long)timing->first + 1, (long long)timing->end,
+           timing->mesh->world.size, timing->mesh->world.size == 1 ? "rank" : "ranks");
+  TRI_TRY(tri_timeline_write_svg(timeline, title, path));
+  tri_log("timeline of %s: %.*s.svg, and .json for ui.perfetto.dev", title, stem, timing->path);
+  return TRI_OK;
+}
+
+static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
+  if (timeline == NULL) return TRI_OK; /* the first rank has it */
+  TRI_TRY(tri_timeline_add_up(timeline, timing->first, timing->end, &timing->shares));
+  return timing->path == NULL ? TRI_OK : draw(timing, timeline);
+}
+
+tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last) {
+  tri_timeline *timeline = NULL;
+  if (steps <= timing->first || steps > timing->end || (steps < timing->end && !last)) return TRI_OK;
+  timing->end = steps;
+  TRI_TRY(collect_all(timing->mesh, &timeline));
+  tri_status status = tri_first_rank_status(&timing->mesh->world, judge(timing, timeline));
+  tri_timeline_destroy(timeline);
+  return status;
+}

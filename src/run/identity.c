@@ -1,0 +1,323 @@
+#include "run/identity.h"
+
+#include "base/config.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/system.h"
+#include "checkpoint/huggingface.h"
+#include "comm/agreement.h"
+#include "model/model_config.h"
+#include "tokenizer/tokenizer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN_FILE_BYTES = 1 << 16, CHANGES_BYTES = 8192, KEY_BYTES = 64 };
+
+#define RUN_FILE "run.json"
+
+static const char *text_at(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text == NULL ? "" : text;
+}
+
+/* ---- the name ---------------------------------------------------------------------------------------------------- */
+
+static tri_status read_run(const char *path, tri_identity *out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read(path, RUN_FILE_BYTES, &text, &bytes));
+  json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+  tri_free(text);
+  const char *name = text_at(document, "run"), *from = text_at(document, "from");
+  bool known = tri_fingerprint_is_valid(name) && strlen(from) < sizeof out->from;
+  if (known) {
+    snprintf(out->run, sizeof out->run, "%s", name);
+    snprintf(out->from, sizeof out->from, "%s", from);
+    out->from_step = (int64_t)json_integer_value(json_object_get(document, "from_step"));
+  }
+  json_decref(document);
+  if (known) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s does not say which run this is; remove it to give the run a new name: its checkpoints will still "
+                  "be taken up",
+                  path);
+}
+
+static tri_status write_run(const char *path, const tri_identity *identity) {
+  json_t *document = json_pack("{s:s, s:s, s:s, s:I}", "format", "trireme run", "run", identity->run, "from",
+                               identity->from, "from_step", (json_int_t)identity->from_step);
+  char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
+  json_decref(document);
+  if (text == NULL) return tri_fail(TRI_INTERNAL, "%s cannot be written as JSON: not UTF-8, or no memory", path);
+  tri_status status = tri_file_replace(path, text, strlen(text));
+  free(text);
+  return status;
+}
+
+/* The name that a checkpoint knows, if it can be opened: a tri_checkpoint_try. */
+static tri_status take_name(void *context, const char *path, bool *damaged) {
+  tri_checkpoint *checkpoint = NULL;
+  tri_status status = tri_checkpoint_open(path, &checkpoint);
+  *damaged = status != TRI_OK;
+  TRI_TRY(status);
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  const char *name = state == NULL ? "" : text_at(json_object_get(state->progress, "identity"), "run");
+  if (tri_fingerprint_is_valid(name)) snprintf(context, TRI_FINGERPRINT_BYTES, "%s", name);
+  tri_checkpoint_close(checkpoint);
+  return TRI_OK;
+}
+
+/* For an output whose run.json somebody has removed: the name that the newest checkpoint knows, if there is one. */
+static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  tri_group alone = tri_group_alone("recall");
+  if (tri_path_join(root, output, "checkpoints") != TRI_OK) return;
+  (void)tri_checkpoint_newest_that(&alone, root, take_name, out, path);
+}
+
+static tri_status find_name(const char *output, bool anew, tri_identity *out) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, output, RUN_FILE));
+  if (!anew && tri_path_exists(path)) return read_run(path, out);
+  if (!anew) recall_name(output, out->run);
+  out->is_new = out->run[0] == '\0';
+  if (out->is_new) TRI_TRY(tri_system_unique(out->run));
+  return write_run(path, out);
+}
+
+tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
+  tri_status status = world->rank == 0 ? find_name(config->output, anew, out) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
+}
+
+tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
+                                  int64_t step) {
+  char path[TRI_PATH_BYTES], absolute[TRI_PATH_BYTES];
+  if (realpath(folder, absolute) == NULL) {
+    return tri_fail(TRI_BAD_FILE, "cannot find out where %s is: %s", folder, strerror(errno));
+  }
+  TRI_TRY(tri_path_join(path, config->output, RUN_FILE));
+  memcpy(identity->from, absolute, sizeof absolute);
+  identity->from_step = step;
+  return write_run(path, identity);
+}
+
+json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
+  return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s}}", "run", identity->run, "tokenizer", identity->tokenizer,
+                   "train", "path", config->data.train, "fingerprint", identity->train, "validation", "path",
+                   config->data.validation, "fingerprint", identity->validation);
+}
+
+/* ---- differences ------------------------------------------------------------------------------------------------- */
+
+/* Settings of a model that change its parameters' first values, its training or its reports, but not its function. (A
+ * longer max_sequence shows in the shape of learned positions, where there are some.) */
+static const char *const not_of_function[] = {"name", "dropout", "init_std", "max_sequence", NULL};
+
+/* Those without which the weights do not even fit. */
+static const char *const of_shape[] = {"family",     "num_layers", "hidden_size",    "ffn_size",
+                                       "vocab_size", "tied",       "attention_bias", NULL};
+
+static const char *const other_keys[] = {"run", "data.train", "data.tokenizer", NULL};
+
+static bool is_among(const char *key, const char *const *list) {
+  for (; *list != NULL; list++) {
+    if (strcmp(key, *list) == 0) return true;
+  }
+  return false;
+}
+
+/* The next word of a list with commas or blanks between. */
+static bool next_word(const char **at, char word[KEY_BYTES]) {
+  *at += strspn(*at, ", ");
+  size_t length = strcspn(*at, ", ");
+  if (length == 0) return false;
+  snprintf(word, KEY_BYTES, "%.*s", (int)length, *at);
+  *at += length;
+  return true;
+}
+
+static bool is_allowed(const char *allow_change, const char *key) {
+  char word[KEY_BYTES];
+  while (next_word(&allow_change, word)) {
+    if (strcmp(word, key) == 0) return true;
+  }
+  return false;
+}
+
+typedef struct changes {
+  const tri_run_config *config;
+  char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
+  size_t text_length, keys_length;
+  bool fits; /* the weights, in spite of them */
+} changes;
+
+/* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
+static void add_text(char *to, size_t bytes, size_t *length, const char *between, const char *text) {
+  int added = snprintf(to + *length, bytes - *length, "%s%s", *length == 0 ? "" : between, text);
+  *length += added > 0 && (size_t)added < bytes - *length ? (size_t)added : 0;
+}
+
+static void add_change(changes *c, const char *key, const char *there, const char *here) {
+  char line[512];
+  if (is_allowed(c->config->allow_change, key)) {
+    tri_log("%s changes from %s to %s, as `allow_change` says", key, there, here);
+    return;
+  }
+  snprintf(line, sizeof line, "%s is %.200s there and %.200s in this run", key, there, here);
+  add_text(c->text, sizeof c->text, &c->text_length, "; ", line);
+  add_text(c->keys, sizeof c->keys, &c->keys_length, ",", key);
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+static void take_difference(void *context, const char *key, const char *there, const char *here) {
+  char full[KEY_BYTES];
+  if (is_among(key, not_of_function)) return;
+  changes *c = context;
+  c->fits = c->fits && !is_among(key, of_shape);
+  snprintf(full, sizeof full, "model.%s", key);
+  add_change(c, full, there, here);
+}
+
+/* The run's model as its own checkpoints would say it: keys that its family does not have are at their defaults. */
+static tri_status as_saved(const tri_run_config *config, tri_model *out) {
+  char *text = NULL;
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &text));
+  tri_status status = tri_huggingface_parse("the run's own config.json", text, strlen(text), out);
+  tri_free(text);
+  return status;
+}
+
+static tri_status compare_models(const tri_run_config *config, const char *folder, changes *c) {
+  tri_model there, here;
+  TRI_TRY(tri_huggingface_load(folder, &there));
+  TRI_TRY(as_saved(config, &here));
+  tri_config_differences(&tri_model_table, &there, &here, take_difference, c);
+  return TRI_OK;
+}
+
+/* ---- what was read ----------------------------------------------------------------------------------------------- */
+
+/* The fingerprint of a folder's tokenizer.json; "" where there is none that can be read. */
+static void tokenizer_of_folder(const char *folder, char out[TRI_FINGERPRINT_BYTES]) {
+  char path[TRI_PATH_BYTES];
+  tri_tokenizer *tokenizer = NULL;
+  out[0] = '\0';
+  if (tri_path_join(path, folder, "tokenizer.json") != TRI_OK || !tri_path_exists(path)) return;
+  tri_status status = tri_tokenizer_create(path, &tokenizer);
+  if (status == TRI_OK) status = tri_tokenizer_fingerprint(tokenizer, out);
+  tri_tokenizer_destroy(tokenizer);
+  if (status != TRI_OK) tri_log("%s cannot be compared with this run's: %s", path, tri_status_message());
+}
+
+static bool differ(const char *there, const char *here) {
+  return there[0] != '\0' && here[0] != '\0' && strcmp(there, here) != 0;
+}
+
+static void compare_tokenizers(const tri_identity *identity, const char *folder, const json_t *said, changes *c) {
+  char found[TRI_FINGERPRINT_BYTES];
+  snprintf(found, sizeof found, "%s", text_at(said, "tokenizer"));
+  if (found[0] == '\0') tokenizer_of_folder(folder, found);
+  if (differ(found, identity->tokenizer)) add_change(c, "data.tokenizer", found, identity->tokenizer);
+}
+
+static void compare_corpora(const tri_identity *identity, const json_t *said, changes *c) {
+  const json_t *train = json_object_get(said, "train"), *validation = json_object_get(said, "validation");
+  const char *paths[] = {text_at(train, "path"), c->config->data.train};
+  char there[300], here[300];
+  if (differ(text_at(train, "fingerprint"), identity->train)) {
+    snprintf(there, sizeof there, "%.150s (%.32s)", paths[0], text_at(train, "fingerprint"));
+    snprintf(here, sizeof here, "%.150s (%.32s)", paths[1], identity->train);
+    add_change(c, "data.train", there, here);
+  }
+  if (differ(text_at(validation, "fingerprint"), identity->validation)) {
+    tri_warn("data.validation is another corpus than before: its losses do not compare with earlier ones");
+  }
+}
+
+static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
+                               const json_t *said) {
+  const char *there = text_at(said, "run");
+  if (identity->is_new || !differ(there, identity->run)) return TRI_OK;
+  if (is_allowed(config->allow_change, "run")) {
+    tri_log("%s is run %.8s's and goes on as run %.8s, as `allow_change` says", folder, there, identity->run);
+    return TRI_OK;
+  }
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "%s is a checkpoint of another run (%.8s) than the one in %s (%.8s); move it away, begin a run of its "
+      "own from it with another `output` and --resume %s, or, if it belongs here, --set allow_change=run",
+      folder, there, config->output, identity->run, folder);
+}
+
+tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
+                                const tri_checkpoint *checkpoint, tri_take_up how) {
+  const char *folder = tri_checkpoint_path(checkpoint);
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
+  changes c = {.config = config, .fits = true};
+  TRI_TRY(compare_models(config, folder, &c));
+  compare_tokenizers(identity, folder, said, &c);
+  switch (how) {
+    case TRI_TAKE_UP_RUN:
+      TRI_TRY(compare_runs(identity, config, folder, said));
+      compare_corpora(identity, said, &c);
+      break;
+    case TRI_TAKE_UP_BRANCH: compare_corpora(identity, said, &c); break;
+    case TRI_TAKE_UP_WEIGHTS: break;
+  }
+  if (c.text_length == 0) return TRI_OK;
+  if (!c.fits) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "
+                    "take them from there: --set model=%s",
+                    folder, c.text, folder);
+  }
+  return tri_fail(TRI_BAD_CONFIG,
+                  "%s does not go with this run: %s; make them equal, or, if the change is meant, allow it by name: "
+                  "--set allow_change=%s",
+                  folder, c.text, c.keys);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_NAMES = 64, OTHER_NAMES = sizeof other_keys / sizeof other_keys[0] };
+
+typedef struct name_list {
+  const char *names[MOST_NAMES + OTHER_NAMES];
+  char texts[MOST_NAMES][KEY_BYTES];
+  int count;
+} name_list;
+
+static void add_name(void *context, const char *key) {
+  name_list *list = context;
+  if (list->count == MOST_NAMES || is_among(key, not_of_function)) return;
+  snprintf(list->texts[list->count], KEY_BYTES, "model.%s", key);
+  list->names[list->count] = list->texts[list->count];
+  list->count++;
+}
+
+tri_status tri_identity_check_allowed(const char *allow_change) {
+  name_list list = {.count = 0};
+  char word[KEY_BYTES];
+  tri_config_names(&tri_model_table, add_name, &list);
+  for (const char *const *key = other_keys; *key != NULL; key++) list.names[list.count++] = *key;
+  while (next_word(&allow_change, word)) {
+    bool known = false;
+    for (int i = 0; i < list.count; i++) known = known || strcmp(word, list.names[i]) == 0;
+    if (known) continue;
+    const char *nearest = tri_nearest_word(word, list.names, (size_t)list.count);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`allow_change` names `%s`, which is not compared; it takes keys such as model.rope_theta, "
+                    "data.train or data.tokenizer, with commas between%s%s%s",
+                    word, nearest == NULL ? "" : "; did you mean `", nearest == NULL ? "" : nearest,
+                    nearest == NULL ? "" : "`?");
+  }
+  return TRI_OK;
+}

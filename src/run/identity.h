@@ -1,0 +1,51 @@
+/* What a run is: a name that it gets when it begins, and what its answer depends on beside the numbers of its
+ * configuration. The name stands in OUTPUT/run.json, and in all that belongs to the run: its checkpoints, its snapshots
+ * in memory. So what another run left, under the same path or in the same memory, is never taken for this one's.
+ *
+ * What is taken up (a checkpoint, weights of Hugging Face's) is compared with the run: every setting of the model that
+ * changes its function, the tokenizer, the corpus. A difference is refused by its key, with both values, unless the run
+ * names the key in `allow_change`. */
+#ifndef TRI_RUN_IDENTITY_H
+#define TRI_RUN_IDENTITY_H
+
+#include "checkpoint/checkpoint.h"
+#include "data/corpus.h"
+#include "run/run_config.h"
+
+typedef struct tri_identity {
+  char run[TRI_FINGERPRINT_BYTES]; /* the run's name: 32 hexadecimal digits */
+  bool is_new;                     /* it got its name just now */
+  /* The folder with which `--resume FOLDER` last began it, and its step: until something later is saved, that is where
+   * the run goes on. "" where it was none. */
+  char from[TRI_PATH_BYTES];
+  int64_t from_step;
+  /* Fingerprints (data/fingerprint.h); "" where there is none. */
+  char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_FINGERPRINT_BYTES], validation[TRI_FINGERPRINT_BYTES];
+} tri_identity;
+
+/* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, where
+ * there is none or `anew`, a new one, which is written there. The fingerprints are the caller's, set before. */
+tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
+
+/* LOCAL, on the first rank. Notes that the run goes on from this folder, at this step. */
+tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
+                                  int64_t step);
+
+/* LOCAL. What a checkpoint says of the run that made it. A new object. */
+json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);
+
+typedef enum tri_take_up {
+  TRI_TAKE_UP_RUN,     /* the newest checkpoint of this output: it must be this run's */
+  TRI_TAKE_UP_BRANCH,  /* a checkpoint that was named, to go on from */
+  TRI_TAKE_UP_WEIGHTS, /* weights to begin with: the corpus may be any */
+} tri_take_up;
+
+/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. TRI_BAD_CONFIG names every key that differs and
+ * is not allowed to. Differences that change no function are logged. */
+tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
+                                const tri_checkpoint *checkpoint, tri_take_up how);
+
+/* LOCAL. Checks that `allow_change` names keys that are compared; the message begins with the key. */
+tri_status tri_identity_check_allowed(const char *allow_change);
+
+#endif

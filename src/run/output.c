@@ -1,0 +1,111 @@
+#include "run/output.h"
+
+#include "base/log.h"
+#include "comm/agreement.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECKPOINTS "checkpoints"
+#define METRICS "metrics.jsonl"
+
+/* ---- making room ------------------------------------------------------------------------------------------------- */
+
+/* What another run, or another branch of this one, left must not be taken for this one's; it is moved aside, not lost.
+ * The first name ROOT.old-N that is free. */
+static tri_status free_name(const char *root, char to[TRI_PATH_BYTES]) {
+  for (int number = 1;; number++) {
+    int length = snprintf(to, TRI_PATH_BYTES, "%s.old-%d", root, number);
+    if (length < 0 || length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
+    if (!tri_path_exists(to)) return TRI_OK;
+  }
+}
+
+static tri_status move(const char *from, const char *to) {
+  if (rename(from, to) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
+}
+
+/* The course of the run goes with its checkpoints, and first, so that one rename moves both. */
+static tri_status move_all_aside(const char *output, const char *root) {
+  char to[TRI_PATH_BYTES], metrics[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
+  if (!tri_path_exists(root)) return TRI_OK;
+  TRI_TRY(free_name(root, to));
+  TRI_TRY(tri_path_join(metrics, output, METRICS));
+  TRI_TRY(tri_path_join(inside, root, METRICS));
+  if (tri_path_exists(metrics)) TRI_TRY(move(metrics, inside));
+  TRI_TRY(move(root, to));
+  tri_log("the checkpoints of an earlier run are now in %s", to);
+  return TRI_OK;
+}
+
+/* The step of a checkpoint's folder by its name, or -1. */
+static int64_t step_of(const char *name) {
+  long step = -1;
+  return sscanf(name, "step-%ld", &step) == 1 ? step : -1;
+}
+
+/* Going back to an older step begins a new branch: what lies beyond it makes room. */
+static tri_status move_later_aside(const char *root, int64_t step) {
+  char to[TRI_PATH_BYTES] = "", from_path[TRI_PATH_BYTES], to_path[TRI_PATH_BYTES];
+  DIR *directory = opendir(root);
+  if (directory == NULL) return TRI_OK;
+  tri_status status = TRI_OK;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (step_of(entry->d_name) <= step) continue;
+    if (to[0] == '\0') {
+      TRI_TRY_GOTO(free_name(root, to), done);
+      TRI_TRY_GOTO(tri_directory_create(to), done);
+      tri_log("checkpoints after step %ld are now in %s", (long)step, to);
+    }
+    TRI_TRY_GOTO(tri_path_join(from_path, root, entry->d_name), done);
+    TRI_TRY_GOTO(tri_path_join(to_path, to, entry->d_name), done);
+    TRI_TRY_GOTO(move(from_path, to_path), done);
+  }
+done:
+  closedir(directory);
+  return status;
+}
+
+/* Whether a folder lies directly below root. */
+static bool is_below(const char *folder, const char *root) {
+  char real_folder[PATH_MAX], real_root[PATH_MAX];
+  if (realpath(folder, real_folder) == NULL || realpath(root, real_root) == NULL) return false;
+  size_t length = strlen(real_root);
+  return strncmp(real_folder, real_root, length) == 0 && real_folder[length] == '/' &&
+         strchr(real_folder + length + 1, '/') == NULL;
+}
+
+tri_status tri_output_make_room(const char *output, const char *folder, int64_t step) {
+  char root[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(root, output, CHECKPOINTS));
+  return is_below(folder, root) ? move_later_aside(root, step) : move_all_aside(output, root);
+}
+
+/* ---- holding it -------------------------------------------------------------------------------------------------- */
+
+/* What killed runs have left half written. That it cannot be removed ends no run. */
+static void clear(const char *output, const char *root) {
+  tri_status status = tri_file_clear_replacements(output);
+  if (status == TRI_OK) status = tri_checkpoint_clear(root);
+  if (status != TRI_OK) tri_warn("something that a killed run has left stays: %s", tri_status_message());
+}
+
+static tri_status hold(const char *output, bool anew, tri_folder_lock **lock) {
+  char root[TRI_PATH_BYTES];
+  TRI_TRY(tri_directory_create(output));
+  TRI_TRY(tri_folder_lock_take(output, lock));
+  TRI_TRY(tri_path_join(root, output, CHECKPOINTS));
+  clear(output, root);
+  return anew ? move_all_aside(output, root) : TRI_OK; /* before the run gets its new name */
+}
+
+tri_status tri_output_hold(const tri_group *world, const tri_run_config *config, bool anew, tri_folder_lock **lock,
+                           tri_identity *identity) {
+  TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? hold(config->output, anew, lock) : TRI_OK));
+  return tri_identity_open(world, config, anew, identity);
+}

@@ -1,0 +1,303 @@
+/* The table of a run file's keys, and the checks that need more than one of them.
+ *
+ * Checks of combinations know the struct and not the file: their messages begin with the key in backquotes, and
+ * tri_config_blame adds the line or the option that the key came from. What an engine or a device cannot do (a layout
+ * of more than one rank, a precision without kernels) is theirs to say. */
+#include "run/run_config.h"
+
+#include "base/config.h"
+#include "base/count.h"
+#include "checkpoint/model_source.h"
+#include "model/model_config.h"
+#include "run/identity.h"
+#include "schedule/layout_config.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define DECAYS(X)                                                                                                      \
+  X("constant", TRI_DECAY_CONSTANT) X("linear", TRI_DECAY_LINEAR) X("cosine", TRI_DECAY_COSINE) X("wsd", TRI_DECAY_WSD)
+TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
+/* Of the number formats those that activations can have. */
+static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
+
+static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
+static_assert(offsetof(tri_run_config, optimizer.beta2) == offsetof(tri_run_config, optimizer.beta1) + sizeof(double),
+              "a pair is stored as double[2]");
+
+/* The sections are parts of tri_run_config without a type of their own: their rows' offsets count from its beginning,
+ * and the sections' own offsets are 0. */
+#define KEY(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_run_config, MEMBER)
+#define COUNT(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}
+#define AUTO(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
+#define NUMBER(NAME, MEMBER) KEY(NAME, MEMBER, TRI_CONFIG_DOUBLE)
+#define TEXT(NAME, MEMBER) KEY(NAME, MEMBER, TRI_CONFIG_STRING), .bytes = sizeof(((tri_run_config *)0)->MEMBER)
+#define CHOICE(NAME, MEMBER, WORDS) KEY(NAME, MEMBER, TRI_CONFIG_CHOICE), .words = WORDS
+#define NOT_NEGATIVE .range = {.low = 0, .high = TRI_CONFIG_MOST}
+#define TABLE(NAME, KEYS)                                                                                              \
+  static const tri_config_table NAME = {.noun = "run file", .keys = KEYS, .num_keys = sizeof(KEYS) / sizeof *(KEYS)}
+
+enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30 };
+
+static const tri_config_key data_keys[] = {
+    {TEXT("train", data.train), .example = "corpus/train",
+     .help = "prefix of the .bin and .idx to train on, relative to the current directory"},
+    {TEXT("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
+    {TEXT("tokenizer", data.tokenizer), .fallback = "",
+     .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
+    {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
+     .help = "tokens in one sample; asked for where max_sequence is above 8192"},
+    {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
+     .help = "labels with this id (padding) do not count in the loss; -1 is none"},
+};
+TABLE(data_table, data_keys);
+
+static const tri_config_key optimizer_keys[] = {
+    {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
+     .help = "sequences in one step, over all ranks"},
+    {COUNT("steps", optimizer.steps, 1, MOST_STEPS), .example = "500", .help = "steps of the whole run"},
+    {NUMBER("lr", optimizer.lr), NOT_NEGATIVE, .example = "6.0e-4", .help = "highest learning rate"},
+    {COUNT("warmup", optimizer.warmup, 0, MOST_STEPS), .fallback = "0",
+     .help = "steps in which the rate rises to `lr`"},
+    {CHOICE("decay", optimizer.decay, decays), .fallback = "cosine", .help = "how the rate falls afterwards"},
+    {NUMBER("min_lr", optimizer.min_lr), NOT_NEGATIVE, .fallback = "0.0", .help = "rate at the end"},
+    {NUMBER("decay_fraction", optimizer.decay_fraction), .fallback = "0.2",
+     .range = {.low = 0, .high = 1, .open_low = true},
+     .help = "wsd: share of the steps, at the end, in which the rate falls"},
+    {KEY("betas", optimizer.beta1, TRI_CONFIG_PAIR), .fallback = "[0.9, 0.95]",
+     .range = {.low = 0, .high = 1, .open_high = true}, .help = "AdamW's decay of both moments"},
+    {NUMBER("eps", optimizer.eps), .fallback = "1.0e-8", .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "AdamW's guard against division by zero"},
+    {NUMBER("weight_decay", optimizer.weight_decay), NOT_NEGATIVE, .fallback = "0.1",
+     .help = "AdamW's decay of matrices; norms and biases have none"},
+    {NUMBER("clip", optimizer.clip), NOT_NEGATIVE, .fallback = "1.0",
+     .help = "largest norm of the whole gradient; 0 is no clipping"},
+    {COUNT("max_bad_steps", optimizer.max_bad_steps, 1, MOST_STEPS), .fallback = "10",
+     .help = "steps in a row with NaN or Inf, skipped, that end the run"},
+};
+TABLE(optimizer_table, optimizer_keys);
+
+static const tri_config_key evaluation_keys[] = {
+    {COUNT("every", evaluation.every, 0, MOST_STEPS), .fallback = "100",
+     .help = "steps between looks at the validation loss; 0 is never"},
+    {COUNT("batches", evaluation.batches, 1, MOST_STEPS), .fallback = "8", .help = "micro-batches in one look"},
+};
+TABLE(evaluation_table, evaluation_keys);
+
+static const tri_config_key checkpoint_keys[] = {
+    {COUNT("every", checkpoint.every, 0, MOST_STEPS), .fallback = "1000",
+     .help = "steps between checkpoints; 0 is none but the one at the end"},
+    {KEY("at_end", checkpoint.at_end, TRI_CONFIG_BOOL), .fallback = "true",
+     .help = "save at the end, too, also where a signal ends the run"},
+    {COUNT("keep", checkpoint.keep, 0, MOST_STEPS), .fallback = "3",
+     .help = "newest checkpoints that stay, beside the newest that later steps have proven; 0 is all"},
+    {COUNT("snapshot_every", checkpoint.snapshot_every, 0, MOST_STEPS), .fallback = "0",
+     .help = "steps between copies of the state in the memory of this node and of another; 0 is never"},
+    {KEY("async", checkpoint.async, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "copy the state and write it while training goes on"},
+    {COUNT("shard_bytes", checkpoint.shard_bytes, 1, (int64_t)1 << 50), .fallback = "5000000000",
+     .help = "the most bytes of tensors in one file, if it is not one tensor"},
+};
+TABLE(checkpoint_table, checkpoint_keys);
+
+static const tri_config_key run_keys[] = {
+    {.name = "model",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_run_config, model),
+     .table = &tri_model_table,
+     .expand = tri_model_source_expand,
+     .example = "gpt2-124m",
+     .help = "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
+             "or keys"},
+    {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
+    {.name = "layout",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_layout_table,
+     .offset = offsetof(tri_run_config, layout),
+     .help = "how the model lies over the ranks"},
+    {.name = "optimizer",
+     .type = TRI_CONFIG_SECTION,
+     .table = &optimizer_table,
+     .help = "AdamW, its batch and its learning rate"},
+    {CHOICE("precision", precision, precisions), .fallback = "fp32",
+     .help = "of activations; fp64 needs device: reference"},
+    {TEXT("device", device), .fallback = "auto", .help = "auto, cpu or reference"},
+    {AUTO("threads", threads, 0, 1 << 16), .fallback = "auto", .help = "threads of one rank; auto is all cores"},
+    {KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
+     .help = "initial weights, dropout and the order of samples follow from it"},
+    {.name = "evaluation", .type = TRI_CONFIG_SECTION, .table = &evaluation_table, .help = "the validation loss"},
+    {.name = "checkpoint", .type = TRI_CONFIG_SECTION, .table = &checkpoint_table, .help = "saving the run"},
+    {NUMBER("hang_timeout", hang_timeout), NOT_NEGATIVE, .fallback = "600.0",
+     .help = "seconds in which nothing moves on a rank, after which the job is reported on and given up; 0 is never"},
+    {KEY("elastic", elastic, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "with other ranks than the layout asks for, take the nearest layout that fits them"},
+    {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
+     .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
+    {TEXT("init", init), .fallback = "",
+     .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
+    {TEXT("allow_change", allow_change), .fallback = "",
+     .help =
+         "keys in which what is taken up may differ from this run, with commas between: model.rope_theta, data.train"},
+    {TEXT("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
+};
+TABLE(run_table, run_keys);
+
+/* ---- combinations ---------------------------------------------------------------------------------------------- */
+
+static tri_status check_batch(const tri_run_config *c) {
+  int64_t data = c->layout.data == 0 ? 1 : c->layout.data;
+  int64_t unit = c->layout.micro_batch * data;
+  int64_t batch = c->optimizer.global_batch;
+  if (batch % unit == 0) return TRI_OK;
+  int64_t below = batch / unit * unit;
+  int64_t nearest = below == 0 || batch - below > below + unit - batch ? below + unit : below;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`optimizer.global_batch` %" PRId64 " is not a multiple of layout.micro_batch %" PRId64
+                  " x layout.data %" PRId64 " = %" PRId64 "; try %" PRId64,
+                  batch, c->layout.micro_batch, data, unit, nearest);
+}
+
+static tri_status check_rates(const tri_run_config *c) {
+  if (c->optimizer.warmup > c->optimizer.steps) {
+    return tri_fail(TRI_BAD_CONFIG, "`optimizer.warmup` %" PRId64 " is longer than the run of %" PRId64 " steps",
+                    c->optimizer.warmup, c->optimizer.steps);
+  }
+  if (c->optimizer.min_lr > c->optimizer.lr) {
+    return tri_fail(TRI_BAD_CONFIG, "`optimizer.min_lr` %g is above optimizer.lr %g", c->optimizer.min_lr,
+                    c->optimizer.lr);
+  }
+  return TRI_OK;
+}
+
+/* Numbers that the program multiplies later must still be numbers then. */
+static tri_status check_sizes(const tri_run_config *c) {
+  int64_t ranks = 1;
+  int64_t tokens = 0;
+  const int64_t axes[] = {c->layout.tensor, c->layout.pipeline, c->layout.context, c->layout.data};
+  for (int i = 0; i < 4; i++) {
+    if (axes[i] != 0) ranks *= axes[i];
+    if (ranks > MOST_RANKS) {
+      return tri_fail(TRI_BAD_LAYOUT, "`layout` asks for more than %d ranks: tensor x pipeline x context x data",
+                      MOST_RANKS);
+    }
+  }
+  if (!tri_count_product((int64_t[]){c->optimizer.steps, c->optimizer.global_batch, c->data.sequence}, 3, &tokens)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`optimizer.steps` x global_batch x data.sequence is more tokens than can be counted");
+  }
+  return TRI_OK;
+}
+
+/* Numbers that are used in fp32 must not have been lost on the way there: an eps of 0 divides by 0 where a moment is 0.
+ */
+static tri_status check_numbers(const tri_run_config *c) {
+  const struct {
+    const char *key;
+    double value;
+  } numbers[] = {{"optimizer.lr", c->optimizer.lr},       {"optimizer.min_lr", c->optimizer.min_lr},
+                 {"optimizer.betas", c->optimizer.beta1}, {"optimizer.betas", c->optimizer.beta2},
+                 {"optimizer.eps", c->optimizer.eps},     {"optimizer.weight_decay", c->optimizer.weight_decay},
+                 {"optimizer.clip", c->optimizer.clip}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    TRI_TRY(tri_dtype_check_number(c->precision, numbers[i].key, numbers[i].value));
+  }
+  return tri_model_check_numbers(&c->model, c->precision, "model.");
+}
+
+/* Whatever a run writes has a name below `output`; it is better refused now than at the first save. */
+static tri_status check_output(const tri_run_config *c) {
+  size_t length = strlen(c->output);
+  if (length + TRI_RUN_NAMES_BYTES < TRI_PATH_BYTES) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`output` has %zu bytes; with the names of checkpoints below it paths would be longer than the %d that they "
+      "may have; use at most %d",
+      length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
+}
+
+static tri_status check_run(const tri_run_config *c) {
+  TRI_TRY(check_output(c));
+  if (c->data.sequence > c->model.max_sequence) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`data.sequence` %" PRId64 " is longer than the model's max_sequence; use at most %" PRId64,
+                    c->data.sequence, c->model.max_sequence);
+  }
+  if (c->precision == TRI_FP64 && strcmp(c->device, "reference") != 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`precision` fp64 needs `device: reference`, not `device: %s`", c->device);
+  }
+  if (c->precision == TRI_FP64 && c->layout.reduce_precision == TRI_BF16) {
+    return tri_fail(TRI_BAD_CONFIG, "`layout.reduce_precision` bf16 is for precision fp32 and bf16, not fp64");
+  }
+  TRI_TRY(check_batch(c));
+  TRI_TRY(check_rates(c));
+  TRI_TRY(tri_identity_check_allowed(c->allow_change));
+  TRI_TRY(check_numbers(c));
+  return check_sizes(c);
+}
+
+/* ---- whole files ----------------------------------------------------------------------------------------------- */
+
+/* A run that begins with somebody's weights has their model, unless it says another. */
+static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
+  tri_yaml *name = NULL;
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  const tri_yaml *init = tri_yaml_find(root, "init");
+  if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
+  if (tri_yaml_find(root, "model") != NULL) return TRI_OK;
+  if (!tri_path_is_directory(init->text)) {
+    char excerpt[TRI_YAML_EXCERPT_BYTES];
+    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)",
+                         tri_yaml_excerpt(init->text, excerpt));
+  }
+  TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
+  return tri_yaml_put(tree, root, "model", name);
+}
+
+static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
+                            tri_run_config *out) {
+  for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
+  TRI_TRY(take_model_of_init(tree, root));
+  TRI_TRY(tri_config_read(&run_table, tree, root, out));
+  TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
+  if (out->data.sequence == 0) {
+    const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
+    TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
+  }
+  return tri_config_blame(root, check_run(out));
+}
+
+/* text NULL: read the file of that name. */
+static tri_status load(const char *name, const char *text, size_t bytes, const char *const *overrides,
+                       int64_t num_overrides, tri_run_config *out) {
+  tri_yaml_tree *tree = NULL;
+  tri_yaml *root = NULL;
+  tri_run_config config;
+  memset(&config, 0, sizeof config); /* the padding too: two loads of a file are equal to the byte */
+  TRI_TRY(tri_yaml_create(&tree));
+  tri_status status =
+      text == NULL ? tri_yaml_read(tree, name, &root) : tri_yaml_parse(tree, name, false, text, bytes, &root);
+  if (status == TRI_OK) status = read_tree(tree, root, overrides, num_overrides, &config);
+  tri_yaml_destroy(tree);
+  TRI_TRY(status);
+  memcpy(out, &config, sizeof config);
+  return TRI_OK;
+}
+
+tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
+                               tri_run_config *out) {
+  return load(path, NULL, 0, overrides, num_overrides, out);
+}
+
+tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
+                                int64_t num_overrides, tri_run_config *out) {
+  return load(name, text, bytes, overrides, num_overrides, out);
+}
+
+tri_status tri_run_config_print(const tri_run_config *config, char **out) {
+  return tri_config_print(&run_table, config,
+                          "# A run, with every key as resolved: `trireme train` of this file is the same run.\n", out);
+}
+
+void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }

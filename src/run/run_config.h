@@ -1,0 +1,77 @@
+/* The run file: one YAML document that says everything about a run. */
+#ifndef TRI_RUN_RUN_CONFIG_H
+#define TRI_RUN_RUN_CONFIG_H
+
+#include "base/file.h"
+#include "base/status.h"
+#include "device/dtype.h"
+#include "model/model.h"
+#include "schedule/layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Room for the longest name that a run makes below its `output`, such as
+ * /checkpoints/.tmp-step-9223372036854775807-4194304/model-00001-of-00001.safetensors, with what a rewrite adds. */
+enum { TRI_RUN_NAMES_BYTES = 256 };
+
+typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE, TRI_DECAY_WSD } tri_decay;
+
+typedef struct tri_run_config {
+  tri_model model;
+  struct {
+    char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES]; /* prefixes of .bin/.idx; validation may be "" */
+    char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
+    int64_t sequence;
+    int64_t ignore_token; /* labels with this id do not count; -1 is none */
+  } data;
+  tri_layout layout;
+  struct {
+    int64_t global_batch, steps;
+    double lr, min_lr;
+    int64_t warmup;
+    tri_decay decay;
+    double decay_fraction; /* wsd: the share of the steps at the end in which the rate falls */
+    double beta1, beta2, eps, weight_decay;
+    double clip; /* 0 is none */
+    int64_t max_bad_steps;
+  } optimizer;
+  tri_dtype precision;
+  char device[32];
+  int64_t threads; /* 0 is all cores */
+  uint64_t seed;
+  struct {
+    int64_t every, batches; /* every 0 is never */
+  } evaluation;
+  struct {
+    int64_t every, keep;    /* every 0 is only at the end; keep 0 is all */
+    int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0 is never */
+    bool at_end;            /* saved there, too */
+    bool async;             /* written while training goes on */
+    int64_t shard_bytes;    /* the most that one file of tensors holds */
+  } checkpoint;
+  double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */
+  bool elastic;         /* a layout that does not fit the ranks gives way to the nearest that does */
+  int64_t max_restarts; /* of a job that -n started and that lost a rank */
+  char output[TRI_PATH_BYTES];
+  char init[TRI_PATH_BYTES]; /* whose weights a new run begins with; "" is none */
+  char allow_change[512];    /* keys in which what is taken up may differ from the run (identity.h) */
+} tri_run_config;
+
+/* Reads and checks a run file, then applies `--set key=value` overrides in order. `model:` may be a preset's name
+ * (configs/models), a YAML file or inline. Messages name file, line, key and the nearest legal word. */
+tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
+                               tri_run_config *out);
+/* The same for a text that is already in memory; `name` stands for the file in messages. */
+tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
+                                int64_t num_overrides, tri_run_config *out);
+
+/* The whole configuration as resolved, as YAML that tri_run_config_load reads back to the same values. Release *out
+ * with tri_free. */
+tri_status tri_run_config_print(const tri_run_config *config, char **out);
+
+/* One line a key: name, type, default and help, for `--help` and the documentation. */
+void tri_run_config_help(FILE *to);
+
+#endif

@@ -1,0 +1,38 @@
+/* What is seen of a lane at the resolution of a drawing: coloured spans beside one another. Of timeline_svg.c. */
+#ifndef TRI_TIMELINE_TIMELINE_PAINT_H
+#define TRI_TIMELINE_TIMELINE_PAINT_H
+
+#include "timeline/timeline.h"
+
+/* A colour: idle, the kinds of events that compute, communication by axis. */
+enum {
+  TRI_PAINT_IDLE,
+  TRI_PAINT_WORK,
+  TRI_PAINT_AXES = TRI_PAINT_WORK + TRI_EVENT_COMMUNICATION,
+  TRI_NUM_PAINTS = TRI_PAINT_AXES + TRI_EVENT_AXES,
+};
+
+/* The part of time that is drawn, and on how many pixels. */
+typedef struct tri_view {
+  double begin_s, end_s, pixels;
+} tri_view;
+
+double tri_view_place(const tri_view *view, double time_s); /* in pixels, cut to the view */
+
+typedef struct tri_span {
+  int paint;
+  double begin, end; /* pixels */
+} tri_span;
+
+/* Starts as {0}; release the spans with tri_free. */
+typedef struct tri_span_list {
+  tri_span *spans;
+  int64_t count, capacity;
+} tri_span_list;
+
+/* Replaces the spans by those of a lane of a finished timeline, in order and apart from one another. Time without a
+ * span is idle. There are at most some two a pixel, whatever the number of events, and yet each colour has about the
+ * width that belongs to it. */
+tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_span_list *out);
+
+#endif

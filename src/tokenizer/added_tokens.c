@@ -1,0 +1,174 @@
+/* Finding added tokens, in the way of Hugging Face (which its users know): finds do not overlap, the leftmost wins and
+ * of those the longest; a find that its flags forbid is passed over whole. The tokens form a tree of bytes; a text is
+ * searched for bytes that begin one (nearly always '<' alone, so memchr does the work). Content is valid UTF-8, so
+ * a find never begins or ends inside of a code point of the text. */
+#include "tokenizer/added_tokens.h"
+
+#include "base/memory.h"
+#include "tokenizer/utf8.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+static tri_status new_node(tri_added_matcher *matcher, uint8_t byte, int32_t *out) {
+  if (matcher->count == matcher->room) {
+    int32_t room = matcher->room * 2 + 256;
+    TRI_TRY(tri_realloc("the added tokens", (size_t)room, sizeof *matcher->nodes, &matcher->nodes));
+    matcher->room = room;
+  }
+  matcher->nodes[matcher->count] = (tri_added_node){.token = -1, .byte = byte};
+  *out = matcher->count++;
+  return TRI_OK;
+}
+
+/* The child of a node for a byte, made if it is missing. */
+static tri_status child_of(tri_added_matcher *matcher, int32_t node, uint8_t byte, int32_t *out) {
+  for (int32_t child = matcher->nodes[node].child; child != 0; child = matcher->nodes[child].sibling) {
+    if (matcher->nodes[child].byte == byte) {
+      *out = child;
+      return TRI_OK;
+    }
+  }
+  int32_t made = 0;
+  TRI_TRY(new_node(matcher, byte, &made));
+  matcher->nodes[made].sibling = matcher->nodes[node].child;
+  matcher->nodes[node].child = made;
+  *out = made;
+  return TRI_OK;
+}
+
+tri_status tri_added_matcher_create(tri_added_matcher *matcher, const tri_added_token *tokens, int64_t count,
+                                    bool normalized) {
+  *matcher = (tri_added_matcher){.tokens = tokens, .single_root = -1};
+  int32_t root = 0; /* node 0 stands for "none" */
+  TRI_TRY(new_node(matcher, 0, &root));
+  for (int64_t i = 0; i < count; i++) {
+    if (tokens[i].normalized != normalized || tokens[i].bytes == 0) continue;
+    uint8_t first = (uint8_t)tokens[i].content[0];
+    if (matcher->roots[first] == 0) TRI_TRY(new_node(matcher, first, &matcher->roots[first]));
+    int32_t node = matcher->roots[first];
+    for (size_t k = 1; k < tokens[i].bytes; k++) {
+      TRI_TRY(child_of(matcher, node, (uint8_t)tokens[i].content[k], &node));
+    }
+    matcher->nodes[node].token = (int32_t)i;
+  }
+  int roots = 0;
+  for (int byte = 0; byte < 256; byte++) {
+    if (matcher->roots[byte] == 0) continue;
+    matcher->single_root = byte;
+    roots++;
+  }
+  if (roots != 1) matcher->single_root = -1;
+  return TRI_OK;
+}
+
+void tri_added_matcher_release(tri_added_matcher *matcher) {
+  tri_free(matcher->nodes);
+  *matcher = (tri_added_matcher){0};
+}
+
+/* The longest token that begins right at text, or NULL. */
+static const tri_added_token *longest_at(const tri_added_matcher *matcher, const char *text, size_t bytes) {
+  const tri_added_token *found = NULL;
+  int32_t node = matcher->roots[(uint8_t)text[0]];
+  for (size_t i = 1; node != 0; i++) {
+    if (matcher->nodes[node].token >= 0) found = &matcher->tokens[matcher->nodes[node].token];
+    if (i == bytes) break;
+    node = matcher->nodes[node].child;
+    while (node != 0 && matcher->nodes[node].byte != (uint8_t)text[i]) node = matcher->nodes[node].sibling;
+  }
+  return found;
+}
+
+/* The first token at or after *start. */
+static const tri_added_token *search(const tri_added_matcher *matcher, const tri_added_walk *walk, size_t *start) {
+  if (matcher->count <= 1) return NULL;
+  for (size_t i = *start; i < walk->bytes; i++) {
+    if (matcher->single_root >= 0) {
+      const char *next = memchr(walk->text + i, matcher->single_root, walk->bytes - i);
+      if (next == NULL) return NULL;
+      i = (size_t)(next - walk->text);
+    }
+    const tri_added_token *token = longest_at(matcher, walk->text + i, walk->bytes - i);
+    if (token != NULL) {
+      *start = i;
+      return token;
+    }
+  }
+  return NULL;
+}
+
+/* Unicode's White_Space. */
+static bool is_space(uint32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
+}
+
+/* What a word is made of (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. The ranges are the
+ * alphabetic code points outside of letters, marks and letter numbers. */
+static bool is_word(uint32_t code) {
+  switch ((int)utf8proc_category((utf8proc_int32_t)code)) { /* utf8proc's own */
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: break;
+  }
+  return code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
+         (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
+         (code >= 0x1F170 && code <= 0x1F189);
+}
+
+/* The code point that ends at `end`, and its length; 0 if there is none or it is not valid. */
+static size_t decode_before(const char *text, size_t end, uint32_t *code) {
+  for (size_t length = 1; length <= 4 && length <= end; length++) {
+    if (((uint8_t)text[end - length] & 0xC0) == 0x80) continue;
+    return tri_utf8_decode(text + end - length, length, code) == length ? length : 0;
+  }
+  return 0;
+}
+
+static bool allowed(const tri_added_token *token, const tri_added_walk *walk, size_t start, size_t stop,
+                    bool specials) {
+  if (token->special && !specials) return false;
+  if (!token->single_word) return true;
+  uint32_t code = 0;
+  if (decode_before(walk->text, start, &code) > 0 && is_word(code)) return false;
+  if (stop == walk->bytes) return true;
+  return tri_utf8_decode(walk->text + stop, walk->bytes - stop, &code) == 0 || !is_word(code);
+}
+
+bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool specials, size_t *gap, size_t *gap_end,
+                    int32_t *id) {
+  for (;;) {
+    size_t start = walk->search, length = 0;
+    uint32_t code = 0;
+    const tri_added_token *token = search(matcher, walk, &start);
+    if (token == NULL) return false;
+    size_t stop = start + token->bytes;
+    walk->search = stop;
+    if (!allowed(token, walk, start, stop, specials)) continue;
+    while (token->lstrip && start > walk->done && (length = decode_before(walk->text, start, &code)) > 0) {
+      if (!is_space(code)) break;
+      start -= length;
+    }
+    while (token->rstrip && stop < walk->bytes &&
+           (length = tri_utf8_decode(walk->text + stop, walk->bytes - stop, &code)) > 0) {
+      if (!is_space(code)) break;
+      stop += length;
+    }
+    *gap = walk->done;
+    *gap_end = start > walk->done ? start : walk->done;
+    *id = token->id;
+    walk->done = stop;
+    return true;
+  }
+}

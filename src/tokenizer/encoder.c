@@ -1,0 +1,166 @@
+/* From text to ids, step by step as Hugging Face's tokenizers do it, so that the ids are the same:
+ *
+ *   text -> added tokens cut out -> normalized -> more added tokens cut out -> words -> ids of each word
+ *
+ * Most words of a text are words it has had before, so the ids of short words are kept in a cache: a table of fixed
+ * size, one cache line a word, no chains; a new word takes the place of an old one with the same hash. */
+#include "tokenizer/bpe.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/tokenizer_internal.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { CACHE_PLACES = 1 << 16, CACHED_BYTES = 24, CACHED_IDS = 9 };
+
+typedef struct cached_word {
+  uint64_t bytes[CACHED_BYTES / 8]; /* padded with zeros */
+  uint8_t length;                   /* 0: free */
+  uint8_t count;
+  int32_t ids[CACHED_IDS];
+} cached_word;
+
+_Static_assert(sizeof(cached_word) == 64, "a cached word fills a cache line");
+
+struct tri_encoder {
+  const tri_tokenizer *tokenizer;
+  tri_splitter splitter;
+  tri_normalizer normalizer;
+  tri_bpe bpe;
+  cached_word *cache;
+  int32_t whole;       /* the token that a whole word is */
+  tri_token_list *out; /* where the call at hand appends */
+};
+
+tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out) {
+  tri_status status = TRI_OK;
+  tri_encoder *encoder = NULL;
+  TRI_TRY(tri_alloc("a text encoder", 1, sizeof *encoder, &encoder));
+  encoder->tokenizer = tokenizer;
+  encoder->bpe = (tri_bpe){
+      .vocabulary = &tokenizer->vocabulary, .unknown = tokenizer->unknown, .fuse_unknown = tokenizer->fuse_unknown};
+  TRI_TRY_GOTO(tri_alloc("the words of a text encoder", CACHE_PLACES, sizeof *encoder->cache, &encoder->cache), fail);
+  TRI_TRY_GOTO(tri_splitter_create(&encoder->splitter, &tokenizer->pretokenizer), fail);
+  *out = encoder;
+  return TRI_OK;
+fail:
+  tri_encoder_destroy(encoder);
+  return status;
+}
+
+void tri_encoder_destroy(tri_encoder *encoder) {
+  if (encoder == NULL) return;
+  tri_splitter_release(&encoder->splitter);
+  tri_normalizer_release(&encoder->normalizer);
+  tri_bpe_release(&encoder->bpe);
+  tri_free(encoder->cache);
+  tri_free(encoder);
+}
+
+static tri_status reserve(tri_token_list *list, size_t more) {
+  if ((size_t)(list->capacity - list->count) >= more) return TRI_OK;
+  size_t capacity = ((size_t)list->count + more) * 2 + 1024;
+  TRI_TRY(tri_realloc("token ids", capacity, sizeof *list->ids, &list->ids));
+  list->capacity = (int64_t)capacity;
+  return TRI_OK;
+}
+
+static tri_status append(tri_token_list *list, const int32_t *ids, size_t count) {
+  TRI_TRY(reserve(list, count));
+  memcpy(list->ids + list->count, ids, count * sizeof *ids);
+  list->count += (int64_t)count;
+  return TRI_OK;
+}
+
+/* The ids of a word that is not in the cache; valid until the next call. */
+static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
+                                  size_t *count) {
+  if (encoder->tokenizer->ignore_merges) {
+    encoder->whole = tri_vocabulary_find(&encoder->tokenizer->vocabulary, word, bytes);
+    if (encoder->whole >= 0) {
+      *ids = &encoder->whole;
+      *count = 1;
+      return TRI_OK;
+    }
+  }
+  TRI_TRY(tri_bpe_encode(&encoder->bpe, word, bytes, count));
+  *ids = encoder->bpe.ids;
+  return TRI_OK;
+}
+
+/* The place of a word in the cache, and the word as it would stand there. */
+static cached_word *cache_place(const tri_encoder *encoder, const char *word, size_t bytes, uint64_t key[3]) {
+  key[0] = key[1] = key[2] = 0;
+  memcpy(key, word, bytes);
+  uint64_t hash = (key[0] ^ (key[1] * UINT64_C(0x94D049BB133111EB)) ^ (key[2] * UINT64_C(0xD6E8FEB86659FD93)) ^ bytes) *
+                  UINT64_C(0xBF58476D1CE4E5B9);
+  return &encoder->cache[(hash ^ hash >> 32) >> 16 & (CACHE_PLACES - 1)];
+}
+
+static tri_status encode_word(void *context, const char *word, size_t bytes) {
+  tri_encoder *encoder = context;
+  const int32_t *ids = NULL;
+  size_t count = 0;
+  if (bytes > CACHED_BYTES) {
+    TRI_TRY(encode_new_word(encoder, word, bytes, &ids, &count));
+    return append(encoder->out, ids, count);
+  }
+  uint64_t key[3];
+  cached_word *place = cache_place(encoder, word, bytes, key);
+  bool same = place->bytes[0] == key[0] && place->bytes[1] == key[1] && place->bytes[2] == key[2];
+  if (!same || place->length != bytes) {
+    TRI_TRY(encode_new_word(encoder, word, bytes, &ids, &count));
+    if (count > CACHED_IDS) return append(encoder->out, ids, count);
+    memcpy(place->bytes, key, sizeof key);
+    memcpy(place->ids, ids, count * sizeof *ids);
+    place->length = (uint8_t)bytes;
+    place->count = (uint8_t)count;
+  }
+  TRI_TRY(reserve(encoder->out, CACHED_IDS));
+  memcpy(encoder->out->ids + encoder->out->count, place->ids, sizeof place->ids); /* all: a copy of fixed size */
+  encoder->out->count += place->count;
+  return TRI_OK;
+}
+
+/* Plain text without added tokens. */
+static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t bytes) {
+  const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
+  if (vocabulary->merge_count > 0 || encoder->tokenizer->pretokenizer.count > 0 || encoder->tokenizer->unknown >= 0) {
+    return tri_splitter_run(&encoder->splitter, text, bytes, encode_word, encoder);
+  }
+  TRI_TRY(reserve(encoder->out, bytes)); /* every byte is a token */
+  int32_t *ids = encoder->out->ids + encoder->out->count;
+  for (size_t i = 0; i < bytes; i++) ids[i] = vocabulary->byte_ids[(uint8_t)text[i]];
+  encoder->out->count += (int64_t)bytes;
+  return TRI_OK;
+}
+
+typedef tri_status (*piece_encoder)(tri_encoder *encoder, const char *text, size_t bytes, bool specials);
+
+static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *matcher, const char *text, size_t bytes,
+                                bool specials, piece_encoder encode) {
+  tri_added_walk walk = {.text = text, .bytes = bytes};
+  size_t gap = 0, gap_end = 0;
+  int32_t id = 0;
+  while (tri_added_next(matcher, &walk, specials, &gap, &gap_end, &id)) {
+    if (gap < gap_end) TRI_TRY(encode(encoder, text + gap, gap_end - gap, specials));
+    TRI_TRY(append(encoder->out, &id, 1));
+  }
+  return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
+}
+
+static tri_status encode_normalized_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+  (void)specials;
+  return encode_plain(encoder, text, bytes);
+}
+
+static tri_status encode_raw_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+  if (encoder->tokenizer->nfc) TRI_TRY(tri_normalize(&encoder->normalizer, text, bytes, &text, &bytes));
+  return encode_pieces(encoder, &encoder->tokenizer->normal, text, bytes, specials, encode_normalized_piece);
+}
+
+tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out) {
+  encoder->out = out;
+  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, specials != 0, encode_raw_piece);
+}

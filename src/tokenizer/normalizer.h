@@ -1,0 +1,24 @@
+/* Unicode's normalization form C, which some vocabularies (Qwen 2) ask for before anything else. */
+#ifndef TRI_TOKENIZER_NORMALIZER_H
+#define TRI_TOKENIZER_NORMALIZER_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Scratch memory of one thread. Starts as {0}. */
+typedef struct tri_normalizer {
+  char *text; /* the normalized text */
+  size_t length, room;
+  int32_t *codes; /* two halves: code points, and space to sort them */
+  size_t codes_room;
+} tri_normalizer;
+
+/* *out is the text in normal form: the text itself where it already is, otherwise memory of the normalizer that lives
+ * until the next call. Bytes that are no UTF-8 stay as they are. */
+tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
+                         size_t *out_bytes);
+void tri_normalizer_release(tri_normalizer *normalizer);
+
+#endif

@@ -1,0 +1,161 @@
+/* Words are what merges never cross. A pre-tokenizer is a list of stages; each stage cuts every piece that the stage
+ * before it left, and what comes out of the last are the words. Cutting at matches of a pattern, a piece is both a
+ * match and the text between two matches.
+ *
+ * PCRE2 is told not to check its subject (that would make each match linear in the text behind it), so it must never
+ * see invalid UTF-8: tri_splitter_run alone hands out text, and only stretches that it has found valid. */
+#include "tokenizer/pretokenizer.h"
+
+#include "base/memory.h"
+#include "tokenizer/utf8.h"
+
+#include <string.h>
+
+static tri_status next_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage **out) {
+  if (pretokenizer->count == TRI_MAX_STAGES) {
+    return tri_fail(TRI_BAD_FILE, "%s: more than %d stages", where, TRI_MAX_STAGES);
+  }
+  *out = &pretokenizer->stages[pretokenizer->count];
+  return TRI_OK;
+}
+
+tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
+                                        size_t bytes, bool literal, bool drop_unmatched) {
+  tri_stage *stage = NULL;
+  TRI_TRY(next_stage(pretokenizer, where, &stage));
+  pcre2_code *code = NULL;
+  char *text = NULL;
+  TRI_TRY(tri_alloc("a pattern", bytes + 1, 1, &text));
+  memcpy(text, pattern, bytes);
+  tri_status status = tri_pattern_compile(where, pattern, bytes, literal, &code);
+  if (status != TRI_OK) {
+    tri_free(text);
+    return status;
+  }
+  *stage = (tri_stage){
+      .pattern = code, .drop_unmatched = drop_unmatched, .text = text, .text_bytes = bytes, .literal = literal};
+  if (!literal && strlen(pattern) == bytes) stage->scanner = tri_scanner_of(pattern);
+  pretokenizer->count++;
+  return TRI_OK;
+}
+
+tri_status tri_pretokenizer_add_space(tri_pretokenizer *pretokenizer, const char *where) {
+  tri_stage *stage = NULL;
+  TRI_TRY(next_stage(pretokenizer, where, &stage));
+  *stage = (tri_stage){.pattern = NULL};
+  pretokenizer->count++;
+  return TRI_OK;
+}
+
+void tri_pretokenizer_release(tri_pretokenizer *pretokenizer) {
+  for (int i = 0; i < pretokenizer->count; i++) {
+    pcre2_code_free(pretokenizer->stages[i].pattern);
+    tri_free(pretokenizer->stages[i].text);
+  }
+  *pretokenizer = (tri_pretokenizer){.count = 0};
+}
+
+tri_status tri_splitter_create(tri_splitter *splitter, const tri_pretokenizer *pretokenizer) {
+  *splitter = (tri_splitter){.pretokenizer = pretokenizer};
+  splitter->match = pcre2_match_data_create(1, NULL);
+  splitter->context = pcre2_match_context_create(NULL);
+  if (splitter->match == NULL || splitter->context == NULL) {
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot prepare to match patterns");
+  }
+  splitter->stack = pcre2_jit_stack_create(32 << 10, 4 << 20, NULL); /* NULL without JIT */
+  if (splitter->stack != NULL) pcre2_jit_stack_assign(splitter->context, NULL, splitter->stack);
+  return TRI_OK;
+}
+
+void tri_splitter_release(tri_splitter *splitter) {
+  pcre2_match_data_free(splitter->match);
+  pcre2_match_context_free(splitter->context);
+  pcre2_jit_stack_free(splitter->stack);
+  tri_free(splitter->spaced);
+  *splitter = (tri_splitter){0};
+}
+
+/* The first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
+static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, const char *text, size_t bytes, size_t at,
+                             size_t *start, size_t *stop) {
+  int result =
+      pcre2_match(stage->pattern, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match, splitter->context);
+  *start = *stop = bytes;
+  if (result == PCRE2_ERROR_NOMATCH) return TRI_OK;
+  if (result < 0) {
+    PCRE2_UCHAR reason[256];
+    pcre2_get_error_message(result, reason, sizeof reason);
+    return tri_fail(TRI_UNSUPPORTED, "the tokenizer's pattern fails on the text: %s", (const char *)reason);
+  }
+  const size_t *found = pcre2_get_ovector_pointer(splitter->match);
+  if (found[0] < at || found[1] < found[0] || found[1] > bytes) { /* only \K can do that */
+    return tri_fail(TRI_UNSUPPORTED, "the tokenizer's pattern matches backwards; remove \\K from it");
+  }
+  *start = found[0];
+  *stop = found[1];
+  return TRI_OK;
+}
+
+static tri_status run_stage(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context);
+
+static tri_status add_space(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context) {
+  if (text[0] == ' ') return run_stage(splitter, stage + 1, text, bytes, visit, context);
+  if (splitter->spaced_room < bytes + 1) {
+    TRI_TRY(tri_realloc("a piece of text", (bytes + 1) * 2, 1, &splitter->spaced));
+    splitter->spaced_room = (bytes + 1) * 2;
+  }
+  splitter->spaced[0] = ' ';
+  memcpy(splitter->spaced + 1, text, bytes);
+  return run_stage(splitter, stage + 1, splitter->spaced, bytes + 1, visit, context);
+}
+
+static tri_status cut(tri_splitter *splitter, int index, const char *text, size_t bytes, tri_word_visitor visit,
+                      void *context) {
+  const tri_stage *stage = &splitter->pretokenizer->stages[index];
+  bool last = index + 1 == splitter->pretokenizer->count;
+  size_t from = 0, at = 0; /* where the next piece begins; where to look for a match */
+  while (from < bytes) {
+    size_t start = from, stop = from;
+    if (at == from && stage->scanner != TRI_SCAN_NONE) {
+      stop += tri_scanner_word(stage->scanner, text + from, bytes - from);
+    }
+    if (stop == from) TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
+    if (start > from && !stage->drop_unmatched) {
+      TRI_TRY(run_stage(splitter, index + 1, text + from, start - from, visit, context));
+    }
+    if (stop > start) {
+      TRI_TRY(last ? visit(context, text + start, stop - start)
+                   : run_stage(splitter, index + 1, text + start, stop - start, visit, context));
+    }
+    from = at = stop;
+    if (stop == start && at < bytes) { /* an empty match: it cuts here; look on behind the next code point */
+      uint32_t code = 0;
+      at += tri_utf8_decode(text + at, bytes - at, &code);
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status run_stage(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context) {
+  if (stage == splitter->pretokenizer->count) return visit(context, text, bytes);
+  if (splitter->pretokenizer->stages[stage].pattern == NULL) {
+    return add_space(splitter, stage, text, bytes, visit, context);
+  }
+  return cut(splitter, stage, text, bytes, visit, context);
+}
+
+tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context) {
+  while (bytes > 0) {
+    size_t valid = tri_utf8_valid_bytes(text, bytes);
+    if (valid > 0) TRI_TRY(run_stage(splitter, 0, text, valid, visit, context));
+    size_t invalid = tri_utf8_invalid_bytes(text + valid, bytes - valid);
+    if (invalid > 0) TRI_TRY(visit(context, text + valid, invalid));
+    text += valid + invalid;
+    bytes -= valid + invalid;
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,73 @@
+/* Cutting text into words, inside of which BPE works: the pre-tokenizers of byte-level vocabularies. */
+#ifndef TRI_TOKENIZER_PRETOKENIZER_H
+#define TRI_TOKENIZER_PRETOKENIZER_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "base/status.h"
+
+#include <pcre2.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Patterns whose words a hand-written scanner finds where the text is ASCII. */
+typedef enum tri_scanner { TRI_SCAN_NONE, TRI_SCAN_GPT2, TRI_SCAN_LLAMA3, TRI_SCAN_QWEN2 } tri_scanner;
+
+/* GPT-2's pattern, which Hugging Face's ByteLevel has built in. */
+extern const char tri_pattern_gpt2[];
+
+/* The scanner of a pattern. */
+tri_scanner tri_scanner_of(const char *pattern);
+
+/* The length of the first match of the scanner's pattern at the beginning of the text; 0 if a byte >= 0x80 has a say in
+ * it (or there is no scanner). bytes > 0. */
+size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
+
+/* Compiles a pattern written for Oniguruma (or, if literal, a plain string) so that PCRE2 matches the same. `where`
+ * begins the message of a failure: the file and the key. Release with pcre2_code_free. */
+tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal, pcre2_code **out);
+
+/* One stage cuts each piece of the stage before it. */
+typedef struct tri_stage {
+  pcre2_code *pattern; /* NULL: put a space before a piece that does not begin with one */
+  tri_scanner scanner; /* finds the same words faster */
+  bool drop_unmatched; /* else the text between two matches is a piece too */
+  char *text;          /* the pattern as it was given, of any bytes */
+  size_t text_bytes;
+  bool literal;
+} tri_stage;
+
+enum { TRI_MAX_STAGES = 16 };
+
+typedef struct tri_pretokenizer {
+  tri_stage stages[TRI_MAX_STAGES];
+  int count;
+} tri_pretokenizer;
+
+/* Appends a stage. `pattern` is as in tri_pattern_compile. */
+tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
+                                        size_t bytes, bool literal, bool drop_unmatched);
+tri_status tri_pretokenizer_add_space(tri_pretokenizer *pretokenizer, const char *where);
+void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
+
+/* What one thread needs to match. */
+typedef struct tri_splitter {
+  const tri_pretokenizer *pretokenizer;
+  pcre2_match_data *match;
+  pcre2_match_context *context;
+  pcre2_jit_stack *stack;
+  char *spaced; /* a piece with a space before it */
+  size_t spaced_room;
+} tri_splitter;
+
+/* Release it also after a failure. */
+tri_status tri_splitter_create(tri_splitter *splitter, const tri_pretokenizer *pretokenizer);
+void tri_splitter_release(tri_splitter *splitter);
+
+typedef tri_status (*tri_word_visitor)(void *context, const char *word, size_t bytes);
+
+/* Visits the words of a text of any bytes. Stretches of valid UTF-8 are cut as if each stood alone; a stretch of bytes
+ * between them that is no UTF-8 is one word. */
+tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context);
+
+#endif

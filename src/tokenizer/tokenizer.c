@@ -1,0 +1,160 @@
+#include "tokenizer/tokenizer_internal.h"
+
+#include "base/file.h"
+#include "base/generation.h"
+#include "base/memory.h"
+#include "tokenizer/utf8.h"
+
+#include <string.h>
+
+enum { LONGEST_FILE_BYTES = 256 << 20 };
+
+/* What vocabularies call the token between documents, the likeliest first. */
+static const char *const end_of_text_names[] = {"<|endoftext|>",
+                                                "<|end_of_text|>",
+                                                "<|endofdocument|>",
+                                                "</s>",
+                                                "<|eos|>",
+                                                "<eos>",
+                                                "[EOS]",
+                                                "<\uff5cend\u2581of\u2581sentence\uff5c>"};
+
+tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out) {
+  tri_tokenizer *tokenizer = NULL;
+  TRI_TRY(tri_alloc("a tokenizer", 1, sizeof *tokenizer, &tokenizer));
+  tokenizer->unknown = tokenizer->end_of_text = -1;
+  tri_status status = tri_vocabulary_create(&tokenizer->vocabulary, size);
+  if (status != TRI_OK) {
+    tri_tokenizer_destroy(tokenizer);
+    return status;
+  }
+  *out = tokenizer;
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_token *token, const char *content,
+                                   size_t bytes) {
+  int64_t count = tokenizer->added_count;
+  if ((count & (count + 1)) == 0) { /* full at 0, 1, 3, 7, ...: double it */
+    TRI_TRY(tri_realloc("the added tokens", (size_t)count * 2 + 1, sizeof *token, &tokenizer->added));
+  }
+  char *copy = NULL;
+  TRI_TRY(tri_alloc("an added token", bytes + 1, 1, &copy));
+  memcpy(copy, content, bytes);
+  tokenizer->added[count] = *token;
+  tokenizer->added[count].content = copy;
+  tokenizer->added[count].bytes = bytes;
+  tokenizer->added_count++;
+  return TRI_OK;
+}
+
+static int32_t find_end_of_text(const tri_tokenizer *tokenizer) {
+  for (size_t k = 0; k < sizeof end_of_text_names / sizeof end_of_text_names[0]; k++) {
+    for (int64_t i = 0; i < tokenizer->added_count; i++) {
+      if (strcmp(tokenizer->added[i].content, end_of_text_names[k]) == 0) return tokenizer->added[i].id;
+    }
+  }
+  return -1;
+}
+
+tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
+  TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
+  for (int byte = 0; byte < 256 && tokenizer->unknown < 0; byte++) {
+    if (tokenizer->vocabulary.byte_ids[byte] >= 0) continue;
+    char letter[5] = {0};
+    tri_utf8_encode(tri_byte_letter((uint8_t)byte), letter);
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s: the vocabulary has no token \"%s\" for the byte 0x%02X, so that not every text can be encoded; "
+        "a byte-level vocabulary needs all 256",
+        file, letter, (unsigned)byte);
+  }
+  tokenizer->end_of_text = find_end_of_text(tokenizer);
+  TRI_TRY(tri_added_matcher_create(&tokenizer->raw, tokenizer->added, tokenizer->added_count, false));
+  return tri_added_matcher_create(&tokenizer->normal, tokenizer->added, tokenizer->added_count, true);
+}
+
+void tri_tokenizer_destroy(tri_tokenizer *tokenizer) {
+  if (tokenizer == NULL) return;
+  for (int64_t i = 0; i < tokenizer->added_count; i++) tri_free(tokenizer->added[i].content);
+  tri_free(tokenizer->added);
+  tri_added_matcher_release(&tokenizer->raw);
+  tri_added_matcher_release(&tokenizer->normal);
+  tri_pretokenizer_release(&tokenizer->pretokenizer);
+  tri_vocabulary_release(&tokenizer->vocabulary);
+  tri_free(tokenizer->json);
+  tri_free(tokenizer);
+}
+
+int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer) { return tokenizer->vocabulary.size; }
+
+bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size) {
+  enum { PADDING = 128 };
+  return model_vocab_size > (size + PADDING - 1) / PADDING * PADDING && model_vocab_size - size > size / 10;
+}
+
+int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return tokenizer->end_of_text; }
+
+const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes) {
+  *bytes = 0;
+  if (id < 0 || id >= tokenizer->vocabulary.size) return "";
+  const tri_token *token = &tokenizer->vocabulary.tokens[id];
+  *bytes = token->bytes;
+  return token->bytes > 0 ? tokenizer->vocabulary.pool + token->offset : "";
+}
+
+/* The ids are the bytes, and 256 ends a text. */
+static tri_status create_bytes(tri_tokenizer **out) {
+  static const char end[] = "<|endoftext|>";
+  tri_tokenizer *tokenizer = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_tokenizer_begin(257, &tokenizer));
+  for (int32_t id = 0; id < 256; id++) {
+    char byte = (char)(uint8_t)id;
+    TRI_TRY_GOTO(tri_vocabulary_add(&tokenizer->vocabulary, id, &byte, 1, true), fail);
+  }
+  TRI_TRY_GOTO(tri_vocabulary_add(&tokenizer->vocabulary, 256, end, sizeof end - 1, true), fail);
+  tri_added_token added = {.id = 256, .special = true};
+  TRI_TRY_GOTO(tri_tokenizer_add_token(tokenizer, &added, end, sizeof end - 1), fail);
+  TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, "bytes"), fail);
+  *out = tokenizer;
+  return TRI_OK;
+fail:
+  tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+static tri_status create_gpt2(const char *directory, tri_tokenizer **out) {
+  char encoder_file[TRI_PATH_BYTES], merges_file[TRI_PATH_BYTES];
+  char *encoder = NULL, *merges = NULL;
+  size_t encoder_bytes = 0, merges_bytes = 0;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_path_join(encoder_file, directory, "encoder.json"));
+  TRI_TRY(tri_path_join(merges_file, directory, "vocab.bpe"));
+  TRI_TRY_GOTO(tri_file_read(encoder_file, LONGEST_FILE_BYTES, &encoder, &encoder_bytes), free_texts);
+  TRI_TRY_GOTO(tri_file_read(merges_file, LONGEST_FILE_BYTES, &merges, &merges_bytes), free_texts);
+  TRI_TRY_GOTO(tri_tokenizer_parse_gpt2(encoder_file, encoder, encoder_bytes, merges_file, merges, merges_bytes, out),
+               free_texts);
+free_texts:
+  tri_free(encoder);
+  tri_free(merges);
+  return status;
+}
+
+tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
+  if (strcmp(source, "bytes") == 0) return create_bytes(out);
+  if (strncmp(source, "gpt2:", 5) == 0) return create_gpt2(source + 5, out);
+  char *text = NULL;
+  size_t bytes = 0;
+  if (tri_path_is_directory(source)) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is a directory; give the tokenizer.json in it, or gpt2:%s for encoder.json and "
+                    "vocab.bpe",
+                    source, source);
+  }
+  TRI_TRY(tri_generation_finish_for(source, ""));
+  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
+  tri_status status = tri_tokenizer_parse_json(source, text, bytes, out);
+  tri_free(text);
+  return status;
+}

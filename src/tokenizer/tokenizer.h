@@ -1,0 +1,69 @@
+/* Text to token ids and back: byte-level BPE (GPT-2 files, Hugging Face tokenizer.json) and plain bytes.
+ * A tokenizer is immutable once created and may be used from many threads, each with its own tri_encoder.
+ *
+ * Ids are those of Hugging Face `tokenizers` without the tokens that a post-processor adds (add_special_tokens=False).
+ * That program takes no bytes that are not UTF-8; here each longest stretch of such bytes is one word, and the text
+ * before and after is encoded as if it stood alone. The tokens of any text spell the text again, byte for byte, unless
+ * the tokenizer itself changes text (a normalizer, add_prefix_space, unk_token, lstrip or rstrip). */
+#ifndef TRI_TOKENIZER_TOKENIZER_H
+#define TRI_TOKENIZER_TOKENIZER_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_tokenizer tri_tokenizer;
+
+/* A growing list of ids. Starts as {0}; release ids with tri_free. */
+typedef struct tri_token_list {
+  int32_t *ids;
+  int64_t count, capacity;
+} tri_token_list;
+
+/* source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path of a
+ * Hugging Face tokenizer.json with a byte-level BPE model. Release with tri_tokenizer_destroy. */
+tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
+void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
+
+/* Ids are 0 .. vocab_size - 1. */
+int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
+/* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is no padding: beyond the
+ * next multiple of 128, and by more than a tenth. */
+bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
+/* The id that separates documents ("<|endoftext|>", "<|end_of_text|>", ...), or -1 if the vocabulary has none. */
+int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
+/* The bytes of one token (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0. */
+const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);
+
+/* Scratch memory and the word cache of one thread. */
+typedef struct tri_encoder tri_encoder;
+tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out);
+void tri_encoder_destroy(tri_encoder *encoder);
+
+/* Appends the ids of `text`, which may hold any bytes. With `specials`, special tokens written in the text
+ * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text
+ * (its encode_special_tokens). Added tokens that are not special are found in either case. */
+tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
+
+/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. One that was read from
+ * a tokenizer.json is written as it was, byte for byte. */
+tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
+
+/* ---- learning a vocabulary ------------------------------------------------------------------------------------- */
+
+typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
+
+/* Byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's BpeTrainer learns with
+ * ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes follow in the order of
+ * their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their pair (equal ones by
+ * rising ids). vocab_size counts all of them; fewer than 257 is TRI_BAD_CONFIG. */
+tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
+/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
+tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
+/* Too little text for the vocabulary is TRI_BAD_CONFIG, and the message says what it is enough for. */
+tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
+void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
+
+#endif

@@ -1,0 +1,82 @@
+/* What the files of the tokenizer share. Not for others. */
+#ifndef TRI_TOKENIZER_TOKENIZER_INTERNAL_H
+#define TRI_TOKENIZER_TOKENIZER_INTERNAL_H
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/pretokenizer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+#include <jansson.h>
+
+struct tri_tokenizer {
+  tri_vocabulary vocabulary;
+  tri_pretokenizer pretokenizer;
+  tri_added_token *added;
+  int64_t added_count;
+  tri_added_matcher raw, normal; /* the added tokens to look for before and after normalization */
+  bool nfc;                      /* text is normalized to form C */
+  bool ignore_merges;            /* a word that is a token is that token, whatever the merges say */
+  int32_t unknown;               /* stands for a byte without a token, or -1 */
+  bool fuse_unknown;             /* one for a run of them */
+  int32_t end_of_text;
+  char *json; /* the tokenizer.json it was read from, which saving writes back; NULL: none */
+  size_t json_bytes;
+};
+
+/* An empty tokenizer with room for ids 0 .. size - 1. Release it with tri_tokenizer_destroy. */
+tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out);
+
+/* Appends an added token, whose id is known to be in the vocabulary: all of `token` but its content, which is copied.
+ */
+tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_token *token, const char *content,
+                                   size_t bytes);
+
+/* Makes the tables, once the vocabulary is there. `file` is for the message if a byte cannot be encoded. */
+tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
+
+/* Readers, of memory: `file` is the name for messages. */
+tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
+tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encoder, size_t encoder_bytes,
+                                    const char *merges_file, const char *merges, size_t merges_bytes,
+                                    tri_tokenizer **out);
+
+/* ---- for the readers ------------------------------------------------------------------------------------------- */
+
+/* Parses JSON; a fault names the file and the line. Release with json_decref. */
+tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t bytes, json_t **out);
+
+/* A token as it may stand in a message: not too long, nothing a terminal would obey. */
+enum { TRI_SHOWN_BYTES = 64 };
+const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHOWN_BYTES]);
+
+/* Makes the tokenizer and fills its vocabulary from an object {"token": id}. Tokens that are keys of `added` (or NULL)
+ * may hold letters that are no byte letters. There will be room for least_size ids. `where` names file and key. */
+tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const json_t *added, int64_t least_size,
+                                          tri_tokenizer **out);
+
+/* Reading merges: "FILE: KIND NUMBER" names the one at hand. Release scratch with tri_free. */
+typedef struct tri_merge_reader {
+  tri_vocabulary *vocabulary;
+  const char *file, *kind;
+  int64_t number;
+  char *scratch;
+  size_t room;
+} tri_merge_reader;
+
+/* Adds the merge of two tokens, given in byte letters. */
+tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
+                                size_t right_bytes);
+/* As above for "left right". */
+tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
+
+/* Reads the normalizer and the pre-tokenizer of a tokenizer.json. */
+tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
+
+/* Members of a JSON object. A missing key (or null) gives `otherwise`; another type fails and names file, place, key.
+ */
+tri_status tri_json_bool(const char *where, const json_t *object, const char *key, bool otherwise, bool *out);
+tri_status tri_json_string(const char *where, const json_t *object, const char *key, const char *otherwise,
+                           const char **out);
+
+#endif

@@ -1,0 +1,220 @@
+/* Hugging Face's tokenizer.json: the model (vocabulary and merges) and the added tokens. Normalizer and pre-tokenizer
+ * are in tokenizer_stages.c. What only decorates a result (post-processor, truncation, padding) does not matter to
+ * documents and is left alone; what would change ids and is not supported is refused, never passed over. */
+#include "tokenizer/tokenizer_internal.h"
+
+#include "base/memory.h"
+#include "tokenizer/normalizer.h"
+
+#include <string.h>
+
+typedef struct json_reader {
+  const char *file;
+  json_t *root, *model, *vocab;
+  json_t *contents; /* the added tokens by content (borrowed values) */
+  int64_t largest_added;
+  char where[512]; /* "FILE: key", for messages */
+} json_reader;
+
+static const char *at_key(json_reader *reader, const char *key) {
+  snprintf(reader->where, sizeof reader->where, "%s: %s", reader->file, key);
+  return reader->where;
+}
+
+static const char *at_added(json_reader *reader, size_t index) {
+  snprintf(reader->where, sizeof reader->where, "%s: added_tokens[%zu]", reader->file, index);
+  return reader->where;
+}
+
+static tri_status find_model(json_reader *reader) {
+  const char *type = NULL, *prefix = NULL, *suffix = NULL;
+  bool fallback = false;
+  reader->model = json_object_get(reader->root, "model");
+  if (!json_is_object(reader->model)) {
+    return tri_fail(TRI_BAD_FILE, "%s: there is no object \"model\"; is this a tokenizer.json?", reader->file);
+  }
+  const char *where = at_key(reader, "model");
+  TRI_TRY(tri_json_string(where, reader->model, "type", "BPE", &type));
+  if (strcmp(type, "BPE") != 0) {
+    char shown[TRI_SHOWN_BYTES];
+    return tri_fail(TRI_UNSUPPORTED, "%s: the type %s is not supported; only byte-level BPE is", where,
+                    tri_tokenizer_show(type, strlen(type), shown));
+  }
+  TRI_TRY(tri_json_bool(where, reader->model, "byte_fallback", false, &fallback));
+  if (fallback) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: byte_fallback (SentencePiece) is not supported; only byte-level BPE is",
+                    where);
+  }
+  const json_t *dropout = json_object_get(reader->model, "dropout");
+  if (dropout != NULL && !json_is_null(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0.0)) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: dropout makes ids random; set it to null", where);
+  }
+  TRI_TRY(tri_json_string(where, reader->model, "continuing_subword_prefix", "", &prefix));
+  TRI_TRY(tri_json_string(where, reader->model, "end_of_word_suffix", "", &suffix));
+  if (prefix[0] != '\0' || suffix[0] != '\0') {
+    return tri_fail(TRI_UNSUPPORTED, "%s: continuing_subword_prefix and end_of_word_suffix are not supported", where);
+  }
+  reader->vocab = json_object_get(reader->model, "vocab");
+  if (json_is_object(reader->vocab)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: \"vocab\" must be an object of tokens and their ids", where);
+}
+
+/* Collects the added tokens by content and finds the largest of their ids. */
+static tri_status index_added(json_reader *reader) {
+  json_t *list = json_object_get(reader->root, "added_tokens");
+  reader->largest_added = -1;
+  if (list == NULL || json_is_null(list)) return TRI_OK;
+  if (!json_is_array(list)) return tri_fail(TRI_BAD_FILE, "%s: \"added_tokens\" must be an array", reader->file);
+  size_t index = 0;
+  json_t *entry = NULL;
+  json_array_foreach(list, index, entry) {
+    const char *where = at_added(reader, index);
+    const json_t *content = json_object_get(entry, "content");
+    const json_t *id = json_object_get(entry, "id");
+    if (!json_is_string(content)) return tri_fail(TRI_BAD_FILE, "%s: \"content\" must be a string", where);
+    if (!json_is_integer(id)) return tri_fail(TRI_BAD_FILE, "%s: \"id\" must be a whole number", where);
+    json_int_t value = json_integer_value(id);
+    if (value < 0 || value >= TRI_MAX_VOCABULARY) {
+      return tri_fail(TRI_BAD_FILE, "%s: the id is %lld; ids lie between 0 and %d", where, (long long)value,
+                      TRI_MAX_VOCABULARY - 1);
+    }
+    if (value > reader->largest_added) reader->largest_added = value;
+    char shown[TRI_SHOWN_BYTES];
+    const char *text = json_string_value(content);
+    if (json_object_get(reader->contents, text) != NULL) {
+      return tri_fail(TRI_BAD_FILE, "%s: \"%s\" is listed twice", where, tri_tokenizer_show(text, strlen(text), shown));
+    }
+    if (json_object_set(reader->contents, text, entry) != 0) {
+      return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading the added tokens of %s", reader->file);
+    }
+  }
+  return TRI_OK;
+}
+
+/* Checks the id of an added token and enters it into the vocabulary. The id must be that of a token of the same name,
+ * or the next that is free: this is what Hugging Face gives it whatever the file says, so another one in the file would
+ * mean different ids here and there. */
+static tri_status enter_added(json_reader *reader, const char *where, const char *content, size_t bytes, int32_t id,
+                              int64_t *largest, tri_vocabulary *vocabulary) {
+  const json_t *known = json_object_get(reader->vocab, content);
+  int64_t count = (int64_t)json_object_size(reader->vocab);
+  int64_t expected = known != NULL ? json_integer_value(known) : *largest >= count ? *largest + 1 : count;
+  char shown[TRI_SHOWN_BYTES];
+  tri_tokenizer_show(content, bytes, shown);
+  if (id != expected) {
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" has id %d, but %s %lld", where, shown, id,
+                    known != NULL ? "in model.vocab it has" : "the next free id is", (long long)expected);
+  }
+  if (id > *largest) *largest = id;
+  if (known != NULL) return TRI_OK;
+  if (vocabulary->tokens[id].bytes > 0) {
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" has id %d, which another token has", where, shown, id);
+  }
+  return tri_vocabulary_add(vocabulary, id, content, bytes, false);
+}
+
+static tri_status read_added_entry(json_reader *reader, const char *where, const json_t *entry, int64_t *largest,
+                                   tri_normalizer *normalizer, tri_tokenizer *tokenizer) {
+  const json_t *value = json_object_get(entry, "content");
+  const char *content = json_string_value(value);
+  size_t bytes = json_string_length(value);
+  if (bytes == 0) return TRI_OK; /* nothing to look for: Hugging Face passes over it too */
+  tri_added_token token = {.id = (int32_t)json_integer_value(json_object_get(entry, "id"))};
+  TRI_TRY(tri_json_bool(where, entry, "special", false, &token.special));
+  TRI_TRY(tri_json_bool(where, entry, "single_word", false, &token.single_word));
+  TRI_TRY(tri_json_bool(where, entry, "lstrip", false, &token.lstrip));
+  TRI_TRY(tri_json_bool(where, entry, "rstrip", false, &token.rstrip));
+  TRI_TRY(tri_json_bool(where, entry, "normalized", !token.special, &token.normalized));
+  TRI_TRY(enter_added(reader, where, content, bytes, token.id, largest, &tokenizer->vocabulary));
+  if (token.normalized && tokenizer->nfc) TRI_TRY(tri_normalize(normalizer, content, bytes, &content, &bytes));
+  return tri_tokenizer_add_token(tokenizer, &token, content, bytes);
+}
+
+static tri_status read_added(json_reader *reader, tri_tokenizer *tokenizer) {
+  tri_normalizer normalizer = {0};
+  tri_status status = TRI_OK;
+  int64_t largest = -1;
+  size_t index = 0;
+  json_t *entry = NULL;
+  json_array_foreach(json_object_get(reader->root, "added_tokens"), index, entry) {
+    status = read_added_entry(reader, at_added(reader, index), entry, &largest, &normalizer, tokenizer);
+    if (status != TRI_OK) break;
+  }
+  tri_normalizer_release(&normalizer);
+  return status;
+}
+
+static tri_status read_merges(json_reader *reader, tri_tokenizer *tokenizer) {
+  json_t *list = json_object_get(reader->model, "merges");
+  if (!json_is_array(list)) return tri_fail(TRI_BAD_FILE, "%s: \"merges\" must be an array", at_key(reader, "model"));
+  tri_merge_reader merges = {
+      .vocabulary = &tokenizer->vocabulary, .file = at_key(reader, "model.merges"), .kind = "entry"};
+  tri_status status = TRI_OK;
+  size_t index = 0;
+  json_t *entry = NULL;
+  json_array_foreach(list, index, entry) {
+    const json_t *left = json_array_get(entry, 0), *right = json_array_get(entry, 1);
+    merges.number = (int64_t)index;
+    if (json_is_string(entry)) {
+      status = tri_merge_reader_add_line(&merges, json_string_value(entry), json_string_length(entry));
+    } else if (json_array_size(entry) == 2 && json_is_string(left) && json_is_string(right)) {
+      status = tri_merge_reader_add(&merges, json_string_value(left), json_string_length(left),
+                                    json_string_value(right), json_string_length(right));
+    } else {
+      status = tri_fail(TRI_BAD_FILE, "%s: entry %zu is neither \"left right\" nor [\"left\", \"right\"]", merges.file,
+                        index);
+    }
+    if (status != TRI_OK) break;
+  }
+  tri_free(merges.scratch);
+  return status;
+}
+
+static tri_status read_model_options(json_reader *reader, tri_tokenizer *tokenizer) {
+  const char *where = at_key(reader, "model");
+  const char *unknown = NULL;
+  TRI_TRY(tri_json_bool(where, reader->model, "ignore_merges", false, &tokenizer->ignore_merges));
+  TRI_TRY(tri_json_bool(where, reader->model, "fuse_unk", false, &tokenizer->fuse_unknown));
+  TRI_TRY(tri_json_string(where, reader->model, "unk_token", NULL, &unknown));
+  if (unknown == NULL) return TRI_OK;
+  const json_t *id = json_object_get(reader->vocab, unknown);
+  char shown[TRI_SHOWN_BYTES];
+  if (id == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s: the unk_token \"%s\" is not in the vocabulary", where,
+                    tri_tokenizer_show(unknown, strlen(unknown), shown));
+  }
+  tokenizer->unknown = (int32_t)json_integer_value(id);
+  return TRI_OK;
+}
+
+static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t bytes) {
+  TRI_TRY(tri_alloc("a tokenizer", bytes, 1, &tokenizer->json));
+  memcpy(tokenizer->json, text, bytes);
+  tokenizer->json_bytes = bytes;
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out) {
+  tri_status status = TRI_OK;
+  tri_tokenizer *tokenizer = NULL;
+  json_reader reader = {.file = file, .contents = json_object()};
+  TRI_TRY_GOTO(tri_tokenizer_load_json(file, text, bytes, &reader.root), release);
+  TRI_TRY_GOTO(find_model(&reader), release);
+  TRI_TRY_GOTO(index_added(&reader), release);
+  TRI_TRY_GOTO(tri_tokenizer_begin_vocabulary(at_key(&reader, "model.vocab"), reader.vocab, reader.contents,
+                                              reader.largest_added + 1, &tokenizer),
+               release);
+  TRI_TRY_GOTO(read_merges(&reader, tokenizer), release);
+  TRI_TRY_GOTO(read_model_options(&reader, tokenizer), release);
+  TRI_TRY_GOTO(tri_tokenizer_read_stages(file, reader.root, tokenizer), release);
+  TRI_TRY_GOTO(read_added(&reader, tokenizer), release);
+  TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, at_key(&reader, "model.vocab")), release);
+  TRI_TRY_GOTO(keep_text(tokenizer, text, bytes), release);
+  *out = tokenizer;
+  tokenizer = NULL;
+release:
+  tri_tokenizer_destroy(tokenizer);
+  json_decref(reader.contents);
+  json_decref(reader.root);
+  return status;
+}

@@ -1,0 +1,30 @@
+/* How often each word occurs: a table that grows with the number of different words. */
+#ifndef TRI_TOKENIZER_WORD_COUNTS_H
+#define TRI_TOKENIZER_WORD_COUNTS_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_counted_word {
+  size_t offset; /* into the pool */
+  uint32_t bytes;
+  int64_t count;
+} tri_counted_word;
+
+/* Starts as {0}. */
+typedef struct tri_word_counts {
+  tri_counted_word *words; /* in the order in which they first came */
+  int64_t word_count, word_room;
+  char *pool;
+  size_t pool_bytes, pool_room;
+  int32_t *table; /* open addressing: index + 1 of the word, 0 where free */
+  size_t table_places;
+} tri_word_counts;
+
+/* Counts one more of a word. */
+tri_status tri_word_counts_add(tri_word_counts *counts, const char *word, size_t bytes);
+void tri_word_counts_release(tri_word_counts *counts);
+
+#endif
