@@ -228,7 +228,7 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   const tri_layout *layout = &config->layout;
   int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;
   TRI_TRY(tri_device_create("auto", 0, out));
-  int64_t threads = (*out)->threads / (ranks < 1 ? 1 : ranks);
+  int64_t threads = (*out)->description.threads / (ranks < 1 ? 1 : ranks);
   if (ranks <= 1) return TRI_OK;
   tri_device_destroy(*out);
   *out = NULL;
@@ -256,7 +256,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .global_batch = config->optimizer.global_batch,
                                         .sequence = config->data.sequence,
                                         .precision = config->precision,
-                                        .device = device};
+                                        .device = &device->description};
   TRI_TRY_GOTO(compare(c, run, timeline), done);
   if (json) {
     status = print_json(c);

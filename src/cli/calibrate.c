@@ -157,7 +157,7 @@ static tri_status measure(const arguments *given) {
   tri_device *device = NULL;
   TRI_TRY(tri_device_create("auto", threads, &device));
   tri_group world = tri_group_world();
-  if (world.rank == 0) tri_log("measuring %d ranks of %d threads", world.size, device->threads);
+  if (world.rank == 0) tri_log("measuring %d ranks of %d threads", world.size, device->description.threads);
   tri_status status = tri_measure(device, given->precision, &world, &m);
   if (status == TRI_OK) status = tri_first_rank_status(&world, world.rank == 0 ? write_cluster(given, &m) : TRI_OK);
   tri_device_destroy(device);

@@ -241,7 +241,7 @@ static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type
   if (status == TRI_OK) status = tri_peak_flops(device, type, INFINITY, &peak);
   if (status == TRI_OK) status = tri_matmul_flops(device, type, doctor->test_s, &rate);
   if (status != TRI_OK) {
-    tri_finding_value(product, "does not work on %s", device->name);
+    tri_finding_value(product, "does not work on %s", device->info.name);
     tri_finding_advise(product, TRI_MARK_WARNING, "%s", tri_status_message());
     return;
   }
@@ -265,9 +265,9 @@ void tri_doctor_check_device(tri_doctor *doctor) {
     tri_finding_advise(finding, TRI_MARK_MISSING, "%s", tri_status_message());
     return;
   }
-  tri_finding_value(finding, "%s, %d threads", device->name, device->threads);
-  add_text(finding, "device", device->name);
-  add_count(finding, "threads", device->threads);
+  tri_finding_value(finding, "%s, %d threads", device->info.name, device->description.threads);
+  add_text(finding, "device", device->info.name);
+  add_count(finding, "threads", device->description.threads);
   if (doctor->test_s > 0) {
     check_product(doctor, device, TRI_FP32, "product in fp32");
     check_product(doctor, device, TRI_BF16, "product in bf16");

@@ -130,9 +130,9 @@ static tri_status create_executor(session *s) {
       .num_frames = &one_frame,
       .num_chunks = 1,
       .num_values = s->table->num_elements,
-      .device = s->device,
+      .device = &s->device->description,
   };
-  TRI_TRY(tri_executor_create(s->table, &request, NULL, &s->executor));
+  TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
   TRI_TRY(tri_weights_load(s->checkpoint, s->table, s->executor));
   return tri_executor_prepare(s->executor);
 }

@@ -33,7 +33,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
   tri_parts_request of = parts_request(options);
   tri_memory_request request = tri_parts_memory(&of, parts);
   request.staging_bytes = staging_bytes(options, parts, place);
-  request.device = device;
+  request.device = &device->description;
   return request;
 }
 
@@ -44,7 +44,7 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, engine->device, &engine->parts));
   tri_memory_request request =
       tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
-  TRI_TRY(tri_executor_create(engine->parts.table, &request, options->mesh, &engine->executor));
+  TRI_TRY(tri_executor_create(engine->parts.table, &request, engine->device, options->mesh, &engine->executor));
   engine->micro_batches = engine->parts.program->num_micro_batches;
   engine->ids = tri_executor_tokens(engine->executor);
   engine->labels = engine->ids + engine->micro_batches * options->layout->micro_batch * options->sequence;

@@ -16,7 +16,7 @@ static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, co
     int64_t into = first % TRI_BLOCK_ELEMENTS;
     int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : (int64_t)TRI_SQUARES_AT_ONCE * TRI_BLOCK_ELEMENTS;
     int64_t count = end - first < most ? end - first : most;
-    TRI_KERNEL_CALL(engine->device, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
+    TRI_KERNEL_CALL(engine->device->queue, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
                     engine->squares);
     for (int64_t i = 0; i * TRI_BLOCK_ELEMENTS < count; i++) tri_exact_sum_add(sum, engine->squares[i]);
     first += count;

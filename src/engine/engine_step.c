@@ -141,7 +141,7 @@ static tri_status sum_tied(tri_engine *engine) {
     void *of_head = engine->executor->parameters[i].gradient;
     void *of_embedding = engine->executor->parameters[head->tied_to].gradient;
     if (head->alias) {
-      TRI_KERNEL_CALL(engine->device, add, wide, head->count, of_embedding, of_head, of_embedding);
+      TRI_KERNEL_CALL(engine->device->queue, add, wide, head->count, of_embedding, of_head, of_embedding);
     } else if (head->count > 0) {
       TRI_TRY(tri_all_reduce(&engine->options.mesh->tied, wide, head->count, of_head));
     } else if (embedding->count > 0) {
@@ -158,10 +158,10 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   size_t bytes = (size_t)entry->count * tri_dtype_bytes(wide);
   char *slots = tri_executor_partial(engine->executor);
   char *own = slots + (size_t)entry->first_unit * bytes;
-  TRI_KERNEL_CALL(engine->device, fill_zero, bytes * (size_t)entry->split.units, slots);
-  TRI_KERNEL_CALL(engine->device, convert, entry->count, wide, gradient, wide, own);
+  TRI_KERNEL_CALL(engine->device->queue, fill_zero, bytes * (size_t)entry->split.units, slots);
+  TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, gradient, wide, own);
   TRI_TRY(tri_all_reduce(group_of(engine, TRI_AXIS_TENSOR), wide, entry->count * entry->split.units, slots));
-  TRI_KERNEL_CALL(engine->device, convert, entry->count, wide, own, wide, gradient);
+  TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, own, wide, gradient);
   return TRI_OK;
 }
 
@@ -209,7 +209,7 @@ static tri_status wait_reduced(tri_engine *engine, int64_t number) {
   TRI_TRY(tri_request_wait(&engine->reductions[number]));
   if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
-  TRI_KERNEL_CALL(engine->device, convert, end - begin, wide, behind(engine, whole, begin), wide,
+  TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
                   tri_executor_own_gradients(engine->executor, bucket));
   return TRI_OK;
 }
@@ -219,7 +219,7 @@ static tri_status gather(tri_engine *engine, int64_t number) {
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   void *whole = tri_executor_bucket_values(engine->executor, bucket);
   if (bucket->values_sharded) {
-    TRI_KERNEL_CALL(engine->device, convert, bucket->own_end - bucket->own_first, wide,
+    TRI_KERNEL_CALL(engine->device->queue, convert, bucket->own_end - bucket->own_first, wide,
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
@@ -236,7 +236,7 @@ static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri
   const tri_executor *executor = engine->executor;
   int64_t into = first - bucket->own_first;
   adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
-  TRI_KERNEL_CALL(engine->device, adamw, engine->options.precision, end - first, adamw,
+  TRI_KERNEL_CALL(engine->device->queue, adamw, engine->options.precision, end - first, adamw,
                   behind(engine, tri_executor_own_values(executor, bucket), into),
                   behind(engine, tri_executor_own_gradients(executor, bucket), into),
                   behind(engine, tri_executor_moment1(executor), bucket->state + into),

@@ -101,8 +101,7 @@ static tri_status fill_constants(tri_executor *executor, const tri_executor_chun
     void *host = NULL;
     TRI_TRY(tri_alloc("a table of constants", constant->bytes, 1, &host));
     constant->fill(constant->attributes, host);
-    tri_status status =
-        executor->device->kernels->copy_in(executor->device, chunk->constants[i], host, constant->bytes);
+    tri_status status = tri_queue_upload_now(executor->device->queue, chunk->constants[i], host, constant->bytes);
     tri_free(host);
     TRI_TRY(status);
   }
@@ -137,11 +136,11 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   return TRI_OK;
 }
 
-tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request,
+tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out) {
   tri_executor *executor = NULL;
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
-  executor->device = request->device;
+  executor->device = device;
   executor->table = table;
   executor->alone = tri_mesh_alone();
   executor->mesh = mesh == NULL ? &executor->alone : mesh;
@@ -177,7 +176,7 @@ void tri_executor_destroy(tri_executor *executor) {
 tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   const tri_executor_chunk *at = &executor->chunks[chunk];
   return (tri_run){
-      .device = executor->device,
+      .queue = executor->device->queue,
       .mesh = executor->mesh,
       .slots = at->slots + frame * TRI_NUM_PASSES * executor->plan->chunks[chunk].num_slots,
       .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,

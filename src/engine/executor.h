@@ -3,7 +3,7 @@
 #ifndef TRI_ENGINE_EXECUTOR_H
 #define TRI_ENGINE_EXECUTOR_H
 
-#include "device/device.h"
+#include "device/kernels.h"
 #include "model/parameters.h"
 #include "ops/list.h"
 #include "schedule/memory_plan.h"
@@ -34,7 +34,7 @@ typedef struct tri_executor {
 /* Plans without allocating, and says in the message of TRI_OUT_OF_MEMORY what would not fit and what to turn down if
  * the machine does not have the bytes. Then allocates the arena, fills the constants; parameters are zero. mesh NULL is
  * one rank alone. */
-tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request,
+tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
 

@@ -58,9 +58,9 @@ static tri_status set_up(tri_generator *generator) {
       .num_frames = &one_frame,
       .num_chunks = 1,
       .num_values = generator->table->num_elements,
-      .device = generator->device,
+      .device = &generator->device->description,
   };
-  TRI_TRY(tri_executor_create(generator->table, &request, NULL, &generator->executor));
+  TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
   TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
   TRI_TRY(tri_alloc("the sequence", (size_t)generator->positions, sizeof *generator->ids, &generator->ids));
@@ -137,8 +137,8 @@ tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, in
   tri_run run = tri_executor_run(generator->executor, 0, 0);
   tri_dtype wide = tri_dtype_wide(generator->precision);
   int64_t vocabulary = generator->model.vocab_size;
-  TRI_TRY(generator->device->kernels->copy_out(generator->device, generator->wide_logits, run.slots[last->outputs[0]],
-                                               (size_t)vocabulary * tri_dtype_bytes(wide)));
+  TRI_TRY(tri_queue_download_now(generator->device->queue, generator->wide_logits, run.slots[last->outputs[0]],
+                                 (size_t)vocabulary * tri_dtype_bytes(wide)));
   for (int64_t i = 0; i < vocabulary; i++) {
     generator->logits[i] = tri_wide_get(wide, generator->wide_logits, i);
   }

@@ -42,7 +42,7 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
       int64_t count = own.count - done_count < CHUNK_ELEMENTS ? own.count - done_count : CHUNK_ELEMENTS;
       fill_chunk(parameter, key, own.first + done_count, count, wide, host);
       char *to = (char *)values + (size_t)(own.at + done_count) * element;
-      TRI_TRY_GOTO(device->kernels->copy_in(device, to, host, (size_t)count * element), done);
+      TRI_TRY_GOTO(tri_queue_upload_now(device->queue, to, host, (size_t)count * element), done);
     }
   }
 done:

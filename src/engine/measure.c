@@ -33,20 +33,25 @@ static int compare(const void *left, const void *right) {
 /* The largest of all ranks'. */
 static tri_status slowest(const bench *b, double *seconds) { return tri_all_maximum(b->world, TRI_FP64, 1, seconds); }
 
+static tri_status do_it(bench *b, work todo, const void *what) {
+  TRI_TRY(todo(b, what));
+  return tri_queue_finish(b->device->queue);
+}
+
 /* The ranks agree on how often, so that what they do together stays together. */
 static tri_status time_of(bench *b, work todo, const void *what, double *out) {
   double times[MOST], once = 0;
-  TRI_TRY(todo(b, what)); /* compiles, touches memory */
+  TRI_TRY(do_it(b, todo, what)); /* compiles, touches memory */
   TRI_TRY(tri_barrier(b->world));
   double begin_s = tri_clock_s();
-  TRI_TRY(todo(b, what));
+  TRI_TRY(do_it(b, todo, what));
   once = tri_clock_s() - begin_s;
   TRI_TRY(slowest(b, &once));
   double often = once > 0 ? each_s / once : MOST;
   int64_t count = often < LEAST ? LEAST : often > MOST ? MOST : (int64_t)often;
   for (int64_t i = 0; i < count; i++) {
     begin_s = tri_clock_s();
-    TRI_TRY(todo(b, what));
+    TRI_TRY(do_it(b, todo, what));
     times[i] = tri_clock_s() - begin_s;
   }
   qsort(times, (size_t)count, sizeof *times, compare);
@@ -67,7 +72,7 @@ typedef struct product {
 static tri_status multiply(bench *b, const void *what) {
   const product *p = what;
   int i = b->turn++ % p->sets;
-  return b->device->kernels->matmul(b->device, &p->matmul, p->a[i], p->b[i], NULL, p->c[i], p->workspace);
+  return b->device->kernels->matmul(b->device->queue, &p->matmul, p->a[i], p->b[i], NULL, p->c[i], p->workspace);
 }
 
 static char *take(char **next, size_t bytes) {
@@ -87,14 +92,14 @@ static tri_status add_set(bench *b, const tri_measured_product *of, product *p, 
   if (packed > 0) {
     void *plain = p->b[i];
     p->b[i] = take(next, packed);
-    if (*next <= b->pool + b->pool_bytes) TRI_TRY(k->matmul_pack(b->device, &p->matmul, b->type, plain, p->b[i]));
+    if (*next <= b->pool + b->pool_bytes)
+      TRI_TRY(k->matmul_pack(b->device->queue, &p->matmul, b->type, plain, p->b[i]));
   }
   if (*next <= b->pool + b->pool_bytes) p->sets++;
   return TRI_OK;
 }
 
 static tri_status time_product(bench *b, tri_measured_product *of) {
-  const tri_device_kernels *k = b->device->kernels;
   size_t packed = 0, scratch = 0;
   char *next = b->pool;
   product p = {.matmul = {.m = of->rows,
@@ -106,10 +111,10 @@ static tri_status time_product(bench *b, tri_measured_product *of) {
                           .a_type = b->type,
                           .b_type = b->type,
                           .c_type = b->type}};
-  TRI_TRY(k->matmul_packed(b->device, &p.matmul, &packed));
+  TRI_TRY(b->device->description.matmul_packed(&b->device->description, &p.matmul, &packed));
   tri_matmul plain = p.matmul;
   plain.b_packed = packed > 0;
-  TRI_TRY(k->matmul_workspace(b->device, &plain, &scratch));
+  TRI_TRY(b->device->description.matmul_workspace(&b->device->description, &plain, &scratch));
   p.workspace = take(&next, scratch);
   for (int i = 0; i < MOST_SETS && next <= b->pool + b->pool_bytes; i++) TRI_TRY(add_set(b, of, &p, packed, &next));
   if (p.sets == 0) return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
@@ -137,13 +142,13 @@ enum { LONG = 32 << 20, SHORT = 32 << 10 };
 static tri_status add_long(bench *b, const void *what) {
   (void)what;
   size_t bytes = (size_t)LONG * tri_dtype_bytes(b->type);
-  return b->device->kernels->add(b->device, b->type, LONG, b->pool, b->pool + bytes, b->pool + 2 * bytes);
+  return b->device->kernels->add(b->device->queue, b->type, LONG, b->pool, b->pool + bytes, b->pool + 2 * bytes);
 }
 
 static tri_status gelu_short(bench *b, const void *what) {
   (void)what;
   size_t bytes = SHORT * tri_dtype_bytes(b->type);
-  return b->device->kernels->gelu_forward(b->device, b->type, TRI_GELU_TANH, SHORT, b->pool, b->pool + bytes);
+  return b->device->kernels->gelu_forward(b->device->queue, b->type, TRI_GELU_TANH, SHORT, b->pool, b->pool + bytes);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -157,9 +162,9 @@ static tri_status attend(bench *b, const void *what) {
   const heads *h = what;
   const tri_device_kernels *k = b->device->kernels;
   size_t width = (size_t)(h->call.heads * h->call.head_dim) * tri_dtype_bytes(b->type);
-  TRI_TRY(k->attention_forward(b->device, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
+  TRI_TRY(k->attention_forward(b->device->queue, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
                                h->workspace));
-  return k->attention_backward(b->device, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
+  return k->attention_backward(b->device->queue, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
                                h->gradient, h->gradient_qkv, h->gradient_qkv + width, h->gradient_qkv + 2 * width,
                                h->workspace);
 }
@@ -189,7 +194,7 @@ static tri_status measure_attention(bench *b, tri_measurements *out) {
   h.out = take(&next, rows * width * element);
   h.gradient = take(&next, rows * width * element);
   h.sums = take(&next, rows * HEADS * wide);
-  TRI_TRY(b->device->kernels->attention_workspace(b->device, &h.call, &scratch));
+  TRI_TRY(b->device->description.attention_workspace(&b->device->description, &h.call, &scratch));
   h.workspace = take(&next, scratch);
   if ((size_t)(next - b->pool) > b->pool_bytes)
     return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
@@ -249,7 +254,7 @@ static tri_status measure_all(bench *b, tri_measurements *out) {
 
 tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group *world, tri_measurements *out) {
   bench b = {.device = device, .type = precision, .world = world, .pool_bytes = (size_t)400 << 20};
-  tri_measurements m = {.ranks = world->size, .threads = device->threads};
+  tri_measurements m = {.ranks = world->size, .threads = device->description.threads};
   void *pool = NULL;
   TRI_TRY(tri_device_supports(device, precision));
   tri_status status = tri_device_memory_create(device, b.pool_bytes, &pool);

@@ -3,7 +3,7 @@
 #define TRI_ENGINE_MEASURE_H
 
 #include "comm/comm.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 enum { TRI_MEASURED_PRODUCTS = 24, TRI_MEASURED_MESSAGES = 12 };
 

@@ -6,7 +6,7 @@
 static tri_status convert(tri_device *device, int64_t begin, int64_t end, tri_dtype from, tri_dtype to, void *values) {
   const char *in = (const char *)values + (size_t)begin * tri_dtype_bytes(from);
   char *out = (char *)values + (size_t)begin * tri_dtype_bytes(to);
-  return device->kernels->convert(device, end - begin, from, in, to, out);
+  return device->kernels->convert(device->queue, end - begin, from, in, to, out);
 }
 
 /* One element is read before it is written. */

@@ -22,11 +22,11 @@ static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, 
     tri_wide_set(wide, host, (int64_t)i, value);
   }
   if (type == wide) {
-    TRI_TRY_GOTO(k->copy_in(device, matrix, host, bytes), free_host);
+    TRI_TRY_GOTO(tri_queue_upload_now(device->queue, matrix, host, bytes), free_host);
   } else {
     TRI_TRY_GOTO(tri_device_memory_create(device, bytes, &staged), free_host);
-    TRI_TRY_GOTO(k->copy_in(device, staged, host, bytes), destroy_staged);
-    TRI_TRY_GOTO(k->convert(device, (int64_t)count, wide, staged, type, matrix), destroy_staged);
+    TRI_TRY_GOTO(tri_queue_upload_now(device->queue, staged, host, bytes), destroy_staged);
+    TRI_TRY_GOTO(k->convert(device->queue, (int64_t)count, wide, staged, type, matrix), destroy_staged);
   }
 destroy_staged:
   tri_device_memory_destroy(device, staged, bytes);
@@ -50,7 +50,6 @@ static void bench_destroy(bench *t) {
 }
 
 static tri_status bench_create(bench *t, tri_device *device, tri_dtype type, int64_t side) {
-  const tri_device_kernels *k = device->kernels;
   tri_status status = TRI_OK;
   *t = (bench){.device = device,
                .product = {.m = side,
@@ -67,7 +66,7 @@ static tri_status bench_create(bench *t, tri_device *device, tri_dtype type, int
   TRI_TRY_GOTO(tri_device_memory_create(device, t->in_bytes, &t->a), destroy);
   TRI_TRY_GOTO(tri_device_memory_create(device, t->in_bytes, &t->b), destroy);
   TRI_TRY_GOTO(tri_device_memory_create(device, t->out_bytes, &t->c), destroy);
-  TRI_TRY_GOTO(k->matmul_workspace(device, &t->product, &t->workspace_bytes), destroy);
+  TRI_TRY_GOTO(device->description.matmul_workspace(&device->description, &t->product, &t->workspace_bytes), destroy);
   if (t->workspace_bytes > 0)
     TRI_TRY_GOTO(tri_device_memory_create(device, t->workspace_bytes, &t->workspace), destroy);
   TRI_TRY_GOTO(fill_matrix(device, type, side, t->a), destroy);
@@ -85,7 +84,8 @@ static tri_status bench_run(bench *t, int64_t least, double seconds, double *bes
   double best = 0, begin_s = tri_clock_s();
   for (int64_t i = 0; i <= least || tri_clock_s() - begin_s < seconds; i++) {
     double start_s = tri_clock_s();
-    TRI_TRY(k->matmul(t->device, &t->product, t->a, t->b, NULL, t->c, t->workspace));
+    TRI_TRY(k->matmul(t->device->queue, &t->product, t->a, t->b, NULL, t->c, t->workspace));
+    TRI_TRY(tri_queue_finish(t->device->queue));
     double took_s = tri_clock_s() - start_s;
     if (i > 0 && (best == 0 || took_s < best)) best = took_s;
   }
@@ -132,9 +132,5 @@ tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, 
 }
 
 tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out) {
-  double product = 0, units = 0;
-  TRI_TRY(best_rate(device, type, work_flops, 0.3, &product));
-  if (device->kernels->peak_flops != NULL) TRI_TRY(device->kernels->peak_flops(device, type, &units));
-  *out = product > units ? product : units;
-  return TRI_OK;
+  return best_rate(device, type, work_flops, 0.3, out);
 }

@@ -19,7 +19,7 @@ typedef struct add {
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, add, call->type, tri_run_rows(run, call) * at->width, run->slots[call->inputs[0]],
+  TRI_KERNEL_CALL(run->queue, add, call->type, tri_run_rows(run, call) * at->width, run->slots[call->inputs[0]],
                   run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
@@ -31,9 +31,9 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   for (int i = 0; i < 2; i++) {
     void *gradient_x = run->gradients[call->inputs[i]];
     if (call->accumulate[i]) {
-      TRI_KERNEL_CALL(run->device, add, call->type, count, gradient_x, gradient_y, gradient_x);
+      TRI_KERNEL_CALL(run->queue, add, call->type, count, gradient_x, gradient_y, gradient_x);
     } else if (gradient_x != gradient_y) {
-      TRI_KERNEL_CALL(run->device, convert, count, call->type, gradient_y, call->type, gradient_x);
+      TRI_KERNEL_CALL(run->queue, convert, count, call->type, gradient_y, call->type, gradient_x);
     }
   }
   return TRI_OK;

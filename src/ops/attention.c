@@ -47,11 +47,11 @@ static tri_attention problem(const tri_op_call *call, int64_t batch, int64_t seq
   };
 }
 
-static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const attention *at = call->attributes;
   tri_attention p = problem(call, call->rows / call->sequence, call->sequence);
   if (!call->training) p.keys = at->positions;
-  TRI_KERNEL_CALL(device, attention_workspace, &p, &out->workspace_bytes);
+  TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
 }
 
@@ -78,8 +78,8 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
     for (int64_t t = 0; t < run->sequence; t++) {
       size_t from = (size_t)(b * p->k_batch + t * p->k_position) * element;
       size_t to = (size_t)((b * cache->capacity + cache->past + t) * width) * element;
-      TRI_KERNEL_CALL(run->device, convert, width, call->type, *k + from, call->type, keys + to);
-      TRI_KERNEL_CALL(run->device, convert, width, call->type, *v + from, call->type, values + to);
+      TRI_KERNEL_CALL(run->queue, convert, width, call->type, *k + from, call->type, keys + to);
+      TRI_KERNEL_CALL(run->queue, convert, width, call->type, *v + from, call->type, values + to);
     }
   }
   p->keys = cache->past + run->sequence;
@@ -99,7 +99,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   const char *v = q + v_offset;
   if (run->cache != NULL) TRI_TRY(extend_cache(run, call, &p, &k, &v));
   void *log_sum_exp = call->training ? run->slots[call->outputs[1]] : NULL;
-  TRI_KERNEL_CALL(run->device, attention_forward, &p, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
+  TRI_KERNEL_CALL(run->queue, attention_forward, &p, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
                   run->workspace);
   return TRI_OK;
 }
@@ -110,7 +110,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   char *gradient_q = run->gradients[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
-  TRI_KERNEL_CALL(run->device, attention_backward, &p, q, q + k_offset, q + v_offset, run->slots[call->outputs[0]],
+  TRI_KERNEL_CALL(run->queue, attention_backward, &p, q, q + k_offset, q + v_offset, run->slots[call->outputs[0]],
                   run->slots[call->outputs[1]], run->gradients[call->outputs[0]], gradient_q, gradient_q + k_offset,
                   gradient_q + v_offset, run->workspace);
   return TRI_OK;

@@ -18,7 +18,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 static tri_status copy(tri_run *run, const tri_op_call *call, const void *from, void *to) {
   const copy_to_tensor *at = call->attributes;
   if (from == to) return TRI_OK;
-  TRI_KERNEL_CALL(run->device, convert, tri_run_rows(run, call) * at->width, call->type, from, call->type, to);
+  TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->width, call->type, from, call->type, to);
   return TRI_OK;
 }
 

@@ -88,7 +88,8 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
   return TRI_OK;
 }
 
-static tri_status chunk_needs(const tri_op_call *call, tri_device *device, int64_t rows, tri_op_memory *out) {
+static tri_status chunk_needs(const tri_op_call *call, const tri_device_description *device, int64_t rows,
+                              tri_op_memory *out) {
   chunk_products p = products_of(call, rows);
   TRI_TRY(tri_weight_memory(device, &p.logits, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
@@ -96,13 +97,13 @@ static tri_status chunk_needs(const tri_op_call *call, tri_device *device, int64
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     p.weight.accumulate = accumulate == 1;
     size_t bytes = 0;
-    TRI_KERNEL_CALL(device, matmul_workspace, &p.weight, &bytes);
+    TRI_TRY(device->matmul_workspace(device, &p.weight, &bytes));
     if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
   }
   return TRI_OK;
 }
 
-static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   int64_t rows = chunk_rows(call);
   TRI_TRY(chunk_needs(call, device, rows, out));
   if (call->rows % rows != 0) TRI_TRY(chunk_needs(call, device, call->rows % rows, out));
@@ -125,9 +126,9 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   const tri_group *group = tri_run_tensor_group(run);
   tri_dtype wide = tri_dtype_wide(call->type);
   if (group->size == 1) return TRI_OK;
-  TRI_KERNEL_CALL(run->device, convert, rows, wide, m->maximum, wide, m->own_maximum);
+  TRI_KERNEL_CALL(run->queue, convert, rows, wide, m->maximum, wide, m->own_maximum);
   TRI_TRY(tri_all_maximum(group, wide, rows, m->maximum));
-  TRI_KERNEL_CALL(run->device, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
+  TRI_KERNEL_CALL(run->queue, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
   TRI_TRY(tri_all_reduce(group, wide, rows, m->sum));
   return tri_all_reduce(group, wide, rows, m->label_logit);
 }
@@ -135,7 +136,7 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
-  tri_device *device = run->device;
+  tri_queue *queue = run->queue;
   chunk_products p = products_of(call, rows);
   chunk_memory m;
   lay_out(call, run->workspace, &m);
@@ -143,16 +144,16 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
   TRI_TRY(tri_weight_multiply(run, call, &p.logits, TRI_DIRECTION_FORWARD, hidden, NULL, m.logits, m.scratch));
-  TRI_KERNEL_CALL(device, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
+  TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
-  TRI_KERNEL_CALL(device, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
+  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
   double loss = 0;
-  TRI_KERNEL_CALL(device, sum, call->type, rows, m.losses, &loss);
+  TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, &loss);
   run->loss_sum += loss;
   if (!run->training) return TRI_OK;
 
-  TRI_KERNEL_CALL(device, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
+  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, IGNORE, run->loss_scale, m.maximum, m.sum, p.hidden.lda, m.logits);
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
@@ -173,7 +174,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 /* The forward has left the gradient of h in its output. */
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, tri_run_rows(run, call) * at->weight.in, call->type,
+  TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
                   run->slots[call->outputs[0]], call->type, run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

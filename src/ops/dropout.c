@@ -19,7 +19,7 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
   const dropout *at = call->attributes;
   int64_t count = tri_run_rows(run, call) * at->width;
   if (!run->training) {
-    if (x != y) TRI_KERNEL_CALL(run->device, convert, count, call->type, x, call->type, y);
+    if (x != y) TRI_KERNEL_CALL(run->queue, convert, count, call->type, x, call->type, y);
     return TRI_OK;
   }
   /* 2^16 places in a model, 2^40 steps. */
@@ -27,7 +27,7 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
   tri_random_key key = tri_random_stream(run->seed, TRI_RANDOM_DROPOUT, stream);
   uint64_t first =
       ((uint64_t)run->first_sample * (uint64_t)run->sequence + (uint64_t)call->first_row) * (uint64_t)at->width;
-  TRI_KERNEL_CALL(run->device, dropout, call->type, count, at->probability, key, first, x, y);
+  TRI_KERNEL_CALL(run->queue, dropout, call->type, count, at->probability, key, first, x, y);
   return TRI_OK;
 }
 

@@ -32,8 +32,8 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   /* A row's position is past + r % sequence; the kernel's period is the sequence, so the table is entered at `past`. */
   const char *table = positions;
   if (table != NULL) table += (size_t)past * (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
-  TRI_KERNEL_CALL(run->device, embedding_forward, call->type, tri_run_rows(run, call), at->width, run->ids,
-                  at->first_id, at->table_rows, run->parameters[call->parameters[0]].value, 0, run->sequence, table,
+  TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_run_rows(run, call), at->width, run->ids, at->first_id,
+                  at->table_rows, run->parameters[call->parameters[0]].value, 0, run->sequence, table,
                   run->slots[call->outputs[0]]);
   return TRI_OK;
 }
@@ -44,18 +44,18 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
   tri_run_parameter *token = &run->parameters[call->parameters[0]];
   if (!token->gradient_written) {
-    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)at->table_rows, token->gradient);
+    TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)at->table_rows, token->gradient);
     token->gradient_written = true;
   }
-  TRI_KERNEL_CALL(run->device, embedding_backward, call->type, tri_run_rows(run, call), at->width, run->ids,
+  TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_run_rows(run, call), at->width, run->ids,
                   at->first_id, at->table_rows, gradient, token->gradient);
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
   if (!position->gradient_written && run->sequence < at->max_sequence) {
     char *beyond = (char *)position->gradient + row_bytes * (size_t)run->sequence;
-    TRI_KERNEL_CALL(run->device, fill_zero, row_bytes * (size_t)(at->max_sequence - run->sequence), beyond);
+    TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)(at->max_sequence - run->sequence), beyond);
   }
-  TRI_KERNEL_CALL(run->device, position_backward, call->type, tri_run_rows(run, call), at->width, 0, run->sequence,
+  TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_run_rows(run, call), at->width, 0, run->sequence,
                   gradient, position->gradient, position->gradient_written);
   position->gradient_written = true;
   return TRI_OK;

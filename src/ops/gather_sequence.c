@@ -22,7 +22,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const gather_sequence *at = call->attributes;
   void *all = run->slots[call->outputs[0]];
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
                   slice_of(call, all));
   return tri_all_gather(tri_run_tensor_group(run), call->type, at->begins, all);
 }
@@ -31,7 +31,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const gather_sequence *at = call->attributes;
   void *all = run->gradients[call->outputs[0]]; /* nobody reads it after this call */
   TRI_TRY(tri_reduce_scatter(tri_run_tensor_group(run), call->type, at->begins, all));
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, slice_of(call, all), call->type,
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, slice_of(call, all), call->type,
                   run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

@@ -15,14 +15,14 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, gelu_forward, call->type, at->variant, tri_run_rows(run, call) * at->width,
+  TRI_KERNEL_CALL(run->queue, gelu_forward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, gelu_backward, call->type, at->variant, tri_run_rows(run, call) * at->width,
+  TRI_KERNEL_CALL(run->queue, gelu_backward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

@@ -22,7 +22,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 }
 
 /* In pieces of the planned length, and one position at a time. */
-static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   int64_t batch = call->rows / call->sequence;
   tri_matmul piece = product_of(call, batch, call->sequence);
   tri_matmul one = product_of(call, batch, 1);

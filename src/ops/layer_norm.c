@@ -17,7 +17,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, layer_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
+  TRI_KERNEL_CALL(run->queue, layer_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
                   run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value,
                   run->parameters[call->parameters[1]].value, run->slots[call->outputs[0]],
                   run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
@@ -26,7 +26,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, layer_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, layer_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
                   run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
                   run->slots[call->outputs[2]], run->gradients[call->inputs[0]], call->accumulate[0]);
@@ -37,7 +37,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->device, layer_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, layer_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]], run->slots[call->outputs[1]],
                   run->slots[call->outputs[2]], weight->gradient, bias->gradient, weight->gradient_written);
   weight->gradient_written = true;

@@ -31,7 +31,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
   return TRI_OK;
 }
 
-static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_memory *out) {
+static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const linear *at = call->attributes;
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = has_bias(call);
@@ -46,7 +46,7 @@ static tri_status memory(const tri_op_call *call, tri_device *device, tri_op_mem
     tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
     gradient.accumulate = accumulate == 1;
     size_t bytes = 0;
-    TRI_KERNEL_CALL(device, matmul_workspace, &gradient, &bytes);
+    TRI_TRY(device->matmul_workspace(device, &gradient, &bytes));
     if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
   }
   return TRI_OK;
@@ -87,7 +87,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
       tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->device, column_sum, call->type, tri_run_rows(run, call), at->weight.out, gradient_y,
+  TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_run_rows(run, call), at->weight.out, gradient_y,
                   bias->gradient, bias->gradient_written);
   bias->gradient_written = true;
   return TRI_OK;

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "comm/mesh.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ struct tri_op {
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                       tri_shape outputs[TRI_OP_OUTPUTS]);
   /* Empty where nothing is needed. */
-  tri_status (*memory)(const tri_op_call *call, tri_device *device, tri_op_memory *out);
+  tri_status (*memory)(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out);
   /* The parameters have new values: bring `buffers` up to date. May be empty. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
@@ -133,7 +133,7 @@ typedef struct tri_kv_cache {
 /* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
  * at hand. */
 struct tri_run {
-  tri_device *device;
+  tri_queue *queue;       /* in which kernels go; all pointers below are device memory */
   void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
   void *const *gradients; /* [slot] */
   void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
@@ -165,14 +165,5 @@ static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) 
 
 /* The ranks that share a layer. */
 static inline const tri_group *tri_run_tensor_group(const tri_run *run) { return &run->mesh->groups[TRI_AXIS_TENSOR]; }
-
-/* Calls a kernel of the run's device; an empty slot in its table is reported by name. */
-#define TRI_KERNEL_CALL(device_, kernel_, ...)                                                                         \
-  do {                                                                                                                 \
-    if ((device_)->kernels->kernel_ == NULL) {                                                                         \
-      return tri_fail(TRI_UNSUPPORTED, "the device %s has no kernel `%s`", (device_)->name, #kernel_);                 \
-    }                                                                                                                  \
-    TRI_TRY((device_)->kernels->kernel_((device_), __VA_ARGS__));                                                      \
-  } while (0)
 
 #endif

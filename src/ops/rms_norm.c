@@ -15,7 +15,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, rms_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
+  TRI_KERNEL_CALL(run->queue, rms_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
                   run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[0]],
                   run->slots[call->outputs[1]]);
   return TRI_OK;
@@ -23,7 +23,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, rms_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
                   run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
                   run->gradients[call->inputs[0]], call->accumulate[0]);
@@ -33,7 +33,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
 static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
-  TRI_KERNEL_CALL(run->device, rms_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]], run->slots[call->outputs[1]],
                   weight->gradient, weight->gradient_written);
   weight->gradient_written = true;

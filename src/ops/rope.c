@@ -86,11 +86,11 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for",
                     (long)(past + run->sequence), (long)at->table.positions);
   }
-  if (x != y) TRI_KERNEL_CALL(run->device, convert, rows * width, call->type, x, call->type, y);
+  if (x != y) TRI_KERNEL_CALL(run->queue, convert, rows * width, call->type, x, call->type, y);
   const char *cosine = run->constants[call->constant];
   size_t half_bytes =
       (size_t)at->table.positions * (size_t)(at->table.head_dim / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
-  TRI_KERNEL_CALL(run->device, rope, call->type, rows, width, at->heads.heads + at->heads.kv_heads, at->heads.head_dim,
+  TRI_KERNEL_CALL(run->queue, rope, call->type, rows, width, at->heads.heads + at->heads.kv_heads, at->heads.head_dim,
                   past, run->sequence, cosine, cosine + half_bytes, inverse, y);
   return TRI_OK;
 }

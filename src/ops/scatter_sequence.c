@@ -24,7 +24,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   const scatter_sequence *at = call->attributes;
   void *all = run->slots[call->inputs[0]];
   TRI_TRY(tri_reduce_scatter(tri_run_tensor_group(run), call->type, at->begins, all));
-  TRI_KERNEL_CALL(run->device, convert, at->rows * at->width, call->type, slice_of(call, all), call->type,
+  TRI_KERNEL_CALL(run->queue, convert, at->rows * at->width, call->type, slice_of(call, all), call->type,
                   run->slots[call->outputs[0]]);
   return TRI_OK;
 }
@@ -32,7 +32,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const scatter_sequence *at = call->attributes;
   void *all = run->gradients[call->inputs[0]];
-  TRI_KERNEL_CALL(run->device, convert, at->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
+  TRI_KERNEL_CALL(run->queue, convert, at->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
                   slice_of(call, all));
   return tri_all_gather(tri_run_tensor_group(run), call->type, at->begins, all);
 }

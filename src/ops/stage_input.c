@@ -16,15 +16,15 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const stage_input *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->received, call->type,
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->received, call->type,
                   run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const stage_input *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->gradients[call->outputs[0]],
-                  call->type, run->gradient_to_send);
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
+                  run->gradient_to_send);
   return TRI_OK;
 }
 

@@ -15,14 +15,14 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 
 static tri_status forward(tri_run *run, const tri_op_call *call) {
   const stage_output *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
                   run->to_send);
   return TRI_OK;
 }
 
 static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   const stage_output *at = call->attributes;
-  TRI_KERNEL_CALL(run->device, convert, call->rows * at->width, call->type, run->received_gradient, call->type,
+  TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->received_gradient, call->type,
                   run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

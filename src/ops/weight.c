@@ -55,21 +55,22 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 
 /* Whether the device wants the weight packed for this product. Where it does not, the product reads the parameter
  * itself, in the wide type. */
-static tri_status choose_form(tri_device *device, const tri_matmul *product, tri_matmul *out, size_t *packed_bytes) {
+static tri_status choose_form(const tri_device_description *device, const tri_matmul *product, tri_matmul *out,
+                              size_t *packed_bytes) {
   *packed_bytes = 0;
   *out = *product;
-  if (!product->b_passing) TRI_KERNEL_CALL(device, matmul_packed, product, packed_bytes);
+  if (!product->b_passing) TRI_TRY(device->matmul_packed(device, product, packed_bytes));
   out->b_packed = *packed_bytes > 0;
   if (!out->b_packed) out->b_type = tri_dtype_wide(product->b_type);
   return TRI_OK;
 }
 
-tri_status tri_weight_memory(tri_device *device, const tri_matmul *product, tri_direction direction,
+tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out) {
   tri_matmul chosen;
   size_t packed_bytes = 0, workspace_bytes = 0;
   TRI_TRY(choose_form(device, product, &chosen, &packed_bytes));
-  TRI_KERNEL_CALL(device, matmul_workspace, &chosen, &workspace_bytes);
+  TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[direction] = packed_bytes;
   return TRI_OK;
@@ -83,10 +84,10 @@ tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_m
                               tri_direction direction) {
   tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(choose_form(run->device, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
   if (!chosen.b_packed) return TRI_OK;
   const void *value = run->parameters[call->parameters[0]].value;
-  TRI_KERNEL_CALL(run->device, matmul_pack, product, tri_dtype_wide(product->b_type), value,
+  TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type), value,
                   buffer_of(run, call, direction));
   return TRI_OK;
 }
@@ -95,9 +96,9 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace) {
   tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(choose_form(run->device, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
   const void *b = chosen.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
-  TRI_KERNEL_CALL(run->device, matmul, &chosen, x, b, bias, y, workspace);
+  TRI_KERNEL_CALL(run->queue, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
 }
 
@@ -107,7 +108,7 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
   tri_matmul run_product = *product;
   run_product.accumulate = parameter->gradient_written;
   bool in_out = is_in_out(weight);
-  TRI_KERNEL_CALL(run->device, matmul, &run_product, in_out ? x : gradient_y, in_out ? gradient_y : x, NULL,
+  TRI_KERNEL_CALL(run->queue, matmul, &run_product, in_out ? x : gradient_y, in_out ? gradient_y : x, NULL,
                   parameter->gradient, workspace);
   parameter->gradient_written = true;
   return TRI_OK;

@@ -24,7 +24,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
 
 /* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
-tri_status tri_weight_memory(tri_device *device, const tri_matmul *product, tri_direction direction,
+tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out);
 
 /* Fills the buffer of this direction from the parameter. */

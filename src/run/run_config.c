@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/count.h"
 #include "checkpoint/model_source.h"
+#include "device/device.h"
 #include "model/model_config.h"
 #include "run/identity.h"
 #include "schedule/layout_config.h"
@@ -224,9 +225,7 @@ static tri_status check_run(const tri_run_config *c) {
                     "`data.sequence` %" PRId64 " is longer than the model's max_sequence; use at most %" PRId64,
                     c->data.sequence, c->model.max_sequence);
   }
-  if (c->precision == TRI_FP64 && strcmp(c->device, "reference") != 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`precision` fp64 needs `device: reference`, not `device: %s`", c->device);
-  }
+  TRI_TRY(tri_device_check_name(c->device, c->precision));
   if (c->precision == TRI_FP64 && c->layout.reduce_precision == TRI_BF16) {
     return tri_fail(TRI_BAD_CONFIG, "`layout.reduce_precision` bf16 is for precision fp32 and bf16, not fp64");
   }

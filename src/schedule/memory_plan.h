@@ -73,7 +73,7 @@ typedef struct tri_memory_request {
   size_t staging_bytes;       /* room for a copy of what is saved */
   int64_t num_tokens;         /* ids and labels of so many are held, for a step and for an evaluation */
   int64_t boxes[TRI_NUM_BOX_KINDS];
-  tri_device *device; /* asked for scratch memory and packed weights; NULL plans without either */
+  const tri_device_description *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;
 
 /* Release with tri_memory_plan_destroy. */

@@ -156,7 +156,7 @@ static void announce(const trainer *t) {
   char parameters[32], bytes[32], tokens[32], peak[32];
   tri_log("%s: %s parameters, %s on %s with %d threads", config->model.name,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
-          t->device->name, t->device->threads);
+          t->device->info.name, t->device->description.threads);
   const tri_layout *layout = &config->layout;
   if (t->mesh.world.size > 1) {
     tri_log("%d ranks: tensor %ld x pipeline %ld x data %ld, zero %ld, %ld micro-batches a step", t->mesh.world.size,
@@ -366,10 +366,10 @@ static tri_status write_summary(trainer *t) {
       .peak_bytes_predicted = t->predicted_bytes,
       .peak_bytes_measured = tri_engine_measured_bytes(t->engine),
       .model = config->model.name,
-      .device = t->device->name,
+      .device = t->device->info.name,
       .precision = tri_dtype_name(config->precision),
       .ranks = tri_comm_size(),
-      .threads = t->device->threads,
+      .threads = t->device->description.threads,
       .nodes = tri_comm_num_nodes(),
       .checkpoint_pause_s = tri_saver_newest(t->saver).pause_s,
       .checkpoint_s = tri_saver_newest(t->saver).whole_s,

@@ -6,7 +6,7 @@
  * after, and milliseconds. Machines are noisy: read the ratio. Shapes are GPT-2 124M's with 8192 tokens, the loss's
  * with 512 rows of its vocabulary. */
 #include "base/clock.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ typedef struct bench_case {
   double narrow, wide; /* elements moved, of the activations' type and of fp32 */
 } bench_case;
 
-#define KERNEL(name, ...) b->device->kernels->name(b->device, __VA_ARGS__)
+#define KERNEL(name, ...) b->device->kernels->name(b->device->queue, __VA_ARGS__)
 #define X b->buffers[0]
 #define Y b->buffers[1]
 #define Z b->buffers[2]
@@ -116,7 +116,7 @@ static const bench_case cases[] = {
 };
 
 /* The kernel API's own copy: memcpy on all threads. */
-static tri_status copy(bench *b) { return KERNEL(copy_in, Z, X, PARAMETERS * sizeof(float)); }
+static tri_status copy(bench *b) { return tri_queue_move(b->device->queue, Z, X, PARAMETERS * sizeof(float)); }
 
 /* The fastest of a few runs, in seconds; negative on failure. */
 static double seconds_of(bench *b, tri_status (*call)(bench *b)) {
@@ -157,7 +157,8 @@ static tri_status run(const char *name, int threads) {
   b.ids = calloc(ROWS, sizeof(int32_t));
   for (int i = 0; i < 4; i++) b.rows[i] = calloc(ROWS, sizeof(float));
   for (int i = 0; i < 2; i++) b.columns[i] = calloc(WIDTH, sizeof(float));
-  printf("%s, %d threads\n%-28s %5s %10s %8s %9s\n", b.device->name, b.device->threads, "", "", "GB/s", "memcpy", "ms");
+  printf("%s, %d threads\n%-28s %5s %10s %8s %9s\n", b.device->info.name, b.device->description.threads, "", "", "GB/s",
+         "memcpy", "ms");
   fill(&b);
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     for (int t = 0; t < 2; t++) {

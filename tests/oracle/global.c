@@ -54,7 +54,7 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   size_t element = element_bytes(engine);
   tri_stretch own = stretch_of(engine, array, index);
   const char *from = (const char *)array_of(engine, array) + (size_t)own.at * element;
-  TRI_TRY(device->kernels->copy_out(device, out + (size_t)own.first * element, from, (size_t)own.count * element));
+  TRI_TRY(tri_queue_download_now(device->queue, out + (size_t)own.first * element, from, (size_t)own.count * element));
   if (!is_sharded(engine, array, index) || data->size == 1) return TRI_OK;
   const tri_bucket *bucket = bucket_of(engine, index);
   int64_t *begins = NULL;

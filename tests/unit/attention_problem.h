@@ -5,7 +5,7 @@
 #define TRI_TEST_ATTENTION_PROBLEM_H
 
 #include "base/random.h"
-#include "device/device.h"
+#include "device/kernels.h"
 #include "device/reference/attention.h"
 
 #include <setjmp.h>

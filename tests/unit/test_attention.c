@@ -3,7 +3,7 @@
  * poisoned before. One, two and three threads give the same bits. */
 #include "base/random.h"
 #include "check.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -127,12 +127,12 @@ static void run(tri_device *device, bench *b) {
   size_t v = k + (size_t)(b->s.kv_heads * b->s.head_dim) * element;
   char *rows = at(&b->rows), *gradient = at(&b->gradient_rows);
   char *queries = rows; /* the last ones see all keys; which rows they lie in does not matter here */
-  CHECK_OK(device->kernels->attention_workspace(device, &call, &bytes));
+  CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
   block workspace = block_of((int64_t)bytes / 4 + 16, TRI_FP32);
-  CHECK_OK(device->kernels->attention_forward(device, &call, queries, rows + k, rows + v, at(&b->out),
+  CHECK_OK(device->kernels->attention_forward(device->queue, &call, queries, rows + k, rows + v, at(&b->out),
                                               at(&b->log_sum_exp), at(&workspace)));
   if (b->s.queries == b->s.keys) {
-    CHECK_OK(device->kernels->attention_backward(device, &call, rows, rows + k, rows + v, at(&b->out),
+    CHECK_OK(device->kernels->attention_backward(device->queue, &call, rows, rows + k, rows + v, at(&b->out),
                                                  at(&b->log_sum_exp), at(&b->gradient_out), gradient, gradient + k,
                                                  gradient + v, at(&workspace)));
   }
@@ -256,7 +256,7 @@ static void run_shape(tri_device *device, tri_device *reference, shape s, tri_dt
   bench first = {0};
   for (int threads = 1; threads <= 3; threads++) {
     bench b = bench_of(s, type);
-    device->threads = threads;
+    device->description.threads = threads;
     run(device, &b);
     compare("out", &b, &b.out, &expected.out, type, limit);
     compare("log_sum_exp", &b, &b.log_sum_exp, &expected.log_sum_exp, b.wide, limit);
@@ -307,11 +307,12 @@ static void test_workspace(void **state) {
   for (int i = 0; i < 2; i++) {
     shape s = {1, i == 0 ? 4096 : 8192, i == 0 ? 4096 : 8192, 12, 12, 64, 1};
     tri_attention call = call_of(&s, TRI_FP32);
-    CHECK_OK(device->kernels->attention_workspace(device, &call, &bytes[i]));
+    CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes[i]));
   }
   assert_true(bytes[1] <= 2 * bytes[0]); /* a T x T matrix would take four times as much */
   tri_attention call = call_of(&shapes[0], TRI_FP64);
-  CHECK_FAILS(device->kernels->attention_workspace(device, &call, &bytes[0]), TRI_UNSUPPORTED, "device: reference");
+  CHECK_FAILS(device->description.attention_workspace(&device->description, &call, &bytes[0]), TRI_UNSUPPORTED,
+              "device: reference");
   tri_device_destroy(device);
 }
 

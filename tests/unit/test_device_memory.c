@@ -2,7 +2,7 @@
 #include "check.h"
 
 #include "base/memory.h"
-#include "device/device.h"
+#include "device/kernels.h"
 #include "engine/executor.h"
 #include "engine/generator.h"
 #include "engine/peak.h"
@@ -65,8 +65,8 @@ static void use_executor(tri_device *device, tri_dtype type) {
                                 .num_frames = &one_frame,
                                 .num_chunks = 1,
                                 .num_values = table->num_elements,
-                                .device = device};
-  CHECK_OK(tri_executor_create(table, &request, NULL, &executor));
+                                .device = &device->description};
+  CHECK_OK(tri_executor_create(table, &request, device, NULL, &executor));
   assert_true(device->memory_bytes > 0);
   tri_executor_destroy(executor);
   tri_op_list_destroy(list);

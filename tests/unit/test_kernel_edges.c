@@ -2,12 +2,12 @@
  * against libm in double, against counting on one's fingers, or against the definition of the format. */
 #include "base/random.h"
 #include "check.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <float.h>
 #include <math.h>
 
-#define KERNEL(name, ...) device->kernels->name(device, __VA_ARGS__)
+#define KERNEL(name, ...) device->kernels->name(device->queue, __VA_ARGS__)
 
 static float float_of(uint32_t bits) {
   float value;
@@ -56,20 +56,20 @@ static uint16_t nearest_bf16(uint32_t bits) {
 static void check_bf16(tri_device *device) {
   static float wide[HALVES * NUM_LOW], back[HALVES];
   static uint16_t narrow[HALVES * NUM_LOW], all[HALVES];
-  bool flushes = strstr(device->name, "avx512bf16") != NULL; /* subnormal numbers to 0 */
+  bool flushes = strstr(device->info.name, "avx512bf16") != NULL; /* subnormal numbers to 0 */
   for (uint32_t i = 0; i < HALVES * NUM_LOW; i++) wide[i] = float_of((i / NUM_LOW) << 16 | low[i % NUM_LOW]);
   CHECK_OK(KERNEL(convert, HALVES * NUM_LOW, TRI_FP32, wide, TRI_BF16, narrow));
   for (uint32_t i = 0; i < HALVES * NUM_LOW; i++) {
     uint32_t bits = bits_of(wide[i]);
     if (isnan(wide[i])) {
       if ((narrow[i] & 0x7f80) != 0x7f80 || (narrow[i] & 0x7f) == 0) {
-        fail_msg("%s: NaN %08x became %04x", device->name, bits, narrow[i]);
+        fail_msg("%s: NaN %08x became %04x", device->info.name, bits, narrow[i]);
       }
       continue;
     }
     uint16_t expected = isinf(wide[i]) ? (uint16_t)(bits >> 16) : nearest_bf16(bits);
     if (flushes && fabsf(wide[i]) < FLT_MIN && narrow[i] == (expected & 0x8000)) continue;
-    if (narrow[i] != expected) fail_msg("%s: %08x became %04x, not %04x", device->name, bits, narrow[i], expected);
+    if (narrow[i] != expected) fail_msg("%s: %08x became %04x, not %04x", device->info.name, bits, narrow[i], expected);
   }
   for (uint32_t i = 0; i < HALVES; i++) all[i] = (uint16_t)i;
   CHECK_OK(KERNEL(convert, HALVES, TRI_BF16, all, TRI_FP32, back));
@@ -77,7 +77,7 @@ static void check_bf16(tri_device *device) {
     bool same = bits_of(back[i]) == i << 16;
     /* The reference goes by way of double, which quiets NaNs. */
     if (!same && !(isnan(back[i]) && isnan(float_of(i << 16)))) {
-      fail_msg("%s: bf16 %04x became %08x", device->name, i, bits_of(back[i]));
+      fail_msg("%s: bf16 %04x became %08x", device->info.name, i, bits_of(back[i]));
     }
   }
 }
@@ -123,7 +123,8 @@ static void check_exp(tri_device *device) {
   for (int i = 0; i < GRID; i++) {
     double expected = exp((double)grid_x[i]), error = fabs((double)grid_y[i] - expected);
     double room = expected < 1.22e-38 ? 1.22e-38 : 2.5e-7 * expected;
-    if (!(error <= room)) fail_msg("%s: exp(%.9g) is %.9g, not %.9g", device->name, grid_x[i], grid_y[i], expected);
+    if (!(error <= room))
+      fail_msg("%s: exp(%.9g) is %.9g, not %.9g", device->info.name, grid_x[i], grid_y[i], expected);
   }
 }
 
@@ -141,11 +142,11 @@ static double silu(double x) { return x / (1.0 + exp(-x)); }
 /* Relative to the result itself, on both sides of zero: a factor of the far left is small, not wrong. */
 static void check_grid(const tri_device *device, const char *name, plain_function *function, double tolerance) {
   /* The reference's own formula cancels on the left: there it is good to the last bit of 1 only. */
-  double floor = strcmp(device->name, "reference") == 0 ? 1e-14 : 1e-36;
+  double floor = strcmp(device->info.name, "reference") == 0 ? 1e-14 : 1e-36;
   for (int i = 0; i < GRID; i++) {
     double expected = function((double)grid_x[i]);
     if (!(fabs((double)grid_y[i] - expected) <= tolerance * fabs(expected) + floor)) {
-      fail_msg("%s: %s(%.9g) is %.9g, not %.9g", device->name, name, grid_x[i], grid_y[i], expected);
+      fail_msg("%s: %s(%.9g) is %.9g, not %.9g", device->info.name, name, grid_x[i], grid_y[i], expected);
     }
   }
 }
@@ -216,7 +217,7 @@ static void check_sums(tri_device *device) {
   CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &squares));
   double expected = (double)COUNT * (double)1e20f * (double)1e20f;
   if (!(fabs(squares - expected) <= 1e-11 * expected))
-    fail_msg("%s: %.17g, not %.17g", device->name, squares, expected);
+    fail_msg("%s: %.17g, not %.17g", device->info.name, squares, expected);
   CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum));
   assert_true(sum == (double)1e20f);
   for (int i = 0; i < COUNT; i++) values[i] = 1e-30f;
@@ -250,7 +251,7 @@ static void check_dropout(tri_device *device) {
         kept += keeps;
         if (!keeps ? bits_of(y[i]) != 0
                    : !(y[i] == expected || fabsf(y[i] - expected) <= 1.2e-7f * fminf(expected, FLT_MAX))) {
-          fail_msg("%s: element %d from %llu is %g, not %g", device->name, i, (unsigned long long)first[f], y[i],
+          fail_msg("%s: element %d from %llu is %g, not %g", device->info.name, i, (unsigned long long)first[f], y[i],
                    expected);
         }
       }
@@ -345,7 +346,7 @@ static void check_memory(tri_device *device) {
     assert_non_null(memory);
     assert_true((uintptr_t)memory % 64 == 0);
     for (size_t i = 0; i < sizes[s]; i++) {
-      if (memory[i] != 0) fail_msg("%s: byte %zu is not 0", device->name, i);
+      if (memory[i] != 0) fail_msg("%s: byte %zu is not 0", device->info.name, i);
     }
     assert_true(device->memory_bytes == sizes[s]);
     tri_device_memory_destroy(device, memory, sizes[s]);

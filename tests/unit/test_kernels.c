@@ -6,7 +6,7 @@
  * not be touched. */
 #include "base/random.h"
 #include "check.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -127,7 +127,7 @@ typedef struct kernel_case {
   double tolerance; /* of fp32, relative to the largest element of an output */
 } kernel_case;
 
-#define KERNEL(name, ...) device->kernels->name(device, __VA_ARGS__)
+#define KERNEL(name, ...) device->kernels->name(device->queue, __VA_ARGS__)
 
 static void add_arguments(bench *b) {
   input(b, b->type, b->rows * b->width);
@@ -404,7 +404,7 @@ static void compare(const tri_device *device, const kernel_case *test, bench *b,
       double room = limit + (at->type == TRI_BF16 && test->tolerance > 0 ? fabs(expected[i][e]) * 0x1p-7 : 0.0);
       if (!(fabs(got - expected[i][e]) <= room)) {
         fail_msg("%s on %s, %s, %d x %d, flag %d: argument %d element %d is %.9g, reference %.9g", test->name,
-                 device->name, tri_dtype_name(b->type), (int)b->rows, (int)b->width, b->flag, i, (int)e, got,
+                 device->info.name, tri_dtype_name(b->type), (int)b->rows, (int)b->width, b->flag, i, (int)e, got,
                  expected[i][e]);
       }
     }
@@ -419,7 +419,7 @@ static void run_case(tri_device *device, tri_device *reference, const kernel_cas
   test->arguments(&b);
   find_expected(reference, test, &b, expected);
   for (int threads = 1; threads <= 3; threads++) {
-    device->threads = threads;
+    device->description.threads = threads;
     lay_out(&b, threads == 3);
     CHECK_OK(test->call(device, &b));
     check_guards(&b, test->name);
@@ -430,7 +430,7 @@ static void run_case(tri_device *device, tri_device *reference, const kernel_cas
         first[i] = malloc(bytes + 1);
         memcpy(first[i], data_of(&b, i), bytes);
       } else if (memcmp(first[i], data_of(&b, i), bytes) != 0) {
-        fail_msg("%s on %s gives other bits on %d threads", test->name, device->name, threads);
+        fail_msg("%s on %s gives other bits on %d threads", test->name, device->info.name, threads);
       }
     }
   }
@@ -567,7 +567,7 @@ static void test_device_names(void **state) {
   CHECK_FAILS(tri_device_create("gpu", 1, &device), TRI_BAD_CONFIG, "`gpu` is not a device; there are auto, cpu");
   CHECK_FAILS(tri_device_create("cpu:avx1024", 1, &device), TRI_UNSUPPORTED, "no kernels for `avx1024`; it runs");
   CHECK_OK(tri_device_create("cpu", 3, &device));
-  assert_int_equal(device->threads, 3);
+  assert_int_equal(device->description.threads, 3);
   CHECK_FAILS(tri_device_supports(device, TRI_FP64), TRI_UNSUPPORTED, "does not run precision fp64; it runs fp32");
   tri_device_destroy(device);
 }

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/matmul_plan.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -176,9 +176,9 @@ static void check_result(const problem *x, bool rounded_b) {
 static void run_and_check(tri_device *device, const tri_matmul *product, bool rounded_b) {
   problem x = problem_create(product);
   size_t bytes = 0;
-  CHECK_OK(tri_cpu_matmul_workspace(device, product, &bytes));
+  CHECK_OK(tri_cpu_matmul_workspace(&device->description, product, &bytes));
   guarded workspace = guarded_create(bytes, 64);
-  CHECK_OK(tri_cpu_matmul(device, product, x.a.data, x.b.data, x.bias.data, x.c.data, workspace.data));
+  CHECK_OK(tri_cpu_matmul(device->queue, product, x.a.data, x.b.data, x.bias.data, x.c.data, workspace.data));
   check_result(&x, rounded_b);
   guarded_destroy(&workspace);
   problem_destroy(&x);
@@ -190,8 +190,8 @@ static void run_and_check(tri_device *device, const tri_matmul *product, bool ro
 static tri_device *device_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
   tri_device *device = NULL;
   CHECK_OK(tri_device_create("cpu", threads, &device));
-  tri_cpu_matmul_state_of(device)->options.bf16 = bf16;
-  tri_cpu_matmul_state_of(device)->options.pack_fp32 = pack_fp32;
+  tri_cpu_matmul_state_of(&device->description)->options.bf16 = bf16;
+  tri_cpu_matmul_state_of(&device->description)->options.pack_fp32 = pack_fp32;
   return device;
 }
 
@@ -200,9 +200,9 @@ static tri_device *native_device(void) {
   bool native = false;
   double ratio = 0;
   tri_device *device = device_with(2, TRI_CPU_BF16_MEASURED, true);
-  CHECK_OK(tri_cpu_matmul_bf16(tri_cpu_matmul_state_of(device), &native, &ratio));
+  CHECK_OK(tri_cpu_matmul_bf16(tri_cpu_matmul_state_of(&device->description), &native, &ratio));
   assert_true(native == (ratio * 1.06 > 1));
-  tri_cpu_matmul_state_of(device)->options.bf16 = TRI_CPU_BF16_NATIVE;
+  tri_cpu_matmul_state_of(&device->description)->options.bf16 = TRI_CPU_BF16_NATIVE;
   if (ratio > 0) return device;
   print_message("SKIPPED: oneDNN has no bf16 kernels for this CPU\n");
   tri_device_destroy(device);
@@ -236,7 +236,7 @@ static tri_matmul random_product(int variant, tri_dtype a, tri_dtype b, tri_dtyp
 }
 
 static void check_all(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c) {
-  bool native = tri_cpu_matmul_state_of(device)->options.bf16 == TRI_CPU_BF16_NATIVE;
+  bool native = tri_cpu_matmul_state_of(&device->description)->options.bf16 == TRI_CPU_BF16_NATIVE;
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
     for (int sample = 0; sample < SAMPLES; sample++) {
       tri_matmul p = random_product(variant, a, b, c);
@@ -324,22 +324,22 @@ static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type)
   size_t bytes = 0;
   tri_matmul planned = p;
   planned.m = 512;
-  CHECK_OK(tri_cpu_matmul_packed(device, &planned, &bytes));
+  CHECK_OK(tri_cpu_matmul_packed(&device->description, &planned, &bytes));
   if (bytes == 0) return false;
   tri_matmul plain = p;
   plain.b_type = plain_type;
   problem weights = problem_create(&plain);
   guarded packed = guarded_create(bytes, 64);
-  CHECK_OK(tri_cpu_matmul_pack(device, &planned, plain_type, weights.b.data, packed.data));
+  CHECK_OK(tri_cpu_matmul_pack(device->queue, &planned, plain_type, weights.b.data, packed.data));
   for (int which = 0; which < NUM_LENGTHS; which++) {
     plain.m = p.m = lengths[which];
     p.b_packed = true;
     problem x = problem_create(&plain);
     memcpy(x.b.data, weights.b.data, x.b.bytes);
     size_t workspace_bytes = 0;
-    CHECK_OK(tri_cpu_matmul_workspace(device, &p, &workspace_bytes));
+    CHECK_OK(tri_cpu_matmul_workspace(&device->description, &p, &workspace_bytes));
     guarded workspace = guarded_create(workspace_bytes, 64);
-    CHECK_OK(tri_cpu_matmul(device, &p, x.a.data, packed.data, x.bias.data, x.c.data, workspace.data));
+    CHECK_OK(tri_cpu_matmul(device->queue, &p, x.a.data, packed.data, x.bias.data, x.c.data, workspace.data));
     check_result(&x, plain_type != p.b_type);
     guarded_destroy(&workspace);
     problem_destroy(&x);
@@ -391,11 +391,11 @@ enum { MOST_THREADS = 33 };
 static void result_of(tri_device *device, const problem *x, const tri_matmul *p, char *out) {
   size_t bytes = 0;
   void *workspace = NULL;
-  CHECK_OK(tri_cpu_matmul_workspace(device, p, &bytes));
+  CHECK_OK(tri_cpu_matmul_workspace(&device->description, p, &bytes));
   CHECK_OK(tri_alloc("a workspace", bytes, 1, &workspace));
   memset(workspace, 0xff, bytes);
   memcpy(out, x->c_before, x->c.bytes);
-  CHECK_OK(tri_cpu_matmul(device, p, x->a.data, x->b.data, x->bias.data, out, workspace));
+  CHECK_OK(tri_cpu_matmul(device->queue, p, x->a.data, x->b.data, x->bias.data, out, workspace));
   tri_free(workspace);
 }
 
@@ -461,20 +461,20 @@ static void test_nothing(void **unused) {
   tri_matmul p = {.m = 0, .n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3};
   p.a_type = p.b_type = p.c_type = TRI_FP32;
   size_t bytes = 1;
-  CHECK_OK(tri_cpu_matmul_workspace(device, &p, &bytes));
+  CHECK_OK(tri_cpu_matmul_workspace(&device->description, &p, &bytes));
   assert_int_equal(bytes, 0);
-  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, NULL, NULL));
+  CHECK_OK(tri_cpu_matmul(device->queue, &p, NULL, NULL, NULL, NULL, NULL));
   p.m = 2;
   p.k = 0;
   p.accumulate = true;
-  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, c, NULL));
+  CHECK_OK(tri_cpu_matmul(device->queue, &p, NULL, NULL, NULL, c, NULL));
   assert_true(c[0] == 1 && c[5] == 6);
   p.accumulate = false;
   p.bias = true;
-  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, bias, c, NULL));
+  CHECK_OK(tri_cpu_matmul(device->queue, &p, NULL, NULL, bias, c, NULL));
   assert_true(c[0] == 7 && c[3] == 7 && c[5] == 9);
   p.bias = false;
-  CHECK_OK(tri_cpu_matmul(device, &p, NULL, NULL, NULL, c, NULL));
+  CHECK_OK(tri_cpu_matmul(device->queue, &p, NULL, NULL, NULL, c, NULL));
   for (int i = 0; i < 6; i++) assert_true(c[i] == 0);
   tri_device_destroy(device);
 }
@@ -486,26 +486,26 @@ static void test_refused(void **unused) {
   p.a_type = p.b_type = p.c_type = TRI_FP64;
   size_t bytes = 0;
   double x[16] = {0};
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "device: reference");
-  CHECK_FAILS(tri_cpu_matmul_workspace(device, &p, &bytes), TRI_UNSUPPORTED, "fp64");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "device: reference");
+  CHECK_FAILS(tri_cpu_matmul_workspace(&device->description, &p, &bytes), TRI_UNSUPPORTED, "fp64");
   p.a_type = p.b_type = TRI_FP32;
   p.c_type = TRI_BF16;
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "fp32 and fp32 into bf16");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, NULL, x, NULL), TRI_UNSUPPORTED, "fp32 and fp32 into bf16");
   p.c_type = TRI_FP32;
   p.lda = 1;
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "leading dimension");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "leading dimension");
   p.lda = 2;
   p.bias = p.accumulate = true;
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, x, x, NULL), TRI_INTERNAL, "bias and accumulate");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, x, x, NULL), TRI_INTERNAL, "bias and accumulate");
   p.bias = p.accumulate = false;
-  CHECK_OK(tri_cpu_matmul_packed(device, &p, &bytes));
+  CHECK_OK(tri_cpu_matmul_packed(&device->description, &p, &bytes));
   assert_int_equal(bytes, 0);
-  CHECK_FAILS(tri_cpu_matmul_pack(device, &p, TRI_FP32, x, x), TRI_INTERNAL, "matmul_packed");
+  CHECK_FAILS(tri_cpu_matmul_pack(device->queue, &p, TRI_FP32, x, x), TRI_INTERNAL, "matmul_packed");
   p.b_packed = true;
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "4 x 3 x 2");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "4 x 3 x 2");
   p.b_packed = false;
   p.a_type = p.b_type = p.c_type = TRI_BF16;
-  CHECK_FAILS(tri_cpu_matmul(device, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "bytes of workspace");
+  CHECK_FAILS(tri_cpu_matmul(device->queue, &p, x, x, NULL, x, NULL), TRI_INTERNAL, "bytes of workspace");
   tri_device_destroy(device);
 }
 

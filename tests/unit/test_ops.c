@@ -198,9 +198,9 @@ static void check(bench *b, bool split, int times) {
       .training = true,
       .split_backward = split,
       .num_frames = &one_frame,
-      .device = b->device,
+      .device = &b->device->description,
   };
-  CHECK_OK(tri_executor_create(&b->table, &request, NULL, &b->executor));
+  CHECK_OK(tri_executor_create(&b->table, &request, b->device, NULL, &b->executor));
   double *values = tri_executor_values(b->executor);
   for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
   /* Poison: whatever is read before it is written shows. */

@@ -2,7 +2,7 @@
  * fewer in the same time and never more. */
 #include "check.h"
 
-#include "device/device.h"
+#include "device/kernels.h"
 #include "engine/peak.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 static int64_t products;
 
 /* A device whose every product takes a millisecond at least, whatever its size. */
-static tri_status wait_a_millisecond(tri_device *device, const tri_matmul *p, const void *a, const void *b,
+static tri_status wait_a_millisecond(tri_queue *queue, const tri_matmul *p, const void *a, const void *b,
                                      const void *bias, void *c, void *workspace) {
   const struct timespec millisecond = {0, 1000000};
-  (void)device, (void)p, (void)a, (void)b, (void)bias, (void)c, (void)workspace;
+  (void)queue, (void)p, (void)a, (void)b, (void)bias, (void)c, (void)workspace;
   nanosleep(&millisecond, NULL);
   products++;
   return TRI_OK;

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/memory.h"
+#include "base/system.h"
 #include "device/cpu/attention.h"
 #include "device/cpu/matmul.h"
 
@@ -10,7 +11,7 @@
 
 /* What one vector unit's compilation of kernels/ offers. */
 typedef struct variant {
-  const char *isa, *device_name;
+  const char *isa;
   bool (*available)(void);
   void (*fill[5])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
@@ -49,15 +50,14 @@ DECLARE(avx512bf16)
 
 /* Best last. */
 static const variant variants[] = {
-    {"baseline", "cpu baseline", always, FILL(baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
+    {"baseline", always, FILL(baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
      tri_cpu_rows_copy_baseline},
 #if defined(__x86_64__)
-    {"avx2", "cpu avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2,
-     tri_cpu_rows_copy_avx2},
-    {"avx512", "cpu avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
+    {"avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2},
+    {"avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
      tri_cpu_rows_copy_avx512},
-    {"avx512bf16", "cpu avx512bf16", has_avx512bf16, FILL(avx512bf16), &tri_attention_floats_avx512bf16,
-     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16},
+    {"avx512bf16", has_avx512bf16, FILL(avx512bf16), &tri_attention_floats_avx512bf16, &tri_attention_pairs_avx512bf16,
+     tri_cpu_rows_copy_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -68,7 +68,9 @@ typedef struct cpu_state {
   tri_cpu_matmul_state *matmul;
 } cpu_state;
 
-tri_cpu_matmul_state *tri_cpu_matmul_state_of(tri_device *device) { return ((cpu_state *)device->state)->matmul; }
+tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of) {
+  return ((const cpu_state *)of->facts)->matmul;
+}
 
 static tri_status find_variant(const char *isa, const variant **out) {
   char known[128] = "";
@@ -87,8 +89,8 @@ static tri_status find_variant(const char *isa, const variant **out) {
 /* ---- attention: the variant's kernels for the call's type ---------------------------------------------------------
  */
 
-static const tri_attention_kernels *attention_of(const tri_device *device, tri_dtype type) {
-  const variant *chosen = ((const cpu_state *)device->state)->chosen;
+static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dtype type) {
+  const variant *chosen = state->chosen;
   switch (type) {
     case TRI_BF16: return chosen->attention_bf16;
     case TRI_FP32: return chosen->attention_fp32;
@@ -98,17 +100,18 @@ static const tri_attention_kernels *attention_of(const tri_device *device, tri_d
   return chosen->attention_fp32;
 }
 
-static tri_status attention_workspace(tri_device *device, const tri_attention *call, size_t *bytes) {
-  return tri_attention_workspace_with(attention_of(device, call->type), device->threads, call, bytes);
+static tri_status attention_workspace(const tri_device_description *of, const tri_attention *call, size_t *bytes) {
+  return tri_attention_workspace_with(attention_of(of->facts, call->type), of->threads, call, bytes);
 }
 
-static tri_status attention_forward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+static tri_status attention_forward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
                                     const void *v, void *out, void *log_sum_exp, void *workspace) {
   tri_attention_forward job = {.call = call, .q = q, .k = k, .v = v, .out = out, .log_sum_exp = log_sum_exp};
-  return tri_attention_forward_with(attention_of(device, call->type), device->threads, &job, workspace);
+  return tri_attention_forward_with(attention_of(queue->device->state, call->type), queue->device->description.threads,
+                                    &job, workspace);
 }
 
-static tri_status attention_backward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+static tri_status attention_backward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
                                      const void *v, const void *out, const void *log_sum_exp, const void *gradient_out,
                                      void *gradient_q, void *gradient_k, void *gradient_v, void *workspace) {
   tri_attention_backward job = {
@@ -123,7 +126,8 @@ static tri_status attention_backward(tri_device *device, const tri_attention *ca
       .gradient_k = gradient_k,
       .gradient_v = gradient_v,
   };
-  return tri_attention_backward_with(attention_of(device, call->type), device->threads, &job, workspace);
+  return tri_attention_backward_with(attention_of(queue->device->state, call->type), queue->device->description.threads,
+                                     &job, workspace);
 }
 
 /* ---- the device ---------------------------------------------------------------------------------------------------
@@ -131,16 +135,9 @@ static tri_status attention_backward(tri_device *device, const tri_attention *ca
 
 static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
   *out = (tri_device_kernels){
-      .memory_create = tri_cpu_memory_create,
-      .memory_destroy = tri_cpu_memory_destroy,
-      .copy_in = tri_cpu_copy,
-      .copy_out = tri_cpu_copy,
       .fill_zero = tri_cpu_fill_zero,
-      .matmul_workspace = tri_cpu_matmul_workspace,
-      .matmul_packed = tri_cpu_matmul_packed,
       .matmul_pack = tri_cpu_matmul_pack,
       .matmul = tri_cpu_matmul,
-      .attention_workspace = attention_workspace,
       .attention_forward = attention_forward,
       .attention_backward = attention_backward,
   };
@@ -148,9 +145,18 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
 }
 
 static void destroy(tri_device *device) {
-  tri_cpu_matmul_state_destroy(tri_cpu_matmul_state_of(device));
+  tri_cpu_matmul_state_destroy(((cpu_state *)device->state)->matmul);
   tri_free(device->state);
 }
+
+static const tri_device_driver driver = {
+    .memory_create = tri_cpu_memory_create,
+    .memory_destroy = tri_cpu_memory_destroy,
+    .host_create = tri_cpu_memory_create,
+    .host_destroy = tri_cpu_memory_destroy,
+    .copy = tri_cpu_copy,
+    .destroy = destroy,
+};
 
 tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
   const variant *chosen = NULL;
@@ -159,16 +165,24 @@ tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
   state->chosen = chosen;
   fill_kernels(chosen, &state->kernels);
-  out->threads = threads > 0 ? threads : omp_get_num_procs();
-  tri_cpu_matmul_options options = {.threads = out->threads, .copy_rows = chosen->copy_rows};
+  if (threads <= 0) threads = omp_get_num_procs();
+  tri_cpu_matmul_options options = {.threads = threads, .copy_rows = chosen->copy_rows};
   tri_status status = tri_cpu_matmul_state_create(&options, &state->matmul);
   if (status != TRI_OK) {
     tri_free(state);
     return status;
   }
-  out->name = chosen->device_name;
+  unsigned types = out->info.types;
+  out->info = (tri_device_info){
+      .memory_bytes = tri_system_memory_available(), .host_memory = true, .host_access = true, .types = types};
+  snprintf(out->info.name, sizeof out->info.name, "cpu %s", chosen->isa);
+  out->driver = &driver;
   out->kernels = &state->kernels;
+  out->description = (tri_device_description){.facts = state,
+                                              .threads = threads,
+                                              .matmul_workspace = tri_cpu_matmul_workspace,
+                                              .matmul_packed = tri_cpu_matmul_packed,
+                                              .attention_workspace = attention_workspace};
   out->state = state;
-  out->destroy = destroy;
   return TRI_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef TRI_DEVICE_CPU_CPU_H
 #define TRI_DEVICE_CPU_CPU_H
 
-#include "device/device.h"
+#include "device/kernels.h"
 
 /* Fills in an empty device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16"; one
  * that the CPU lacks is TRI_UNSUPPORTED. threads 0 is all cores that this process may use. */
@@ -11,7 +11,7 @@ tri_status tri_cpu_create(const char *isa, int threads, tri_device *out);
 /* memory.c: host memory in pages as large as the system gives. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_cpu_memory_destroy(tri_device *device, void *memory, size_t bytes);
-tri_status tri_cpu_copy(tri_device *device, void *to, const void *from, size_t bytes);
-tri_status tri_cpu_fill_zero(tri_device *device, size_t bytes, void *out);
+tri_status tri_cpu_copy(tri_queue *queue, const tri_copy *copy);
+tri_status tri_cpu_fill_zero(tri_queue *queue, size_t bytes, void *out);
 
 #endif

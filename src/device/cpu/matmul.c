@@ -43,20 +43,20 @@ static tri_status check_product(const tri_matmul *p) {
                   (long long)p->ldc, p->bias && p->accumulate ? ", bias and accumulate" : "");
 }
 
-tri_status tri_cpu_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes) {
+tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
   tri_matmul_plan *plan = NULL;
   TRI_TRY(check_product(product));
   *bytes = 0;
   if (product->m == 0 || product->n == 0) return TRI_OK;
-  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(device), product, &plan));
+  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), product, &plan));
   *bytes = plan->workspace_bytes;
   return TRI_OK;
 }
 
-tri_status tri_cpu_matmul_packed(tri_device *device, const tri_matmul *product, size_t *bytes) {
+tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
   tri_matmul_packing *packing = NULL;
   TRI_TRY(check_product(product));
-  TRI_TRY(tri_matmul_packing_find(tri_cpu_matmul_state_of(device), product, &packing));
+  TRI_TRY(tri_matmul_packing_find(tri_cpu_matmul_state_of(of), product, &packing));
   *bytes = packing->bytes;
   return TRI_OK;
 }
@@ -73,9 +73,9 @@ static tri_status make_fill(tri_cpu_matmul_state *state, const tri_matmul *p, tr
   return status;
 }
 
-tri_status tri_cpu_matmul_pack(tri_device *device, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
+tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
                                void *packed) {
-  tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(device);
+  tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(&queue->device->description);
   tri_matmul_packing *packing = NULL;
   TRI_TRY(check_product(product));
   TRI_TRY(tri_matmul_packing_find(state, product, &packing));
@@ -332,14 +332,14 @@ static void run_zero(const call *at) {
   at->state->options.copy_rows(at->state->options.threads, &job);
 }
 
-tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const void *a, const void *b, const void *bias,
+tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace) {
   tri_matmul_plan *plan = NULL;
   tri_status status = TRI_OK;
   TRI_TRY(check_product(product));
   if (product->m == 0 || product->n == 0) return TRI_OK;
   call at = {
-      .state = tri_cpu_matmul_state_of(device),
+      .state = tri_cpu_matmul_state_of(&queue->device->description),
       .product = product,
       .a = a,
       .b = b,

@@ -4,7 +4,7 @@
 #define TRI_DEVICE_CPU_MATMUL_H
 
 #include "device/cpu/rows.h"
-#include "device/device.h"
+#include "device/kernels.h"
 
 typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;
 
@@ -28,15 +28,15 @@ void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
 /* The device's own; cpu.c knows where it is. */
-tri_cpu_matmul_state *tri_cpu_matmul_state_of(tri_device *device);
+tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of);
 
-/* The table's functions (device.h). Beyond its types, b may be plain fp32 beside a bf16 a: the parameter itself. Where
- * matmul_packed answers 0 that is the form to pass. */
-tri_status tri_cpu_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes);
-tri_status tri_cpu_matmul_packed(tri_device *device, const tri_matmul *product, size_t *bytes);
-tri_status tri_cpu_matmul_pack(tri_device *device, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
+/* The tables' functions (kernels.h, description.h). Beyond its types, b may be plain fp32 beside a bf16 a: the
+ * parameter itself. Where matmul_packed answers 0 that is the form to pass. */
+tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
+tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
+tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
                                void *packed);
-tri_status tri_cpu_matmul(tri_device *device, const tri_matmul *product, const void *a, const void *b, const void *bias,
+tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace);
 
 #endif

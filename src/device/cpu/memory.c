@@ -38,7 +38,7 @@ tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
   madvise(inside, inside_bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
 #endif
   int64_t pieces = (int64_t)((inside_bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-#pragma omp parallel for schedule(static) num_threads(device->threads)
+#pragma omp parallel for schedule(static) num_threads(device->description.threads)
   for (int64_t i = 0; i < pieces; i++) {
     size_t first = (size_t)i * PIECE_BYTES;
     size_t size = inside_bytes - first < PIECE_BYTES ? inside_bytes - first : PIECE_BYTES;
@@ -53,20 +53,27 @@ void tri_cpu_memory_destroy(tri_device *device, void *memory, size_t bytes) {
   if (memory != NULL) munmap((char *)memory - lead_bytes(bytes), mapped_bytes(bytes));
 }
 
-tri_status tri_cpu_copy(tri_device *device, void *to, const void *from, size_t bytes) {
+static void copy_row(tri_queue *queue, char *to, const char *from, size_t bytes) {
   int64_t pieces = (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (pieces > 1)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (pieces > 1)
   for (int64_t i = 0; i < pieces; i++) {
     size_t first = (size_t)i * PIECE_BYTES;
     size_t size = bytes - first < PIECE_BYTES ? bytes - first : PIECE_BYTES;
-    memcpy((char *)to + first, (const char *)from + first, size);
+    memcpy(to + first, from + first, size);
+  }
+}
+
+tri_status tri_cpu_copy(tri_queue *queue, const tri_copy *copy) {
+  for (size_t r = 0; r < copy->rows; r++) {
+    copy_row(queue, (char *)copy->to + r * copy->to_stride, (const char *)copy->from + r * copy->from_stride,
+             copy->row_bytes);
   }
   return TRI_OK;
 }
 
-tri_status tri_cpu_fill_zero(tri_device *device, size_t bytes, void *out) {
+tri_status tri_cpu_fill_zero(tri_queue *queue, size_t bytes, void *out) {
   int64_t pieces = (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (pieces > 1)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (pieces > 1)
   for (int64_t i = 0; i < pieces; i++) {
     size_t first = (size_t)i * PIECE_BYTES;
     size_t size = bytes - first < PIECE_BYTES ? bytes - first : PIECE_BYTES;

@@ -71,8 +71,9 @@ static tri_status check(const tri_attention *c) {
 }
 
 /* Two rows over the keys; in the backward also the gradients of a query and of all keys and values of a head. */
-tri_status tri_reference_attention_workspace(tri_device *device, const tri_attention *call, size_t *bytes) {
-  (void)device;
+tri_status tri_reference_attention_workspace(const tri_device_description *of, const tri_attention *call,
+                                             size_t *bytes) {
+  (void)of;
   TRI_TRY(check(call));
   *bytes = (size_t)(2 * call->keys + call->head_dim + 2 * call->keys * call->head_dim) * sizeof(double);
   return TRI_OK;
@@ -106,9 +107,9 @@ static void forward_row(const tri_attention *c, const void *q, const void *k, co
   if (log_sum_exp) set(tri_dtype_wide(c->type), log_sum_exp, index_statistic(c, b, h, t), maximum + log(sum));
 }
 
-tri_status tri_reference_attention_forward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
                                            const void *v, void *out, void *log_sum_exp, void *workspace) {
-  (void)device;
+  (void)queue;
   TRI_TRY(check(call));
   for (int64_t b = 0; b < call->batch; b++)
     for (int64_t h = 0; h < call->heads; h++)
@@ -149,11 +150,11 @@ static void backward_row(const backward *x, int64_t b, int64_t h, int64_t t) {
   }
 }
 
-tri_status tri_reference_attention_backward(tri_device *device, const tri_attention *call, const void *q, const void *k,
+tri_status tri_reference_attention_backward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
                                             const void *v, const void *out, const void *log_sum_exp,
                                             const void *gradient_out, void *gradient_q, void *gradient_k,
                                             void *gradient_v, void *workspace) {
-  (void)device;
+  (void)queue;
   TRI_TRY(check(call));
   const int64_t keys = call->keys, width = call->head_dim, group = call->heads / call->kv_heads;
   backward x = {call, q, k, v, out, log_sum_exp, gradient_out, workspace, NULL, NULL, NULL, NULL};

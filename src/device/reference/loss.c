@@ -5,10 +5,10 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-tri_status tri_reference_softmax_statistics(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary,
+tri_status tri_reference_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                             int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                             void *maximum, void *sum, void *label_logit) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     double most = -INFINITY, total = 0;
@@ -23,9 +23,9 @@ tri_status tri_reference_softmax_statistics(tri_device *device, tri_dtype type, 
   return TRI_OK;
 }
 
-tri_status tri_reference_softmax_rescale(tri_device *device, tri_dtype type, int64_t rows, const void *from,
+tri_status tri_reference_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from,
                                          const void *to, void *sum) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     store(wide, sum, r, load(wide, sum, r) * exp(load(wide, from, r) - load(wide, to, r)));
@@ -33,10 +33,10 @@ tri_status tri_reference_softmax_rescale(tri_device *device, tri_dtype type, int
   return TRI_OK;
 }
 
-tri_status tri_reference_softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
+tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
                                       int32_t ignore_index, const void *maximum, const void *sum,
                                       const void *label_logit, void *losses) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     double loss = log(load(wide, sum, r)) + load(wide, maximum, r) - load(wide, label_logit, r);
@@ -45,11 +45,11 @@ tri_status tri_reference_softmax_loss(tri_device *device, tri_dtype type, int64_
   return TRI_OK;
 }
 
-tri_status tri_reference_softmax_gradient(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary,
+tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                           int32_t ignore_index, double scale, const void *maximum, const void *sum,
                                           int64_t gradient_ld, void *gradient) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */

@@ -1,14 +1,14 @@
 #include "device/reference/reference.h"
 
-tri_status tri_reference_matmul_workspace(tri_device *device, const tri_matmul *product, size_t *bytes) {
-  (void)device;
+tri_status tri_reference_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
+  (void)of;
   (void)product;
   *bytes = 0;
   return TRI_OK;
 }
 
-tri_status tri_reference_matmul_packed(tri_device *device, const tri_matmul *product, size_t *bytes) {
-  (void)device;
+tri_status tri_reference_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
+  (void)of;
   (void)product;
   *bytes = 0;
   return TRI_OK;
@@ -24,9 +24,9 @@ static double element(const tri_matmul *p, const void *a, const void *b, int64_t
   return sum;
 }
 
-tri_status tri_reference_matmul(tri_device *device, const tri_matmul *product, const void *a, const void *b,
+tri_status tri_reference_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b,
                                 const void *bias, void *c, void *workspace) {
-  (void)device;
+  (void)queue;
   (void)workspace;
   tri_dtype wide = tri_dtype_wide(product->a_type);
   for (int64_t i = 0; i < product->m; i++) {

@@ -56,27 +56,23 @@ void tri_reference_memory_destroy(tri_device *device, void *memory, size_t bytes
   tri_free(memory);
 }
 
-tri_status tri_reference_copy_in(tri_device *device, void *to_device, const void *from_host, size_t bytes) {
-  (void)device;
-  memcpy(to_device, from_host, bytes);
+tri_status tri_reference_copy(tri_queue *queue, const tri_copy *copy) {
+  (void)queue;
+  for (size_t r = 0; r < copy->rows; r++) {
+    memcpy((char *)copy->to + r * copy->to_stride, (const char *)copy->from + r * copy->from_stride, copy->row_bytes);
+  }
   return TRI_OK;
 }
 
-tri_status tri_reference_copy_out(tri_device *device, void *to_host, const void *from_device, size_t bytes) {
-  (void)device;
-  memcpy(to_host, from_device, bytes);
-  return TRI_OK;
-}
-
-tri_status tri_reference_fill_zero(tri_device *device, size_t bytes, void *out) {
-  (void)device;
+tri_status tri_reference_fill_zero(tri_queue *queue, size_t bytes, void *out) {
+  (void)queue;
   memset(out, 0, bytes);
   return TRI_OK;
 }
 
-tri_status tri_reference_convert(tri_device *device, int64_t count, tri_dtype from, const void *in, tri_dtype to,
+tri_status tri_reference_convert(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to,
                                  void *out) {
-  (void)device;
+  (void)queue;
   for (int64_t i = 0; i < count; i++) tri_reference_store(to, out, i, tri_reference_load(from, in, i));
   return TRI_OK;
 }

@@ -5,10 +5,10 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-tri_status tri_reference_layer_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+tri_status tri_reference_layer_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                             const void *x, const void *weight, const void *bias, void *y, void *mean,
                                             void *rstd) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     double sum = 0, squares = 0;
@@ -47,11 +47,11 @@ static void norm_backward_row(tri_dtype type, int64_t width, int64_t r, const vo
   }
 }
 
-tri_status tri_reference_layer_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_layer_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                                    const void *gradient_y, const void *x, const void *weight,
                                                    const void *mean, const void *rstd, void *gradient_x,
                                                    bool accumulate) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     norm_backward_row(type, width, r, gradient_y, x, weight, true, load(wide, mean, r), load(wide, rstd, r), gradient_x,
@@ -60,11 +60,11 @@ tri_status tri_reference_layer_norm_backward_input(tri_device *device, tri_dtype
   return TRI_OK;
 }
 
-tri_status tri_reference_layer_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_layer_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                                     const void *gradient_y, const void *x, const void *mean,
                                                     const void *rstd, void *gradient_weight, void *gradient_bias,
                                                     bool accumulate) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t c = 0; c < width; c++) {
     double weight = accumulate ? load(wide, gradient_weight, c) : 0.0;
@@ -81,9 +81,9 @@ tri_status tri_reference_layer_norm_backward_weight(tri_device *device, tri_dtyp
   return TRI_OK;
 }
 
-tri_status tri_reference_rms_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+tri_status tri_reference_rms_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                           const void *x, const void *weight, void *y, void *rstd) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     double squares = 0;
@@ -97,10 +97,10 @@ tri_status tri_reference_rms_norm_forward(tri_device *device, tri_dtype type, in
   return TRI_OK;
 }
 
-tri_status tri_reference_rms_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_rms_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                                  const void *gradient_y, const void *x, const void *weight,
                                                  const void *rstd, void *gradient_x, bool accumulate) {
-  (void)device;
+  (void)queue;
   for (int64_t r = 0; r < rows; r++) {
     norm_backward_row(type, width, r, gradient_y, x, weight, false, 0.0, load(tri_dtype_wide(type), rstd, r),
                       gradient_x, accumulate);
@@ -108,9 +108,9 @@ tri_status tri_reference_rms_norm_backward_input(tri_device *device, tri_dtype t
   return TRI_OK;
 }
 
-tri_status tri_reference_rms_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_rms_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                                   const void *gradient_y, const void *x, const void *rstd,
                                                   void *gradient_weight, bool accumulate) {
-  return tri_reference_layer_norm_backward_weight(device, type, rows, width, gradient_y, x, NULL, rstd, gradient_weight,
+  return tri_reference_layer_norm_backward_weight(queue, type, rows, width, gradient_y, x, NULL, rstd, gradient_weight,
                                                   NULL, accumulate);
 }

@@ -5,9 +5,9 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-tri_status tri_reference_adamw(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options,
+tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                                void *parameter, const void *gradient, void *moment1, void *moment2) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   double correction1 = 1.0 - pow(options->beta1, (double)options->step);
   double correction2 = 1.0 - pow(options->beta2, (double)options->step);
@@ -24,16 +24,16 @@ tri_status tri_reference_adamw(tri_device *device, tri_dtype type, int64_t count
   return TRI_OK;
 }
 
-tri_status tri_reference_block_squares(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
                                        double *out) {
-  (void)device;
+  (void)queue;
   for (int64_t i = 0; i * block < count; i++) out[i] = 0;
   for (int64_t i = 0; i < count; i++) out[i / block] += pow(load(tri_dtype_wide(type), in, i), 2.0);
   return TRI_OK;
 }
 
-tri_status tri_reference_sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
-  (void)device;
+tri_status tri_reference_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out) {
+  (void)queue;
   double sum = 0;
   for (int64_t i = 0; i < count; i++) sum += load(tri_dtype_wide(type), in, i);
   *out = sum;

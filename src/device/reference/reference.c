@@ -1,12 +1,8 @@
 #include "device/reference/reference.h"
 
-static const tri_device_kernels kernels = {
-    .memory_create = tri_reference_memory_create,
-    .memory_destroy = tri_reference_memory_destroy,
-    .copy_in = tri_reference_copy_in,
-    .copy_out = tri_reference_copy_out,
-    .matmul_workspace = tri_reference_matmul_workspace,
-    .matmul_packed = tri_reference_matmul_packed,
+#include "base/system.h"
+
+const tri_device_kernels tri_reference_kernels = {
     .matmul = tri_reference_matmul,
     .fill_zero = tri_reference_fill_zero,
     .convert = tri_reference_convert,
@@ -27,7 +23,6 @@ static const tri_device_kernels kernels = {
     .swiglu_backward = tri_reference_swiglu_backward,
     .dropout = tri_reference_dropout,
     .rope = tri_reference_rope,
-    .attention_workspace = tri_reference_attention_workspace,
     .attention_forward = tri_reference_attention_forward,
     .attention_backward = tri_reference_attention_backward,
     .softmax_statistics = tri_reference_softmax_statistics,
@@ -39,9 +34,30 @@ static const tri_device_kernels kernels = {
     .sum = tri_reference_sum,
 };
 
-tri_status tri_reference_create(tri_device *out) {
-  out->name = "reference";
-  out->kernels = &kernels;
-  out->threads = 1;
+const tri_device_description tri_reference_description = {
+    .threads = 1,
+    .matmul_workspace = tri_reference_matmul_workspace,
+    .matmul_packed = tri_reference_matmul_packed,
+    .attention_workspace = tri_reference_attention_workspace,
+};
+
+static const tri_device_driver driver = {
+    .memory_create = tri_reference_memory_create,
+    .memory_destroy = tri_reference_memory_destroy,
+    .copy = tri_reference_copy,
+};
+
+tri_status tri_reference_create(const char *rest, int threads, tri_device *out) {
+  (void)threads;
+  if (*rest != '\0') return tri_fail(TRI_BAD_CONFIG, "`device: reference` takes nothing more; not `:%s`", rest);
+  unsigned types = out->info.types;
+  out->info = (tri_device_info){.name = "reference",
+                                .memory_bytes = tri_system_memory_available(),
+                                .host_memory = true,
+                                .host_access = true,
+                                .types = types};
+  out->driver = &driver;
+  out->kernels = &tri_reference_kernels;
+  out->description = tri_reference_description;
   return TRI_OK;
 }

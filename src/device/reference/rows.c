@@ -7,16 +7,15 @@
 
 static const double pi = 3.14159265358979323846;
 
-tri_status tri_reference_add(tri_device *device, tri_dtype type, int64_t count, const void *a, const void *b,
-                             void *out) {
-  (void)device;
+tri_status tri_reference_add(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out) {
+  (void)queue;
   for (int64_t i = 0; i < count; i++) store(type, out, i, load(type, a, i) + load(type, b, i));
   return TRI_OK;
 }
 
-tri_status tri_reference_column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in,
+tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in,
                                     void *out, bool accumulate) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t c = 0; c < width; c++) {
     double sum = 0;
@@ -30,10 +29,10 @@ tri_status tri_reference_column_sum(tri_device *device, tri_dtype type, int64_t 
 
 static bool in_slice(int64_t id, int64_t table_rows) { return id >= 0 && id < table_rows; }
 
-tri_status tri_reference_embedding_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
                                            int64_t first_position, int64_t period, const void *positions, void *out) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
@@ -47,10 +46,10 @@ tri_status tri_reference_embedding_forward(tri_device *device, tri_dtype type, i
   return TRI_OK;
 }
 
-tri_status tri_reference_embedding_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                             const int32_t *ids, int64_t first_id, int64_t table_rows,
                                             const void *gradient, void *gradient_table) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
@@ -63,10 +62,10 @@ tri_status tri_reference_embedding_backward(tri_device *device, tri_dtype type, 
   return TRI_OK;
 }
 
-tri_status tri_reference_position_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                            int64_t first_position, int64_t period, const void *gradient,
                                            void *gradient_positions, bool accumulate) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t position = 0; position < period; position++) {
     for (int64_t c = 0; c < width; c++) {
@@ -100,25 +99,25 @@ static double gelu_slope(tri_gelu variant, double x) {
   return NAN;
 }
 
-tri_status tri_reference_gelu_forward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count,
-                                      const void *x, void *y) {
-  (void)device;
+tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
+                                      void *y) {
+  (void)queue;
   for (int64_t i = 0; i < count; i++) store(type, y, i, gelu(variant, load(type, x, i)));
   return TRI_OK;
 }
 
-tri_status tri_reference_gelu_backward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count,
-                                       const void *x, const void *gradient_y, void *gradient_x) {
-  (void)device;
+tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
+                                       const void *gradient_y, void *gradient_x) {
+  (void)queue;
   for (int64_t i = 0; i < count; i++) {
     store(type, gradient_x, i, load(type, gradient_y, i) * gelu_slope(variant, load(type, x, i)));
   }
   return TRI_OK;
 }
 
-tri_status tri_reference_swiglu_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                         void *y) {
-  (void)device;
+  (void)queue;
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < width; c++) {
       double gate = load(type, x, r * 2 * width + c);
@@ -129,9 +128,9 @@ tri_status tri_reference_swiglu_forward(tri_device *device, tri_dtype type, int6
   return TRI_OK;
 }
 
-tri_status tri_reference_swiglu_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x) {
-  (void)device;
+  (void)queue;
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < width; c++) {
       int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
@@ -146,9 +145,9 @@ tri_status tri_reference_swiglu_backward(tri_device *device, tri_dtype type, int
   return TRI_OK;
 }
 
-tri_status tri_reference_dropout(tri_device *device, tri_dtype type, int64_t count, double probability,
+tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, double probability,
                                  tri_random_key key, uint64_t first_index, const void *x, void *y) {
-  (void)device;
+  (void)queue;
   double threshold = probability * 0x1p32;
   for (int64_t i = 0; i < count; i++) {
     bool kept = (double)tri_random_u32(key, first_index + (uint64_t)i) >= threshold;
@@ -157,10 +156,10 @@ tri_status tri_reference_dropout(tri_device *device, tri_dtype type, int64_t cou
   return TRI_OK;
 }
 
-tri_status tri_reference_rope(tri_device *device, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
                               int64_t head_dim, int64_t first_position, int64_t period, const void *cosine,
                               const void *sine, bool inverse, void *x) {
-  (void)device;
+  (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   int64_t half = head_dim / 2;
   for (int64_t r = 0; r < rows; r++) {

@@ -14,9 +14,8 @@ INLINE int64_t piece_end(int64_t first, int64_t count) { return first + PIECE < 
 
 #define PARALLEL_PIECES                                                                                                \
   _Pragma(                                                                                                             \
-      "omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)") for (int64_t first = 0; \
-                                                                                                    first < count;     \
-                                                                                                    first += PIECE)
+      "omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > "                 \
+      "TRI_ALONE)") for (int64_t first = 0; first < count; first += PIECE)
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
@@ -25,7 +24,7 @@ INLINE void add_piece(tri_dtype type, int64_t first, int64_t end, const void *a,
               { vf_put(type, out, i, count, vf_get(type, a, i, count) + vf_get(type, b, i, count)); });
 }
 
-static tri_status add(tri_device *device, tri_dtype type, int64_t count, const void *a, const void *b, void *out) {
+static tri_status add(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out) {
   PARALLEL_PIECES { BY_TYPE(add_piece, first, piece_end(first, count), a, b, out); }
   return TRI_OK;
 }
@@ -36,8 +35,8 @@ INLINE void convert_piece(tri_dtype from, tri_dtype to, int64_t first, int64_t e
   FOR_VECTORS(i, count, first, end, { vf_put(to, out, i, count, vf_get(from, in, i, count)); });
 }
 
-static tri_status convert(tri_device *device, int64_t count, tri_dtype from, const void *in, tri_dtype to, void *out) {
-  if (from == to) return tri_cpu_copy(device, out, in, (size_t)count * tri_dtype_bytes(from));
+static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to, void *out) {
+  if (from == to) return tri_queue_move(queue, out, in, (size_t)count * tri_dtype_bytes(from));
   if (from == TRI_FP32 && to == TRI_BF16) {
     PARALLEL_PIECES { convert_piece(TRI_FP32, TRI_BF16, first, piece_end(first, count), in, out); }
   } else if (from == TRI_BF16 && to == TRI_FP32) {
@@ -79,7 +78,7 @@ INLINE void gelu_piece(tri_dtype type, tri_gelu variant, int64_t first, int64_t 
   FOR_VECTORS(i, count, first, end, { vf_put(type, y, i, count, gelu(variant, vf_get(type, x, i, count))); });
 }
 
-static tri_status gelu_forward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
+static tri_status gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
                                void *y) {
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
@@ -99,7 +98,7 @@ INLINE void gelu_slope_piece(tri_dtype type, tri_gelu variant, int64_t first, in
   });
 }
 
-static tri_status gelu_backward(tri_device *device, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
+static tri_status gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
                                 const void *gradient_y, void *gradient_x) {
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
@@ -122,9 +121,9 @@ INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, 
   });
 }
 
-static tri_status swiglu_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                  void *y) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_row, r, width, x, y);
   return TRI_OK;
 }
@@ -142,9 +141,9 @@ INLINE void swiglu_slope_row(tri_dtype type, int64_t r, int64_t width, const voi
   });
 }
 
-static tri_status swiglu_backward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *x,
+static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                   const void *gradient_y, void *gradient_x) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
   return TRI_OK;
 }
@@ -229,10 +228,10 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
-static tri_status dropout(tri_device *device, tri_dtype type, int64_t count, double probability, tri_random_key key,
+static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, double probability, tri_random_key key,
                           uint64_t first_index, const void *x, void *y) {
   double threshold = ceil(probability * 0x1p32);
-  if (threshold > (double)UINT32_MAX) return tri_cpu_fill_zero(device, (size_t)count * tri_dtype_bytes(type), y);
+  if (threshold > (double)UINT32_MAX) return tri_cpu_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
   dropout_job job = {key, first_index, (uint32_t)threshold, (float)(1.0 / (1.0 - probability))};
   PARALLEL_PIECES { BY_TYPE(dropout_piece, &job, first, piece_end(first, count), x, y); }
   return TRI_OK;
@@ -255,11 +254,12 @@ INLINE void rope_row(tri_dtype type, int64_t at, int64_t heads, int64_t head_dim
   }
 }
 
-static tri_status rope(tri_device *device, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+static tri_status rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
                        int64_t head_dim, int64_t first_position, int64_t period, const void *cosine, const void *sine,
                        bool inverse, void *x) {
   float sign = inverse ? -1.0f : 1.0f;
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * row_elements > TRI_ALONE)
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(queue->device->description.threads) if (rows * row_elements > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t angle = (first_position + r % period) * (head_dim / 2);
     BY_TYPE(rope_row, r * row_elements, heads, head_dim, (const float *)cosine + angle, (const float *)sine + angle,

@@ -2,7 +2,7 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_KERNELS_H
 #define TRI_DEVICE_CPU_KERNELS_KERNELS_H
 
-#include "device/device.h"
+#include "device/kernels.h"
 
 #define TRI_JOIN_(name, isa) tri_cpu_##name##_##isa
 #define TRI_JOIN(name, isa) TRI_JOIN_(name, isa)

@@ -37,11 +37,12 @@ INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
   return total;
 }
 
-static tri_status softmax_statistics(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+static tri_status softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                      const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                      void *sum, void *label_logit) {
   (void)type; /* logits are fp32 whatever the activations are */
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(queue->device->description.threads) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     const float *row = (const float *)logits + r * ld;
     int64_t label = labels[r] - first_id;
@@ -53,9 +54,9 @@ static tri_status softmax_statistics(tri_device *device, tri_dtype type, int64_t
   return TRI_OK;
 }
 
-static tri_status softmax_rescale(tri_device *device, tri_dtype type, int64_t rows, const void *from, const void *to,
+static tri_status softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                   void *sum) {
-  (void)device;
+  (void)queue;
   (void)type;
   for (int64_t r = 0; r < rows; r++) {
     double factor = exp((double)((const float *)from)[r] - (double)((const float *)to)[r]);
@@ -64,10 +65,10 @@ static tri_status softmax_rescale(tri_device *device, tri_dtype type, int64_t ro
   return TRI_OK;
 }
 
-static tri_status softmax_loss(tri_device *device, tri_dtype type, int64_t rows, const int32_t *labels,
+static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
                                int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
                                void *losses) {
-  (void)device;
+  (void)queue;
   (void)type;
   for (int64_t r = 0; r < rows; r++) {
     double loss = log((double)((const float *)sum)[r]) + (double)((const float *)maximum)[r] -
@@ -112,12 +113,13 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   vf_put(type, job->gradient, at + label, 1, vf_splat((float)(job->scale * (probability - 1.0))));
 }
 
-static tri_status softmax_gradient(tri_device *device, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
                                    double scale, const void *maximum, const void *sum, int64_t gradient_ld,
                                    void *gradient) {
   const gradient_job job = {vocabulary, ld, gradient_ld, first_id, logits, maximum, sum, labels, scale, gradient};
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * vocabulary > TRI_ALONE)
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(queue->device->description.threads) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     if (labels[r] == ignore_index) {
       BY_TYPE(zero_row, vocabulary, gradient, r * gradient_ld);

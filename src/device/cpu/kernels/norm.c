@@ -53,10 +53,10 @@ INLINE void layer_norm_row(tri_dtype type, int64_t r, int64_t width, double eps,
   rstd[r] = s;
 }
 
-static tri_status layer_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+static tri_status layer_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                      const void *x, const void *weight, const void *bias, void *y, void *mean,
                                      void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(layer_norm_row, r, width, eps, x, weight, bias, y, mean, rstd);
   return TRI_OK;
 }
@@ -69,9 +69,9 @@ INLINE void rms_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, c
   rstd[r] = s;
 }
 
-static tri_status rms_norm_forward(tri_device *device, tri_dtype type, int64_t rows, int64_t width, double eps,
+static tri_status rms_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                    const void *x, const void *weight, void *y, void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(rms_norm_row, r, width, eps, x, weight, y, rstd);
   return TRI_OK;
 }
@@ -96,10 +96,10 @@ INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *
   });
 }
 
-static tri_status layer_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+static tri_status layer_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                             const void *gradient_y, const void *x, const void *weight, const void *mean,
                                             const void *rstd, void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     float m = ((const float *)mean)[r], s = ((const float *)rstd)[r];
     if (accumulate) {
@@ -111,10 +111,10 @@ static tri_status layer_norm_backward_input(tri_device *device, tri_dtype type, 
   return TRI_OK;
 }
 
-static tri_status rms_norm_backward_input(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+static tri_status rms_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                           const void *gradient_y, const void *x, const void *weight, const void *rstd,
                                           void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     float s = ((const float *)rstd)[r];
     BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
@@ -192,9 +192,10 @@ INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x,
   if (job->gradient_bias != NULL) put_strip(job->gradient_bias, column, columns, total_b, job->accumulate);
 }
 
-static tri_status sum_columns(const tri_device *device, tri_dtype type, const columns_job *job) {
+static tri_status sum_columns(const tri_queue *queue, tri_dtype type, const columns_job *job) {
   int64_t strips = num_strips(job->width);
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (job->rows * job->width > TRI_ALONE)
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(queue->device->description.threads) if (job->rows * job->width > TRI_ALONE)
   for (int64_t i = 0; i < strips; i++) {
     int64_t column = i * STRIP * LANES;
     if (job->x == NULL) {
@@ -208,24 +209,24 @@ static tri_status sum_columns(const tri_device *device, tri_dtype type, const co
   return TRI_OK;
 }
 
-static tri_status layer_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+static tri_status layer_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                              const void *gradient_y, const void *x, const void *mean, const void *rstd,
                                              void *gradient_weight, void *gradient_bias, bool accumulate) {
   columns_job job = {rows, width, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate};
-  return sum_columns(device, type, &job);
+  return sum_columns(queue, type, &job);
 }
 
-static tri_status rms_norm_backward_weight(tri_device *device, tri_dtype type, int64_t rows, int64_t width,
+static tri_status rms_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                            const void *gradient_y, const void *x, const void *rstd,
                                            void *gradient_weight, bool accumulate) {
   columns_job job = {rows, width, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate};
-  return sum_columns(device, type, &job);
+  return sum_columns(queue, type, &job);
 }
 
-static tri_status column_sum(tri_device *device, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
+static tri_status column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
                              bool accumulate) {
   columns_job job = {rows, width, in, NULL, NULL, NULL, NULL, out, accumulate};
-  return sum_columns(device, type, &job);
+  return sum_columns(queue, type, &job);
 }
 
 void TRI_KERNEL(table_norm)(tri_device_kernels *table) {

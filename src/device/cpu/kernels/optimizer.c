@@ -32,7 +32,7 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
   });
 }
 
-static tri_status adamw(tri_device *device, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
+static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
                         const void *gradient, void *moment1, void *moment2) {
   (void)type;
   double correction1 = 1.0 - pow(options->beta1, (double)options->step);
@@ -48,7 +48,7 @@ static tri_status adamw(tri_device *device, tri_dtype type, int64_t count, const
       .root = (float)(1.0 / sqrt(correction2)),
       .eps = (float)options->eps,
   };
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
   for (int64_t first = 0; first < count; first += PIECE) {
     adamw_piece(&f, first, first + PIECE < count ? first + PIECE : count, parameter, gradient, moment1, moment2);
   }
@@ -80,29 +80,29 @@ INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares
   return total;
 }
 
-static double array_sum(const tri_device *device, int64_t count, const float *in) {
+static double array_sum(const tri_queue *queue, int64_t count, const float *in) {
   double parts[PARTS];
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
   for (int64_t p = 0; p < PARTS; p++) parts[p] = part_sum(in, count * p / PARTS, count * (p + 1) / PARTS, false);
   double total = 0;
   for (int p = 0; p < PARTS; p++) total += parts[p];
   return total;
 }
 
-static tri_status block_squares(tri_device *device, tri_dtype type, int64_t count, int64_t block, const void *in,
+static tri_status block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
                                 double *out) {
   (void)type;
   int64_t blocks = (count + block - 1) / block;
-#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
   for (int64_t i = 0; i < blocks; i++) {
     out[i] = part_sum(in, i * block, (i + 1) * block < count ? (i + 1) * block : count, true);
   }
   return TRI_OK;
 }
 
-static tri_status sum(tri_device *device, tri_dtype type, int64_t count, const void *in, double *out) {
+static tri_status sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out) {
   (void)type;
-  *out = array_sum(device, count, in);
+  *out = array_sum(queue, count, in);
   return TRI_OK;
 }
 
