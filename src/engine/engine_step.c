@@ -15,19 +15,20 @@ static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch)
   return micro_batch * engine->options.layout->data + engine->options.mesh->place.at[TRI_AXIS_DATA];
 }
 
-static tri_status load(tri_engine *engine, const tri_step_state *state, int64_t micro_batch) {
+static tri_status engine_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   if (state->sampler == NULL) return TRI_OK;
   int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
-  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, micro_batch) * size;
+  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
   for (int64_t i = 0; i < size; i++) {
-    int64_t at = (micro_batch * size + i) * sequence;
-    TRI_TRY(tri_sampler_read(state->sampler, first + i, engine->ids + at, engine->labels + at));
+    int64_t place = (at->micro_batch * size + i) * sequence;
+    TRI_TRY(tri_sampler_read(state->sampler, first + i, engine->ids + place, engine->labels + place));
   }
   return TRI_OK;
 }
 
 /* Marks the labels that do not count with -1, which is what the loss passes over. */
-static tri_status count_labels(tri_engine *engine, tri_step_state *state) {
+static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)at;
   int64_t tokens = engine->micro_batches * engine->options.layout->micro_batch * engine->options.sequence;
   int64_t counted = 0;
   for (int64_t i = 0; i < tokens; i++) {
@@ -43,7 +44,9 @@ static tri_status count_labels(tri_engine *engine, tri_step_state *state) {
   return TRI_OK;
 }
 
-static tri_status prepare(tri_engine *engine) {
+static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  (void)at;
   if (!engine->prepared) TRI_TRY(tri_executor_prepare(engine->executor));
   engine->prepared = true;
   return TRI_OK;
@@ -55,14 +58,26 @@ static tri_request **message_of(tri_engine *engine, const tri_instruction *at) {
   return &engine->messages[(int64_t)at->box_kind * engine->most_boxes + at->box];
 }
 
-static tri_status post_receive(tri_engine *engine, const tri_instruction *at) {
+static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
   return tri_receive_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
                            tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
 }
 
-static tri_status send(tri_engine *engine, const tri_instruction *at) {
+static tri_status engine_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  return tri_request_wait(message_of(engine, at));
+}
+
+static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
   return tri_send_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
                         tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
+}
+
+static tri_status engine_wait_sent(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  return tri_request_wait(message_of(engine, at));
 }
 
 /* ---- forward and backward ---------------------------------------------------------------------------------------- */
@@ -104,7 +119,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   return TRI_OK;
 }
 
-static tri_status forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status engine_forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   tri_run run = run_of(engine, state, at);
   if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
   run.received = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_IN, at->in_box);
@@ -123,6 +138,18 @@ static tri_status backward(tri_engine *engine, const tri_step_state *state, cons
   return tri_executor_backward(engine->executor, &what, &run);
 }
 
+static tri_status engine_backward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  return backward(engine, state, at, true, true);
+}
+
+static tri_status engine_backward_input(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  return backward(engine, state, at, true, false);
+}
+
+static tri_status engine_backward_weight(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  return backward(engine, state, at, false, true);
+}
+
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 /* Elements behind the first of a wide array. */
@@ -131,7 +158,9 @@ static void *behind(const tri_engine *engine, void *array, int64_t elements) {
 }
 
 /* The pair's gradients are added embedding first, on one rank or on two. */
-static tri_status sum_tied(tri_engine *engine) {
+static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  (void)at;
   const tri_parameter_table *table = engine->parts.table;
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -165,7 +194,9 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   return TRI_OK;
 }
 
-static tri_status sum_partial(tri_engine *engine, const tri_bucket *bucket) {
+static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
@@ -185,28 +216,30 @@ static tri_dtype type_on_the_way(const tri_engine *engine) {
   return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
 
-static tri_status reduce(tri_engine *engine, int64_t number) {
-  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   const tri_group *data = group_of(engine, TRI_AXIS_DATA);
   int64_t count = bucket->end - bucket->first;
   tri_dtype type = type_on_the_way(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
-    return tri_all_reduce_start(data, type, count, gradients, &engine->reductions[number]);
+    return tri_all_reduce_start(data, type, count, gradients, &engine->reductions[at->bucket]);
   }
-  return tri_reduce_scatter_start(data, type, bucket->begins, gradients, &engine->reductions[number]);
+  return tri_reduce_scatter_start(data, type, bucket->begins, gradients, &engine->reductions[at->bucket]);
 }
 
 /* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
-static tri_status wait_reduced(tri_engine *engine, int64_t number) {
-  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+static tri_status engine_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   bool all = engine->options.layout->zero == 0;
   int64_t begin = all ? 0 : bucket->own_first - bucket->first;
   int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
   void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
-  TRI_TRY(tri_request_wait(&engine->reductions[number]));
+  TRI_TRY(tri_request_wait(&engine->reductions[at->bucket]));
   if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
@@ -214,8 +247,9 @@ static tri_status wait_reduced(tri_engine *engine, int64_t number) {
   return TRI_OK;
 }
 
-static tri_status gather(tri_engine *engine, int64_t number) {
-  const tri_bucket *bucket = &engine->parts.buckets->entries[number];
+static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   void *whole = tri_executor_bucket_values(engine->executor, bucket);
   if (bucket->values_sharded) {
@@ -223,7 +257,13 @@ static tri_status gather(tri_engine *engine, int64_t number) {
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
-  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), wide, bucket->begins, whole, &engine->gathers[number]);
+  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), wide, bucket->begins, whole,
+                              &engine->gathers[at->bucket]);
+}
+
+static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  return tri_request_wait(&engine->gathers[at->bucket]);
 }
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */
@@ -244,7 +284,13 @@ static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri
   return TRI_OK;
 }
 
-static tri_status update(tri_engine *engine, const tri_step_state *state) {
+static tri_status engine_clip(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)at;
+  return tri_engine_clip(engine, state);
+}
+
+static tri_status engine_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)at;
   if (!state->update || state->result.skipped) return TRI_OK;
   const tri_engine_options *options = &engine->options;
   tri_adamw adamw = {
@@ -268,30 +314,11 @@ static tri_status update(tri_engine *engine, const tri_step_state *state) {
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
-static tri_status execute(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
-  switch (at->kind) {
-    case TRI_LOAD: return load(engine, state, at->micro_batch);
-    case TRI_COUNT_LABELS: return count_labels(engine, state);
-    case TRI_PREPARE: return prepare(engine);
-    case TRI_POST_RECEIVE: return post_receive(engine, at);
-    case TRI_RECEIVE: return tri_request_wait(message_of(engine, at));
-    case TRI_SEND: return send(engine, at);
-    case TRI_WAIT_SENT: return tri_request_wait(message_of(engine, at));
-    case TRI_FORWARD: return forward(engine, state, at);
-    case TRI_BACKWARD: return backward(engine, state, at, true, true);
-    case TRI_BACKWARD_INPUT: return backward(engine, state, at, true, false);
-    case TRI_BACKWARD_WEIGHT: return backward(engine, state, at, false, true);
-    case TRI_SUM_TIED: return sum_tied(engine);
-    case TRI_SUM_PARTIAL: return sum_partial(engine, &engine->parts.buckets->entries[at->bucket]);
-    case TRI_REDUCE: return reduce(engine, at->bucket);
-    case TRI_WAIT_REDUCED: return wait_reduced(engine, at->bucket);
-    case TRI_CLIP: return tri_engine_clip(engine, state);
-    case TRI_UPDATE: return update(engine, state);
-    case TRI_GATHER: return gather(engine, at->bucket);
-    case TRI_WAIT_GATHERED: return tri_request_wait(&engine->gathers[at->bucket]);
-  }
-  return tri_fail(TRI_INTERNAL, "instruction %d is not one that the engine knows", (int)at->kind);
-}
+typedef tri_status engine_handler(tri_engine *engine, tri_step_state *state, const tri_instruction *at);
+
+#define HANDLER(KIND, name) engine_##name,
+static engine_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
+#undef HANDLER
 
 static uint64_t begin_record(const tri_instruction *at) {
   tri_record record = tri_record_make(TRI_RECORD_WORK, tri_instruction_name(at->kind));
@@ -306,8 +333,9 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
   for (int64_t i = 0; i < program->num_instructions; i++) {
-    uint64_t ticket = begin_record(&program->instructions[i]);
-    TRI_TRY(execute(engine, state, &program->instructions[i]));
+    const tri_instruction *at = &program->instructions[i];
+    uint64_t ticket = begin_record(at);
+    TRI_TRY(handlers[at->kind](engine, state, at));
     tri_recorder_end(ticket);
   }
   return TRI_OK;

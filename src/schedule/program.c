@@ -2,31 +2,6 @@
 
 #include "base/memory.h"
 
-const char *tri_instruction_name(tri_instruction_kind kind) {
-  switch (kind) {
-    case TRI_LOAD: return "load";
-    case TRI_COUNT_LABELS: return "count_labels";
-    case TRI_PREPARE: return "prepare";
-    case TRI_POST_RECEIVE: return "post_receive";
-    case TRI_RECEIVE: return "receive";
-    case TRI_SEND: return "send";
-    case TRI_WAIT_SENT: return "wait_sent";
-    case TRI_FORWARD: return "forward";
-    case TRI_BACKWARD: return "backward";
-    case TRI_BACKWARD_INPUT: return "backward_input";
-    case TRI_BACKWARD_WEIGHT: return "backward_weight";
-    case TRI_SUM_TIED: return "sum_tied";
-    case TRI_SUM_PARTIAL: return "sum_partial";
-    case TRI_REDUCE: return "reduce";
-    case TRI_WAIT_REDUCED: return "wait_reduced";
-    case TRI_CLIP: return "clip";
-    case TRI_UPDATE: return "update";
-    case TRI_GATHER: return "gather";
-    case TRI_WAIT_GATHERED: return "wait_gathered";
-  }
-  return "?";
-}
-
 const char *tri_box_name(tri_box_kind kind) {
   switch (kind) {
     case TRI_BOX_ACTIVATION_IN: return "activation_in";

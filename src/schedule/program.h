@@ -14,30 +14,9 @@
 #include "base/status.h"
 #include "ops/list.h"
 #include "schedule/buckets.h"
+#include "schedule/instruction.h"
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
-
-typedef enum tri_instruction_kind {
-  TRI_LOAD,            /* read the tokens of a micro-batch                                              */
-  TRI_COUNT_LABELS,    /* sum the labels that count, over the global batch                              */
-  TRI_PREPARE,         /* the parameters are new: pack weights                                          */
-  TRI_POST_RECEIVE,    /* a box is empty: what comes next of its kind may be put there                  */
-  TRI_RECEIVE,         /* wait until the box is full                                                    */
-  TRI_SEND,            /* start to send a box                                                           */
-  TRI_WAIT_SENT,       /* wait until the box may be written again                                       */
-  TRI_FORWARD,         /* operations [first, end) of a chunk on a micro-batch                            */
-  TRI_BACKWARD,        /* gradients of inputs and weights of the same, operation by operation            */
-  TRI_BACKWARD_INPUT,  /* gradients of inputs alone: what an earlier stage waits for                    */
-  TRI_BACKWARD_WEIGHT, /* gradients of weights alone: may fill a bubble                                 */
-  TRI_SUM_TIED,        /* add the gradients of a tied pair                                              */
-  TRI_SUM_PARTIAL,     /* add the partial gradients of a bucket over the tensor group                   */
-  TRI_REDUCE,          /* start to add a bucket's gradients over the data ranks                         */
-  TRI_WAIT_REDUCED,    /* wait for that                                                                 */
-  TRI_CLIP,            /* the gradient's norm over the whole model, and the factor that clips it        */
-  TRI_UPDATE,          /* the optimizer, on the parts that are this rank's                              */
-  TRI_GATHER,          /* start to collect a bucket's new parameters from the data ranks                */
-  TRI_WAIT_GATHERED,   /* wait for that                                                                 */
-} tri_instruction_kind;
 
 /* What a message carries. */
 typedef enum tri_box_kind {
@@ -87,7 +66,6 @@ typedef struct tri_program_request {
 tri_status tri_program_create(const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program);
 
-const char *tri_instruction_name(tri_instruction_kind kind);
 const char *tri_box_name(tri_box_kind kind);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides

@@ -9,6 +9,9 @@ A value that has a meaning must have it everywhere: nowhere may a new one fall t
   named enum in turn; those without any switch stand in FREE, with the reason. For the enums in ALL, every file named there
   must refuse: it is a table or a dispatch of its own.
 
+An enum may be made from a list, `typedef enum colour { COLOURS(COLOUR) } colour;` with rows X(VALUE, name, ...): a new
+value is then a new row, and a file that expands the list to functions of its own refuses it for lack of one.
+
 Prints one line for each violation and exits with 1 if there was any.
 """
 
@@ -23,6 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 ENUM = re.compile(r"typedef enum (\w+) \{(.*?)\}", re.DOTALL)
+LISTED = re.compile(r"\s*(\w+)\((\w+)\)\s*")  # what stands in an enum that is made from a list
+NEW_ROW = "new_value_of_the_list"
 
 # Enums that no code tells apart by a switch, because their values are only numbers of something.
 FREE = {
@@ -48,7 +53,7 @@ ALL = {
     "tri_balance": ["schedule/layout_config.c", "schedule/layout.c"],
     "tri_dtype": ["device/dtype.c", "checkpoint/safetensors.c", "checkpoint/huggingface.c", "comm/sums.c", "plan/cluster.c",
                   "device/device.c", "device/cpu/onednn.c", "schedule/layout.c"],
-    "tri_instruction_kind": ["schedule/program.c", "schedule/program_check.c", "report/timing.c", "plan/simulate.c"],
+    "tri_instruction_kind": ["engine/engine_step.c", "schedule/program_check.c", "report/timing.c", "plan/simulate.c"],
     "tri_objective": ["tune/study.c", "tune/explain.c"],
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],
@@ -76,12 +81,20 @@ def plain(text):
     return COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
+def listed_values(text, rows, entry):
+    """Of an enum made by ROWS(ENTRY): the first word of each row, with what ENTRY puts before it."""
+    define = re.search(rf"#define {rows}\(X\)((?:.*\\\n)*.*)", text)[1]
+    prefix = re.search(rf"#define {entry}\((\w+), [^)]*\) (\w*)##\1,", text)[2]
+    return [prefix + word for word in re.findall(r"\bX\((\w+),", define)]
+
+
 def enums_of(texts):
     """{name: (file, [values])} of all named enums."""
     found = {}
     for path, text in texts.items():
         for match in ENUM.finditer(text):
-            values = [v.split("=")[0].strip() for v in match[2].split(",") if v.strip()]
+            listed = LISTED.fullmatch(match[2])
+            values = listed_values(text, *listed.groups()) if listed else [v.split("=")[0].strip() for v in match[2].split(",") if v.strip()]
             found[match[1]] = (path, values)
     return found
 
@@ -130,7 +143,7 @@ class Copy:
                 self.commands.setdefault(path, entry)
 
     def refuses(self, path, overlay):
-        """Whether a file does not compile below the overlay, for lack of a value in a switch."""
+        """Whether a file does not compile below the overlay, for lack of a value in a switch or of a function for a row."""
         entry = self.commands[path]
         words = shlex.split(entry["command"])
         at = words.index("-o")
@@ -141,31 +154,45 @@ class Copy:
                  for w in words if w != "-c"]
         words[1:1] = [f"-I{overlay}"]
         done = subprocess.run(words + ["-fsyntax-only", "-Wswitch-enum", "-Werror=switch", "-Werror=switch-enum"], cwd=entry["directory"], capture_output=True, text=True)
-        if done.returncode != 0 and "-Werror=switch" not in done.stderr and "-Werror,-Wswitch" not in done.stderr:
+        told = ["-Werror=switch", "-Werror,-Wswitch", NEW_ROW]
+        if done.returncode != 0 and not any(words in done.stderr for words in told):
             raise SystemExit(f"{path} does not compile in the copy for another reason:\n{done.stderr[-1500:]}")
         return done.returncode != 0
 
 
-def add_value(copy, texts, name, where, overlay):
-    """Writes the changed file, which includes find before the original."""
-    text = read(where)
+def with_row(text, rows):
+    """The file with one row more, which but for its name is like the first."""
+    begin = re.search(rf"#define {rows}\(X\).*\\\n", text).end()
+    row = text[begin:text.index("\n", begin) + 1]
+    return text[:begin] + re.sub(r"\bX\(\w+, \w+", f"X({NEW_ROW.upper()}, {NEW_ROW}", row) + text[begin:]
+
+
+def with_value(text, name):
     at = text.index(f"typedef enum {name} {{")
     end = text.index("}", at)
     body = plain(text[at:end]).rstrip()
+    listed = LISTED.fullmatch(body[body.index("{") + 1:])
+    if listed:
+        return with_row(text, listed[1])
     comma = "" if body.endswith(",") else ","
     value = f"{comma} NEW_VALUE_OF_{name.upper()} = 12345 "
-    target = os.path.join(overlay, os.path.relpath(where, copy.src))
-    os.makedirs(os.path.dirname(target), exist_ok=True)
     keep = text[at:end].rstrip()
     if keep.endswith("*/"):  # behind the last value's comment
         value = ("" if body.endswith(",") else ",") + value.lstrip(",")
+    return text[:end] + value + text[end:]
+
+
+def add_value(copy, name, where, overlay):
+    """Writes the changed file, which includes find before the original."""
+    target = os.path.join(overlay, os.path.relpath(where, copy.src))
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     with open(target, "w", encoding="utf-8") as file:
-        file.write(text[:end] + value + text[end:])
+        file.write(with_value(read(where), name))
 
 
 def check_enum(copy, texts, name, where, values):
     with tempfile.TemporaryDirectory() as overlay:
-        add_value(copy, texts, name, where, overlay)
+        add_value(copy, name, where, overlay)
         mention = re.compile(r"\b(" + "|".join(map(re.escape, values)) + r")\b")
         files = [path for path in copy.commands if mention.search(texts[path])]
         wanted = [os.path.join(copy.src, f) for f in ALL.get(name, [])]

@@ -11,6 +11,12 @@ CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_enums.py
 ENUM = "typedef enum colour { RED, GREEN /* grass */ } colour;\n"
 NAMED = "const char *name(colour c) {\n  switch (c) {\n    case RED: return \"r\";\n    case GREEN: return \"g\";\n  }\n  return 0;\n}\n"
 
+LIST = "#define PLANETS(X) \\\n  X(MARS, mars) /* red */ \\\n  X(VENUS, venus)\n"
+LIST += "#define PLANET(KIND, name) P_##KIND,\ntypedef enum planet { PLANETS(PLANET) } planet;\n"
+ORBITS = "int orbit_mars(void) { return 4; }\nint orbit_venus(void) { return 2; }\n"
+ORBITS += "#define ORBIT(KIND, name) orbit_##name,\nint (*const orbits[])(void) = {PLANETS(ORBIT)};\n"
+NAMES = "#define NAME(KIND, name) #name,\nconst char *const names[] = {PLANETS(NAME)};\n"
+
 # What stands in the file besides the enum; what must be said of it, or "" for nothing.
 TREES = [
     (NAMED, ""),
@@ -21,6 +27,9 @@ TREES = [
     (NAMED + "int f(colour c) { switch (c) { case RED: return 1; default: return 2; } }\n", "has a default"),
     (NAMED + "const int sizes[] = {[RED] = 1, [GREEN] = 2};\n", "a table indexed by RED"),
     ("int f(colour c) { if (c == RED) return 1; return 2; }\n", "a new value of colour compiles everywhere"),
+    (NAMED + LIST + ORBITS, ""),
+    (NAMED + LIST + NAMES, "a new value of planet compiles everywhere"),
+    (NAMED + LIST + ORBITS + "int f(planet p) { return p == P_MARS ? 1 : 2; }\n", "a two-way conditional on P_MARS"),
 ]
 
 
