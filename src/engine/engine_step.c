@@ -316,7 +316,7 @@ static tri_status engine_update(tri_engine *engine, tri_step_state *state, const
 
 typedef tri_status engine_handler(tri_engine *engine, tri_step_state *state, const tri_instruction *at);
 
-#define HANDLER(KIND, name) engine_##name,
+#define HANDLER(KIND, name, ...) engine_##name,
 static engine_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
 #undef HANDLER
 

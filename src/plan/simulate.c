@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "model/family.h"
 #include "plan/stages.h"
+#include "timeline/instruction_event.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,8 +28,9 @@ typedef struct walker {
   struct walker_note {
     double now;
     tri_step_time spent;
-  } notes[3];  /* when the forwards of the probe's micro-batches began */
-  int arrived; /* at meetings of several stages: how many it has come to */
+  } notes[3];   /* when the forwards of the probe's micro-batches began */
+  int arrived;  /* at meetings of several stages: a bit for each that it has come to */
+  bool blocked; /* the instruction that it is at cannot be done yet */
 } walker;
 
 /* Looks at a step's middle: whether it repeats itself every `period` micro-batches, and what each period adds. */
@@ -39,7 +41,7 @@ typedef struct probe {
   tri_step_time time; /* in the mean over the stages */
 } probe;
 
-enum { MEETINGS = 2 }; /* the tied pair's, and all stages' at the norm */
+enum { MEET_TIED, MEET_NORM, MEETINGS }; /* of the tied pair, and of all stages */
 
 typedef struct simulation {
   const tri_stages *stages;
@@ -57,7 +59,6 @@ typedef struct simulation {
 
 typedef struct what {
   tri_event_kind kind;
-  const char *name;
   int axis;
   double begin_s, end_s, wait_s;
   bool background;
@@ -65,57 +66,59 @@ typedef struct what {
 
 static tri_status tell(simulation *sim, const walker *w, const tri_instruction *at, what it) {
   if (sim->timeline == NULL || it.end_s <= it.begin_s) return TRI_OK;
-  tri_event event = tri_event_make((int)(w - sim->walkers), it.kind, it.name, it.begin_s, it.end_s);
+  tri_event event =
+      tri_event_make((int)(w - sim->walkers), it.kind, tri_instruction_name(at->kind), it.begin_s, it.end_s);
   event.step = 0;
   event.wait_s = it.wait_s;
   event.micro_batch = at->micro_batch;
   event.chunk = at->chunk;
-  event.axis = it.axis;
+  if (it.kind == TRI_EVENT_COMMUNICATION) event.axis = it.axis;
   if (it.background) event.lane = TRI_LANE_COMMUNICATION;
   return tri_timeline_add(sim->timeline, &event);
 }
 
-static tri_event_kind kind_of(tri_instruction_kind kind) {
-  switch (kind) {
-    case TRI_FORWARD: return TRI_EVENT_FORWARD;
-    case TRI_BACKWARD: return TRI_EVENT_BACKWARD;
-    case TRI_BACKWARD_INPUT: return TRI_EVENT_BACKWARD_INPUT;
-    case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
-    case TRI_CLIP:
-    case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
-    case TRI_LOAD:
-    case TRI_COUNT_LABELS:
-    case TRI_PREPARE:
-    case TRI_SUM_TIED: return TRI_EVENT_LOAD;
-    case TRI_POST_RECEIVE:
-    case TRI_RECEIVE:
-    case TRI_SEND:
-    case TRI_WAIT_SENT:
-    case TRI_SUM_PARTIAL:
-    case TRI_REDUCE:
-    case TRI_WAIT_REDUCED:
-    case TRI_GATHER:
-    case TRI_WAIT_GATHERED: return TRI_EVENT_COMMUNICATION;
+/* What all ranks do together is the norm. */
+static double *part_of_axis(tri_step_time *time, int axis) {
+  if (axis == TRI_EVENT_NO_AXIS) return &time->optimizer;
+  switch ((tri_axis)axis) {
+    case TRI_AXIS_TENSOR: return &time->tensor;
+    case TRI_AXIS_CONTEXT: return &time->context;
+    case TRI_AXIS_DATA: return &time->data;
+    case TRI_AXIS_PIPELINE: return &time->pipeline;
   }
-  return TRI_EVENT_LOAD;
+  return &time->optimizer;
+}
+
+/* The part of a step that an event counts as, as in a measured summary. */
+static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
+  switch (kind) {
+    case TRI_EVENT_FORWARD:
+    case TRI_EVENT_BACKWARD:
+    case TRI_EVENT_BACKWARD_INPUT:
+    case TRI_EVENT_BACKWARD_WEIGHT:
+    case TRI_EVENT_LOAD: break;
+    case TRI_EVENT_OPTIMIZER: return &time->optimizer;
+    case TRI_EVENT_COMMUNICATION: return part_of_axis(time, axis);
+  }
+  return &time->compute;
 }
 
 /* The rank is busy for so long. */
-static tri_status spend(simulation *sim, walker *w, const tri_instruction *at, double seconds, double *into) {
-  what event = {
-      kind_of(at->kind), tri_instruction_name(at->kind), TRI_EVENT_NO_AXIS, w->now, w->now + seconds, 0, false};
+static tri_status spend(simulation *sim, walker *w, const tri_instruction *at, double seconds) {
+  tri_event_kind kind = tri_instruction_event(at->kind);
+  what event = {kind, tri_instruction_axis(at->kind), w->now, w->now + seconds, 0, false};
   w->now += seconds;
-  *into += seconds;
+  *part_of(&w->spent, kind, event.axis) += seconds;
   return tell(sim, w, at, event);
 }
 
 /* It communicates until `end`, of which it waits for others until `begin`. */
-static tri_status communicate(simulation *sim, walker *w, const tri_instruction *at, int axis, double begin, double end,
-                              double *into) {
+static tri_status communicate(simulation *sim, walker *w, const tri_instruction *at, double begin, double end) {
   if (end <= w->now) return TRI_OK;
+  int axis = tri_instruction_axis(at->kind);
   double carried = end - (begin > w->now ? begin : w->now), waited = end - w->now - carried;
-  what event = {TRI_EVENT_COMMUNICATION, tri_instruction_name(at->kind), axis, w->now, end, waited, false};
-  *into += carried;
+  what event = {TRI_EVENT_COMMUNICATION, axis, w->now, end, waited, false};
+  *part_of(&w->spent, event.kind, axis) += carried;
   w->spent.bubble += waited;
   w->now = end;
   return tell(sim, w, at, event);
@@ -138,132 +141,174 @@ static int64_t box_of(const simulation *sim, const tri_instruction *at) {
   return (int64_t)at->box_kind * sim->most_boxes + at->box;
 }
 
-static tri_status start_message(simulation *sim, walker *w, const tri_instruction *at) {
-  channel *c = &sim->channels[at->tag];
-  bool sends = at->kind == TRI_SEND;
-  int64_t number = sends ? c->num_sent : c->num_posted;
+static void start_message(const simulation *sim, walker *w, const tri_instruction *at, double *times, int64_t *count) {
   w->box_tag[box_of(sim, at)] = at->tag;
-  w->box_number[box_of(sim, at)] = number;
-  if (sends) {
-    c->sent[c->num_sent++] = w->now;
-  } else {
-    c->posted[c->num_posted++] = w->now;
-  }
-  carry(sim, c);
-  const tri_simulation_request *request = sim->stages->request;
-  if (!sends || (request->system->overlap_messages && !request->cluster->carries)) return TRI_OK;
-  return communicate(sim, w, at, TRI_AXIS_PIPELINE, w->now, w->now + sim->stages->message_s, &w->spent.pipeline);
+  w->box_number[box_of(sim, at)] = *count;
+  times[(*count)++] = w->now;
+  carry(sim, &sim->channels[at->tag]);
 }
 
-/* *blocked: the message has not been carried yet. */
-static tri_status await_message(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
+/* Blocked: the message has not been carried yet. */
+static tri_status await_message(simulation *sim, walker *w, const tri_instruction *at) {
   const channel *c = &sim->channels[w->box_tag[box_of(sim, at)]];
   int64_t number = w->box_number[box_of(sim, at)];
-  *blocked = c->num_done <= number;
-  if (*blocked) return TRI_OK;
-  return communicate(sim, w, at, TRI_AXIS_PIPELINE, c->begin[number], c->end[number], &w->spent.pipeline);
+  w->blocked = c->num_done <= number;
+  if (w->blocked) return TRI_OK;
+  return communicate(sim, w, at, c->begin[number], c->end[number]);
 }
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
 
 /* Several stages do something together, when the last has come. */
-static tri_status meet(simulation *sim, walker *w, const tri_instruction *at, int meeting, double seconds, double *into,
-                       bool *blocked) {
+static tri_status meet(simulation *sim, walker *w, const tri_instruction *at, int meeting, double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {
     w->arrived |= 1 << meeting;
     sim->come[meeting]++;
     if (w->now > sim->met[meeting]) sim->met[meeting] = w->now;
   }
-  *blocked = sim->come[meeting] < sim->expected[meeting];
-  if (*blocked) return TRI_OK;
-  int axis = meeting == 0 ? (int)TRI_AXIS_PIPELINE : TRI_EVENT_NO_AXIS;
-  return communicate(sim, w, at, axis, sim->met[meeting], sim->met[meeting] + seconds, into);
+  w->blocked = sim->come[meeting] < sim->expected[meeting];
+  if (w->blocked) return TRI_OK;
+  return communicate(sim, w, at, sim->met[meeting], sim->met[meeting] + seconds);
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
+/* Sets w->blocked where it has to wait for another stage: it is asked again. */
+typedef tri_status simulate_handler(simulation *sim, walker *w, const tri_instruction *at);
+
+static tri_status simulate_load(simulation *sim, walker *w, const tri_instruction *at) {
+  (void)sim;
+  (void)w;
+  (void)at;
+  return TRI_OK;
+}
+
+static tri_status simulate_count_labels(simulation *sim, walker *w, const tri_instruction *at) {
+  return communicate(sim, w, at, w->now, w->now + sim->stages->count_s);
+}
+
+static tri_status simulate_prepare(simulation *sim, walker *w, const tri_instruction *at) {
+  return spend(sim, w, at, w->kind->prepare_s);
+}
+
+static tri_status simulate_post_receive(simulation *sim, walker *w, const tri_instruction *at) {
+  channel *c = &sim->channels[at->tag];
+  start_message(sim, w, at, c->posted, &c->num_posted);
+  return TRI_OK;
+}
+
+static tri_status simulate_receive(simulation *sim, walker *w, const tri_instruction *at) {
+  return await_message(sim, w, at);
+}
+
+static tri_status simulate_send(simulation *sim, walker *w, const tri_instruction *at) {
+  const tri_simulation_request *request = sim->stages->request;
+  channel *c = &sim->channels[at->tag];
+  start_message(sim, w, at, c->sent, &c->num_sent);
+  if (request->system->overlap_messages && !request->cluster->carries) return TRI_OK;
+  return communicate(sim, w, at, w->now, w->now + sim->stages->message_s);
+}
+
+static tri_status simulate_wait_sent(simulation *sim, walker *w, const tri_instruction *at) {
+  return await_message(sim, w, at);
+}
+
 static void note(const simulation *sim, walker *w, const tri_instruction *at) {
-  if (sim->probe == NULL || at->kind != TRI_FORWARD || at->chunk != 0 || at->first_call > 0) return;
+  if (sim->probe == NULL || at->chunk != 0 || at->first_call > 0) return;
   int64_t behind = at->micro_batch - sim->probe->first;
   if (behind < 0 || behind % sim->probe->period != 0 || behind > 2 * sim->probe->period) return;
   w->notes[behind / sim->probe->period] = (struct walker_note){w->now, w->spent};
 }
 
-static tri_status compute(simulation *sim, walker *w, const tri_instruction *at) {
-  note(sim, w, at);
-  tri_price price = tri_stages_price(w->kind, at);
+static tri_status compute(simulation *sim, walker *w, const tri_instruction *at, tri_price price) {
   double late = price.launch_s - price.compute_s - price.tensor_s; /* the device waits for its orders */
   if (late > 0) price.compute_s += late;
-  TRI_TRY(spend(sim, w, at, price.compute_s, &w->spent.compute));
-  return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + price.tensor_s, &w->spent.tensor);
+  TRI_TRY(spend(sim, w, at, price.compute_s));
+  return communicate(sim, w, at, w->now, w->now + price.tensor_s);
 }
 
-static bool overlaps(const simulation *sim, const tri_instruction *at) {
-  const tri_system *system = sim->stages->request->system;
-  bool reduces = at->kind == TRI_REDUCE || at->kind == TRI_WAIT_REDUCED;
-  if (sim->stages->request->cluster->carries) return false;
-  return reduces ? system->overlap_reductions : system->overlap_gathers;
+static tri_status simulate_forward(simulation *sim, walker *w, const tri_instruction *at) {
+  note(sim, w, at);
+  return compute(sim, w, at, tri_stages_price_forward(w->kind, at));
+}
+
+static tri_status simulate_backward(simulation *sim, walker *w, const tri_instruction *at) {
+  return compute(sim, w, at, tri_stages_price_backward(w->kind, at, true, true));
+}
+
+static tri_status simulate_backward_input(simulation *sim, walker *w, const tri_instruction *at) {
+  return compute(sim, w, at, tri_stages_price_backward(w->kind, at, true, false));
+}
+
+static tri_status simulate_backward_weight(simulation *sim, walker *w, const tri_instruction *at) {
+  return compute(sim, w, at, tri_stages_price_backward(w->kind, at, false, true));
+}
+
+static tri_status simulate_sum_tied(simulation *sim, walker *w, const tri_instruction *at) {
+  if (sim->stages->num_stages == 1) return spend(sim, w, at, w->kind->tied_s);
+  return meet(sim, w, at, MEET_TIED, w->kind->tied_s);
+}
+
+static tri_status simulate_sum_partial(simulation *sim, walker *w, const tri_instruction *at) {
+  return communicate(sim, w, at, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
 /* In the background, behind what is there already; without overlap, when it is waited for. */
-static tri_status start_bucket(simulation *sim, walker *w, const tri_instruction *at, double seconds) {
-  if (!overlaps(sim, at)) {
+static tri_status start_bucket(simulation *sim, walker *w, const tri_instruction *at, double seconds, bool overlaps) {
+  if (!overlaps || sim->stages->request->cluster->carries) {
     w->bucket_end[at->bucket] = seconds;
     return TRI_OK;
   }
   double begin = w->stream > w->now ? w->stream : w->now;
   w->stream = begin + seconds;
   w->bucket_end[at->bucket] = w->stream;
-  what event = {TRI_EVENT_COMMUNICATION, tri_instruction_name(at->kind), TRI_AXIS_DATA, begin, w->stream, 0, true};
+  what event = {TRI_EVENT_COMMUNICATION, tri_instruction_axis(at->kind), begin, w->stream, 0, true};
   return tell(sim, w, at, event);
 }
 
-static tri_status await_bucket(simulation *sim, walker *w, const tri_instruction *at) {
-  double end = w->bucket_end[at->bucket] + (overlaps(sim, at) ? 0 : w->now);
-  return communicate(sim, w, at, TRI_AXIS_DATA, w->now, end, &w->spent.data);
+static tri_status await_bucket(simulation *sim, walker *w, const tri_instruction *at, bool overlaps) {
+  double end = w->bucket_end[at->bucket];
+  if (!overlaps || sim->stages->request->cluster->carries) end += w->now;
+  return communicate(sim, w, at, w->now, end);
 }
 
-static tri_status clip(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
-  if ((w->arrived & 1 << 1) == 0) TRI_TRY(spend(sim, w, at, w->kind->clip_s, &w->spent.optimizer));
-  return meet(sim, w, at, 1, sim->stages->clip_all_s, &w->spent.optimizer, blocked);
+static tri_status simulate_reduce(simulation *sim, walker *w, const tri_instruction *at) {
+  bool overlaps = sim->stages->request->system->overlap_reductions;
+  return start_bucket(sim, w, at, w->kind->reduce_s[at->bucket], overlaps);
 }
 
-static tri_status execute(simulation *sim, walker *w, const tri_instruction *at, bool *blocked) {
-  const tri_stage_kind *kind = w->kind;
-  *blocked = false;
-  switch (at->kind) {
-    case TRI_LOAD: return TRI_OK;
-    case TRI_COUNT_LABELS:
-      return communicate(sim, w, at, TRI_AXIS_DATA, w->now, w->now + sim->stages->count_s, &w->spent.data);
-    case TRI_PREPARE: return spend(sim, w, at, kind->prepare_s, &w->spent.optimizer);
-    case TRI_POST_RECEIVE:
-    case TRI_SEND: return start_message(sim, w, at);
-    case TRI_RECEIVE:
-    case TRI_WAIT_SENT: return await_message(sim, w, at, blocked);
-    case TRI_FORWARD:
-    case TRI_BACKWARD:
-    case TRI_BACKWARD_INPUT:
-    case TRI_BACKWARD_WEIGHT: return compute(sim, w, at);
-    case TRI_SUM_TIED:
-      if (sim->stages->num_stages == 1) return spend(sim, w, at, kind->tied_s, &w->spent.compute);
-      return meet(sim, w, at, 0, kind->tied_s, &w->spent.pipeline, blocked);
-    case TRI_SUM_PARTIAL:
-      return communicate(sim, w, at, TRI_AXIS_TENSOR, w->now, w->now + kind->partial_s[at->bucket], &w->spent.tensor);
-    case TRI_REDUCE: return start_bucket(sim, w, at, kind->reduce_s[at->bucket]);
-    case TRI_GATHER: return start_bucket(sim, w, at, kind->gather_s[at->bucket]);
-    case TRI_WAIT_REDUCED:
-    case TRI_WAIT_GATHERED: return await_bucket(sim, w, at);
-    case TRI_CLIP: return clip(sim, w, at, blocked);
-    case TRI_UPDATE: return spend(sim, w, at, kind->update_s, &w->spent.optimizer);
-  }
-  return tri_fail(TRI_INTERNAL, "instruction %d is not one that the simulator knows", (int)at->kind);
+static tri_status simulate_wait_reduced(simulation *sim, walker *w, const tri_instruction *at) {
+  return await_bucket(sim, w, at, sim->stages->request->system->overlap_reductions);
 }
+
+static tri_status simulate_clip(simulation *sim, walker *w, const tri_instruction *at) {
+  if ((w->arrived & 1 << MEET_NORM) == 0) TRI_TRY(spend(sim, w, at, w->kind->clip_s));
+  return meet(sim, w, at, MEET_NORM, sim->stages->clip_all_s);
+}
+
+static tri_status simulate_update(simulation *sim, walker *w, const tri_instruction *at) {
+  return spend(sim, w, at, w->kind->update_s);
+}
+
+static tri_status simulate_gather(simulation *sim, walker *w, const tri_instruction *at) {
+  bool overlaps = sim->stages->request->system->overlap_gathers;
+  return start_bucket(sim, w, at, w->kind->gather_s[at->bucket], overlaps);
+}
+
+static tri_status simulate_wait_gathered(simulation *sim, walker *w, const tri_instruction *at) {
+  return await_bucket(sim, w, at, sim->stages->request->system->overlap_gathers);
+}
+
+#define HANDLER(KIND, name, ...) simulate_##name,
+static simulate_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
+#undef HANDLER
 
 static tri_status run_until_blocked(simulation *sim, walker *w, bool *moved) {
   while (w->at < w->program->num_instructions) {
-    bool blocked = false;
-    TRI_TRY(execute(sim, w, &w->program->instructions[w->at], &blocked));
-    if (blocked) return TRI_OK;
+    w->blocked = false;
+    const tri_instruction *at = &w->program->instructions[w->at];
+    TRI_TRY(handlers[at->kind](sim, w, at));
+    if (w->blocked) return TRI_OK;
     w->at++;
     *moved = true;
   }
@@ -305,8 +350,8 @@ static tri_status create_programs(simulation *sim) {
     for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
       if (program->boxes[kind] > sim->most_boxes) sim->most_boxes = program->boxes[kind];
     }
-    if (w->kind->tied) sim->expected[0]++;
-    sim->expected[1]++;
+    if (w->kind->tied) sim->expected[MEET_TIED]++;
+    sim->expected[MEET_NORM]++;
   }
   return TRI_OK;
 }

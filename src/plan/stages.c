@@ -59,13 +59,17 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
   return TRI_OK;
 }
 
-tri_price tri_stages_price(const tri_stage_kind *kind, const tri_instruction *at) {
+tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at) {
+  const tri_chunk_prices *p = &kind->chunks[at->chunk];
+  return minus(p->forward[at->end_call], p->forward[at->first_call]);
+}
+
+tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
   int32_t first = at->first_call, end = at->end_call;
-  if (at->kind == TRI_FORWARD) return minus(p->forward[end], p->forward[first]);
   tri_price sum = minus(p->again[end], p->again[first]);
-  if (at->kind != TRI_BACKWARD_WEIGHT) sum = plus(sum, minus(p->backward_input[end], p->backward_input[first]));
-  if (at->kind != TRI_BACKWARD_INPUT) sum = plus(sum, minus(p->backward_weight[end], p->backward_weight[first]));
+  if (inputs) sum = plus(sum, minus(p->backward_input[end], p->backward_input[first]));
+  if (weights) sum = plus(sum, minus(p->backward_weight[end], p->backward_weight[first]));
   return sum;
 }
 

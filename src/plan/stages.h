@@ -33,7 +33,9 @@ typedef struct tri_stages {
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
-/* What an instruction computes: its operations' passes. */
-tri_price tri_stages_price(const tri_stage_kind *kind, const tri_instruction *at);
+/* What the calls of an instruction compute: their forwards; or the backwards of inputs, weights or both, with the
+ * forwards that run again before them. */
+tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);
+tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights);
 
 #endif

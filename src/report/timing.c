@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "comm/agreement.h"
-#include "schedule/program.h"
+#include "timeline/instruction_event.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,56 +20,6 @@ enum { WARM_UP = 2, STEPS = 8 };
 enum { MOST_RANKS = 64 };
 
 /* ---- records as events ------------------------------------------------------------------------------------------- */
-
-static tri_event_kind kind_of(int32_t instruction) {
-  switch ((tri_instruction_kind)instruction) {
-    case TRI_LOAD:
-    case TRI_COUNT_LABELS:
-    case TRI_PREPARE: return TRI_EVENT_LOAD;
-    case TRI_FORWARD: return TRI_EVENT_FORWARD;
-    case TRI_BACKWARD: return TRI_EVENT_BACKWARD;
-    case TRI_BACKWARD_INPUT: return TRI_EVENT_BACKWARD_INPUT;
-    case TRI_BACKWARD_WEIGHT: return TRI_EVENT_BACKWARD_WEIGHT;
-    case TRI_SUM_TIED:
-    case TRI_SUM_PARTIAL:
-    case TRI_CLIP:
-    case TRI_UPDATE: return TRI_EVENT_OPTIMIZER;
-    case TRI_POST_RECEIVE:
-    case TRI_RECEIVE:
-    case TRI_SEND:
-    case TRI_WAIT_SENT:
-    case TRI_REDUCE:
-    case TRI_WAIT_REDUCED:
-    case TRI_GATHER:
-    case TRI_WAIT_GATHERED: break;
-  }
-  return TRI_EVENT_COMMUNICATION;
-}
-
-static int axis_of_instruction(int32_t instruction) {
-  switch ((tri_instruction_kind)instruction) {
-    case TRI_POST_RECEIVE:
-    case TRI_RECEIVE:
-    case TRI_SEND:
-    case TRI_WAIT_SENT: return TRI_AXIS_PIPELINE;
-    case TRI_REDUCE:
-    case TRI_WAIT_REDUCED:
-    case TRI_GATHER:
-    case TRI_WAIT_GATHERED: return TRI_AXIS_DATA;
-    case TRI_LOAD:
-    case TRI_COUNT_LABELS:
-    case TRI_PREPARE:
-    case TRI_FORWARD:
-    case TRI_BACKWARD:
-    case TRI_BACKWARD_INPUT:
-    case TRI_BACKWARD_WEIGHT:
-    case TRI_SUM_TIED:
-    case TRI_SUM_PARTIAL:
-    case TRI_CLIP:
-    case TRI_UPDATE: break;
-  }
-  return TRI_EVENT_NO_AXIS;
-}
 
 static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
   if (record->kind == TRI_RECORD_COLLECTIVE) {
@@ -98,8 +48,9 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
   event.chunk = record->chunk;
   event.lane = record->background ? TRI_LANE_COMMUNICATION : TRI_LANE_COMPUTE;
   if (record->kind == TRI_RECORD_WORK) {
-    event.kind = kind_of(record->code);
-    event.axis = axis_of_instruction(record->code);
+    tri_instruction_kind kind = (tri_instruction_kind)record->code;
+    event.kind = tri_instruction_event(kind);
+    if (event.kind == TRI_EVENT_COMMUNICATION) event.axis = tri_instruction_axis(kind);
     return event;
   }
   event.axis = tri_mesh_axis_of(mesh, record->group);

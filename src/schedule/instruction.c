@@ -1,8 +1,13 @@
 #include "schedule/instruction.h"
 
-const char *tri_instruction_name(tri_instruction_kind kind) {
-#define NAME(KIND, name) #name,
-  static const char *const names[] = {TRI_INSTRUCTIONS(NAME)};
-#undef NAME
-  return names[kind];
-}
+#define ENTRY(KIND, name, operands, completion, ...) {#name, TRI_OPERANDS_##operands, TRI_COMPLETION_##completion},
+static const struct entry {
+  const char *name;
+  tri_operands operands;
+  tri_completion completion;
+} table[] = {TRI_INSTRUCTIONS(ENTRY)};
+#undef ENTRY
+
+const char *tri_instruction_name(tri_instruction_kind kind) { return table[kind].name; }
+tri_operands tri_instruction_operands(tri_instruction_kind kind) { return table[kind].operands; }
+tri_completion tri_instruction_completion(tri_instruction_kind kind) { return table[kind].completion; }

@@ -1,39 +1,90 @@
 /* The table of instructions: what a step program can say.
  *
- * A line is an instruction: X(KIND, name), TRI_KIND and the name that people read. All that has to be known of every
- * instruction is made by expanding the list, so that nobody keeps a second one. Whoever does something for each of them
- * has a function for each, named after the reader and the instruction (engine_load, simulate_load), and an array of
- * those beside the functions: a line without its function does not compile. */
+ * A line is an instruction:
+ *
+ *   KIND        TRI_KIND is its value,
+ *   name        what people read, and what functions for it are named after,
+ *   operands    which numbers of a tri_instruction say what it is about (tri_operands),
+ *   completion  whether it is done when it returns, or starts what another one waits for (tri_completion),
+ *   event       what its time counts as, in a timeline and in every share of a step: TRI_EVENT_event,
+ *   axis        the ranks that it communicates with, where it does: that part of its time counts as the axis's. NONE
+ *               where it never does, ALL for all ranks together.
+ *
+ * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
+ * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
+ * programs. Whoever does something else for each instruction has a function for each, named after the reader and the
+ * instruction (engine_load, simulate_load), and an array of those beside the functions: a line without its function
+ * does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 
 /* clang-format off */
+/*  KIND             name             operands     compl.   event            axis */
 #define TRI_INSTRUCTIONS(X) \
-  X(LOAD, load)                       /* read the tokens of a micro-batch                                      */ \
-  X(COUNT_LABELS, count_labels)       /* sum the labels that count, over the global batch                      */ \
-  X(PREPARE, prepare)                 /* the parameters are new: pack weights                                  */ \
-  X(POST_RECEIVE, post_receive)       /* a box is empty: what comes next of its kind may be put there          */ \
-  X(RECEIVE, receive)                 /* wait until the box is full                                            */ \
-  X(SEND, send)                       /* start to send a box                                                   */ \
-  X(WAIT_SENT, wait_sent)             /* wait until the box may be written again                               */ \
-  X(FORWARD, forward)                 /* operations [first, end) of a chunk on a micro-batch                   */ \
-  X(BACKWARD, backward)               /* gradients of inputs and weights of the same, operation by operation   */ \
-  X(BACKWARD_INPUT, backward_input)   /* gradients of inputs alone: what an earlier stage waits for            */ \
-  X(BACKWARD_WEIGHT, backward_weight) /* gradients of weights alone: may fill a bubble                         */ \
-  X(SUM_TIED, sum_tied)               /* add the gradients of a tied pair                                      */ \
-  X(SUM_PARTIAL, sum_partial)         /* add the partial gradients of a bucket over the tensor group           */ \
-  X(REDUCE, reduce)                   /* start to add a bucket's gradients over the data ranks                 */ \
-  X(WAIT_REDUCED, wait_reduced)       /* wait for that                                                         */ \
-  X(CLIP, clip)                       /* the gradient's norm over the whole model, and the factor that clips it */ \
-  X(UPDATE, update)                   /* the optimizer, on the parts that are this rank's                      */ \
-  X(GATHER, gather)                   /* start to collect a bucket's new parameters from the data ranks        */ \
-  X(WAIT_GATHERED, wait_gathered)     /* wait for that                                                         */
+  /* read the tokens of a micro-batch */ \
+  X(LOAD,            load,            micro_batch, at_once, LOAD,            NONE) \
+  /* sum the labels that count, over the global batch */ \
+  X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            DATA) \
+  /* the parameters are new: pack weights */ \
+  X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
+  /* a box is empty: what comes next of its kind may be put there */ \
+  X(POST_RECEIVE,    post_receive,    box_from,    starts,  COMMUNICATION,   PIPELINE) \
+  /* wait until the box is full */ \
+  X(RECEIVE,         receive,         box_from,    waits,   COMMUNICATION,   PIPELINE) \
+  /* start to send a box */ \
+  X(SEND,            send,            box_to,      starts,  COMMUNICATION,   PIPELINE) \
+  /* wait until the box may be written again */ \
+  X(WAIT_SENT,       wait_sent,       box,         waits,   COMMUNICATION,   PIPELINE) \
+  /* operations [first, end) of a chunk on a micro-batch */ \
+  X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
+  /* gradients of inputs and weights of the same, operation by operation */ \
+  X(BACKWARD,        backward,        calls_back,  at_once, BACKWARD,        TENSOR) \
+  /* gradients of inputs alone: what an earlier stage waits for */ \
+  X(BACKWARD_INPUT,  backward_input,  calls_back,  at_once, BACKWARD_INPUT,  TENSOR) \
+  /* gradients of weights alone: may fill a bubble */ \
+  X(BACKWARD_WEIGHT, backward_weight, calls_back,  at_once, BACKWARD_WEIGHT, TENSOR) \
+  /* add the gradients of a tied pair */ \
+  X(SUM_TIED,        sum_tied,        nothing,     at_once, OPTIMIZER,       PIPELINE) \
+  /* add the partial gradients of a bucket over the tensor group */ \
+  X(SUM_PARTIAL,     sum_partial,     bucket,      at_once, OPTIMIZER,       TENSOR) \
+  /* start to add a bucket's gradients over the data ranks */ \
+  X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   DATA) \
+  /* wait for that */ \
+  X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   DATA) \
+  /* the gradient's norm over the whole model, and the factor that clips it */ \
+  X(CLIP,            clip,            nothing,     at_once, OPTIMIZER,       ALL) \
+  /* the optimizer, on the parts that are this rank's */ \
+  X(UPDATE,          update,          nothing,     at_once, OPTIMIZER,       NONE) \
+  /* start to collect a bucket's new parameters from the data ranks */ \
+  X(GATHER,          gather,          bucket,      starts,  COMMUNICATION,   DATA) \
+  /* wait for that */ \
+  X(WAIT_GATHERED,   wait_gathered,   bucket,      waits,   COMMUNICATION,   DATA)
 /* clang-format on */
 
-#define TRI_INSTRUCTION_KIND(KIND, name) TRI_##KIND,
+#define TRI_INSTRUCTION_KIND(KIND, ...) TRI_##KIND,
 typedef enum tri_instruction_kind { TRI_INSTRUCTIONS(TRI_INSTRUCTION_KIND) } tri_instruction_kind;
 #undef TRI_INSTRUCTION_KIND
 
+/* What an instruction is about: the members of a tri_instruction that it has. */
+typedef enum tri_operands {
+  TRI_OPERANDS_nothing,
+  TRI_OPERANDS_micro_batch,
+  TRI_OPERANDS_calls,      /* a micro-batch, a chunk, its frame, calls from first_call on, the boxes that they use */
+  TRI_OPERANDS_calls_back, /* the same, and the calls are taken from end_call - 1 down */
+  TRI_OPERANDS_box_to,     /* a box, and for whom its message is */
+  TRI_OPERANDS_box_from,   /* a box, and from whom its message comes */
+  TRI_OPERANDS_box,        /* a box whose message is on its way out */
+  TRI_OPERANDS_bucket,     /* a bucket and its chunk */
+} tri_operands;
+
+typedef enum tri_completion {
+  TRI_COMPLETION_at_once,
+  TRI_COMPLETION_starts, /* something that goes on beside the program */
+  TRI_COMPLETION_waits,  /* until that has ended */
+} tri_completion;
+
 const char *tri_instruction_name(tri_instruction_kind kind);
+tri_operands tri_instruction_operands(tri_instruction_kind kind);
+tri_completion tri_instruction_completion(tri_instruction_kind kind);
 
 #endif

@@ -17,37 +17,34 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
   return &w->pending[(stage * TRI_NUM_BOX_KINDS + at->box_kind) * w->most_boxes + at->box];
 }
 
-/* Whether the instruction can be done now; does it. A message that is waited for carries no tag: the box knows it. */
-static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
-  if (at->box < 0) return true; /* no message */
+/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the box
+ * knows it. */
+static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
+                            const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);
   int64_t *tag = &tag_of_box[pending - w->pending];
-  switch (at->kind) {
-    case TRI_POST_RECEIVE:
+  switch (tri_instruction_completion(at->kind)) {
+    case TRI_COMPLETION_starts:
       *tag = at->tag;
-      *pending = w->posted[at->tag]++;
+      *pending = started[at->tag]++;
       return true;
-    case TRI_SEND:
-      *tag = at->tag;
-      *pending = w->sent[at->tag]++;
-      return true;
-    case TRI_RECEIVE: return w->sent[*tag] > *pending;
-    case TRI_WAIT_SENT: return w->posted[*tag] > *pending;
-    case TRI_LOAD:
-    case TRI_COUNT_LABELS:
-    case TRI_PREPARE:
-    case TRI_FORWARD:
-    case TRI_BACKWARD:
-    case TRI_BACKWARD_INPUT:
-    case TRI_BACKWARD_WEIGHT:
-    case TRI_SUM_TIED:
-    case TRI_SUM_PARTIAL:
-    case TRI_REDUCE:
-    case TRI_WAIT_REDUCED:
-    case TRI_CLIP:
-    case TRI_UPDATE:
-    case TRI_GATHER:
-    case TRI_WAIT_GATHERED: break; /* no message */
+    case TRI_COMPLETION_waits: return started_there[*tag] > *pending;
+    case TRI_COMPLETION_at_once: break;
+  }
+  return true;
+}
+
+/* Whether the instruction can be done now; does it. */
+static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
+  switch (tri_instruction_operands(at->kind)) {
+    case TRI_OPERANDS_box_from: return advance_message(w, stage, at, tag_of_box, w->posted, w->sent);
+    case TRI_OPERANDS_box_to:
+    case TRI_OPERANDS_box: return advance_message(w, stage, at, tag_of_box, w->sent, w->posted);
+    case TRI_OPERANDS_nothing:
+    case TRI_OPERANDS_micro_batch:
+    case TRI_OPERANDS_calls:
+    case TRI_OPERANDS_calls_back:
+    case TRI_OPERANDS_bucket: break; /* no message */
   }
   return true;
 }

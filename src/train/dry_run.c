@@ -51,26 +51,43 @@ static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chu
   }
 }
 
+static void print_chunk(const tri_instruction *at, const tri_parts *parts, FILE *to) {
+  if (parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
+}
+
+/* Calls in the order in which they are made; nothing where they are all. */
+static void print_calls(const tri_instruction *at, const tri_parts *parts, int32_t from, int32_t until, FILE *to) {
+  fprintf(to, " micro_batch %d", at->micro_batch);
+  print_chunk(at, parts, to);
+  fprintf(to, " frame %d", at->frame);
+  bool part = at->first_call > 0 || at->end_call < parts->lists[at->chunk]->num_calls;
+  if (part) fprintf(to, " calls %d..%d", from, until);
+}
+
+static void print_bucket(const tri_instruction *at, const tri_parts *parts, FILE *to) {
+  const tri_bucket *bucket = &parts->buckets->entries[at->bucket];
+  print_chunk(at, parts, to);
+  fprintf(to, " bucket %d (layers %ld to %ld, %ld values)", at->bucket, (long)bucket->layers.first,
+          (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first));
+}
+
+static void print_operands(const tri_instruction *at, const tri_parts *parts, FILE *to) {
+  const char *box = tri_box_name(at->box_kind);
+  switch (tri_instruction_operands(at->kind)) {
+    case TRI_OPERANDS_nothing: break;
+    case TRI_OPERANDS_micro_batch: fprintf(to, " micro_batch %d", at->micro_batch); break;
+    case TRI_OPERANDS_calls: print_calls(at, parts, at->first_call, at->end_call - 1, to); break;
+    case TRI_OPERANDS_calls_back: print_calls(at, parts, at->end_call - 1, at->first_call, to); break;
+    case TRI_OPERANDS_box_to: fprintf(to, " %s %d to stage %d", box, at->box, at->peer); break;
+    case TRI_OPERANDS_box_from: fprintf(to, " %s %d from stage %d", box, at->box, at->peer); break;
+    case TRI_OPERANDS_box: fprintf(to, " %s %d", box, at->box); break;
+    case TRI_OPERANDS_bucket: print_bucket(at, parts, to); break;
+  }
+}
+
 static void print_instruction(int64_t number, const tri_instruction *at, const tri_parts *parts, FILE *to) {
   fprintf(to, "  %4ld  %-16s", (long)number, tri_instruction_name(at->kind));
-  if (at->micro_batch >= 0) fprintf(to, " micro_batch %d", at->micro_batch);
-  if (at->chunk >= 0 && parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
-  if (at->frame >= 0) fprintf(to, " frame %d", at->frame);
-  bool part = at->end_call >= 0 && (at->first_call > 0 || at->end_call < parts->lists[at->chunk]->num_calls);
-  if (part) {
-    bool forward = at->kind == TRI_FORWARD;
-    fprintf(to, " calls %d..%d", forward ? at->first_call : at->end_call - 1,
-            forward ? at->end_call - 1 : at->first_call);
-  }
-  if (at->box >= 0) fprintf(to, " %s %d", tri_box_name(at->box_kind), at->box);
-  if (at->peer >= 0 && (at->kind == TRI_SEND)) fprintf(to, " to stage %d", at->peer);
-  if (at->peer >= 0 && (at->kind == TRI_POST_RECEIVE || at->kind == TRI_RECEIVE))
-    fprintf(to, " from stage %d", at->peer);
-  if (at->bucket >= 0) {
-    const tri_bucket *bucket = &parts->buckets->entries[at->bucket];
-    fprintf(to, " bucket %d (layers %ld to %ld, %ld values)", at->bucket, (long)bucket->layers.first,
-            (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first));
-  }
+  print_operands(at, parts, to);
   fprintf(to, "\n");
 }
 

@@ -53,7 +53,10 @@ ALL = {
     "tri_balance": ["schedule/layout_config.c", "schedule/layout.c"],
     "tri_dtype": ["device/dtype.c", "checkpoint/safetensors.c", "checkpoint/huggingface.c", "comm/sums.c", "plan/cluster.c",
                   "device/device.c", "device/cpu/onednn.c", "schedule/layout.c"],
-    "tri_instruction_kind": ["engine/engine_step.c", "schedule/program_check.c", "report/timing.c", "plan/simulate.c"],
+    "tri_instruction_kind": ["engine/engine_step.c", "plan/simulate.c"],  # all else reads the list's columns:
+    "tri_operands": ["schedule/program_check.c", "train/dry_run.c"],
+    "tri_completion": ["schedule/program_check.c"],
+    "tri_event_kind": ["plan/simulate.c", "timeline/timeline.c"],
     "tri_objective": ["tune/study.c", "tune/explain.c"],
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],
@@ -163,8 +166,8 @@ class Copy:
 def with_row(text, rows):
     """The file with one row more, which but for its name is like the first."""
     begin = re.search(rf"#define {rows}\(X\).*\\\n", text).end()
-    row = text[begin:text.index("\n", begin) + 1]
-    return text[:begin] + re.sub(r"\bX\(\w+, \w+", f"X({NEW_ROW.upper()}, {NEW_ROW}", row) + text[begin:]
+    first = re.compile(r".*\bX\(.*\n").search(text, begin)
+    return text[:begin] + re.sub(r"\bX\(\w+,\s*\w+", f"X({NEW_ROW.upper()}, {NEW_ROW}", first[0]) + text[begin:]
 
 
 def with_value(text, name):

@@ -11,7 +11,7 @@ CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_enums.py
 ENUM = "typedef enum colour { RED, GREEN /* grass */ } colour;\n"
 NAMED = "const char *name(colour c) {\n  switch (c) {\n    case RED: return \"r\";\n    case GREEN: return \"g\";\n  }\n  return 0;\n}\n"
 
-LIST = "#define PLANETS(X) \\\n  X(MARS, mars) /* red */ \\\n  X(VENUS, venus)\n"
+LIST = "#define PLANETS(X) \\\n  /* red */ \\\n  X(MARS,  mars) \\\n  X(VENUS, venus)\n"
 LIST += "#define PLANET(KIND, name) P_##KIND,\ntypedef enum planet { PLANETS(PLANET) } planet;\n"
 ORBITS = "int orbit_mars(void) { return 4; }\nint orbit_venus(void) { return 2; }\n"
 ORBITS += "#define ORBIT(KIND, name) orbit_##name,\nint (*const orbits[])(void) = {PLANETS(ORBIT)};\n"
