@@ -28,8 +28,8 @@ typedef struct building {
   int64_t num_coming[TRI_NUM_BOX_KINDS], posted[TRI_NUM_BOX_KINDS], taken[TRI_NUM_BOX_KINDS];
   int64_t sent[TRI_NUM_BOX_KINDS];
   int64_t boxes;
-  bool *waited; /* [buckets]: whose reductions have been waited for */
-  int64_t late; /* a bucket that is whole, but whose reduction lets a message go first; or -1 */
+  bool *reduced, *waited; /* [buckets]: whose reductions are started, and waited for */
+  int64_t late;           /* a bucket that is whole, but whose reduction lets a message go first; or -1 */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -64,6 +64,8 @@ static tri_status append_bucket(building *b, tri_instruction_kind kind, int64_t 
   tri_instruction instruction = blank(kind);
   instruction.bucket = (int32_t)bucket;
   instruction.chunk = b->request->buckets->entries[bucket].chunk;
+  if (kind == TRI_REDUCE) b->reduced[bucket] = true;
+  if (kind == TRI_WAIT_REDUCED) b->waited[bucket] = true;
   return append(b, instruction);
 }
 
@@ -171,19 +173,13 @@ static int32_t first_call_of(const tri_op_list *list, int64_t layer) {
   return call;
 }
 
-static tri_status wait_reduced(building *b, int64_t bucket) {
-  if (b->waited[bucket]) return TRI_OK;
-  b->waited[bucket] = true;
-  return append_bucket(b, TRI_WAIT_REDUCED, bucket);
-}
-
 /* The slot that a bucket's gradients are made in must be empty: what was there has been reduced and put away. */
 static tri_status free_slot(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
   if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
   for (int64_t k = bucket + 1; k < buckets->count; k++) {
     bool same = buckets->entries[k].gradients_sharded && buckets->entries[k].slot == buckets->entries[bucket].slot;
-    if (same) TRI_TRY(wait_reduced(b, k));
+    if (same && !b->waited[k]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
   }
   return TRI_OK;
 }
@@ -317,21 +313,62 @@ static tri_status append_turns(building *b) {
 
 /* ---- the whole step ---------------------------------------------------------------------------------------------- */
 
-/* Reductions that could not start inside the backward, the end of all, the update, and the new parameters. */
-static tri_status append_update(building *b) {
-  const tri_buckets *buckets = b->request->buckets;
-  const tri_layout *layout = b->request->layout;
-  if (b->request->tied_pair) TRI_TRY(append_kind(b, TRI_SUM_TIED));
-  for (int64_t k = 0; k < buckets->count; k++) {
-    if (!is_early(b, k)) TRI_TRY(reduce_bucket(b, k));
+/* An entry can only give an instruction what its scope has. */
+static tri_status check_end_entry(const tri_step_end *end, int64_t i) {
+  const tri_end_entry *entry = &end->entries[i];
+  const char *name = tri_instruction_name(entry->kind);
+  bool on_bucket = false;
+  switch (tri_instruction_operands(entry->kind)) {
+    case TRI_OPERANDS_nothing: break;
+    case TRI_OPERANDS_bucket: on_bucket = true; break;
+    case TRI_OPERANDS_micro_batch:
+    case TRI_OPERANDS_calls:
+    case TRI_OPERANDS_calls_back:
+    case TRI_OPERANDS_box_to:
+    case TRI_OPERANDS_box_from:
+    case TRI_OPERANDS_box:
+      return tri_fail(TRI_INTERNAL, "a step cannot end with %s: an entry is on nothing or on a bucket", name);
   }
-  for (int64_t k = 0; k < buckets->count && layout->data > 1; k++) TRI_TRY(wait_reduced(b, k));
-  TRI_TRY(append_kind(b, TRI_CLIP));
-  TRI_TRY(append_kind(b, TRI_UPDATE));
-  for (int wait = 0; wait < 2; wait++) {
-    for (int64_t k = 0; k < buckets->count && layout->zero > 0 && layout->data > 1; k++) {
-      if (buckets->entries[k].values_sharded) continue;
-      TRI_TRY(append_bucket(b, wait == 0 ? TRI_GATHER : TRI_WAIT_GATHERED, k));
+  if (on_bucket != (entry->scope != TRI_END_ONCE)) {
+    return tri_fail(TRI_INTERNAL, "%s at the end of a step is %s a bucket, and its entry says otherwise", name,
+                    on_bucket ? "on" : "not on");
+  }
+  if (entry->scope == TRI_END_WITH && (i == 0 || end->entries[i - 1].scope == TRI_END_ONCE)) {
+    return tri_fail(TRI_INTERNAL, "%s at the end of a step goes on with buckets, and the entry before has none", name);
+  }
+  return TRI_OK;
+}
+
+static tri_status append_end_entry(building *b, const tri_end_entry *entry, int64_t bucket) {
+  const tri_program_request *request = b->request;
+  tri_end_place place = {.layout = request->layout, .tied_pair = request->tied_pair};
+  if (bucket >= 0) {
+    place.bucket = &request->buckets->entries[bucket];
+    place.reduced = b->reduced[bucket];
+    place.waited = b->waited[bucket];
+  }
+  if (entry->when != NULL && !entry->when(&place)) return TRI_OK;
+  return bucket < 0 ? append_kind(b, entry->kind) : append_bucket(b, entry->kind, bucket);
+}
+
+/* The entry and those that go on with its buckets, bucket by bucket. */
+static tri_status append_end_buckets(building *b, const tri_step_end *end, int64_t first) {
+  int64_t behind = first + 1;
+  while (behind < end->count && end->entries[behind].scope == TRI_END_WITH) behind++;
+  for (int64_t k = 0; k < b->request->buckets->count; k++) {
+    for (int64_t i = first; i < behind; i++) TRI_TRY(append_end_entry(b, &end->entries[i], k));
+  }
+  return TRI_OK;
+}
+
+static tri_status append_end(building *b) {
+  const tri_step_end *end = b->request->end == NULL ? tri_step_end_default() : b->request->end;
+  for (int64_t i = 0; i < end->count; i++) {
+    TRI_TRY(check_end_entry(end, i));
+    switch (end->entries[i].scope) {
+      case TRI_END_ONCE: TRI_TRY(append_end_entry(b, &end->entries[i], -1)); break;
+      case TRI_END_BUCKETS: TRI_TRY(append_end_buckets(b, end, i)); break;
+      case TRI_END_WITH: break; /* its buckets are through */
     }
   }
   return TRI_OK;
@@ -349,7 +386,7 @@ static tri_status append_step(building *b) {
   }
   TRI_TRY(append_kind(b, TRI_PREPARE));
   TRI_TRY(append_turns(b));
-  return request->buckets == NULL || request->forward_only ? TRI_OK : append_update(b);
+  return request->buckets == NULL || request->forward_only ? TRI_OK : append_end(b);
 }
 
 /* Gives each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns it.
@@ -392,9 +429,10 @@ static tri_status build(const tri_program_request *request, const tri_turns *tur
   building b = {.request = request, .program = program, .turns = turns, .late = -1};
   b.boxes = boxes_of(request->layout);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
-  TRI_TRY(tri_alloc("a step program", buckets + 1, sizeof *b.waited, &b.waited));
+  TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));
+  b.waited = b.reduced + buckets;
   tri_status status = append_step(&b);
-  tri_free(b.waited);
+  tri_free(b.reduced);
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     program->boxes[kind] = b.num_coming[kind] > 0 || b.sent[kind] > 0 ? b.boxes : 0;
     tri_free(b.coming[kind]);

@@ -2,7 +2,8 @@
  *
  * The engine executes it, the simulator prices it and the memory plan lays it out; none of them knows a schedule. A
  * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is put
- * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, the update.
+ * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, and what ends
+ * the step, which is a list (step_end.h).
  *
  * Messages pass through boxes, a few of each kind, used in turn. A receive is posted as soon as its box is empty, and a
  * box is sent from while the rank computes; so a program has the instruction that starts a message and the one that
@@ -17,6 +18,7 @@
 #include "schedule/instruction.h"
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
+#include "schedule/step_end.h"
 
 /* What a message carries. */
 typedef enum tri_box_kind {
@@ -60,6 +62,7 @@ typedef struct tri_program_request {
   const tri_buckets *buckets; /* NULL: a forward alone, without reductions and update */
   bool tied_pair;             /* this rank holds one of a tied pair, or both */
   bool forward_only;          /* evaluation */
+  const tri_step_end *end;    /* what ends the step; NULL: tri_step_end_default */
 } tri_program_request;
 
 /* Release with tri_program_destroy. */
