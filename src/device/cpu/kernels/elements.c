@@ -13,9 +13,8 @@ enum { PIECE = 4096 };
 INLINE int64_t piece_end(int64_t first, int64_t count) { return first + PIECE < count ? first + PIECE : count; }
 
 #define PARALLEL_PIECES                                                                                                \
-  _Pragma(                                                                                                             \
-      "omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > "                 \
-      "TRI_ALONE)") for (int64_t first = 0; first < count; first += PIECE)
+  _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)") /* of what follows */       \
+      for (int64_t first = 0; first < count; first += PIECE)
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
 
@@ -123,7 +122,7 @@ INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, 
 
 static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                  void *y) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_row, r, width, x, y);
   return TRI_OK;
 }
@@ -143,7 +142,7 @@ INLINE void swiglu_slope_row(tri_dtype type, int64_t r, int64_t width, const voi
 
 static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                   const void *gradient_y, void *gradient_x) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
   return TRI_OK;
 }
@@ -258,8 +257,7 @@ static tri_status rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t r
                        int64_t head_dim, int64_t first_position, int64_t period, const void *cosine, const void *sine,
                        bool inverse, void *x) {
   float sign = inverse ? -1.0f : 1.0f;
-#pragma omp parallel for schedule(static)                                                                              \
-    num_threads(queue->device->description.threads) if (rows * row_elements > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * row_elements > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t angle = (first_position + r % period) * (head_dim / 2);
     BY_TYPE(rope_row, r * row_elements, heads, head_dim, (const float *)cosine + angle, (const float *)sine + angle,

@@ -26,7 +26,7 @@ INLINE void forward_row(tri_dtype type, int64_t width, const float *token, const
 static tri_status embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
                                     int64_t first_id, int64_t table_rows, const void *table, int64_t first_position,
                                     int64_t period, const void *positions, void *out) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
     const float *token = id >= 0 && id < table_rows ? (const float *)table + id * width : NULL;
@@ -45,10 +45,10 @@ INLINE void add_to_row(tri_dtype type, int64_t first, int64_t end, const void *g
 
 static tri_status embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
                                      int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
-  for (int part = 0; part < queue->device->description.threads; part++) {
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
+  for (int part = 0; part < THREADS; part++) {
     int64_t first = 0, end = 0;
-    share_of(width, part, queue->device->description.threads, &first, &end);
+    share_of(width, part, THREADS, &first, &end);
     for (int64_t r = 0; r < rows; r++) {
       int64_t id = ids[r] - first_id;
       if (id < 0 || id >= table_rows) continue;
@@ -71,7 +71,7 @@ INLINE void position_row(tri_dtype type, int64_t begin, int64_t period, int64_t 
 static tri_status position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                     int64_t first_position, int64_t period, const void *gradient,
                                     void *gradient_positions, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t p = 0; p < period; p++) {
     int64_t begin = (p - first_position % period + period) % period; /* the first row at this position */
     BY_TYPE(position_row, begin, period, rows, width, gradient, (float *)gradient_positions + p * width, accumulate);

@@ -2,6 +2,7 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_KERNELS_H
 #define TRI_DEVICE_CPU_KERNELS_KERNELS_H
 
+#include "device/device.h"
 #include "device/kernels.h"
 
 #define TRI_JOIN_(name, isa) tri_cpu_##name##_##isa
@@ -11,6 +12,9 @@
 
 /* Below this many elements a loop stays on one thread: starting the others would take longer. */
 enum { TRI_ALONE = 16384 };
+
+/* In a kernel, whose first argument is `queue`: the threads that share out its work. */
+#define THREADS (queue->device->description.threads)
 
 /* Each file fills its part of the variant's table. */
 void TRI_KERNEL(table_elements)(tri_device_kernels *table);

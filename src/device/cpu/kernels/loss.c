@@ -41,8 +41,7 @@ static tri_status softmax_statistics(tri_queue *queue, tri_dtype type, int64_t r
                                      const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                      void *sum, void *label_logit) {
   (void)type; /* logits are fp32 whatever the activations are */
-#pragma omp parallel for schedule(static)                                                                              \
-    num_threads(queue->device->description.threads) if (rows * vocabulary > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     const float *row = (const float *)logits + r * ld;
     int64_t label = labels[r] - first_id;
@@ -118,8 +117,7 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
                                    double scale, const void *maximum, const void *sum, int64_t gradient_ld,
                                    void *gradient) {
   const gradient_job job = {vocabulary, ld, gradient_ld, first_id, logits, maximum, sum, labels, scale, gradient};
-#pragma omp parallel for schedule(static)                                                                              \
-    num_threads(queue->device->description.threads) if (rows * vocabulary > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     if (labels[r] == ignore_index) {
       BY_TYPE(zero_row, vocabulary, gradient, r * gradient_ld);

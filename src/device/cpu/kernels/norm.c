@@ -56,7 +56,7 @@ INLINE void layer_norm_row(tri_dtype type, int64_t r, int64_t width, double eps,
 static tri_status layer_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                      const void *x, const void *weight, const void *bias, void *y, void *mean,
                                      void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(layer_norm_row, r, width, eps, x, weight, bias, y, mean, rstd);
   return TRI_OK;
 }
@@ -71,7 +71,7 @@ INLINE void rms_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, c
 
 static tri_status rms_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
                                    const void *x, const void *weight, void *y, void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) BY_TYPE(rms_norm_row, r, width, eps, x, weight, y, rstd);
   return TRI_OK;
 }
@@ -99,7 +99,7 @@ INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *
 static tri_status layer_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                             const void *gradient_y, const void *x, const void *weight, const void *mean,
                                             const void *rstd, void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     float m = ((const float *)mean)[r], s = ((const float *)rstd)[r];
     if (accumulate) {
@@ -114,7 +114,7 @@ static tri_status layer_norm_backward_input(tri_queue *queue, tri_dtype type, in
 static tri_status rms_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                           const void *gradient_y, const void *x, const void *weight, const void *rstd,
                                           void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     float s = ((const float *)rstd)[r];
     BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
@@ -194,8 +194,7 @@ INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x,
 
 static tri_status sum_columns(const tri_queue *queue, tri_dtype type, const columns_job *job) {
   int64_t strips = num_strips(job->width);
-#pragma omp parallel for schedule(static)                                                                              \
-    num_threads(queue->device->description.threads) if (job->rows * job->width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (job->rows * job->width > TRI_ALONE)
   for (int64_t i = 0; i < strips; i++) {
     int64_t column = i * STRIP * LANES;
     if (job->x == NULL) {

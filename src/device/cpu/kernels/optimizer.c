@@ -48,7 +48,7 @@ static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const t
       .root = (float)(1.0 / sqrt(correction2)),
       .eps = (float)options->eps,
   };
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t first = 0; first < count; first += PIECE) {
     adamw_piece(&f, first, first + PIECE < count ? first + PIECE : count, parameter, gradient, moment1, moment2);
   }
@@ -82,7 +82,7 @@ INLINE double part_sum(const float *in, int64_t first, int64_t end, bool squares
 
 static double array_sum(const tri_queue *queue, int64_t count, const float *in) {
   double parts[PARTS];
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t p = 0; p < PARTS; p++) parts[p] = part_sum(in, count * p / PARTS, count * (p + 1) / PARTS, false);
   double total = 0;
   for (int p = 0; p < PARTS; p++) total += parts[p];
@@ -93,7 +93,7 @@ static tri_status block_squares(tri_queue *queue, tri_dtype type, int64_t count,
                                 double *out) {
   (void)type;
   int64_t blocks = (count + block - 1) / block;
-#pragma omp parallel for schedule(static) num_threads(queue->device->description.threads) if (count > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t i = 0; i < blocks; i++) {
     out[i] = part_sum(in, i * block, (i + 1) * block < count ? (i + 1) * block : count, true);
   }
