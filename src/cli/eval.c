@@ -130,6 +130,7 @@ static tri_status create_executor(session *s) {
       .num_frames = &one_frame,
       .num_chunks = 1,
       .num_values = s->table->num_elements,
+      .num_batches = 1,
       .device = &s->device->description,
   };
   TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));

@@ -23,14 +23,22 @@
 #include "base/random.h"
 #include "device/description.h"
 #include "device/queue.h"
+#include "device/step_values.h"
 
 typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;
 
 typedef struct tri_adamw {
-  double lr, beta1, beta2, eps, weight_decay;
-  double gradient_scale; /* multiplies the gradient first: clipping                       */
-  int64_t step;          /* 1 for the first update; bias corrections are 1 - beta^step     */
+  double beta1, beta2, eps, weight_decay;
 } tri_adamw;
+
+/* Element i of the call is element first_sample * sample_elements + first + i of those that `site` drops in the step.
+ */
+typedef struct tri_dropout {
+  double probability;
+  int64_t site;            /* of the model, below 2^16 */
+  int64_t sample_elements; /* of one sequence */
+  int64_t first;
+} tri_dropout;
 
 typedef struct tri_device_kernels {
   /* ---- matrix products --------------------------------------------------------------------------------------- */
@@ -98,10 +106,11 @@ typedef struct tri_device_kernels {
   tri_status (*swiglu_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                 const void *gradient_y, void *gradient_x);
 
-  /* y = x / (1 - probability) where tri_random_u32(key, first_index + i) >= probability * 2^32, else 0. The same call
-   * on a gradient is its backward. In place: y may be x. */
-  tri_status (*dropout)(tri_queue *queue, tri_dtype type, int64_t count, double probability, tri_random_key key,
-                        uint64_t first_index, const void *x, void *y);
+  /* y = x / (1 - probability) where a number drawn for the element's global index, of the stream that seed, step and
+   * site name, is at least probability * 2^32, else 0. The same call on a gradient is its backward. In place: y may be
+   * x. */
+  tri_status (*dropout)(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
+                        const tri_step_values *values, const void *x, void *y);
 
   /* Rotary embedding, in place, of `heads` consecutive heads from the start of each row of x (row stride
    * row_elements): pairs (d, d + D/2) of each head turn by +angle, or by -angle if `inverse` (the backward). Row r is
@@ -135,26 +144,41 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_loss)(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
                              int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
                              void *losses);
-  /* gradient[r, v] = scale * (exp(logit - maximum) / sum - (v == labels[r] - first_id)), zeros where labels[r] ==
-   * ignore_index. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may lie in the
-   * logits' own memory, each row at the start of its row of logits. */
+  /* gradient[r, v] = values->loss_scale * (exp(logit - maximum) / sum - (v == labels[r] - first_id)), zeros where
+   * labels[r] == ignore_index. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may
+   * lie in the logits' own memory, each row at the start of its row of logits. */
   tri_status (*softmax_gradient)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                  const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
-                                 double scale, const void *maximum, const void *sum, int64_t gradient_ld,
-                                 void *gradient);
+                                 const tri_step_values *values, const void *maximum, const void *sum,
+                                 int64_t gradient_ld, void *gradient);
 
   /* ---- optimizer --------------------------------------------------------------------------------------------- */
 
   /* Decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW. All arrays are wide(type)[count]. */
-  tri_status (*adamw)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
-                      const void *gradient, void *moment1, void *moment2);
-  /* out[i] (host) = sum of squares, in double, of elements [i * block, (i + 1) * block) of in, for all ceil(count /
-   * block); not finite if any element is not. */
+  tri_status (*adamw)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                      const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
+                      void *moment2);
+
+  /* ---- sums --------------------------------------------------------------------------------------------------------
+   */
+
+  /* Adds to *sum, for each i of ceil(count / block), the sum of squares, in double, of elements [i * block, (i + 1) *
+   * block) of in, which is wide; not finite if any element is not. */
   tri_status (*block_squares)(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
-                              double *out);
-  /* *out (host) = sum in double of wide values, in an order that depends on count alone. */
-  tri_status (*sum)(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out);
+                              tri_exact_sum *sum);
+  /* *out (+)= sum in double of wide values, in an order that depends on count alone. */
+  tri_status (*sum)(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out, bool accumulate);
+  /* Adds the value to the sum. */
+  tri_status (*exact_add)(tri_queue *queue, const double *value, tri_exact_sum *sum);
 } tri_device_kernels;
+
+/* For kernels: the stream that a dropout draws from, and the index in it of the call's first element. */
+static inline tri_random_key tri_dropout_stream(const tri_dropout *options, const tri_step_values *values,
+                                                uint64_t *first) {
+  *first = (uint64_t)values->first_sample * (uint64_t)options->sample_elements + (uint64_t)options->first;
+  /* 2^16 places in a model, 2^40 steps. */
+  return tri_random_stream(values->seed, TRI_RANDOM_DROPOUT, (uint64_t)values->step << 16 | (uint64_t)options->site);
+}
 
 /* Queues a kernel; an empty slot in the device's table is reported by name. */
 #define TRI_KERNEL_CALL(queue_, kernel_, ...)                                                                          \

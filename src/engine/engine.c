@@ -5,6 +5,8 @@
 #include "engine/initialise.h"
 #include "engine/shards.h"
 
+#include <string.h>
+
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static tri_parts_request parts_request(const tri_engine_options *options) {
@@ -32,7 +34,9 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
                                              const tri_mesh_place *place, tri_device *device) {
   tri_parts_request of = parts_request(options);
   tri_memory_request request = tri_parts_memory(&of, parts);
+  bool several = options->layout->tensor * options->layout->pipeline * options->layout->data > 1;
   request.staging_bytes = staging_bytes(options, parts, place);
+  request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
   request.device = &device->description;
   return request;
 }
@@ -46,9 +50,6 @@ static tri_status set_up(tri_engine *engine) {
       tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
   TRI_TRY(tri_executor_create(engine->parts.table, &request, engine->device, options->mesh, &engine->executor));
   engine->micro_batches = engine->parts.program->num_micro_batches;
-  engine->ids = tri_executor_tokens(engine->executor);
-  engine->labels = engine->ids + engine->micro_batches * options->layout->micro_batch * options->sequence;
-  engine->scratch = engine->labels + engine->micro_batches * options->layout->micro_batch * options->sequence;
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     if (request.boxes[kind] > engine->most_boxes) engine->most_boxes = request.boxes[kind];
   }
@@ -57,7 +58,7 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
   TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
-  TRI_TRY(tri_alloc("squares", TRI_SQUARES_AT_ONCE, sizeof *engine->squares, &engine->squares));
+  TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
   return tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
                         tri_dtype_wide(options->precision), tri_executor_values(engine->executor));
 }
@@ -82,7 +83,7 @@ tri_status tri_engine_share_gradients(tri_engine *engine) {
   const tri_memory_plan *plan = engine->executor->plan;
   char *gradients = engine->executor->arena + plan->gradient_values;
   bool seen;
-  if (engine->options.layout->data == 1) return TRI_OK;
+  if (engine->options.layout->data == 1 || !engine->device->info.host_access) return TRI_OK;
   TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes, &seen));
   engine->shared = gradients;
   return TRI_OK;
@@ -91,24 +92,26 @@ tri_status tri_engine_share_gradients(tri_engine *engine) {
 void tri_engine_destroy(tri_engine *engine) {
   if (engine == NULL) return;
   if (engine->shared != NULL) tri_comm_unshare(engine->shared);
-  tri_free(engine->squares);
   tri_free(engine->gathers);
   tri_free(engine->reductions);
   tri_free(engine->messages);
   tri_executor_destroy(engine->executor);
+  tri_free(engine->uploaded);
   tri_parts_destroy(&engine->parts);
   tri_free(engine);
 }
 
 size_t tri_engine_predicted_bytes(const tri_engine *engine) { return engine->executor->plan->total_bytes; }
 
-size_t tri_engine_measured_bytes(const tri_engine *engine) { return engine->device->memory_peak_bytes; }
+size_t tri_engine_measured_bytes(const tri_engine *engine) {
+  return engine->device->memory_peak_bytes + engine->device->host_peak_bytes;
+}
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {
   *bytes = engine->executor->plan->staging_bytes;
-  return *bytes == 0 ? NULL : engine->executor->arena + engine->executor->plan->staging;
+  return *bytes == 0 ? NULL : engine->executor->host + engine->executor->plan->staging;
 }
 
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine) { return &engine->options; }
@@ -142,20 +145,23 @@ static int64_t global_row(const tri_engine *engine, int64_t row) {
   return (row / size * data + rank) * size + row % size;
 }
 
-static void take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
-  int64_t sequence = engine->options.sequence;
-  for (int64_t row = 0; row < engine->micro_batches * engine->options.layout->micro_batch; row++) {
-    int64_t from = global_row(engine, row) * sequence;
-    for (int64_t i = 0; i < sequence; i++) {
-      engine->ids[row * sequence + i] = ids[from + i];
-      engine->labels[row * sequence + i] = labels[from + i];
+static tri_status take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
+  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
+  for (int64_t m = 0; m < engine->micro_batches; m++) {
+    tri_batch to = tri_executor_host_batch(engine->executor, m);
+    TRI_TRY(tri_device_event_wait(&engine->uploaded[m]));
+    for (int64_t row = 0; row < size; row++) {
+      int64_t from = global_row(engine, m * size + row) * sequence;
+      memcpy(to.ids + row * sequence, ids + from, (size_t)sequence * sizeof *ids);
+      memcpy(to.labels + row * sequence, labels + from, (size_t)sequence * sizeof *labels);
     }
   }
+  return TRI_OK;
 }
 
 tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
                               int64_t updates, double lr, tri_step *out) {
-  take_batch(engine, ids, labels);
+  TRI_TRY(take_batch(engine, ids, labels));
   tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
   TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;
@@ -164,7 +170,7 @@ tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int3
 
 tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
                                 tri_step *out) {
-  take_batch(engine, ids, labels);
+  TRI_TRY(take_batch(engine, ids, labels));
   tri_step_state state = {.step = step};
   TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;
@@ -189,8 +195,10 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
   };
   tri_program *program = NULL;
   TRI_TRY(tri_program_create(&request, &program));
+  const tri_step_results *results = NULL;
   tri_status status = tri_engine_execute(engine, program, &state);
   tri_program_destroy(program);
   TRI_TRY(status);
-  return tri_evaluation_join(mesh, &state.loss, state.evaluation.counted, out);
+  TRI_TRY(tri_executor_read_results(engine->executor, &results));
+  return tri_evaluation_join(mesh, &results->losses, state.evaluation.counted, out);
 }

@@ -14,11 +14,10 @@ static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, co
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   while (first < end) {
     int64_t into = first % TRI_BLOCK_ELEMENTS;
-    int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : (int64_t)TRI_SQUARES_AT_ONCE * TRI_BLOCK_ELEMENTS;
+    int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : end - first;
     int64_t count = end - first < most ? end - first : most;
     TRI_KERNEL_CALL(engine->device->queue, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
-                    engine->squares);
-    for (int64_t i = 0; i * TRI_BLOCK_ELEMENTS < count; i++) tri_exact_sum_add(sum, engine->squares[i]);
+                    sum);
     first += count;
     at += (size_t)count * element;
   }
@@ -51,9 +50,11 @@ static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
 
 /* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
-  tri_exact_sum sums[2] = {{{0}, 0, 0}, state->loss};
+  const tri_step_results *results = NULL;
+  TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
+  TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
+  tri_exact_sum sums[2] = {results->squares, results->losses};
   if (engine->options.mesh->place.at[TRI_AXIS_TENSOR] > 0) sums[1] = (tri_exact_sum){0}; /* tensor ranks all have it */
-  TRI_TRY(own_squares(engine, &sums[0]));
   for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);
   TRI_TRY(tri_all_sum_int64(&engine->options.mesh->world, (int64_t)(sizeof sums / (sizeof(int64_t))),
                             (int64_t *)(void *)sums));

@@ -11,19 +11,16 @@ struct tri_engine {
   tri_device *device;
   tri_parts parts;
   tri_executor *executor;
-  int64_t micro_batches;  /* of this rank in a step */
-  int32_t *ids, *labels;  /* [micro_batches * micro_batch, sequence], then room for a micro-batch of an evaluation */
-  int32_t *scratch;       /* that room */
-  bool prepared;          /* packed weights are those of the parameters */
-  tri_request **messages; /* [TRI_NUM_BOX_KINDS * most_boxes] */
+  int64_t micro_batches;      /* of this rank in a step */
+  tri_device_event *uploaded; /* [micro_batches + 1]: that batch has been copied to the device */
+  tri_device_event values_uploaded;
+  bool prepared;                   /* packed weights are those of the parameters */
+  tri_exchange_request **messages; /* [TRI_NUM_BOX_KINDS * most_boxes] */
   int64_t most_boxes;
-  tri_request **reductions; /* [buckets] */
-  tri_request **gathers;    /* [buckets] */
-  void *shared;             /* gradients that other ranks see; or NULL */
-  double *squares;          /* [TRI_SQUARES_AT_ONCE] */
+  tri_exchange_request **reductions; /* [buckets] */
+  tri_exchange_request **gathers;    /* [buckets] */
+  void *shared;                      /* gradients that other ranks see; or NULL */
 };
-
-enum { TRI_SQUARES_AT_ONCE = 8192 };
 
 /* What the instructions of one program hand to each other. */
 typedef struct tri_step_state {
@@ -31,7 +28,7 @@ typedef struct tri_step_state {
   int64_t step, updates;
   double lr;
   bool update;
-  tri_exact_sum loss; /* of this rank's last stage: not yet divided */
+  int64_t counted; /* labels of the batches that were loaded */
   double gradient_scale;
   tri_step result;
   /* An evaluation. */

@@ -15,33 +15,63 @@ static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch)
   return micro_batch * engine->options.layout->data + engine->options.mesh->place.at[TRI_AXIS_DATA];
 }
 
-static tri_status engine_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
-  if (state->sampler == NULL) return TRI_OK;
-  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
-  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
-  for (int64_t i = 0; i < size; i++) {
-    int64_t place = (at->micro_batch * size + i) * sequence;
-    TRI_TRY(tri_sampler_read(state->sampler, first + i, engine->ids + place, engine->labels + place));
-  }
-  return TRI_OK;
+/* The host's batch `number` may be written again: what it held has been copied. */
+static tri_status open_batch(tri_engine *engine, int64_t number, tri_batch *out) {
+  *out = tri_executor_host_batch(engine->executor, number);
+  return tri_device_event_wait(&engine->uploaded[number]);
 }
 
-/* Marks the labels that do not count with -1, which is what the loss passes over. */
-static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
-  (void)at;
-  int64_t tokens = engine->micro_batches * engine->options.layout->micro_batch * engine->options.sequence;
+static tri_status upload(tri_engine *engine, int64_t number) {
+  TRI_TRY(tri_executor_upload_batch(engine->executor, number));
+  return tri_queue_mark(engine->device->queue, &engine->uploaded[number]);
+}
+
+/* Marks the labels that do not count with -1, which is what the loss passes over, and counts the others. */
+static int64_t mark_labels(int64_t tokens, int32_t ignore_token, int32_t *labels) {
   int64_t counted = 0;
   for (int64_t i = 0; i < tokens; i++) {
-    int32_t *label = &engine->labels[i];
-    if (*label < 0 || *label == engine->options.ignore_token) {
-      *label = -1;
+    if (labels[i] < 0 || labels[i] == ignore_token) {
+      labels[i] = -1;
     } else {
       counted++;
     }
   }
-  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_AXIS_DATA), 1, &counted));
-  state->result.counted = counted;
-  return TRI_OK;
+  return counted;
+}
+
+/* Tokens are filled in and counted in host memory, and copied from there. */
+static tri_status engine_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
+  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
+  tri_batch batch;
+  TRI_TRY(open_batch(engine, at->micro_batch, &batch));
+  for (int64_t i = 0; i < size && state->sampler != NULL; i++) {
+    TRI_TRY(tri_sampler_read(state->sampler, first + i, batch.ids + i * sequence, batch.labels + i * sequence));
+  }
+  state->counted += mark_labels(size * sequence, engine->options.ignore_token, batch.labels);
+  return upload(engine, at->micro_batch);
+}
+
+/* Now the loss's scale is known, and with it all that differs from step to step but the clip. */
+static tri_status fill_values(tri_engine *engine, const tri_step_state *state) {
+  tri_step_values *values = tri_executor_host_values(engine->executor);
+  TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
+  *values = (tri_step_values){.lr = state->lr,
+                              .gradient_scale = 1.0,
+                              .loss_scale = state->result.counted == 0 ? 0.0 : 1.0 / (double)state->result.counted,
+                              .update = state->updates + 1,
+                              .step = state->step,
+                              .first_sample = state->step * engine->options.global_batch,
+                              .seed = engine->options.seed};
+  TRI_TRY(tri_queue_upload(engine->device->queue, tri_executor_step_values(engine->executor), values, sizeof *values));
+  return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
+}
+
+static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)at;
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_AXIS_DATA), 1, &state->counted));
+  state->result.counted = state->counted;
+  return fill_values(engine, state);
 }
 
 static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -54,78 +84,93 @@ static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, cons
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static tri_request **message_of(tri_engine *engine, const tri_instruction *at) {
+static tri_exchange_request **message_of(tri_engine *engine, const tri_instruction *at) {
   return &engine->messages[(int64_t)at->box_kind * engine->most_boxes + at->box];
 }
 
 static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_receive_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
-                           tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
+  const tri_executor *executor = engine->executor;
+  return tri_exchange_receive_start(executor->exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+                                    executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
+                                    tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
 
 static tri_status engine_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_request_wait(message_of(engine, at));
+  return tri_exchange_wait(message_of(engine, at));
 }
 
 static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_send_start(group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag, engine->executor->plan->row_bytes,
-                        tri_executor_box(engine->executor, at->box_kind, at->box), message_of(engine, at));
+  const tri_executor *executor = engine->executor;
+  return tri_exchange_send_start(executor->exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+                                 executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
+                                 tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
 
 static tri_status engine_wait_sent(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_request_wait(message_of(engine, at));
+  return tri_exchange_wait(message_of(engine, at));
 }
 
 /* ---- forward and backward ---------------------------------------------------------------------------------------- */
 
+static void set_batch(tri_engine *engine, int64_t number, tri_run *run) {
+  tri_batch batch = tri_executor_batch(engine->executor, number);
+  run->ids = batch.ids;
+  run->labels = batch.labels;
+}
+
 static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri_instruction *at) {
-  const tri_engine_options *options = &engine->options;
-  int64_t size = options->layout->micro_batch;
-  int64_t first_token = at->micro_batch * size * options->sequence;
+  int64_t size = engine->options.layout->micro_batch;
   tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
   run.training = !state->evaluating;
   run.batch = size;
-  run.sequence = options->sequence;
-  run.ids = engine->ids + first_token;
-  run.labels = engine->labels + first_token;
-  run.seed = options->seed;
-  run.step = state->step;
-  run.first_sample = state->step * options->global_batch + global_micro_batch(engine, at->micro_batch) * size;
-  run.loss_scale = state->result.counted == 0 ? 0.0 : 1.0 / (double)state->result.counted;
+  run.sequence = engine->options.sequence;
+  run.values = tri_executor_step_values(engine->executor);
+  run.sample = global_micro_batch(engine, at->micro_batch) * size;
+  run.loss_sum = &tri_executor_step_results(engine->executor)->loss;
+  if (!state->evaluating) set_batch(engine, at->micro_batch, &run);
   return run;
 }
 
-/* Tokens of an evaluation are read when they are wanted: each stage reads them for itself. */
+/* Tokens of an evaluation are read when they are wanted: each stage reads them for itself, into the batches in turn. */
 static tri_status load_windows(tri_engine *engine, tri_step_state *state, const tri_instruction *at, tri_run *run) {
   const tri_engine_options *options = &engine->options;
+  int64_t number = at->micro_batch % (engine->micro_batches + 1), counted = 0;
+  tri_batch host;
+  TRI_TRY(open_batch(engine, number, &host));
   tri_window_batch batch = {
       .sampler = state->sampler,
       .windows = state->windows,
       .first = global_micro_batch(engine, at->micro_batch) * options->layout->micro_batch,
       .batch = options->layout->micro_batch,
       .ignore_token = options->ignore_token,
-      .ids = engine->scratch,
-      .labels = engine->scratch + options->layout->micro_batch * options->sequence,
+      .ids = host.ids,
+      .labels = host.labels,
   };
-  int64_t counted = 0;
   TRI_TRY(tri_window_batch_read(&batch, &counted));
   if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
-  run->ids = batch.ids;
-  run->labels = batch.labels;
-  return TRI_OK;
+  set_batch(engine, number, run);
+  return upload(engine, number);
+}
+
+/* Whether the loss of the micro-batch is among these calls. */
+static bool makes_loss(const tri_engine *engine, const tri_instruction *at) {
+  const tri_op_list *list = engine->parts.lists[at->chunk];
+  return at->end_call > at->first_call && list->calls[at->end_call - 1].op->makes_loss;
 }
 
 static tri_status engine_forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  tri_step_results *results = tri_executor_step_results(engine->executor);
   tri_run run = run_of(engine, state, at);
   if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
   run.received = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_IN, at->in_box);
   run.to_send = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_OUT, at->out_box);
   TRI_TRY(tri_executor_forward_some(engine->executor, at->chunk, at->first_call, at->end_call, &run));
-  tri_exact_sum_add(&state->loss, run.loss_sum);
+  if (!makes_loss(engine, at)) return TRI_OK;
+  TRI_KERNEL_CALL(engine->device->queue, exact_add, &results->loss, &results->losses);
   return TRI_OK;
 }
 
@@ -172,9 +217,11 @@ static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, con
     if (head->alias) {
       TRI_KERNEL_CALL(engine->device->queue, add, wide, head->count, of_embedding, of_head, of_embedding);
     } else if (head->count > 0) {
-      TRI_TRY(tri_all_reduce(&engine->options.mesh->tied, wide, head->count, of_head));
+      TRI_TRY(
+          tri_exchange_all_reduce(engine->executor->exchange, &engine->options.mesh->tied, wide, head->count, of_head));
     } else if (embedding->count > 0) {
-      TRI_TRY(tri_all_reduce(&engine->options.mesh->tied, wide, embedding->count, of_embedding));
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, &engine->options.mesh->tied, wide, embedding->count,
+                                      of_embedding));
     }
   }
   return TRI_OK;
@@ -189,7 +236,8 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   char *own = slots + (size_t)entry->first_unit * bytes;
   TRI_KERNEL_CALL(engine->device->queue, fill_zero, bytes * (size_t)entry->split.units, slots);
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, gradient, wide, own);
-  TRI_TRY(tri_all_reduce(group_of(engine, TRI_AXIS_TENSOR), wide, entry->count * entry->split.units, slots));
+  TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
+                                  entry->count * entry->split.units, slots));
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, own, wide, gradient);
   return TRI_OK;
 }
@@ -205,7 +253,8 @@ static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, 
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
-      TRI_TRY(tri_all_reduce(group_of(engine, TRI_AXIS_TENSOR), wide, entry->count, gradient));
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, group_of(engine, TRI_AXIS_TENSOR), wide, entry->count,
+                                      gradient));
     }
   }
   return TRI_OK;
@@ -225,9 +274,11 @@ static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
-    return tri_all_reduce_start(data, type, count, gradients, &engine->reductions[at->bucket]);
+    return tri_exchange_all_reduce_start(engine->executor->exchange, data, type, count, gradients,
+                                         &engine->reductions[at->bucket]);
   }
-  return tri_reduce_scatter_start(data, type, bucket->begins, gradients, &engine->reductions[at->bucket]);
+  return tri_exchange_reduce_scatter_start(engine->executor->exchange, data, type, bucket->begins, gradients,
+                                           &engine->reductions[at->bucket]);
 }
 
 /* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
@@ -239,7 +290,7 @@ static tri_status engine_wait_reduced(tri_engine *engine, tri_step_state *state,
   int64_t begin = all ? 0 : bucket->own_first - bucket->first;
   int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
   void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
-  TRI_TRY(tri_request_wait(&engine->reductions[at->bucket]));
+  TRI_TRY(tri_exchange_wait(&engine->reductions[at->bucket]));
   if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
@@ -257,13 +308,13 @@ static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
-  return tri_all_gather_start(group_of(engine, TRI_AXIS_DATA), wide, bucket->begins, whole,
-                              &engine->gathers[at->bucket]);
+  return tri_exchange_all_gather_start(engine->executor->exchange, group_of(engine, TRI_AXIS_DATA), wide,
+                                       bucket->begins, whole, &engine->gathers[at->bucket]);
 }
 
 static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_request_wait(&engine->gathers[at->bucket]);
+  return tri_exchange_wait(&engine->gathers[at->bucket]);
 }
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */
@@ -277,7 +328,7 @@ static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri
   int64_t into = first - bucket->own_first;
   adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
   TRI_KERNEL_CALL(engine->device->queue, adamw, engine->options.precision, end - first, adamw,
-                  behind(engine, tri_executor_own_values(executor, bucket), into),
+                  tri_executor_step_values(executor), behind(engine, tri_executor_own_values(executor, bucket), into),
                   behind(engine, tri_executor_own_gradients(executor, bucket), into),
                   behind(engine, tri_executor_moment1(executor), bucket->state + into),
                   behind(engine, tri_executor_moment2(executor), bucket->state + into));
@@ -289,18 +340,22 @@ static tri_status engine_clip(tri_engine *engine, tri_step_state *state, const t
   return tri_engine_clip(engine, state);
 }
 
+/* The one value of the step that its backward decides. */
+static tri_status upload_clip(tri_engine *engine, const tri_step_state *state) {
+  double *host = &tri_executor_host_values(engine->executor)->gradient_scale;
+  TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
+  *host = state->gradient_scale;
+  TRI_TRY(tri_queue_upload(engine->device->queue, &tri_executor_step_values(engine->executor)->gradient_scale, host,
+                           sizeof *host));
+  return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
+}
+
 static tri_status engine_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
   if (!state->update || state->result.skipped) return TRI_OK;
   const tri_engine_options *options = &engine->options;
-  tri_adamw adamw = {
-      .lr = state->lr,
-      .beta1 = options->beta1,
-      .beta2 = options->beta2,
-      .eps = options->eps,
-      .gradient_scale = state->gradient_scale,
-      .step = state->updates + 1,
-  };
+  tri_adamw adamw = {.beta1 = options->beta1, .beta2 = options->beta2, .eps = options->eps};
+  TRI_TRY(upload_clip(engine, state));
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
     for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
@@ -332,9 +387,11 @@ static uint64_t begin_record(const tri_instruction *at) {
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
+  TRI_TRY(tri_executor_clear_results(engine->executor));
   for (int64_t i = 0; i < program->num_instructions; i++) {
     const tri_instruction *at = &program->instructions[i];
     uint64_t ticket = begin_record(at);
+    tri_queue_at(engine->device->queue, tri_instruction_name(at->kind), -1, NULL);
     TRI_TRY(handlers[at->kind](engine, state, at));
     tri_recorder_end(ticket);
   }

@@ -1,16 +1,26 @@
 #include "engine/evaluate.h"
 
+#include <string.h>
+
 tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels,
                               tri_evaluation *total) {
   const tri_op_list *list = executor->chunks[0].list;
+  const tri_step_results *results = NULL;
+  tri_batch host = tri_executor_host_batch(executor, 0), batch = tri_executor_batch(executor, 0);
+  int64_t tokens = list->batch * list->sequence;
   tri_run run = tri_executor_run(executor, 0, 0);
   run.batch = list->batch;
   run.sequence = list->sequence;
-  run.ids = ids;
-  run.labels = labels;
+  run.ids = batch.ids;
+  run.labels = batch.labels;
+  run.loss_sum = &tri_executor_step_results(executor)->loss;
+  memcpy(host.ids, ids, (size_t)tokens * sizeof *ids);
+  memcpy(host.labels, labels, (size_t)tokens * sizeof *labels);
+  TRI_TRY(tri_executor_upload_batch(executor, 0));
   TRI_TRY(tri_executor_forward(executor, 0, &run));
-  total->loss_sum += run.loss_sum;
-  for (int64_t i = 0; i < run.batch * run.sequence; i++) total->counted += labels[i] >= 0;
+  TRI_TRY(tri_executor_read_results(executor, &results));
+  total->loss_sum += results->loss;
+  for (int64_t i = 0; i < tokens; i++) total->counted += labels[i] >= 0;
   return TRI_OK;
 }
 

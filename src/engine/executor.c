@@ -4,21 +4,36 @@
 #include "base/memory.h"
 #include "base/system.h"
 
-static tri_status check_fits(const tri_memory_plan *plan) {
-  size_t available = tri_system_memory_available();
-  if (available == 0 || plan->total_bytes <= available) return TRI_OK;
-  char need[32], have[32], fixed[32], frame[32], buffers[32];
+#include <stdio.h>
+
+/* Refuses before anything is allocated, and says by part what would not fit. */
+static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available) {
+  char need[32], have[32], fixed[32], frame[32], buffers[32], staging[32];
   return tri_fail(
       TRI_OUT_OF_MEMORY,
-      "this run needs %zu bytes (%s) and the machine has %zu (%s) to give: parameters, gradients and optimizer %s, "
-      "packed weights %s, activations of a micro-batch %s; turn down layout.micro_batch or data.sequence if the "
-      "activations are the larger part, else take a smaller model or precision: bf16",
-      plan->total_bytes, tri_format_bytes((double)plan->total_bytes, need, sizeof need), available,
+      "this run needs %zu bytes (%s) and %s has %zu (%s) to give: parameters, gradients and optimizer %s, "
+      "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; turn down "
+      "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
+      "precision: bf16",
+      wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
       tri_format_bytes((double)available, have, sizeof have),
       tri_format_bytes((double)(plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes), fixed,
                        sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
-      tri_format_bytes((double)(plan->activation_bytes + plan->transient_bytes), frame, sizeof frame));
+      tri_format_bytes((double)(plan->activation_bytes + plan->transient_bytes), frame, sizeof frame),
+      tri_format_bytes((double)(plan->token_bytes + plan->message_bytes + plan->exchange_bytes + plan->staging_bytes),
+                       staging, sizeof staging));
+}
+
+static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {
+  const tri_device_info *info = &device->info;
+  char who[TRI_DEVICE_NAME_BYTES + 16];
+  size_t on_host = plan->host_bytes + (info->host_memory ? plan->device_bytes : 0);
+  size_t machine = tri_system_memory_available(), limit = info->memory_bytes;
+  snprintf(who, sizeof who, "the device %s", info->name);
+  if (limit != 0 && plan->device_bytes > limit) return not_enough(plan, plan->device_bytes, who, limit);
+  if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine);
+  return TRI_OK;
 }
 
 static void *resolve(const tri_executor *executor, const tri_chunk_plan *chunk, tri_place place, int64_t frame) {
@@ -117,16 +132,32 @@ static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *li
   return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
 }
 
+static void fill_positions(const tri_executor *executor, const tri_memory_request *request) {
+  const tri_op_list *list = request->lists[0];
+  for (int64_t b = 0; b < request->num_batches; b++) {
+    int32_t *positions = tri_executor_host_batch(executor, b).positions;
+    for (int64_t r = 0; r < list->batch * list->sequence; r++) positions[r] = (int32_t)(r % list->sequence);
+  }
+}
+
 static tri_status set_up(tri_executor *executor, const tri_memory_request *request) {
   TRI_TRY(tri_memory_plan_create(request, &executor->plan));
-  TRI_TRY(check_fits(executor->plan));
+  TRI_TRY(check_fits(executor->device, executor->plan));
   size_t chunks = (size_t)request->num_chunks;
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
-  void *arena = NULL;
-  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->total_bytes, &arena));
+  void *arena = NULL, *host = NULL;
+  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->device_bytes, &arena));
   executor->arena = arena;
+  if (executor->plan->host_bytes > 0) {
+    TRI_TRY(tri_device_host_create(executor->device, executor->plan->host_bytes, &host));
+  }
+  executor->host = host;
+  TRI_TRY(tri_exchange_create(executor->device,
+                              executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
+                              &executor->exchange));
+  fill_positions(executor, request);
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
     TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
@@ -159,7 +190,10 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
 void tri_executor_destroy(tri_executor *executor) {
   if (executor == NULL) return;
   if (executor->arena != NULL) {
-    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->total_bytes);
+    (void)tri_queue_finish(executor->device->queue); /* what is still queued there reads and writes it */
+    tri_exchange_destroy(executor->exchange);
+    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->device_bytes);
+    tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
   tri_free(executor->parameters);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
@@ -192,7 +226,9 @@ tri_status tri_executor_prepare(tri_executor *executor) {
     const tri_op_list *list = executor->chunks[i].list;
     for (int64_t c = 0; c < list->num_calls; c++) {
       const tri_op_call *call = &list->calls[c];
-      if (call->op->prepare != NULL) TRI_TRY(call->op->prepare(&run, call));
+      if (call->op->prepare == NULL) continue;
+      tri_queue_at(run.queue, call->op->name, c, "prepare");
+      TRI_TRY(call->op->prepare(&run, call));
     }
   }
   return TRI_OK;
@@ -210,8 +246,9 @@ tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int6
   for (int64_t c = first_call; c < end_call; c++) {
     const tri_op_call *call = &list->calls[c];
     run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
+    tri_queue_at(run->queue, call->op->name, c, "forward");
     TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_comm_progress());
+    TRI_TRY(tri_exchange_progress(executor->exchange));
   }
   return TRI_OK;
 }
@@ -227,8 +264,9 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
     const tri_op_call *call = &list->calls[c];
     if (!call->again) continue;
     run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
+    tri_queue_at(run->queue, call->op->name, c, "forward again");
     TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_comm_progress());
+    TRI_TRY(tri_exchange_progress(executor->exchange));
   }
   return TRI_OK;
 }
@@ -241,6 +279,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
   run->slots += (int64_t)pass * executor->plan->chunks[backward->chunk].num_slots;
   for (int64_t c = backward->end_call - 1; c >= backward->first_call; c--) {
     const tri_op_call *call = &list->calls[c];
+    tri_queue_at(run->queue, call->op->name, c, "backward");
     tri_call_range layer = tri_op_list_layer(list, c);
     if (layer.end == c + 1) TRI_TRY(run_again(executor, backward->chunk, layer, pass, run));
     if (backward->inputs && call->op->backward_input != NULL) {
@@ -251,7 +290,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
       TRI_TRY(call->op->backward_weight(run, call));
     }
-    TRI_TRY(tri_comm_progress());
+    TRI_TRY(tri_exchange_progress(executor->exchange));
   }
   return TRI_OK;
 }
@@ -264,8 +303,59 @@ void *tri_executor_moment1(const tri_executor *executor) { return executor->aren
 
 void *tri_executor_moment2(const tri_executor *executor) { return executor->arena + executor->plan->moment2; }
 
-int32_t *tri_executor_tokens(const tri_executor *executor) {
-  return (int32_t *)(void *)(executor->arena + executor->plan->tokens);
+static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
+  return (tri_batch){.ids = (int32_t *)(void *)at,
+                     .labels = (int32_t *)(void *)(at + plan->batch_labels),
+                     .positions = (int32_t *)(void *)(at + plan->batch_positions)};
+}
+
+tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {
+  const tri_memory_plan *plan = executor->plan;
+  return batch_at(plan, executor->arena + plan->batches + (size_t)number * plan->batch_bytes);
+}
+
+tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number) {
+  const tri_memory_plan *plan = executor->plan;
+  return batch_at(plan, executor->host + plan->host_batches + (size_t)number * plan->batch_bytes);
+}
+
+tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number) {
+  const tri_memory_plan *plan = executor->plan;
+  size_t offset = (size_t)number * plan->batch_bytes;
+  return tri_queue_upload(executor->device->queue, executor->arena + plan->batches + offset,
+                          executor->host + plan->host_batches + offset, plan->batch_bytes);
+}
+
+tri_step_values *tri_executor_step_values(const tri_executor *executor) {
+  return (tri_step_values *)(void *)(executor->arena + executor->plan->values);
+}
+
+tri_step_results *tri_executor_step_results(const tri_executor *executor) {
+  return (tri_step_results *)(void *)(executor->arena + executor->plan->results);
+}
+
+tri_step_values *tri_executor_host_values(const tri_executor *executor) {
+  return (tri_step_values *)(void *)(executor->host + executor->plan->host_values);
+}
+
+tri_step_results *tri_executor_host_results(const tri_executor *executor) {
+  return (tri_step_results *)(void *)(executor->host + executor->plan->host_results);
+}
+
+tri_status tri_executor_clear_results(tri_executor *executor) {
+  TRI_KERNEL_CALL(executor->device->queue, fill_zero, sizeof(tri_step_results), tri_executor_step_results(executor));
+  return TRI_OK;
+}
+
+tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out) {
+  tri_step_results *host = tri_executor_host_results(executor);
+  *out = host;
+  return tri_queue_download_now(executor->device->queue, host, tri_executor_step_results(executor), sizeof *host);
+}
+
+void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {
+  if (box < 0 || executor->plan->exchange_bytes == 0) return NULL;
+  return executor->host + executor->plan->host_boxes[kind] + (size_t)box * executor->plan->box_bytes;
 }
 
 void *tri_executor_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {

@@ -4,6 +4,7 @@
 #define TRI_ENGINE_EXECUTOR_H
 
 #include "device/kernels.h"
+#include "engine/exchange.h"
 #include "model/parameters.h"
 #include "ops/list.h"
 #include "schedule/memory_plan.h"
@@ -24,7 +25,9 @@ typedef struct tri_executor {
   const tri_buckets *buckets;       /* not owned; NULL where there are none */
   tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
-  char *arena;
+  char *arena; /* device memory, laid out by the plan */
+  char *host;  /* host memory, likewise */
+  tri_exchange *exchange;
   tri_executor_chunk *chunks; /* [plan->num_chunks] */
   tri_dtype type;
   bool training;
@@ -68,8 +71,30 @@ void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bu
 void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 
-/* Room for 2 * request->num_tokens ids and labels; a box of a kind; scratch for sums of partial gradients. */
-int32_t *tri_executor_tokens(const tri_executor *executor);
+/* A micro-batch, each [batch * sequence]. */
+typedef struct tri_batch {
+  int32_t *ids, *labels; /* a negative label does not count */
+  int32_t *positions;    /* in their sequence; filled in with 0, 1, ... */
+} tri_batch;
+
+/* Batch `number` of request->num_batches, on the device and in host memory, where it is filled in, and the copy from
+ * there, queued. */
+tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
+tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
+tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
+
+/* Values and results of a step, on the device and in host memory. */
+tri_step_values *tri_executor_step_values(const tri_executor *executor);
+tri_step_results *tri_executor_step_results(const tri_executor *executor);
+tri_step_values *tri_executor_host_values(const tri_executor *executor);
+tri_step_results *tri_executor_host_results(const tri_executor *executor);
+/* Queued: nothing has been added to the results yet. */
+tri_status tri_executor_clear_results(tri_executor *executor);
+/* Waits for them. *out is valid until the next step. */
+tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
+
+/* A box of a kind, and its copy in host memory, NULL where there are none; scratch for sums of partial gradients. */
+void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box);
 void *tri_executor_box(const tri_executor *executor, tri_box_kind kind, int64_t box);
 void *tri_executor_partial(const tri_executor *executor);
 

@@ -23,6 +23,7 @@ struct tri_generator {
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
+  tri_device_event uploaded; /* the batch */
   bool prepared;
   void *wide_logits; /* [vocab_size], host */
   double *logits;    /* [vocab_size] */
@@ -58,6 +59,7 @@ static tri_status set_up(tri_generator *generator) {
       .num_frames = &one_frame,
       .num_chunks = 1,
       .num_values = generator->table->num_elements,
+      .num_batches = 1,
       .device = &generator->device->description,
   };
   TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
@@ -105,13 +107,21 @@ void tri_generator_reset(tri_generator *generator) { generator->count = 0; }
 
 /* Runs positions [first, first + length), of which those below generator->count are there. */
 static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
+  tri_batch host = tri_executor_host_batch(generator->executor, 0);
   tri_run run = tri_executor_run(generator->executor, 0, 0);
   run.batch = 1;
   run.sequence = length;
   run.valid = generator->count - first < length ? generator->count - first : length;
-  run.ids = generator->ids + first;
+  run.ids = tri_executor_batch(generator->executor, 0).ids;
   run.cache = &generator->cache;
   generator->cache.past = first;
+  TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
+  for (int64_t i = 0; i < length; i++) {
+    host.ids[i] = generator->ids[first + i];
+    host.positions[i] = (int32_t)(first + i);
+  }
+  TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
+  TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
   return tri_executor_forward(generator->executor, 0, &run);
 }
 

@@ -148,13 +148,11 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
   TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
-  double loss = 0;
-  TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, &loss);
-  run->loss_sum += loss;
+  TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, run->loss_sum, first > 0);
   if (!run->training) return TRI_OK;
 
   TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
-                  at->first_id, IGNORE, run->loss_scale, m.maximum, m.sum, p.hidden.lda, m.logits);
+                  at->first_id, IGNORE, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
@@ -206,6 +204,7 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 static const tri_op op_cross_entropy = {
     .name = "cross_entropy",
     .keeps_outputs = 1u << 0,
+    .makes_loss = true,
     .shape = shape,
     .memory = memory,
     .prepare = prepare,

@@ -22,12 +22,11 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
     if (x != y) TRI_KERNEL_CALL(run->queue, convert, count, call->type, x, call->type, y);
     return TRI_OK;
   }
-  /* 2^16 places in a model, 2^40 steps. */
-  uint64_t stream = (uint64_t)run->step << 16 | (uint64_t)at->site;
-  tri_random_key key = tri_random_stream(run->seed, TRI_RANDOM_DROPOUT, stream);
-  uint64_t first =
-      ((uint64_t)run->first_sample * (uint64_t)run->sequence + (uint64_t)call->first_row) * (uint64_t)at->width;
-  TRI_KERNEL_CALL(run->queue, dropout, call->type, count, at->probability, key, first, x, y);
+  tri_dropout options = {.probability = at->probability,
+                         .site = at->site,
+                         .sample_elements = run->sequence * at->width,
+                         .first = (run->sample * run->sequence + call->first_row) * at->width};
+  TRI_KERNEL_CALL(run->queue, dropout, call->type, count, &options, run->values, x, y);
   return TRI_OK;
 }
 

@@ -81,6 +81,7 @@ struct tri_op {
   bool passes_gradient;   /* each input's gradient is that of output 0: no work where they share memory     */
   bool passes_messages;   /* its rows come from another stage, or go to one                                 */
   bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
+  bool makes_loss;        /* leaves the loss of the micro-batch in the run                                  */
   bool cheap;             /* its output takes more memory than time: worth making again                     */
 
   /* Local shapes of the outputs from those of the inputs. */
@@ -150,12 +151,10 @@ struct tri_run {
   void *gradient_to_send;        /* of stage_input's rows                                    */
   const int32_t *ids;            /* [batch, sequence] */
   const int32_t *labels;         /* [batch, sequence]; negative ones do not count */
-  uint64_t seed;
-  int64_t step;
-  int64_t first_sample; /* global number of the first sequence, for randomness */
-  double loss_scale;    /* 1 / counted labels in the global batch */
-  double loss_sum;      /* grows by the sum of the losses of counted labels */
-  tri_kv_cache *cache;  /* NULL in training */
+  const tri_step_values *values; /* of the step at hand; NULL without training */
+  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
+  double *loss_sum;              /* receives the sum of the losses of counted labels; NULL where no list has a loss */
+  tri_kv_cache *cache;           /* NULL in training */
 };
 
 /* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */

@@ -285,6 +285,41 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
+/* Ids, labels and positions of each micro-batch that is held, side by side so that one copy brings them. */
+static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
+  const tri_op_list *list = request->lists[0];
+  size_t column = tri_bytes_times((size_t)(list->batch * list->sequence), sizeof(int32_t));
+  if (request->num_batches == 0) return;
+  size_t begin = *end;
+  plan->values = take(end, sizeof(tri_step_values));
+  plan->results = take(end, sizeof(tri_step_results));
+  (void)take(&plan->batch_bytes, column);
+  plan->batch_labels = take(&plan->batch_bytes, column);
+  plan->batch_positions = take(&plan->batch_bytes, column);
+  plan->batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+  plan->token_bytes = *end - begin;
+}
+
+static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
+  size_t *end = &plan->host_bytes;
+  if (request->num_batches > 0) {
+    plan->host_values = take(end, sizeof(tri_step_values));
+    plan->host_results = take(end, sizeof(tri_step_results));
+    plan->host_batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+    plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end);
+  }
+  size_t begin = *end;
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS && request->exchange_bytes > 0; kind++) {
+    plan->host_boxes[kind] = *end;
+    *end = tri_bytes_plus(*end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
+  }
+  plan->message_bytes = tri_bytes_plus(plan->message_bytes, *end - begin);
+  plan->exchange_bytes = request->exchange_bytes;
+  plan->exchange = take(end, plan->exchange_bytes);
+  plan->staging_bytes = request->staging_bytes;
+  plan->staging = take(end, plan->staging_bytes);
+}
+
 static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
@@ -301,8 +336,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
     plan->moment2 = take(&end, tri_bytes_times((size_t)request->num_moments, element));
     plan->optimizer_bytes = end - plan->moment1;
   }
-  plan->tokens = take(&end, tri_bytes_times((size_t)request->num_tokens, 2 * sizeof(int32_t)));
-  plan->token_bytes = end - plan->tokens;
+  plan_batches(request, plan, &end);
   size_t begin = end;
   plan->row_bytes = message_bytes(request->lists[0]);
   plan->box_bytes = tri_padded_bytes(plan->row_bytes);
@@ -312,11 +346,11 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   }
   plan->partial = take(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
-  plan->staging_bytes = request->staging_bytes;
-  plan->staging = take(&end, plan->staging_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   plan->transient = end;
-  plan->total_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  plan->device_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  plan_host(request, plan);
+  plan->total_bytes = tri_bytes_plus(plan->device_bytes, plan->host_bytes);
   if (plan->total_bytes < TRI_BYTES_MOST) return TRI_OK;
   return tri_fail(
       TRI_OUT_OF_MEMORY,

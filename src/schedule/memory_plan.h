@@ -1,7 +1,11 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | moments (2) | tokens | boxes | partial sums
+ *   parameters | gradients | moments (2) | values and results of a step | batches | boxes | partial sums
  *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *
+ * and in host memory beside it
+ *
+ *   values and results of a step | batches | copies of the boxes | staging of collectives | room for a save
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
@@ -48,14 +52,18 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, tokens, boxes[TRI_NUM_BOX_KINDS],
-      partial, staging, transient;
-  size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
+  size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, values, results, batches,
+      boxes[TRI_NUM_BOX_KINDS], partial, transient;
+  /* Regions of host memory. */
+  size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], exchange, staging;
+  size_t row_bytes, box_bytes;          /* what a message carries; the same and its padding */
+  size_t batch_bytes;                   /* of one batch: */
+  size_t batch_labels, batch_positions; /* where they begin in it, behind the ids */
 
-  /* Their sizes in bytes. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, staging_bytes, constant_bytes,
-      buffer_bytes, activation_bytes, transient_bytes;
-  size_t total_bytes;
+  /* Their sizes in bytes; those of batches and messages on both sides together. */
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, staging_bytes,
+      constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
+  size_t device_bytes, host_bytes, total_bytes; /* the arena, host memory, both */
 } tri_memory_plan;
 
 /* What to plan for. */
@@ -70,8 +78,10 @@ typedef struct tri_memory_request {
   int64_t num_partial;        /* of the scratch for sums of partial gradients */
   bool training;              /* gradients, moments and backward passes too */
   bool split_backward;        /* gradients of activations wait for the backward of the weights */
-  size_t staging_bytes;       /* room for a copy of what is saved */
-  int64_t num_tokens;         /* ids and labels of so many are held, for a step and for an evaluation */
+  size_t staging_bytes;       /* of host memory: room for a save */
+  size_t exchange_bytes;      /* of host memory: staging of collectives where the host does not see the device's memory;
+                                 then boxes have copies there too. 0: neither */
+  int64_t num_batches;        /* micro-batches of the first list's size that are held at once */
   int64_t boxes[TRI_NUM_BOX_KINDS];
   const tri_device_description *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;

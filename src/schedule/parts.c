@@ -93,7 +93,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
       .num_partial = parts->num_partial,
       .training = true,
       .split_backward = parts->program->split_backward,
-      .num_tokens = (of->micro_batches + 1) * of->layout->micro_batch * of->sequence,
+      .num_batches = of->micro_batches + 1,
   };
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
   return request;

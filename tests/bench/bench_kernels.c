@@ -67,7 +67,7 @@ static tri_status gelu_erf_backward(bench *b) { return KERNEL(gelu_backward, b->
 static tri_status swiglu(bench *b) { return KERNEL(swiglu_forward, b->type, ROWS, WIDTH, X, Z); }
 static tri_status swiglu_backward(bench *b) { return KERNEL(swiglu_backward, b->type, ROWS, WIDTH, X, Y, Z); }
 static tri_status dropout(bench *b) {
-  return KERNEL(dropout, b->type, COUNT, 0.1, tri_random_stream(1, TRI_RANDOM_DROPOUT, 1), 5, X, Z);
+  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5}, &(tri_step_values){.seed = 1}, X, Z);
 }
 static tri_status rope(bench *b) { return KERNEL(rope, b->type, ROWS, WIDTH, WIDTH / 64, 64, 0, 1024, Y, W, false, Z); }
 static tri_status statistics(bench *b) {
@@ -75,17 +75,18 @@ static tri_status statistics(bench *b) {
                 b->rows[2]);
 }
 static tri_status gradient(bench *b) {
-  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, -1, 1.0, b->rows[2],
-                b->rows[3], b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
+  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, -1,
+                &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
+                b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
 }
 static tri_status adamw(bench *b) {
-  tri_adamw o = {
-      .lr = 1e-9, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 1, .step = 9};
-  return KERNEL(adamw, b->type, PARAMETERS, &o, X, Y, Z, W);
+  tri_adamw o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  return KERNEL(adamw, b->type, PARAMETERS, &o, &(tri_step_values){.lr = 1e-9, .gradient_scale = 1, .update = 9}, X, Y,
+                Z, W);
 }
 static tri_status squares(bench *b) {
-  double sum = 0;
-  return KERNEL(block_squares, b->type, PARAMETERS, PARAMETERS, X, &sum);
+  tri_exact_sum sum = {{0}, 0, 0};
+  return KERNEL(block_squares, b->type, PARAMETERS, 256, X, &sum);
 }
 static tri_status zero(bench *b) { return KERNEL(fill_zero, PARAMETERS * sizeof(float), Y); }
 

@@ -467,7 +467,7 @@ def test_resident_memory(tmp_path, corpus, layout):
     planned = []
     for rank in range(ranks):
         printed = trireme("train", path, "-n", ranks, "--dry-run", "--rank", rank, *bigger).stdout
-        planned.append(int(re.search(r"arena +(\d+) bytes", printed)[1]))
+        planned.append(int(re.search(r"\n  all +(\d+) bytes", printed)[1]))
     process = subprocess.Popen([TRIREME, "train", path, "-n", str(ranks), *bigger], stderr=subprocess.PIPE, text=True)
     try:
         wait_for_step(tmp_path, process, 5)

@@ -118,8 +118,10 @@ static void make_grid(float from, float to) {
 static void check_exp(tri_device *device) {
   int32_t label = -5;
   float zero = 0, one = 1;
+  const tri_step_values plain = {.loss_scale = 1.0};
   make_grid(-120.0f, 88.0f);
-  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, grid_x, &label, 0, -100, 1.0, &zero, &one, GRID, grid_y));
+  CHECK_OK(
+      KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, grid_x, &label, 0, -100, &plain, &zero, &one, GRID, grid_y));
   for (int i = 0; i < GRID; i++) {
     double expected = exp((double)grid_x[i]), error = fabs((double)grid_y[i] - expected);
     double room = expected < 1.22e-38 ? 1.22e-38 : 2.5e-7 * expected;
@@ -194,9 +196,9 @@ static void check_nan(tri_device *device) {
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
       CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));
       assert_true(isnan(sum));
-      double squares = 0;
+      tri_exact_sum squares = {{0}, 0, 0};
       CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, x, &squares));
-      assert_true(isnan(squares));
+      assert_true(isnan(tri_exact_sum_value(&squares)));
     }
   }
 }
@@ -212,16 +214,24 @@ static void test_nan(void **state) {
 static void check_sums(tri_device *device) {
   static float values[123457];
   enum { COUNT = sizeof values / sizeof values[0] };
-  double sum = 0, squares = 0;
+  double sum = 0;
+  tri_exact_sum all = {{0}, 0, 0};
   for (int i = 0; i < COUNT; i++) values[i] = i % 2 == 0 ? 1e20f : -1e20f;
-  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &squares));
+  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &all));
+  double squares = tri_exact_sum_value(&all);
   double expected = (double)COUNT * (double)1e20f * (double)1e20f;
   if (!(fabs(squares - expected) <= 1e-11 * expected))
     fail_msg("%s: %.17g, not %.17g", device->info.name, squares, expected);
-  CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum));
+  CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum, false));
   assert_true(sum == (double)1e20f);
+  sum = 0.5e20;
+  CHECK_OK(KERNEL(sum, TRI_FP32, COUNT, values, &sum, true));
+  assert_true(sum == 0.5e20 + (double)1e20f);
   for (int i = 0; i < COUNT; i++) values[i] = 1e-30f;
-  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, COUNT, values, &squares));
+  all = (tri_exact_sum){{0}, 0, 0};
+  CHECK_OK(KERNEL(block_squares, TRI_FP32, COUNT, 1000, values, &all)); /* the last block is shorter */
+  CHECK_OK(KERNEL(exact_add, &(double){0}, &all));
+  squares = tri_exact_sum_value(&all);
   assert_true(squares > 1.23e-55 && squares < 1.24e-55);
 }
 
@@ -237,14 +247,18 @@ static void check_dropout(tri_device *device) {
   enum { COUNT = 5003 };
   static float x[COUNT], y[COUNT];
   static const uint64_t first[] = {0, 1, 2, 3, 4, 517, 0xffffffffull - 40, 0x123456789abcull, UINT64_MAX - COUNT};
-  tri_random_key key = tri_random_stream(77, TRI_RANDOM_DROPOUT, 3);
+  tri_random_key key = tri_random_stream(77, TRI_RANDOM_DROPOUT, 5 << 16 | 3);
   /* The fourth is met exactly, by the first element: it stays. */
   const double probability[] = {0.0, 0.1, 0.5, (double)tri_random_u32(key, 0) * 0x1p-32, 1.0 - 0x1p-33};
   for (int i = 0; i < COUNT; i++) x[i] = i % 7 == 0 ? INFINITY : (float)(i + 1);
   for (size_t f = 0; f < sizeof first / sizeof first[0]; f++) {
     for (int p = 0; p < 5; p++) {
       int kept = 0;
-      CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, probability[p], key, first[f], x, y));
+      /* Two whole sequences of 7 elements before it where there is room for them. */
+      int64_t before = first[f] > 14 ? 2 : 0;
+      tri_step_values values = {.seed = 77, .step = 5, .first_sample = before};
+      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before)};
+      CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, &options, &values, x, y));
       for (int i = 0; i < COUNT; i++) {
         bool keeps = (double)tri_random_u32(key, first[f] + (uint64_t)i) >= probability[p] * 0x1p32;
         float expected = keeps ? (float)((double)x[i] / (1.0 - probability[p])) : 0.0f;
@@ -326,7 +340,8 @@ static void check_by_hand(tri_device *device) {
   float maximum = 0, sum = 0, at_label = 9, loss = 0, gradient[2];
   CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, 2, 2, logits, &label, 0, &maximum, &sum, &at_label));
   CHECK_OK(KERNEL(softmax_loss, TRI_FP32, 1, &label, -1, &maximum, &sum, &at_label, &loss));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, logits, &label, 0, -1, 2.0, &maximum, &sum, 2, gradient));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, logits, &label, 0, -1, &(tri_step_values){.loss_scale = 2.0},
+                  &maximum, &sum, 2, gradient));
   assert_true(fabs((double)loss - log(4.0)) < 3e-7);
   assert_true(fabs((double)gradient[0] + 1.5) < 5e-7 && fabs((double)gradient[1] - 1.5) < 5e-7);
 }

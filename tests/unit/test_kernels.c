@@ -275,10 +275,10 @@ static void dropout_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, true);
 }
 static tri_status dropout_call(tri_device *device, bench *b) {
-  tri_random_key key = tri_random_stream(9, TRI_RANDOM_DROPOUT, 77);
-  uint64_t first = b->flag ? 1000000007ull : 0;
-  TRI_TRY(KERNEL(dropout, b->type, b->rows * b->width, 0.3, key, first, data_of(b, 0), data_of(b, 1)));
-  return KERNEL(dropout, b->type, b->rows * b->width, 0.3, key, first, data_of(b, 2), data_of(b, 2));
+  tri_step_values values = {.seed = 9, .step = 2, .first_sample = b->flag ? 1000000 : 0};
+  tri_dropout options = {.probability = 0.3, .site = 77, .sample_elements = 1000, .first = b->flag ? 7 : 0};
+  TRI_TRY(KERNEL(dropout, b->type, b->rows * b->width, &options, &values, data_of(b, 0), data_of(b, 1)));
+  return KERNEL(dropout, b->type, b->rows * b->width, &options, &values, data_of(b, 2), data_of(b, 2));
 }
 
 static void rope_arguments(bench *b) {
@@ -312,8 +312,8 @@ static tri_status softmax_call(tri_device *device, bench *b) {
                  data_of(b, 2), data_of(b, 3)));
   TRI_TRY(
       KERNEL(softmax_loss, b->type, b->rows, labels, -1, data_of(b, 1), data_of(b, 2), data_of(b, 3), data_of(b, 4)));
-  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, -1, 0.125,
-                data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, -1,
+                &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
 }
 
 static void adamw_arguments(bench *b) {
@@ -324,14 +324,9 @@ static void adamw_arguments(bench *b) {
   b->buffers[3].output = true;
 }
 static tri_status adamw_call(tri_device *device, bench *b) {
-  tri_adamw options = {.lr = 1e-2,
-                       .beta1 = 0.9,
-                       .beta2 = 0.95,
-                       .eps = 1e-8,
-                       .weight_decay = 0.1,
-                       .gradient_scale = 0.7,
-                       .step = b->flag ? 1000 : 1};
-  return KERNEL(adamw, b->type, b->rows * b->width, &options, data_of(b, 1), data_of(b, 0), data_of(b, 2),
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
+  return KERNEL(adamw, b->type, b->rows * b->width, &options, &values, data_of(b, 1), data_of(b, 0), data_of(b, 2),
                 data_of(b, 3));
 }
 
@@ -340,11 +335,12 @@ static void sum_arguments(bench *b) {
   output(b, TRI_FP32, 2, false);
 }
 static tri_status sum_call(tri_device *device, bench *b) {
-  double sum = 0, squares = 0;
-  TRI_TRY(KERNEL(sum, b->type, b->rows * b->width, data_of(b, 0), &sum));
+  double sum = 0;
+  tri_exact_sum squares = {{0}, 0, 0};
+  TRI_TRY(KERNEL(sum, b->type, b->rows * b->width, data_of(b, 0), &sum, false));
   TRI_TRY(KERNEL(block_squares, b->type, b->rows * b->width, b->rows * b->width + 1, data_of(b, 0), &squares));
   ((float *)data_of(b, 1))[0] = (float)sum;
-  ((float *)data_of(b, 1))[1] = (float)squares;
+  ((float *)data_of(b, 1))[1] = (float)tri_exact_sum_value(&squares);
   return TRI_OK;
 }
 
@@ -496,14 +492,15 @@ static void test_softmax_gradient_over_its_logits(void **state) {
   CHECK_OK(tri_device_create("cpu", 2, &device));
   static float logits[ROWS * LD], maximum[ROWS], sum[ROWS], label_logit[ROWS];
   static uint16_t apart[ROWS * 2 * LD];
+  const tri_step_values values = {.loss_scale = 1.0};
   int32_t labels[ROWS] = {0, WIDTH - 1, 17, -1, 500};
   tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, 99);
   for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
   CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
   CHECK_OK(
-      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, 1.0, maximum, sum, 2 * LD, apart));
-  CHECK_OK(
-      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, 1.0, maximum, sum, 2 * LD, logits));
+      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, &values, maximum, sum, 2 * LD, apart));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, &values, maximum, sum, 2 * LD,
+                  logits));
   for (int r = 0; r < ROWS; r++) {
     assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,
                         WIDTH * sizeof(uint16_t));
@@ -522,9 +519,9 @@ static void test_sums_notice_what_is_not_finite(void **state) {
     for (int i = 0; i < 9; i++) {
       int at = (i * 49999 + 7) % 100000;
       values[at] = bad[i % 3];
-      double squares = 0;
+      tri_exact_sum squares = {{0}, 0, 0};
       CHECK_OK(KERNEL(block_squares, TRI_FP32, 100000, 100000, values, &squares));
-      assert_false(isfinite(squares));
+      assert_false(isfinite(tri_exact_sum_value(&squares)));
       values[at] = 0;
     }
     tri_device_destroy(device);
@@ -553,8 +550,9 @@ static void test_adamw_first_step(void **state) {
   tri_device *device = NULL;
   CHECK_OK(tri_device_create("reference", 1, &device));
   double p[2] = {1.0, -2.0}, g[2] = {0.5, -3.0}, m[2] = {0}, v[2] = {0};
-  tri_adamw options = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .gradient_scale = 1, .step = 1};
-  CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, p, g, m, v));
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1};
+  tri_step_values values = {.lr = 0.01, .gradient_scale = 1, .update = 1};
+  CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, &values, p, g, m, v));
   assert_true(fabs(p[0] - (1.0 * 0.999 - 0.01)) < 1e-15);
   assert_true(fabs(p[1] - (-2.0 * 0.999 + 0.01)) < 1e-15);
   assert_true(fabs(m[1] + 0.3) < 1e-15 && fabs(v[1] - 0.45) < 1e-15);

@@ -62,7 +62,7 @@ static tri_status sum_shape(const tri_op_call *call, const tri_shape in[TRI_OP_I
 static tri_status sum_forward(tri_run *run, const tri_op_call *call) {
   const double *x = run->slots[call->inputs[0]];
   int64_t count = tri_run_rows(run, call) * *(const int64_t *)call->attributes;
-  for (int64_t i = 0; i < count; i++) run->loss_sum += x[i] * noise(1, i);
+  for (int64_t i = 0; i < count; i++) *run->loss_sum += x[i] * noise(1, i);
   return TRI_OK;
 }
 
@@ -87,7 +87,7 @@ typedef struct bench {
   tri_device *device;
   tri_executor *executor;
   int32_t ids[ROWS], labels[ROWS];
-  uint64_t first_sample;
+  double loss;
 } bench;
 
 static void begin(bench *b) {
@@ -124,16 +124,17 @@ static void weigh(bench *b, int32_t slot) {
 }
 
 static tri_run new_run(bench *b) {
+  static const tri_step_values values = {.seed = 5, .step = 3, .first_sample = 7, .loss_scale = 1.0};
   tri_run run = tri_executor_run(b->executor, 0, 0);
   run.training = true;
   run.batch = BATCH;
   run.sequence = SEQUENCE;
   run.ids = b->ids;
   run.labels = b->labels;
-  run.seed = 5;
-  run.step = 3;
-  run.first_sample = 11;
-  run.loss_scale = 1.0;
+  run.values = &values;
+  run.sample = 4;
+  b->loss = 0;
+  run.loss_sum = &b->loss;
   return run;
 }
 
@@ -141,7 +142,7 @@ static double loss(bench *b) {
   tri_run run = new_run(b);
   CHECK_OK(tri_executor_prepare(b->executor));
   CHECK_OK(tri_executor_forward(b->executor, 0, &run));
-  return run.loss_sum;
+  return b->loss;
 }
 
 /* Gradients by the backward passes, summed over `times` identical micro-batches. */
@@ -206,7 +207,7 @@ static void check(bench *b, bool split, int times) {
   /* Poison: whatever is read before it is written shows. */
   memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
   size_t frames = b->executor->plan->chunks[0].frames;
-  memset(b->executor->arena + frames, 0xff, b->executor->plan->total_bytes - frames);
+  memset(b->executor->arena + frames, 0xff, b->executor->plan->device_bytes - frames);
   find_gradients(b, split, times);
   /* Padding between parameters is nobody's. */
   compare(b, times);

@@ -47,15 +47,15 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
 
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
-                                          int32_t ignore_index, double scale, const void *maximum, const void *sum,
-                                          int64_t gradient_ld, void *gradient) {
+                                          int32_t ignore_index, const tri_step_values *values, const void *maximum,
+                                          const void *sum, int64_t gradient_ld, void *gradient) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
     for (int64_t v = 0; v < vocabulary; v++) {
       double probability = exp(load(wide, logits, r * ld + v) - load(wide, maximum, r)) / load(wide, sum, r);
-      double value = scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
+      double value = values->loss_scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
       store(type, gradient, r * gradient_ld + v, labels[r] == ignore_index ? 0.0 : value);
     }
   }

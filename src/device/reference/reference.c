@@ -32,6 +32,7 @@ const tri_device_kernels tri_reference_kernels = {
     .softmax_rescale = tri_reference_softmax_rescale,
     .block_squares = tri_reference_block_squares,
     .sum = tri_reference_sum,
+    .exact_add = tri_reference_exact_add,
 };
 
 const tri_device_description tri_reference_description = {

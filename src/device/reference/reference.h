@@ -49,8 +49,8 @@ tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, int64_
                                         void *y);
 tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x);
-tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, double probability,
-                                 tri_random_key key, uint64_t first_index, const void *x, void *y);
+tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
+                                 const tri_step_values *values, const void *x, void *y);
 tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
                               int64_t head_dim, int64_t first_position, int64_t period, const void *cosine,
                               const void *sine, bool inverse, void *x);
@@ -85,17 +85,20 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
                                       const void *label_logit, void *losses);
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
-                                          int32_t ignore_index, double scale, const void *maximum, const void *sum,
-                                          int64_t gradient_ld, void *gradient);
+                                          int32_t ignore_index, const tri_step_values *values, const void *maximum,
+                                          const void *sum, int64_t gradient_ld, void *gradient);
 
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
-                               void *parameter, const void *gradient, void *moment1, void *moment2);
+                               const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
+                               void *moment2);
 tri_status tri_reference_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from,
                                          const void *to, void *sum);
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
-                                       double *out);
-tri_status tri_reference_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out);
+                                       tri_exact_sum *sum);
+tri_status tri_reference_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,
+                             bool accumulate);
+tri_status tri_reference_exact_add(tri_queue *queue, const double *value, tri_exact_sum *sum);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 

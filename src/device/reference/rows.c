@@ -145,13 +145,15 @@ tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64
   return TRI_OK;
 }
 
-tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, double probability,
-                                 tri_random_key key, uint64_t first_index, const void *x, void *y) {
+tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
+                                 const tri_step_values *values, const void *x, void *y) {
   (void)queue;
-  double threshold = probability * 0x1p32;
+  uint64_t first;
+  tri_random_key key = tri_dropout_stream(options, values, &first);
+  double threshold = options->probability * 0x1p32;
   for (int64_t i = 0; i < count; i++) {
-    bool kept = (double)tri_random_u32(key, first_index + (uint64_t)i) >= threshold;
-    store(type, y, i, kept ? load(type, x, i) / (1.0 - probability) : 0.0);
+    bool kept = (double)tri_random_u32(key, first + (uint64_t)i) >= threshold;
+    store(type, y, i, kept ? load(type, x, i) / (1.0 - options->probability) : 0.0);
   }
   return TRI_OK;
 }

@@ -227,11 +227,12 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
-static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, double probability, tri_random_key key,
-                          uint64_t first_index, const void *x, void *y) {
-  double threshold = ceil(probability * 0x1p32);
+static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
+                          const tri_step_values *values, const void *x, void *y) {
+  double probability = options->probability, threshold = ceil(probability * 0x1p32);
   if (threshold > (double)UINT32_MAX) return tri_cpu_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
-  dropout_job job = {key, first_index, (uint32_t)threshold, (float)(1.0 / (1.0 - probability))};
+  dropout_job job = {.threshold = (uint32_t)threshold, .scale = (float)(1.0 / (1.0 - probability))};
+  job.key = tri_dropout_stream(options, values, &job.first_index);
   PARALLEL_PIECES { BY_TYPE(dropout_piece, &job, first, piece_end(first, count), x, y); }
   return TRI_OK;
 }

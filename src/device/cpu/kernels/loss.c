@@ -114,9 +114,10 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
-                                   double scale, const void *maximum, const void *sum, int64_t gradient_ld,
-                                   void *gradient) {
-  const gradient_job job = {vocabulary, ld, gradient_ld, first_id, logits, maximum, sum, labels, scale, gradient};
+                                   const tri_step_values *values, const void *maximum, const void *sum,
+                                   int64_t gradient_ld, void *gradient) {
+  const gradient_job job = {vocabulary, ld,  gradient_ld, first_id,           logits,
+                            maximum,    sum, labels,      values->loss_scale, gradient};
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     if (labels[r] == ignore_index) {

@@ -32,19 +32,20 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
   });
 }
 
-static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options, void *parameter,
-                        const void *gradient, void *moment1, void *moment2) {
+static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                        const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
+                        void *moment2) {
   (void)type;
-  double correction1 = 1.0 - pow(options->beta1, (double)options->step);
-  double correction2 = 1.0 - pow(options->beta2, (double)options->step);
+  double correction1 = 1.0 - pow(options->beta1, (double)values->update);
+  double correction2 = 1.0 - pow(options->beta2, (double)values->update);
   const adamw_factors f = {
-      .gradient = (float)options->gradient_scale,
-      .decay = (float)(1.0 - options->lr * options->weight_decay),
+      .gradient = (float)values->gradient_scale,
+      .decay = (float)(1.0 - values->lr * options->weight_decay),
       .beta1 = (float)options->beta1,
       .one_minus_beta1 = (float)(1.0 - options->beta1),
       .beta2 = (float)options->beta2,
       .one_minus_beta2 = (float)(1.0 - options->beta2),
-      .step = (float)(options->lr / correction1),
+      .step = (float)(values->lr / correction1),
       .root = (float)(1.0 / sqrt(correction2)),
       .eps = (float)options->eps,
   };
@@ -59,7 +60,7 @@ static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const t
 
 /* An array is cut into PARTS by its length alone; each is added up on its own, in double (a square of an fp32 number
  * may be beyond fp32), and the parts are added in order. So the result does not depend on who adds which part. */
-enum { PARTS = 256, CHAINS = 4, DOUBLES = TRI_VECTOR_BYTES / 8 };
+enum { PARTS = 256, AT_ONCE = 8192, CHAINS = 4, DOUBLES = TRI_VECTOR_BYTES / 8 };
 
 typedef double vd __attribute__((vector_size(TRI_VECTOR_BYTES)));
 typedef float half_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), aligned(4), may_alias));
@@ -90,19 +91,32 @@ static double array_sum(const tri_queue *queue, int64_t count, const float *in) 
 }
 
 static tri_status block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
-                                double *out) {
+                                tri_exact_sum *sum) {
+  double squares[AT_ONCE];
   (void)type;
   int64_t blocks = (count + block - 1) / block;
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
-  for (int64_t i = 0; i < blocks; i++) {
-    out[i] = part_sum(in, i * block, (i + 1) * block < count ? (i + 1) * block : count, true);
+  for (int64_t begin = 0; begin < blocks; begin += AT_ONCE) {
+    int64_t some = blocks - begin < AT_ONCE ? blocks - begin : AT_ONCE;
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (some * block > TRI_ALONE)
+    for (int64_t i = 0; i < some; i++) {
+      int64_t first = (begin + i) * block;
+      squares[i] = part_sum(in, first, first + block < count ? first + block : count, true);
+    }
+    for (int64_t i = 0; i < some; i++) tri_exact_sum_add(sum, squares[i]);
   }
   return TRI_OK;
 }
 
-static tri_status sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out) {
+static tri_status sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out, bool accumulate) {
   (void)type;
-  *out = array_sum(queue, count, in);
+  double all = array_sum(queue, count, in);
+  *out = accumulate ? *out + all : all;
+  return TRI_OK;
+}
+
+static tri_status exact_add(tri_queue *queue, const double *value, tri_exact_sum *sum) {
+  (void)queue;
+  tri_exact_sum_add(sum, *value);
   return TRI_OK;
 }
 
@@ -110,4 +124,5 @@ void TRI_KERNEL(table_optimizer)(tri_device_kernels *table) {
   table->adamw = adamw;
   table->block_squares = block_squares;
   table->sum = sum;
+  table->exact_add = exact_add;
 }

@@ -1,0 +1,28 @@
+/* What a step and its kernels say to each other, in device memory. */
+#ifndef TRI_DEVICE_STEP_VALUES_H
+#define TRI_DEVICE_STEP_VALUES_H
+
+#include "base/exact_sum.h"
+
+#include <stdint.h>
+
+/* What changes from step to step, in device memory: kernels read it as they run, so that work that was queued once may
+ * be done again in another step. */
+typedef struct tri_step_values {
+  double lr;
+  double gradient_scale; /* multiplies gradients before they are used: clipping                */
+  double loss_scale;     /* of the gradient of the loss: 1 / counted labels                    */
+  int64_t update;        /* 1 for the first; bias corrections follow from it: 1 - beta^update  */
+  int64_t step;          /* of the run, and                                                    */
+  int64_t first_sample;  /* the global number of its first sequence: both for randomness       */
+  uint64_t seed;
+} tri_step_values;
+
+/* What a step leaves behind for its end: read once. */
+typedef struct tri_step_results {
+  double loss;           /* of the micro-batch at hand, until it is added to */
+  tri_exact_sum losses;  /* of all counted labels of this rank */
+  tri_exact_sum squares; /* of this rank's gradients */
+} tri_step_results;
+
+#endif

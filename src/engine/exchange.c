@@ -1,0 +1,505 @@
+/* A staged collective is a row of pieces. A piece comes down from the device, is worked on by the ranks, and goes back
+ * up; two buffers take turns. Copies of one queue are done in order, so a buffer that has been queued to go up may be
+ * queued to be filled again at once.
+ *
+ * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
+ * order in which they were started: that order is the same on all ranks of a group, and what is in the background is
+ * all of one group (data), so nobody waits for a rank that waits for him. */
+#include "engine/exchange.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+typedef enum exchange_kind {
+  EXCHANGE_ALL_REDUCE,
+  EXCHANGE_ALL_MAXIMUM,
+  EXCHANGE_REDUCE_SCATTER,
+  EXCHANGE_ALL_GATHER,
+  EXCHANGE_SEND,
+  EXCHANGE_RECEIVE,
+} exchange_kind;
+
+struct tri_exchange_request {
+  tri_exchange *x;
+  tri_exchange_request *next; /* of those in the background: started after this one */
+  exchange_kind kind;
+  tri_group group;
+  tri_request *comm; /* of the piece that the ranks work on; of the whole where nothing is staged */
+  char *values;      /* device memory */
+
+  /* Staged. */
+  bool staged;
+  tri_dtype type;
+  const int64_t *begins; /* of the values; NULL: [0, count) is one part */
+  int64_t count;
+  int64_t piece_elements; /* of each part in a piece */
+  int64_t pieces, down, worked, up;
+  bool working;
+  char *buffers[2];
+  tri_device_event arrived[2];
+  int64_t *piece_begins; /* [group.size + 1]: of the piece being worked on */
+  tri_device_event done;
+
+  /* A staged message. */
+  char *host;
+  size_t bytes;
+  int peer, tag;
+};
+
+struct tri_exchange {
+  tri_device *device;
+  tri_queue *queue;  /* what computes */
+  tri_queue *copies; /* staging's own; NULL where nothing is staged */
+  char *staging;
+  tri_exchange_request *first; /* collectives in the background, in the order in which they were started */
+  tri_exchange_request *sends; /* staged sends whose copy is under way */
+  int64_t waits;
+};
+
+tri_status tri_exchange_create(tri_device *device, void *staging, tri_exchange **out) {
+  tri_exchange *x = NULL;
+  TRI_TRY(tri_alloc("collectives", 1, sizeof *x, &x));
+  x->device = device;
+  x->queue = device->queue;
+  x->staging = staging;
+  tri_status status = staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
+  if (status != TRI_OK) {
+    tri_free(x);
+    return status;
+  }
+  *out = x;
+  return TRI_OK;
+}
+
+void tri_exchange_destroy(tri_exchange *x) {
+  if (x == NULL) return;
+  tri_queue_destroy(x->copies);
+  tri_free(x);
+}
+
+int64_t tri_exchange_waits(const tri_exchange *x) { return x->waits; }
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+static int64_t num_parts(const tri_exchange_request *r) { return r->begins == NULL ? 1 : r->group.size; }
+
+static int64_t part_begin(const tri_exchange_request *r, int64_t part) {
+  return r->begins == NULL ? part * r->count : r->begins[part];
+}
+
+/* Elements of a part in a piece: [*first, *first + *count) of the values. */
+static void stretch_of(const tri_exchange_request *r, int64_t piece, int64_t part, int64_t *first, int64_t *count) {
+  int64_t begin = part_begin(r, part), end = part_begin(r, part + 1);
+  int64_t from = begin + piece * r->piece_elements, to = from + r->piece_elements;
+  if (from > end) from = end;
+  *first = from;
+  *count = (to < end ? to : end) - from;
+}
+
+/* Whether a part comes down from the device before the ranks work on a piece, and goes up afterwards. */
+static bool comes_down(const tri_exchange_request *r, int64_t part) {
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE:
+    case EXCHANGE_ALL_MAXIMUM:
+    case EXCHANGE_REDUCE_SCATTER: return true;
+    case EXCHANGE_ALL_GATHER: return part == r->group.rank;
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: break; /* no pieces */
+  }
+  return false;
+}
+
+static bool goes_up(const tri_exchange_request *r, int64_t part) {
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE:
+    case EXCHANGE_ALL_MAXIMUM: return true;
+    case EXCHANGE_REDUCE_SCATTER: return part == r->group.rank;
+    case EXCHANGE_ALL_GATHER: return part != r->group.rank;
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: break;
+  }
+  return false;
+}
+
+static tri_status copy_piece(tri_exchange_request *r, int64_t piece, bool up) {
+  size_t element = tri_dtype_bytes(r->type);
+  char *host = r->buffers[piece % 2];
+  for (int64_t part = 0; part < num_parts(r); part++) {
+    int64_t first, count;
+    stretch_of(r, piece, part, &first, &count);
+    size_t bytes = (size_t)count * element;
+    char *device = r->values + (size_t)first * element;
+    if (up && goes_up(r, part)) TRI_TRY(tri_queue_upload(r->x->copies, device, host, bytes));
+    if (!up && comes_down(r, part)) TRI_TRY(tri_queue_download(r->x->copies, host, device, bytes));
+    host += bytes;
+  }
+  return TRI_OK;
+}
+
+static tri_status send_down(tri_exchange_request *r) {
+  tri_queue_at(r->x->copies, r->group.name, -1, "staging");
+  TRI_TRY(copy_piece(r, r->down, false));
+  TRI_TRY(tri_queue_mark(r->x->copies, &r->arrived[r->down % 2]));
+  r->down++;
+  return TRI_OK;
+}
+
+static tri_status work(tri_exchange_request *r) {
+  char *host = r->buffers[r->worked % 2];
+  int64_t elements = 0;
+  for (int64_t part = 0; part < num_parts(r); part++) {
+    int64_t first, count;
+    stretch_of(r, r->worked, part, &first, &count);
+    if (r->begins != NULL) r->piece_begins[part] = elements;
+    elements += count;
+  }
+  if (r->begins != NULL) r->piece_begins[r->group.size] = elements;
+  r->working = true;
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE: return tri_all_reduce_start(&r->group, r->type, elements, host, &r->comm);
+    case EXCHANGE_ALL_MAXIMUM: return tri_all_maximum(&r->group, r->type, elements, host);
+    case EXCHANGE_REDUCE_SCATTER: return tri_reduce_scatter_start(&r->group, r->type, r->piece_begins, host, &r->comm);
+    case EXCHANGE_ALL_GATHER: return tri_all_gather_start(&r->group, r->type, r->piece_begins, host, &r->comm);
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: break;
+  }
+  return tri_fail(TRI_INTERNAL, "a message has no pieces");
+}
+
+static tri_status send_up(tri_exchange_request *r) {
+  r->working = false;
+  TRI_TRY(copy_piece(r, r->worked, true));
+  r->worked++;
+  r->up++;
+  return r->up == r->pieces ? tri_queue_mark(r->x->copies, &r->done) : TRI_OK;
+}
+
+/* Goes on with a collective; without `wait` as far as it can. */
+static tri_status advance(tri_exchange_request *r, bool wait) {
+  while (r->up < r->pieces) {
+    while (r->down < r->pieces && r->down < r->up + 2) TRI_TRY(send_down(r));
+    if (!r->working) {
+      const tri_device_event *arrived = &r->arrived[r->worked % 2];
+      if (!wait && !tri_device_event_passed(arrived)) return TRI_OK;
+      r->x->waits++;
+      TRI_TRY(tri_device_event_wait(arrived));
+      TRI_TRY(work(r));
+    }
+    bool done = false;
+    TRI_TRY(tri_request_test(r->comm, &done));
+    if (!wait && !done) return TRI_OK;
+    TRI_TRY(tri_request_wait(&r->comm));
+    TRI_TRY(send_up(r));
+  }
+  return TRI_OK;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+/* What is queued here follows all that has been queued to compute so far. */
+static tri_status follow(tri_exchange *x) {
+  tri_device_event computed;
+  TRI_TRY(tri_queue_mark(x->queue, &computed));
+  return tri_queue_wait(x->copies, &computed);
+}
+
+static tri_status start_staged(tri_exchange_request *r, char *buffers) {
+  int64_t longest = 1;
+  for (int64_t part = 0; part < num_parts(r); part++) {
+    int64_t length = part_begin(r, part + 1) - part_begin(r, part);
+    if (length > longest) longest = length;
+  }
+  r->staged = true;
+  r->piece_elements = TRI_EXCHANGE_PIECE_BYTES / (int64_t)tri_dtype_bytes(r->type) / num_parts(r);
+  if (r->piece_elements < 1) {
+    return tri_fail(TRI_UNSUPPORTED, "%d ranks are more than %d bytes of staging serve", r->group.size,
+                    TRI_EXCHANGE_PIECE_BYTES);
+  }
+  r->pieces = (longest + r->piece_elements - 1) / r->piece_elements;
+  r->buffers[0] = buffers;
+  r->buffers[1] = buffers + TRI_EXCHANGE_PIECE_BYTES;
+  if (r->begins == NULL) return TRI_OK;
+  return tri_alloc("a collective", (size_t)r->group.size + 1, sizeof *r->piece_begins, &r->piece_begins);
+}
+
+static void release(tri_exchange_request *r) {
+  if (r == NULL) return;
+  tri_free(r->piece_begins);
+  tri_free(r);
+}
+
+/* Those in the background that were started before this one, and it, come first. */
+static tri_status finish_up_to(tri_exchange *x, const tri_exchange_request *last) {
+  for (bool found = false; x->first != NULL && !found;) {
+    tri_exchange_request *r = x->first;
+    TRI_TRY(advance(r, true));
+    found = r == last;
+    x->first = r->next;
+    r->next = NULL;
+  }
+  return TRI_OK;
+}
+
+static bool is_of(const tri_exchange_request *r, const tri_group *group) { return r->group.impl == group->impl; }
+
+/* A collective of a group that has others in the background waits for those. */
+static tri_status finish_group(tri_exchange *x, const tri_group *group) {
+  const tri_exchange_request *last = NULL;
+  for (const tri_exchange_request *r = x->first; r != NULL; r = r->next) {
+    if (is_of(r, group)) last = r;
+  }
+  return last == NULL ? TRI_OK : finish_up_to(x, last);
+}
+
+/* What is queued to compute from here on finds the result. */
+static tri_status join(tri_exchange_request *r) { return tri_queue_wait(r->x->queue, &r->done); }
+
+static tri_status run_staged(tri_exchange *x, tri_exchange_request *r) {
+  tri_status status = start_staged(r, x->staging);
+  if (status == TRI_OK) status = finish_group(x, &r->group);
+  if (status == TRI_OK) status = follow(x);
+  if (status == TRI_OK) status = advance(r, true);
+  if (status == TRI_OK) status = join(r);
+  tri_free(r->piece_begins);
+  return status;
+}
+
+/* Whether the host may work on the values where they are; then all that is queued is done. */
+static tri_status reach(tri_exchange *x, bool *out) {
+  *out = x->copies == NULL;
+  return *out ? tri_queue_finish(x->queue) : TRI_OK;
+}
+
+tri_status tri_exchange_all_reduce(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
+                                   void *values) {
+  bool direct;
+  if (group->size == 1) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  if (direct) return tri_all_reduce(group, type, count, values);
+  tri_exchange_request r = {
+      .x = x, .kind = EXCHANGE_ALL_REDUCE, .group = *group, .type = type, .count = count, .values = values};
+  return run_staged(x, &r);
+}
+
+tri_status tri_exchange_all_maximum(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
+                                    void *values) {
+  bool direct;
+  if (group->size == 1) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  if (direct) return tri_all_maximum(group, type, count, values);
+  tri_exchange_request r = {
+      .x = x, .kind = EXCHANGE_ALL_MAXIMUM, .group = *group, .type = type, .count = count, .values = values};
+  return run_staged(x, &r);
+}
+
+tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
+                                       void *values) {
+  bool direct;
+  if (group->size == 1) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  if (direct) return tri_reduce_scatter(group, type, begins, values);
+  tri_exchange_request r = {
+      .x = x, .kind = EXCHANGE_REDUCE_SCATTER, .group = *group, .type = type, .begins = begins, .values = values};
+  return run_staged(x, &r);
+}
+
+tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
+                                   void *values) {
+  bool direct;
+  if (group->size == 1) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  if (direct) return tri_all_gather(group, type, begins, values);
+  tri_exchange_request r = {
+      .x = x, .kind = EXCHANGE_ALL_GATHER, .group = *group, .type = type, .begins = begins, .values = values};
+  return run_staged(x, &r);
+}
+
+/* ---- in the background ------------------------------------------------------------------------------------------- */
+
+static tri_status make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
+  TRI_TRY(tri_alloc("a collective", 1, sizeof **out, out));
+  **out = *what;
+  (*out)->x = x;
+  return TRI_OK;
+}
+
+static void drop(tri_exchange_request **request) {
+  release(*request);
+  *request = NULL;
+}
+
+static tri_status start_direct(tri_exchange_request *r) {
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE: return tri_all_reduce_start(&r->group, r->type, r->count, r->values, &r->comm);
+    case EXCHANGE_REDUCE_SCATTER: return tri_reduce_scatter_start(&r->group, r->type, r->begins, r->values, &r->comm);
+    case EXCHANGE_ALL_GATHER: return tri_all_gather_start(&r->group, r->type, r->begins, r->values, &r->comm);
+    case EXCHANGE_ALL_MAXIMUM:
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: break;
+  }
+  return tri_fail(TRI_INTERNAL, "a collective that has no start");
+}
+
+static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
+  TRI_TRY(start_staged(r, x->staging + 2 * TRI_EXCHANGE_PIECE_BYTES));
+  TRI_TRY(follow(x));
+  tri_exchange_request **last = &x->first;
+  while (*last != NULL) last = &(*last)->next;
+  *last = r;
+  return tri_exchange_progress(x);
+}
+
+static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
+  bool direct;
+  if (what->group.size == 1) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  TRI_TRY(make(x, what, out));
+  tri_status status = direct ? start_direct(*out) : enlist(x, *out);
+  if (status != TRI_OK) drop(out);
+  return status;
+}
+
+tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
+                                         void *values, tri_exchange_request **out) {
+  tri_exchange_request r = {
+      .kind = EXCHANGE_ALL_REDUCE, .group = *group, .type = type, .count = count, .values = values};
+  return start(x, &r, out);
+}
+
+tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *group, tri_dtype type,
+                                             const int64_t *begins, void *values, tri_exchange_request **out) {
+  tri_exchange_request r = {
+      .kind = EXCHANGE_REDUCE_SCATTER, .group = *group, .type = type, .begins = begins, .values = values};
+  return start(x, &r, out);
+}
+
+tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
+                                         void *values, tri_exchange_request **out) {
+  tri_exchange_request r = {
+      .kind = EXCHANGE_ALL_GATHER, .group = *group, .type = type, .begins = begins, .values = values};
+  return start(x, &r, out);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static void enlist_send(tri_exchange *x, tri_exchange_request *r) {
+  tri_exchange_request **last = &x->sends;
+  while (*last != NULL) last = &(*last)->next;
+  *last = r;
+}
+
+static void delist_send(tri_exchange *x, const tri_exchange_request *r) {
+  for (tri_exchange_request **at = &x->sends; *at != NULL; at = &(*at)->next) {
+    if (*at != r) continue;
+    *at = r->next;
+    return;
+  }
+}
+
+tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
+                                   const void *data, void *host, tri_exchange_request **out) {
+  bool direct;
+  tri_exchange_request what = {
+      .kind = EXCHANGE_SEND, .group = *group, .host = host, .bytes = bytes, .peer = to, .tag = tag};
+  TRI_TRY(reach(x, &direct));
+  TRI_TRY(make(x, &what, out));
+  tri_exchange_request *r = *out;
+  tri_status status;
+  if (direct) {
+    status = tri_send_start(group, to, tag, bytes, data, &r->comm);
+  } else {
+    r->staged = true;
+    tri_queue_at(x->copies, "send", -1, "staging");
+    status = follow(x);
+    if (status == TRI_OK) status = tri_queue_download(x->copies, host, data, bytes);
+    if (status == TRI_OK) status = tri_queue_mark(x->copies, &r->done);
+    if (status == TRI_OK) enlist_send(x, r);
+  }
+  if (status != TRI_OK) drop(out);
+  return status;
+}
+
+/* A send whose values have come to the host begins there. */
+static tri_status advance_send(tri_exchange_request *r, bool wait) {
+  if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
+  r->x->waits++;
+  TRI_TRY(tri_device_event_wait(&r->done));
+  delist_send(r->x, r);
+  return tri_send_start(&r->group, r->peer, r->tag, r->bytes, r->host, &r->comm);
+}
+
+tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
+                                      void *data, void *host, tri_exchange_request **out) {
+  tri_exchange_request what = {.kind = EXCHANGE_RECEIVE, .group = *group, .values = data, .host = host, .bytes = bytes};
+  bool direct;
+  TRI_TRY(reach(x, &direct)); /* nothing that is queued reads the box any more */
+  TRI_TRY(make(x, &what, out));
+  (*out)->staged = !direct;
+  tri_status status = tri_receive_start(group, from, tag, bytes, direct ? data : host, &(*out)->comm);
+  if (status != TRI_OK) drop(out);
+  return status;
+}
+
+static tri_status finish_receive(tri_exchange_request *r) {
+  tri_exchange *x = r->x;
+  TRI_TRY(tri_request_wait(&r->comm));
+  if (!r->staged) return TRI_OK;
+  tri_queue_at(x->copies, "receive", -1, "staging");
+  TRI_TRY(follow(x)); /* what read the box before */
+  TRI_TRY(tri_queue_upload(x->copies, r->values, r->host, r->bytes));
+  TRI_TRY(tri_queue_mark(x->copies, &r->done));
+  TRI_TRY(join(r));
+  x->waits++;
+  return tri_device_event_wait(&r->done); /* the host's box is used again */
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
+
+static tri_status finish(tri_exchange_request *r) {
+  switch (r->kind) {
+    case EXCHANGE_SEND:
+      if (r->staged && r->comm == NULL) TRI_TRY(advance_send(r, true));
+      return tri_request_wait(&r->comm);
+    case EXCHANGE_RECEIVE: return finish_receive(r);
+    case EXCHANGE_ALL_REDUCE:
+    case EXCHANGE_ALL_MAXIMUM:
+    case EXCHANGE_REDUCE_SCATTER:
+    case EXCHANGE_ALL_GATHER: break;
+  }
+  if (!r->staged) return tri_request_wait(&r->comm);
+  if (r->up < r->pieces) TRI_TRY(finish_up_to(r->x, r));
+  return join(r);
+}
+
+static bool is_listed(const tri_exchange *x, const tri_exchange_request *r) {
+  for (const tri_exchange_request *at = x->first; at != NULL; at = at->next) {
+    if (at == r) return true;
+  }
+  return false;
+}
+
+tri_status tri_exchange_wait(tri_exchange_request **request) {
+  tri_exchange_request *r = *request;
+  if (r == NULL) return TRI_OK;
+  tri_status status = finish(r);
+  if (status == TRI_OK && is_listed(r->x, r)) status = finish_up_to(r->x, r);
+  *request = NULL;
+  if (status == TRI_OK) release(r);
+  return status;
+}
+
+tri_status tri_exchange_progress(tri_exchange *x) {
+  for (tri_exchange_request *r = x->sends, *next; r != NULL; r = next) {
+    next = r->next;
+    TRI_TRY(advance_send(r, false));
+  }
+  while (x->first != NULL) {
+    tri_exchange_request *r = x->first;
+    TRI_TRY(advance(r, false));
+    if (r->up < r->pieces) break;
+    x->first = r->next;
+    r->next = NULL;
+  }
+  return tri_comm_progress();
+}
