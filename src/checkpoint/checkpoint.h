@@ -45,14 +45,21 @@ typedef struct tri_checkpoint_tensor {
   const void *data; /* or NULL */
 } tri_checkpoint_tensor;
 
+/* Memory that the host reaches by copies alone: a device's. Both functions wait for the copy. */
+typedef struct tri_checkpoint_memory {
+  void *context;
+  tri_status (*read)(void *context, void *to_host, const void *from, size_t bytes);
+  tri_status (*write)(void *context, void *to, const void *from_host, size_t bytes);
+} tri_checkpoint_memory;
+
 /* What one rank holds of a tensor: elements [first, first + count) of its local part of a parameter (of the whole
- * tensor where `part` is NULL), dense in host memory, of the tensor's type. To save, all ranks' slices must have each
- * element once. */
+ * tensor where `part` is NULL), dense, of the tensor's type. To save, all ranks' slices must have each element once. */
 typedef struct tri_checkpoint_slice {
   int64_t tensor; /* its number: weights, then the optimizer's */
   const tri_parameter *part;
   int64_t first, count;
   void *data;
+  const tri_checkpoint_memory *memory; /* where data lies; NULL: in host memory */
 } tri_checkpoint_slice;
 
 /* Where a run stands. */
@@ -205,6 +212,10 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, void *dst);
 
+/* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 where
+ * all are finite. */
+tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
+
 /* LOCAL. The same of a part: only its bytes are read, into slice->data. slice->tensor means nothing here. */
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                      const int64_t *shape, const tri_checkpoint_slice *slice);
@@ -215,11 +226,10 @@ tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char
                                     const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum);
 tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum);
 
-/* LOCAL. Elements [first, first + count) of a parameter as they were read, in host memory, of type fp32, fp64 or bf16:
- * one that is NaN or infinite is TRI_BAD_FILE with the tensor's name and its place, for nothing can be computed with
- * it. */
+/* LOCAL. A slice of a parameter as it was read, of type fp32, fp64 or bf16: an element that is NaN or infinite is
+ * TRI_BAD_FILE with the tensor's name and its place, for nothing can be computed with it. */
 tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const tri_parameter *parameter, tri_dtype type,
-                                       int64_t first, int64_t count, const void *values);
+                                       const tri_checkpoint_slice *slice);
 
 /* COLLECTIVE over the group. Compares what was read with the checkpoint's checksums, and so does the rest of
  * tri_checkpoint_verify without reading anything a second time: the slices of all ranks are each tensor's elements

@@ -81,8 +81,10 @@ typedef struct copying {
 static tri_status check_piece(const copying *c, const tri_parameter *parameter, const tri_checkpoint_slice *slice) {
   const tri_checkpoint *from = c->request->from;
   tri_dtype read_as = tri_dtype_wide(c->request->type);
-  TRI_TRY(tri_checkpoint_check_finite(from, parameter, read_as, slice->first, slice->count, c->wide));
-  return tri_checkpoint_check_finite(from, parameter, c->request->type, slice->first, slice->count, slice->data);
+  tri_checkpoint_slice wide = *slice;
+  wide.data = c->wide;
+  TRI_TRY(tri_checkpoint_check_finite(from, parameter, read_as, &wide));
+  return tri_checkpoint_check_finite(from, parameter, c->request->type, slice);
 }
 
 static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
@@ -92,7 +94,7 @@ static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_
   uint64_t sum = 0;
   for (int64_t done = 0; done < count;) {
     int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
-    tri_checkpoint_slice slice = {number, NULL, done, piece, c->wide};
+    tri_checkpoint_slice slice = {.tensor = number, .first = done, .count = piece, .data = c->wide};
     TRI_TRY(tri_checkpoint_read_part(request->from, parameter->name, read_as, parameter->num_dims, parameter->shape,
                                      &slice, &sum));
     if (request->type == TRI_BF16) {

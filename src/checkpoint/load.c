@@ -443,17 +443,35 @@ tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *nam
   return tri_checkpoint_compare(checkpoint, name, sum);
 }
 
+static tri_status read_run(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
+                           const tri_checkpoint_slice *slice, const tri_slice_run *run, tri_slice_window *window,
+                           uint64_t *sum) {
+  size_t element = tri_dtype_bytes(type);
+  for (int64_t done = 0; done < run->count;) {
+    int64_t count = run->count - done;
+    void *to = NULL;
+    TRI_TRY(tri_slice_write(window, slice, element, run->at + done, &count, &to));
+    TRI_TRY(tri_safetensors_read_some(file, tensor, type, run->global + done, count, to, sum));
+    TRI_TRY(tri_slice_written(window, slice, element, run->at + done, count));
+    done += count;
+  }
+  return TRI_OK;
+}
+
 tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                     const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum) {
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = NULL;
   if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
   TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
+  tri_slice_window window = {0};
+  tri_status status = TRI_OK;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
-    void *to = (char *)slice->data + (size_t)run.at * tri_dtype_bytes(type);
-    TRI_TRY(tri_safetensors_read_some(file, tensor, type, run.global, run.count, to, sum));
+    TRI_TRY_GOTO(read_run(file, tensor, type, slice, &run, &window, sum), done);
   }
-  return TRI_OK;
+done:
+  tri_slice_window_release(&window);
+  return status;
 }
 
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
@@ -461,26 +479,50 @@ tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const cha
   return tri_checkpoint_read_part(checkpoint, name, type, num_dims, shape, slice, NULL);
 }
 
+tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out) {
+  tri_slice_window window = {0};
+  tri_status status = TRI_OK;
+  *out = -1;
+  for (int64_t at = 0, count; at < slice->count && *out < 0; at += count) {
+    const void *values = NULL;
+    count = slice->count - at;
+    TRI_TRY_GOTO(tri_slice_read(&window, slice, tri_dtype_bytes(type), at, &count, &values), done);
+    int64_t bad = tri_first_not_finite(tri_safetensors_type_of(type), count, values);
+    if (bad >= 0) *out = at + bad;
+  }
+done:
+  tri_slice_window_release(&window);
+  return status;
+}
+
 tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const tri_parameter *parameter, tri_dtype type,
-                                       int64_t first, int64_t count, const void *values) {
-  int64_t bad = tri_first_not_finite(tri_safetensors_type_of(type), count, values);
+                                       const tri_checkpoint_slice *slice) {
+  int64_t bad = -1;
+  TRI_TRY(tri_checkpoint_slice_not_finite(slice, type, &bad));
   if (bad < 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s: element %" PRId64
                   " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
-                  checkpoint->path, first + bad, parameter->name, tri_dtype_name(type));
+                  checkpoint->path, slice->first + bad, parameter->name, tri_dtype_name(type));
 }
 
 /* ---- verifying what was read ------------------------------------------------------------------------------------- */
 
-static uint64_t sum_slice(const tri_checkpoint_slice *slice, tri_dtype type) {
+static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, uint64_t *sum) {
   size_t element = tri_dtype_bytes(type);
-  uint64_t sum = 0;
+  tri_slice_window window = {0};
+  tri_status status = TRI_OK;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
-    sum +=
-        tri_element_sum_parallel(element, run.global, run.count, (const char *)slice->data + (size_t)run.at * element);
+    for (int64_t done_count = 0, count; done_count < run.count; done_count += count) {
+      const void *from = NULL;
+      count = run.count - done_count;
+      TRI_TRY_GOTO(tri_slice_read(&window, slice, element, run.at + done_count, &count, &from), done);
+      *sum += tri_element_sum_parallel(element, run.global + done_count, count, from);
+    }
   }
-  return sum;
+done:
+  tri_slice_window_release(&window);
+  return status;
 }
 
 tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
@@ -491,12 +533,13 @@ tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkp
   uint64_t *sums = NULL;
   tri_status status = tri_alloc("the checksums of a checkpoint", (size_t)count, sizeof *sums, &sums);
   TRI_TRY(tri_common_failure(group, status));
-  for (int64_t i = 0; i < num_slices; i++) {
+  for (int64_t i = 0; i < num_slices && status == TRI_OK; i++) {
     int64_t t = slices[i].tensor;
-    if (t < count)
-      sums[t] += sum_slice(&slices[i], t < num_weights ? weights[t].type : optimizer[t - num_weights].type);
+    if (t >= count) continue;
+    status = sum_slice(&slices[i], t < num_weights ? weights[t].type : optimizer[t - num_weights].type, &sums[t]);
   }
-  status = tri_all_sum_int64(group, count, (int64_t *)sums);
+  status = tri_common_failure(group, status);
+  if (status == TRI_OK) status = tri_all_sum_int64(group, count, (int64_t *)sums);
   for (int64_t t = 0; t < count && status == TRI_OK; t++) {
     const char *name = t < num_weights ? weights[t].name : optimizer[t - num_weights].name;
     status = tri_checkpoint_compare(checkpoint, name, sums[t]);

@@ -50,6 +50,7 @@ struct tri_checkpoint_saving {
   tri_safetensors_tensor *tensors;
   uint64_t *sums;
   tri_checkpoint_slice *slices; /* of this rank, by tensor */
+  tri_slice_window window;
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
@@ -125,7 +126,7 @@ static tri_status gather_slices(saving *s) {
     const tri_checkpoint_tensor *tensor = tensor_at(request, i);
     if (tensor->data == NULL) continue;
     int64_t count = (int64_t)(bytes_of(tensor) / tri_dtype_bytes(tensor->type));
-    s->slices[s->num_slices++] = (tri_checkpoint_slice){i, NULL, 0, count, (void *)(uintptr_t)tensor->data};
+    s->slices[s->num_slices++] = (tri_checkpoint_slice){i, NULL, 0, count, (void *)(uintptr_t)tensor->data, NULL};
   }
   if (s->num_slices > 0) qsort(s->slices, (size_t)s->num_slices, sizeof *s->slices, compare_slices);
   return TRI_OK;
@@ -284,6 +285,7 @@ static void destroy(saving *s) {
   json_decref(s->facts);
   tri_free(s->files);
   tri_free(s->slices);
+  tri_slice_window_release(&s->window);
   tri_free(s->sums);
   tri_free(s->tensors);
   tri_free(s);
@@ -326,13 +328,14 @@ static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
   const tri_safetensors_tensor *tensor = &s->tensors[slice->tensor];
   size_t element = (size_t)tri_safetensors_type_bits(tensor->type) / 8;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
-    const char *from = (const char *)slice->data + (size_t)run.at * element;
     for (int64_t done = 0, most = PIECE_BYTES / (int64_t)element; done < run.count;) {
       int64_t count = run.count - done < most ? run.count - done : most;
-      uint64_t offset = tensor->offset + (uint64_t)(run.global + done) * element;
-      TRI_TRY(check_finite(tensor, run.global + done, count, from + (size_t)done * element));
-      s->sums[slice->tensor] += tri_element_sum(element, run.global + done, count, from + (size_t)done * element);
-      TRI_TRY(tri_stream_put(s->stream, offset, from + (size_t)done * element, (uint64_t)count * element));
+      const void *from = NULL;
+      TRI_TRY(tri_slice_read(&s->window, slice, element, run.at + done, &count, &from));
+      TRI_TRY(check_finite(tensor, run.global + done, count, from));
+      s->sums[slice->tensor] += tri_element_sum(element, run.global + done, count, from);
+      TRI_TRY(tri_stream_put(s->stream, tensor->offset + (uint64_t)(run.global + done) * element, from,
+                             (uint64_t)count * element));
       done += count;
     }
   }

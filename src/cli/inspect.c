@@ -188,7 +188,7 @@ static const tri_safetensors_tensor *find_tensor(const tri_checkpoint *checkpoin
 
 static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safetensors_tensor *tensor, int64_t first,
                              int64_t count, double *out, uint64_t *sum) {
-  tri_checkpoint_slice slice = {0, NULL, first, count, out};
+  tri_checkpoint_slice slice = {.first = first, .count = count, .data = out};
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 

@@ -107,6 +107,8 @@ size_t tri_engine_measured_bytes(const tri_engine *engine) {
   return engine->device->memory_peak_bytes + engine->device->host_peak_bytes;
 }
 
+tri_status tri_engine_finish(tri_engine *engine) { return tri_queue_finish(engine->device->queue); }
+
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {

@@ -68,6 +68,9 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
  * same sums. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
+/* LOCAL. Waits for all that is queued on the device: the host may look at its arrays, where it sees them. */
+tri_status tri_engine_finish(tri_engine *engine);
+
 /* Parameters were written from outside (a checkpoint): pack them before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 

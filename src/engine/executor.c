@@ -167,11 +167,20 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   return TRI_OK;
 }
 
+static tri_status read_memory(void *context, void *to_host, const void *from, size_t bytes) {
+  return tri_queue_download_now(context, to_host, from, bytes);
+}
+
+static tri_status write_memory(void *context, void *to, const void *from_host, size_t bytes) {
+  return tri_queue_upload_now(context, to, from_host, bytes);
+}
+
 tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out) {
   tri_executor *executor = NULL;
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;
+  executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory};
   executor->table = table;
   executor->alone = tri_mesh_alone();
   executor->mesh = mesh == NULL ? &executor->alone : mesh;
@@ -302,6 +311,10 @@ void *tri_executor_gradients(const tri_executor *executor) { return executor->ar
 void *tri_executor_moment1(const tri_executor *executor) { return executor->arena + executor->plan->moment1; }
 
 void *tri_executor_moment2(const tri_executor *executor) { return executor->arena + executor->plan->moment2; }
+
+const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
+  return executor->device->info.host_access ? NULL : &executor->memory;
+}
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
   return (tri_batch){.ids = (int32_t *)(void *)at,

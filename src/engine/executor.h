@@ -3,6 +3,7 @@
 #ifndef TRI_ENGINE_EXECUTOR_H
 #define TRI_ENGINE_EXECUTOR_H
 
+#include "checkpoint/checkpoint.h"
 #include "device/kernels.h"
 #include "engine/exchange.h"
 #include "model/parameters.h"
@@ -28,7 +29,8 @@ typedef struct tri_executor {
   char *arena; /* device memory, laid out by the plan */
   char *host;  /* host memory, likewise */
   tri_exchange *exchange;
-  tri_executor_chunk *chunks; /* [plan->num_chunks] */
+  tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
+  tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   bool training;
   tri_run_parameter *parameters; /* [table->num_entries] */
@@ -82,6 +84,9 @@ typedef struct tri_batch {
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
+
+/* How the host reaches the arena: NULL where it sees it. */
+const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor);
 
 /* Values and results of a step, on the device and in host memory. */
 tri_step_values *tri_executor_step_values(const tri_executor *executor);

@@ -70,10 +70,11 @@ static tri_stretch saved_moments(const holder *h, int64_t entry) {
 static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
 
 static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, tri_stretch stretch, void *array,
-                size_t element) {
+                size_t element, const tri_checkpoint_memory *memory) {
   if (stretch.count == 0) return;
   char *data = (char *)array + (size_t)stretch.at * element;
-  shards->slices[shards->num_slices++] = (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data};
+  shards->slices[shards->num_slices++] =
+      (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data, memory};
 }
 
 static bool is_to_save(tri_shards_use use) {
@@ -90,6 +91,7 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
   const tri_layout *layout = tri_engine_get_options(engine)->layout;
   const holder h = {layout, tri_engine_buckets(engine), table, tri_engine_mesh(engine)->place.at[TRI_AXIS_DATA]};
   size_t element = tri_dtype_bytes(tri_dtype_wide(tri_engine_get_options(engine)->precision));
+  const tri_checkpoint_memory *memory = tri_executor_memory(executor);
   int64_t *number = NULL;
   TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *number, &number));
   tri_status status =
@@ -102,9 +104,9 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
     int64_t moments = shards->num_weights + 2 * number[e];
     tri_stretch of_values = saves ? saved_values(&h, e) : tri_stretch_of_values(h.buckets, table, e);
     tri_stretch of_moments = saves ? saved_moments(&h, e) : tri_stretch_of_moments(h.buckets, table, e);
-    add(shards, number[e], entry, of_values, tri_executor_values(executor), element);
-    add(shards, moments, entry, of_moments, tri_executor_moment1(executor), element);
-    add(shards, moments + 1, entry, of_moments, tri_executor_moment2(executor), element);
+    add(shards, number[e], entry, of_values, tri_executor_values(executor), element, memory);
+    add(shards, moments, entry, of_moments, tri_executor_moment1(executor), element, memory);
+    add(shards, moments + 1, entry, of_moments, tri_executor_moment2(executor), element, memory);
   }
   tri_free(number);
   return status;
@@ -133,6 +135,26 @@ void tri_shards_release(tri_shards *shards) {
 
 size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice) {
   return (size_t)slice->count * tri_dtype_bytes(tri_shards_tensor(shards, slice->tensor)->type);
+}
+
+tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host) {
+  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    TRI_TRY(tri_queue_download(queue, to_host, shards->slices[i].data, bytes));
+    to_host += bytes;
+  }
+  return tri_queue_finish(queue);
+}
+
+tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host) {
+  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    TRI_TRY(tri_queue_upload(queue, shards->slices[i].data, from_host, bytes));
+    from_host += bytes;
+  }
+  return tri_queue_finish(queue);
 }
 
 size_t tri_shards_bytes(const tri_shards *shards) {

@@ -29,6 +29,10 @@ void tri_shards_release(tri_shards *shards);
 size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice);
 size_t tri_shards_bytes(const tri_shards *shards);
 
+/* LOCAL. Copies all slices to tri_shards_bytes of host memory, one behind the other, and back. */
+tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host);
+tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host);
+
 const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number);
 
 /* Bytes that the slices to save take on a rank, without an engine: of its memory plan. */

@@ -22,12 +22,18 @@ tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tr
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table,
                             tri_executor *executor) {
   tri_dtype wide = tri_dtype_wide(executor->type);
+  TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     if (parameter->alias) continue;
-    void *values = executor->parameters[i].value;
-    TRI_TRY(tri_checkpoint_read(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape, values));
-    TRI_TRY(tri_checkpoint_check_finite(checkpoint, parameter, wide, 0, tri_parameter_global_count(parameter), values));
+    tri_checkpoint_slice slice = {.count = tri_parameter_global_count(parameter),
+                                  .data = executor->parameters[i].value,
+                                  .memory = tri_executor_memory(executor)};
+    uint64_t sum = 0;
+    TRI_TRY(tri_checkpoint_read_part(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape, &slice,
+                                     &sum));
+    TRI_TRY(tri_checkpoint_compare(checkpoint, parameter->name, sum));
+    TRI_TRY(tri_checkpoint_check_finite(checkpoint, parameter, wide, &slice));
   }
   return TRI_OK;
 }

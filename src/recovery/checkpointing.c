@@ -18,7 +18,9 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shard
     const tri_checkpoint_slice *slice = &shards->slices[i];
     const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
     if (slice->tensor >= shards->num_weights && !optimizer) continue;
-    if (tri_first_not_finite(tri_safetensors_type_of(tensor->type), slice->count, slice->data) < 0) continue;
+    int64_t bad = -1;
+    TRI_TRY(tri_checkpoint_slice_not_finite(slice, tensor->type, &bad));
+    if (bad < 0) continue;
     return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite",
                     tri_checkpoint_path(checkpoint), tensor->name);
   }
@@ -147,7 +149,8 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   const loading *l = context;
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_checkpoint *checkpoint = NULL;
-  tri_status status = tri_common_failure(world, tri_checkpoint_open(path, &checkpoint));
+  tri_status status = tri_engine_finish(l->engine); /* the host writes to its arrays */
+  status = tri_common_failure(world, status == TRI_OK ? tri_checkpoint_open(path, &checkpoint) : status);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = read_good(l, checkpoint, damaged);
   if (status == TRI_OK) {

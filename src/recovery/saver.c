@@ -67,6 +67,7 @@ static tri_status stage_slices(tri_saver *saver) {
   for (int64_t i = 0; i < count; i++) {
     saver->staged[i] = saver->shards.slices[i];
     saver->staged[i].data = to;
+    saver->staged[i].memory = NULL;
     to += tri_shards_slice_bytes(&saver->shards, &saver->staged[i]);
   }
   return TRI_OK;
@@ -203,7 +204,8 @@ static tri_status join_and_publish(tri_saver *saver, tri_status written) {
 }
 
 static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
-  tri_status status = begin_save(saver, progress, saver->shards.slices);
+  tri_status status = tri_common_failure(world_of(saver), tri_engine_finish(saver->engine));
+  if (status == TRI_OK) status = begin_save(saver, progress, saver->shards.slices);
   if (status == TRI_OK) {
     status = tri_checkpoint_save_join(saver->saving, tri_checkpoint_save_write(saver->saving));
     if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), check_lock(saver));
@@ -215,11 +217,10 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
 
 /* The copy, and nothing else, is what a step waits for. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
-  for (int64_t i = 0; i < saver->shards.num_slices; i++) {
-    const tri_checkpoint_slice *from = &saver->shards.slices[i];
-    memcpy(saver->staged[i].data, from->data, tri_shards_slice_bytes(&saver->shards, from));
-  }
-  tri_status status = begin_save(saver, progress, saver->staged);
+  tri_status status =
+      tri_shards_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
+  status = tri_common_failure(world_of(saver), status);
+  if (status == TRI_OK) status = begin_save(saver, progress, saver->staged);
   if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
   if (status != TRI_OK) {
     tri_kept failure = {TRI_OK, ""};

@@ -207,13 +207,8 @@ void tri_snapshots_destroy(tri_snapshots *s) {
 
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
-static void fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
-  char *to = file->begin + HEADER_BYTES;
-  for (int64_t i = 0; i < s->shards.num_slices; i++) {
-    size_t bytes = tri_shards_slice_bytes(&s->shards, &s->shards.slices[i]);
-    memcpy(to, s->shards.slices[i].data, bytes);
-    to += bytes;
-  }
+static tri_status fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
+  TRI_TRY(tri_shards_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
   header head = {.signature = s->signature,
                  .rank = world_of(s)->rank,
                  .bytes = (int64_t)s->bytes,
@@ -221,6 +216,7 @@ static void fill(const tri_snapshots *s, const tri_progress *progress, mapped *f
                  .sum = sum_of(file)};
   memcpy(head.magic, magic, sizeof magic);
   memcpy(file->begin, &head, sizeof head);
+  return TRI_OK;
 }
 
 /* Those whose neighbour this rank is, and their files. */
@@ -304,8 +300,8 @@ static tri_status take(tri_snapshots *s, const tri_progress *progress, mapped *o
   file_path(s, step, world->rank, true, path);
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
+  if (status == TRI_OK) status = fill(s, progress, own);
   TRI_TRY(tri_common_status(world, status)); /* else somebody would wait for what does not come */
-  fill(s, progress, own);
   TRI_TRY(exchange(s, own, all, *count));
   status = finish_file(s, step, world->rank);
   for (int64_t i = 0; i < *count && status == TRI_OK; i++) status = finish_file(s, step, all[i].rank);
@@ -392,15 +388,10 @@ static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progres
   mapped file = {0};
   header head;
   TRI_TRY(open_whole(s, step, world_of(s)->rank, &file, &head));
-  const char *from = file.begin + HEADER_BYTES;
-  for (int64_t i = 0; i < s->shards.num_slices; i++) {
-    size_t bytes = tri_shards_slice_bytes(&s->shards, &s->shards.slices[i]);
-    memcpy(s->shards.slices[i].data, from, bytes);
-    from += bytes;
-  }
+  tri_status status = tri_shards_upload(s->engine, &s->shards, file.begin + HEADER_BYTES);
   *progress = head.progress;
   unmap(&file);
-  return TRI_OK;
+  return status;
 }
 
 /* Parts that go from one rank to another are checked by the one that gives them, before any is sent. */
