@@ -253,7 +253,8 @@ def is_work(place, comm):
     library, function = os.path.basename(place[0]), place[1].split("'")[0].split(".")[0]
     if library.startswith(("libc.", "libc-")):
         return re.match(r"_*mem(cpy|move|set)", function) is not None
-    return function not in comm and not library.startswith(("libmpi", "libopen", "libevent", "libpmix", "mca_", "libuc", "ld-", "libpthread", "libfabric"))
+    outside = ("libmpi", "libopen", "libevent", "libpmix", "mca_", "libuc", "ld-", "libpthread", "libfabric")
+    return function not in comm and not library.startswith(outside)
 
 
 def instructions(binary, folder, path, ranks, comm):

@@ -1,4 +1,7 @@
-"""What the parity tests share: running the tool and the program, weights as flat arrays, files in both directions."""
+"""What the parity tests share: running the tool and the program, weights as flat arrays, files in both directions.
+
+TRIREME_TEST_DEVICE=guarded runs on that device what tests run on another (`make test-guarded`): run files, tools, `eval` and
+`generate`. It has to have the reference device's types, fp32 and fp64; what asks for bf16 stays where it was."""
 import json
 import os
 import struct
@@ -8,11 +11,22 @@ import numpy
 
 TOOLS = os.environ["TRIREME_TOOLS"]
 TRIREME = os.environ["TRIREME"]
+DEVICE = os.environ.get("TRIREME_TEST_DEVICE", "")
+
+
+def device_for(device, precision):
+    """Where a test runs that asks for this device."""
+    return DEVICE if DEVICE and precision != "bf16" else device
+
+
+def on_device(run):
+    """The keys of a run, on the device of these tests."""
+    return {**run, "device": device_for(run.get("device", "auto"), run.get("precision", "fp32"))}
 
 
 def yaml_of(value):
     """JSON is YAML."""
-    return json.dumps(value)
+    return json.dumps(on_device(value) if {"optimizer", "output"} <= value.keys() else value)
 
 
 def tool(*arguments):
@@ -21,8 +35,16 @@ def tool(*arguments):
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
+def words_of(*arguments):
+    """The command line of the program: what reads a checkpoint runs on the device of these tests, too."""
+    words = [TRIREME, *map(str, arguments)]
+    if DEVICE and words[1] in ("eval", "generate") and "--device" not in words:
+        words += ["--device", DEVICE]
+    return words
+
+
 def trireme(*arguments, status=0, **options):
-    done = subprocess.run([TRIREME, *map(str, arguments)], capture_output=True, text=True, **options)
+    done = subprocess.run(words_of(*arguments), capture_output=True, text=True, **options)
     assert done.returncode == status, done.stderr
     return done
 
@@ -68,7 +90,7 @@ class Weights:
         """Loss, norm and gradients by name, as the engine finds them."""
         tokens, out = os.path.join(self.folder, "tokens.bin"), os.path.join(self.folder, "gradients.bin")
         numpy.concatenate([ids.reshape(-1), labels.reshape(-1)]).astype(numpy.int32).tofile(tokens)
-        result = tool("gradients", self.model_file, device, precision, schedule, ids.shape[0],
+        result = tool("gradients", self.model_file, device_for(device, precision), precision, schedule, ids.shape[0],
                       micro_batch or ids.shape[0], ids.shape[1], self.file, tokens, out)
         flat = numpy.fromfile(out)
         return result, {p["name"]: self.get(flat, p) for p in self.table["parameters"]}

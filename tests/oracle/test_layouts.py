@@ -12,6 +12,7 @@ import subprocess
 
 import numpy
 import pytest
+from parity import device_for
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "layout_tool")
 LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
@@ -85,7 +86,7 @@ def run_tool(folder, model, layouts, device="reference", precision="fp64", steps
         mine = [layout for layout in layouts if ranks_of(layout) == ranks]
         lines = [" ".join([name_of(layout), *(str(complete(layout)[k]) for k in KEYS)]) for layout in mine]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
-        command = [TOOL, folder / "model.yaml", device, precision, batch, SEQUENCE, steps, folder / "tokens",
+        command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, SEQUENCE, steps, folder / "tokens",
                    folder / "layouts", folder]
         if ranks > 1:
             command = [*launcher(), "-n", ranks, *command]

@@ -6,7 +6,7 @@ import models
 import numpy
 import pytest
 import torch
-from parity import Weights, relative, tool, trireme, yaml_of
+from parity import Weights, device_for, relative, tool, trireme, yaml_of
 
 GPT2 = dict(family="gpt2", num_layers=2, hidden_size=48, num_heads=3, vocab_size=101, max_sequence=80)
 LLAMA = dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=1, ffn_size=72, vocab_size=97,
@@ -32,6 +32,7 @@ CASES = [
 IDS = [case[0] for case in CASES]
 # device, precision, largest relative error of any gradient and of the loss
 DEVICES = [("reference", "fp64", 1e-10), ("reference", "fp32", 1e-5), ("cpu", "fp32", 1e-5), ("cpu", "bf16", 2.5e-2)]
+DEVICES = [(device_for(device, precision), precision, limit) for device, precision, limit in DEVICES]
 
 
 def tokens_of(model, batch, sequence):

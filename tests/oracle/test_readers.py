@@ -10,7 +10,7 @@ import subprocess
 
 import numpy
 import pytest
-from parity import TRIREME, trireme, yaml_of
+from parity import TRIREME, trireme, words_of, yaml_of
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32)
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TRIREME_CHECK_MEMORY": "1"}
@@ -73,7 +73,7 @@ READERS = {
 
 def read(reader, path, made, new):
     words, _ = READERS[reader]
-    return subprocess.run([TRIREME, *map(str, words(path, made, new))], capture_output=True, text=True, env=ENVIRONMENT, errors="replace")
+    return subprocess.run(words_of(*words(path, made, new)), capture_output=True, text=True, env=ENVIRONMENT, errors="replace")
 
 
 def header_bytes(path):

@@ -11,8 +11,8 @@ import subprocess
 import time
 
 import pytest
+from parity import TRIREME, words_of, yaml_of
 
-TRIREME = os.environ["TRIREME"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPACE = [dict(name="pipeline", values="1 2 4 8"), dict(name="tensor", values="1 2 4 8"), dict(name="micro_batch", low=1, high=4),
          dict(name="zero", values="0 1"), dict(name="schedule", values="1f1b interleaved"),
@@ -22,7 +22,7 @@ STUDY = dict(name="small", model="frontier-22b", cluster="frontier", devices=16,
 
 
 def write(path, value):
-    path.write_text(json.dumps(value))
+    path.write_text(yaml_of(value))
     return path
 
 
@@ -429,7 +429,7 @@ def test_population(tmp_path):
     kept = list((tmp_path / "study.db.trials").iterdir())
     assert [p.name for p in kept] == [f"member-{best['member']}-round-3"]
     assert [p.name for p in (kept[0] / "checkpoints").iterdir()] == ["step-00000030"]
-    loss = json.loads(subprocess.run([TRIREME, "eval", str(kept[0]), str(tmp_path / "data/validation"), "--json"], capture_output=True, text=True, check=True).stdout)
+    loss = json.loads(subprocess.run(words_of("eval", kept[0], tmp_path / "data/validation", "--json"), capture_output=True, text=True, check=True).stdout)
     assert loss["loss"] == pytest.approx(best["loss"], abs=0.2)
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 3 and page.count("Lineage: ") == 3 and "<script" not in page

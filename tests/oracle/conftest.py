@@ -1,0 +1,19 @@
+"""What becomes of the tests where TRIREME_TEST_DEVICE names a device (parity.py)."""
+from parity import DEVICE
+
+
+def of_cpu_alone(item):
+    """It is about what the cpu device does, or about a type that only that one has."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return item.get_closest_marker("cpu") is not None or parameters.get("precision") == "bf16"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cpu: about what the cpu device does; left out where TRIREME_TEST_DEVICE names another")
+
+
+def pytest_collection_modifyitems(config, items):
+    if DEVICE:
+        left_out = [item for item in items if of_cpu_alone(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
