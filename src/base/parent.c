@@ -47,7 +47,7 @@ static int first_number_of(const char *const names[], int otherwise) {
   return otherwise;
 }
 
-static int rank_of_environment(void) {
+int tri_parent_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", NULL};
   return first_number_of(names, -1);
 }
@@ -107,7 +107,7 @@ static void leave_file(tri_parent_kind kind, int exit_status, const char *text) 
   snprintf(whole, sizeof whole, "%s/%s-%ld", parent.folder, host, (long)getpid());
   FILE *to = fopen(part, "we");
   if (to == NULL) return;
-  bool written = fprintf(to, "%d %d %d\n%s", exit_status, (int)kind, rank_of_environment(), text) > 0;
+  bool written = fprintf(to, "%d %d %d\n%s", exit_status, (int)kind, tri_parent_rank(), text) > 0;
   written = fflush(to) == 0 && fsync(fileno(to)) == 0 && written;
   if (fclose(to) == 0 && written) rename(part, whole);
 }
@@ -265,7 +265,7 @@ void tri_parent_join(void) {
   }
   if (to < 0) return;
   (void)gethostname(host, sizeof host - 1);
-  snprintf(hello, sizeof hello, "%s %d %d %s", parent.token, rank_of_environment(), local_ranks_of_environment(), host);
+  snprintf(hello, sizeof hello, "%s %d %d %s", parent.token, tri_parent_rank(), local_ranks_of_environment(), host);
   atomic_store(&parent.socket, to);
   if (send_packet(to, TRI_PARENT_HELLO, (int)getpid(), hello, ROOM_WAIT_MS) && start_listening()) {
     tri_parent_take_crashes();

@@ -15,6 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The number of this process in its job, as its launcher says in the environment, before there is MPI; -1 outside of
+ * one. */
+int tri_parent_rank(void);
+
 /* In the environment of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". The token shows that a caller is of this job, the
  * machine that a socket which nobody serves is one whose parent is gone. */
 #define TRI_PARENT "TRIREME_PARENT"

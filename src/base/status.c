@@ -43,6 +43,7 @@ int tri_status_exit(tri_status code) {
     case TRI_DIVERGED: return 8;
     case TRI_COMM: return 9;
     case TRI_BUSY: return 10;
+    case TRI_DEVICE_FAILED: return 11;
     case TRI_DIFFERENT: return 1;
     case TRI_INTERRUPTED: return 130;
     case TRI_INTERNAL: return 70;

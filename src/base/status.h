@@ -21,6 +21,7 @@ typedef enum tri_status {
   TRI_DIVERGED,      /* too many bad steps in a row                     exit status 8 */
   TRI_COMM,          /* another rank is gone, or MPI failed             exit status 9 */
   TRI_BUSY,          /* another run is alive in the folder              exit status 10 */
+  TRI_DEVICE_FAILED, /* a kernel or a copy                              exit status 11 */
   TRI_INTERRUPTED,   /* a signal asked us to stop                       exit status 130 */
   TRI_INTERNAL,      /* our own mistake                                 exit status 70 */
 } tri_status;

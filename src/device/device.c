@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "device/cpu/cpu.h"
+#include "device/guarded/guarded.h"
 #include "device/queue.h"
 #include "device/reference/reference.h"
 
@@ -21,6 +22,7 @@ typedef struct kind {
 static const kind kinds[] = {
     {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, tri_cpu_create},
     {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, tri_reference_create},
+    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, tri_guarded_create},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -44,8 +46,11 @@ static tri_status fill(const char *name, int threads, tri_device *device) {
     device->info.types = found->types;
     return found->fill(rest, threads, device);
   }
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit) and reference", name);
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference and guarded "
+      "(guarded:seed=7, ... for tests)",
+      name);
 }
 
 tri_status tri_device_check_name(const char *name, tri_dtype activations) {

@@ -40,6 +40,8 @@ typedef struct tri_device_driver {
   void (*host_destroy)(tri_device *device, void *memory, size_t bytes);
 
   tri_status (*copy)(tri_queue *queue, const tri_copy *copy);
+  /* What is in this device memory may be anything from here on. Empty: it stays. */
+  tri_status (*undefine)(tri_queue *queue, void *memory, size_t bytes);
   /* Queues. All empty: a call has been done when it returns. */
   tri_status (*queue_create)(tri_queue *queue);
   void (*queue_destroy)(tri_queue *queue);
@@ -63,8 +65,8 @@ struct tri_device {
   void *state;                            /* the kind's own */
 };
 
-/* Creates a device by its configured name: "auto" (the best there is), "cpu" or "reference". threads 0 takes all cores
- * that this process may use. An unknown name lists the known ones. Release with tri_device_destroy. */
+/* Creates a device by its configured name: "auto" (the best there is), "cpu", "reference" or "guarded". threads 0 takes
+ * all cores that this process may use. An unknown name lists the known ones. Release with tri_device_destroy. */
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
 
@@ -75,7 +77,8 @@ tri_status tri_device_check_name(const char *name, tri_dtype activations);
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
 /* Memory of the device and memory of the host, counted: the one way to either for all floors above. NULL is ignored. A
- * device that is given up while it counts memory as held says so. TRI_OUT_OF_MEMORY beyond the limit too. */
+ * device that is given up while it counts memory as held says so. TRI_OUT_OF_MEMORY beyond the limit too. Memory is
+ * zeroed, host memory may be anything. Work that uses either has been waited for before it is destroyed. */
 tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_device_host_create(tri_device *device, size_t bytes, void **out);

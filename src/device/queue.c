@@ -82,3 +82,8 @@ tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *f
   TRI_TRY(tri_queue_download(queue, to_host, from, bytes));
   return tri_queue_finish(queue);
 }
+
+tri_status tri_queue_undefine(tri_queue *queue, void *memory, size_t bytes) {
+  if (bytes == 0 || queue->device->driver->undefine == NULL) return TRI_OK;
+  return queue->device->driver->undefine(queue, memory, bytes);
+}

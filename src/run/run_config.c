@@ -124,7 +124,7 @@ static const tri_config_key run_keys[] = {
      .help = "AdamW, its batch and its learning rate"},
     {CHOICE("precision", precision, precisions), .fallback = "fp32",
      .help = "of activations; fp64 needs device: reference"},
-    {TEXT("device", device), .fallback = "auto", .help = "auto, cpu or reference"},
+    {TEXT("device", device), .fallback = "auto", .help = "auto, cpu, reference, or guarded (for tests)"},
     {AUTO("threads", threads, 0, 1 << 16), .fallback = "auto", .help = "threads of one rank; auto is all cores"},
     {KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
      .help = "initial weights, dropout and the order of samples follow from it"},

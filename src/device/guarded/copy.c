@@ -1,0 +1,156 @@
+/* Copies happen late, and show whoever did not wait for them: what a download will write is poisoned when it is queued,
+ * and what an upload will read is summed up then, and must still be the same when it is read. */
+#include "device/guarded/internal.h"
+
+#include "base/memory.h"
+#include "device/queue.h"
+
+#include <string.h>
+
+typedef struct queued_copy {
+  tri_copy copy;
+  uint64_t sum; /* of the host's bytes that are to be read */
+} queued_copy;
+
+/* From the first byte to behind the last. */
+static size_t extent(const tri_copy *copy, size_t stride) { return (copy->rows - 1) * stride + copy->row_bytes; }
+
+static uint64_t mix(uint64_t sum, const char *from, size_t bytes) {
+  uint64_t word = 0;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    size_t some = bytes - at < sizeof word ? bytes - at : sizeof word;
+    word = 0;
+    memcpy(&word, from + at, some);
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u; /* odd: each step is one to one in the word and in the sum */
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+
+static uint64_t sum_of(const tri_copy *copy) {
+  uint64_t sum = 0;
+  for (size_t r = 0; r < copy->rows; r++) {
+    sum = mix(sum, (const char *)copy->from + r * copy->from_stride, copy->row_bytes);
+  }
+  return sum;
+}
+
+static void poison_rows(const tri_copy *copy) {
+  for (size_t r = 0; r < copy->rows; r++) {
+    tri_guarded_poison((char *)copy->to + r * copy->to_stride, copy->row_bytes);
+  }
+}
+
+static bool is_poison(const tri_copy *copy) {
+  for (size_t r = 0; r < copy->rows; r++) {
+    if (!tri_guarded_is_poison((const char *)copy->to + r * copy->to_stride, copy->row_bytes)) return false;
+  }
+  return true;
+}
+
+/* Where the bytes are. */
+static tri_status reach(const tri_guarded_state *state, const char *what, tri_side side, const void *memory,
+                        size_t bytes, void **out) {
+  switch (side) {
+    case TRI_SIDE_DEVICE: return tri_guarded_open(state, what, memory, bytes, out);
+    case TRI_SIDE_HOST: break;
+  }
+  TRI_TRY(tri_guarded_check_host(state, what, memory, bytes));
+  *out = (char *)(uintptr_t)memory;
+  return TRI_OK;
+}
+
+static bool overlap(const tri_copy *copy) {
+  uintptr_t to = (uintptr_t)copy->to, from = (uintptr_t)copy->from;
+  return copy->rows == 1 && to < from + copy->row_bytes && from < to + copy->row_bytes;
+}
+
+static tri_status check_host_unchanged(const queued_copy *queued) {
+  const tri_copy *copy = &queued->copy;
+  if (copy->from_side == TRI_SIDE_HOST && sum_of(copy) != queued->sum) {
+    return tri_fail(TRI_INTERNAL,
+                    "the host changed the memory that it reads, at %p, before it was done: a missing wait", copy->from);
+  }
+  if (copy->to_side == TRI_SIDE_HOST && !is_poison(copy)) {
+    return tri_fail(TRI_INTERNAL,
+                    "the host changed the memory that it fills, at %p, before it was done: a missing wait", copy->to);
+  }
+  return TRI_OK;
+}
+
+static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  queued_copy queued;
+  memcpy(&queued, work->data, sizeof queued);
+  const tri_copy *copy = &queued.copy;
+  void *to = NULL, *from = NULL;
+  TRI_TRY(reach(queue->state, "where it writes", copy->to_side, copy->to, extent(copy, copy->to_stride), &to));
+  TRI_TRY(reach(queue->state, "what it reads", copy->from_side, copy->from, extent(copy, copy->from_stride), &from));
+  if (overlap(copy)) return tri_fail(TRI_INTERNAL, "what it reads and where it writes overlap");
+  TRI_TRY(check_host_unchanged(&queued));
+  for (size_t r = 0; r < copy->rows; r++) {
+    memcpy((char *)to + r * copy->to_stride, (const char *)from + r * copy->from_stride, copy->row_bytes);
+  }
+  return TRI_OK;
+}
+
+/* The host's side is looked at now, while the caller stands by it. What is wrong with it is told when the copy runs. */
+static void look_at_host(const tri_guarded_state *state, queued_copy *queued) {
+  const tri_copy *copy = &queued->copy;
+  if (copy->from_side == TRI_SIDE_HOST &&
+      tri_guarded_check_host(state, "", copy->from, extent(copy, copy->from_stride)) == TRI_OK) {
+    queued->sum = sum_of(copy);
+  }
+  if (copy->to_side == TRI_SIDE_HOST &&
+      tri_guarded_check_host(state, "", copy->to, extent(copy, copy->to_stride)) == TRI_OK) {
+    poison_rows(copy);
+  }
+}
+
+static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
+  tri_guarded_state *state = queue->state;
+  tri_guarded_work *work = NULL;
+  queued_copy queued = {.copy = *copy};
+  look_at_host(state, &queued);
+  TRI_TRY(tri_guarded_queue_work(queue, "kernel `copy`", run_copy, sizeof queued, &work));
+  uint64_t count = ++state->copies;
+  if (work == NULL) return TRI_OK;
+  memcpy(work->data, &queued, sizeof queued);
+  work->count = count;
+  if (count == state->options.fail_copy) work->told_to_fail = "fail_copy";
+  return TRI_OK;
+}
+
+tri_status tri_guarded_copy(tri_queue *queue, const tri_copy *copy) {
+  tri_guarded_queue *own = queue->state;
+  pthread_mutex_lock(&own->state->lock);
+  tri_status status = queue_copy(own, copy);
+  pthread_mutex_unlock(&own->state->lock);
+  return status;
+}
+
+/* ---- memory of which nothing is known any more ------------------------------------------------------------------- */
+
+typedef struct stretch {
+  void *memory;
+  size_t bytes;
+} stretch;
+
+static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  stretch all;
+  void *open = NULL;
+  memcpy(&all, work->data, sizeof all);
+  TRI_TRY(tri_guarded_open(queue->state, "what it forgets", all.memory, all.bytes, &open));
+  tri_guarded_poison(open, all.bytes);
+  return TRI_OK;
+}
+
+tri_status tri_guarded_undefine(tri_queue *queue, void *memory, size_t bytes) {
+  tri_guarded_queue *own = queue->state;
+  const stretch all = {memory, bytes};
+  tri_guarded_work *work = NULL;
+  pthread_mutex_lock(&own->state->lock);
+  tri_status status = tri_guarded_queue_work(own, "kernel `undefine`", run_undefine, sizeof all, &work);
+  if (work != NULL) memcpy(work->data, &all, sizeof all);
+  pthread_mutex_unlock(&own->state->lock);
+  return status;
+}

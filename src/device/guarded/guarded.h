@@ -1,0 +1,12 @@
+/* The guarded device punishes whoever forgets that device memory is the device's own and that work is queued. It has
+ * the reference device's kernels, bits and wants. But nobody else can read or write its memory, what is queued runs
+ * late, and queues advance against each other in an order that is drawn from a seed. It is for tests. */
+#ifndef TRI_DEVICE_GUARDED_GUARDED_H
+#define TRI_DEVICE_GUARDED_GUARDED_H
+
+#include "device/device.h"
+
+/* Fills in a device that has its types. `options`, behind the colon of its name: "" or NAME=NUMBER,... */
+tri_status tri_guarded_create(const char *options, int threads, tri_device *out);
+
+#endif

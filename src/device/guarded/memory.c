@@ -1,0 +1,215 @@
+/* Memory that only kernels can reach.
+ *
+ * What a device gives out is an address in pages that have no access and never get any. The memory itself lies
+ * elsewhere, at addresses that only the runner of kernels and copies knows. (Giving the pages access for as long as a
+ * kernel runs would give it to all threads.) Both are as large and stand between guards, with their ends at the upper
+ * one, so a kernel that runs over its memory is stopped too. */
+#include "device/guarded/internal.h"
+
+#include "base/format.h"
+#include "base/memory.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+  GUARD_BYTES = 1 << 16,   /* at least a page of any system */
+  MOST_RELEASED = 1 << 10, /* that stay reserved */
+  POISON_BYTES = 8
+};
+
+static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)GUARD_BYTES - 1) / GUARD_BYTES * GUARD_BYTES; }
+
+static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - GUARD_BYTES - (bytes + 63) / 64 * 64; }
+
+/* ---- poison ------------------------------------------------------------------------------------------------------ */
+
+/* 0x7ff4 again and again: a signalling NaN in fp64, a NaN in fp32 and bf16, 2146729972 in int32. */
+static const unsigned char poison[POISON_BYTES] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
+
+void tri_guarded_poison(void *memory, size_t bytes) {
+  char *to = memory;
+  size_t at = 0;
+  for (; at + POISON_BYTES <= bytes; at += POISON_BYTES) memcpy(to + at, poison, POISON_BYTES);
+  memcpy(to + at, poison, bytes - at);
+}
+
+bool tri_guarded_is_poison(const void *memory, size_t bytes) {
+  const char *from = memory;
+  size_t at = 0;
+  for (; at + POISON_BYTES <= bytes; at += POISON_BYTES) {
+    if (memcmp(from + at, poison, POISON_BYTES) != 0) return false;
+  }
+  return memcmp(from + at, poison, bytes - at) == 0;
+}
+
+/* ---- mappings ---------------------------------------------------------------------------------------------------- */
+
+/* Addresses, and memory behind all but the guards if `open`. NULL where the system gives none. */
+static char *map(size_t bytes, bool open) {
+  size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system gives */
+  char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return NULL;
+  if (open && mprotect(mapping + GUARD_BYTES, mapped - 2 * (size_t)GUARD_BYTES, PROT_READ | PROT_WRITE) != 0) {
+    munmap(mapping, mapped);
+    return NULL;
+  }
+  return mapping + lead_bytes(bytes);
+}
+
+static void unmap(char *memory, size_t bytes) {
+  if (memory != NULL) munmap(memory - lead_bytes(bytes), mapped_bytes(bytes));
+}
+
+/* The addresses stay reserved, the memory goes back to the system. */
+static void close_mapping(char *memory, size_t bytes) {
+  (void)mmap(memory - lead_bytes(bytes), mapped_bytes(bytes), PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static tri_status not_given(size_t bytes) {
+  char text[32];
+  return tri_fail(TRI_OUT_OF_MEMORY, "the system does not give %zu bytes (%s) of memory", bytes,
+                  tri_format_bytes((double)bytes, text, sizeof text));
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void free_block(tri_guarded_block *block) {
+  if (block->given != block->open) unmap(block->given, block->bytes);
+  unmap(block->open, block->bytes);
+  tri_free(block);
+}
+
+static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host, tri_guarded_block **out) {
+  tri_guarded_block *block = NULL;
+  TRI_TRY(tri_alloc("a block of memory", 1, sizeof *block, &block));
+  block->bytes = bytes;
+  block->host = host;
+  block->open = map(bytes, true);
+  block->given = host ? block->open : map(bytes, false);
+  if (block->open == NULL || block->given == NULL) {
+    free_block(block);
+    return not_given(bytes);
+  }
+  pthread_mutex_lock(&state->lock);
+  block->number = ++state->num_blocks;
+  atomic_store(&block->next, atomic_load(&state->blocks));
+  atomic_store(&state->blocks, block);
+  pthread_mutex_unlock(&state->lock);
+  *out = block;
+  return TRI_OK;
+}
+
+/* Those that were released longest ago give up their addresses. */
+static void forget_the_oldest(tri_guarded_state *state) {
+  int64_t released = 0;
+  tri_guarded_block *_Atomic *link = &state->blocks;
+  for (tri_guarded_block *block; (block = atomic_load(link)) != NULL;) {
+    if (atomic_load(&block->released) && ++released > MOST_RELEASED) {
+      atomic_store(link, atomic_load(&block->next));
+      free_block(block);
+    } else {
+      link = &block->next;
+    }
+  }
+}
+
+static void release_block(tri_guarded_state *state, const void *memory) {
+  pthread_mutex_lock(&state->lock);
+  for (tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
+    if (block->given != memory || atomic_load(&block->released)) continue;
+    atomic_store(&block->released, true);
+    close_mapping(block->open, block->bytes);
+    break;
+  }
+  forget_the_oldest(state);
+  pthread_mutex_unlock(&state->lock);
+}
+
+void tri_guarded_release_all(tri_guarded_state *state) {
+  tri_guarded_block *next = NULL;
+  for (tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = next) {
+    next = atomic_load(&block->next);
+    free_block(block);
+  }
+  atomic_store(&state->blocks, NULL);
+}
+
+tri_status tri_guarded_memory_create(tri_device *device, size_t bytes, void **out) {
+  tri_guarded_state *state = device->state;
+  tri_guarded_block *block = NULL;
+  char number[32];
+  pthread_mutex_lock(&state->lock);
+  uint64_t count = ++state->memories;
+  pthread_mutex_unlock(&state->lock);
+  if (count == state->options.fail_memory) {
+    return tri_fail(TRI_OUT_OF_MEMORY, "the device was told to fail its %s allocation (fail_memory), of %zu bytes",
+                    tri_guarded_ordinal(count, number), bytes);
+  }
+  TRI_TRY(create_block(state, bytes, false, &block));
+  memset(block->open, 0, bytes);
+  *out = block->given;
+  return TRI_OK;
+}
+
+void tri_guarded_memory_destroy(tri_device *device, void *memory, size_t bytes) {
+  (void)bytes;
+  release_block(device->state, memory);
+}
+
+tri_status tri_guarded_host_create(tri_device *device, size_t bytes, void **out) {
+  tri_guarded_block *block = NULL;
+  TRI_TRY(create_block(device->state, bytes, true, &block));
+  tri_guarded_poison(block->open, bytes);
+  *out = block->given;
+  return TRI_OK;
+}
+
+void tri_guarded_host_destroy(tri_device *device, void *memory, size_t bytes) {
+  (void)bytes;
+  release_block(device->state, memory);
+}
+
+/* ---- looking up -------------------------------------------------------------------------------------------------- */
+
+/* The block between whose guards an address lies, or NULL. */
+static const tri_guarded_block *find(const tri_guarded_state *state, const void *memory) {
+  uintptr_t at = (uintptr_t)memory;
+  for (const tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
+    uintptr_t begin = (uintptr_t)block->given - lead_bytes(block->bytes);
+    if (at >= begin && at - begin < mapped_bytes(block->bytes)) return block;
+  }
+  return NULL;
+}
+
+static tri_status check_inside(const tri_guarded_block *block, const char *what, const void *memory, size_t bytes) {
+  const char *kind = block->host ? "host memory" : "device memory";
+  if (atomic_load(&block->released)) {
+    return tri_fail(TRI_INTERNAL, "%s is %s that was released before it ran (allocation %lld, of %zu bytes)", what,
+                    kind, (long long)block->number, block->bytes);
+  }
+  ptrdiff_t offset = (const char *)memory - block->given;
+  if (offset >= 0 && (size_t)offset <= block->bytes && bytes <= block->bytes - (size_t)offset) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "%s, %zu bytes at offset %lld of %s, is not inside allocation %lld, of %zu bytes", what,
+                  bytes, (long long)offset, kind, (long long)block->number, block->bytes);
+}
+
+tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
+                            void **out) {
+  const tri_guarded_block *block = find(state, memory);
+  if (block == NULL || block->host) {
+    return tri_fail(TRI_INTERNAL, "%s, %p, is not this device's memory: a mistake of this program's", what, memory);
+  }
+  TRI_TRY(check_inside(block, what, memory, bytes));
+  *out = block->open + ((const char *)memory - block->given);
+  return TRI_OK;
+}
+
+tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes) {
+  const tri_guarded_block *block = find(state, memory);
+  if (block == NULL) return TRI_OK;
+  if (block->host) return check_inside(block, what, memory, bytes);
+  return tri_fail(TRI_INTERNAL, "%s, %p, is device memory where host memory was said: a mistake of this program's",
+                  what, memory);
+}

@@ -1,0 +1,279 @@
+/* Queues whose work is done when somebody waits, and no sooner.
+ *
+ * Whoever waits for a place runs work until it is passed: piece by piece, each from a queue that is drawn among those
+ * that can go on. Each wait draws anew how eager each queue is, from not at all (it goes on only where nothing else
+ * can) to much more than the others: so that over some seeds each order comes up that the waits between queues allow,
+ * and a wait that is missing shows as poison, or as other numbers. */
+#include "device/guarded/internal.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+
+enum { AFTERWARDS = 8, A_LOOK = 4 }; /* pieces of work, at most: behind a wait, and at a look */
+
+uint32_t tri_guarded_draw(tri_guarded_state *state, uint32_t below) {
+  return (uint32_t)((uint64_t)tri_random_u32(state->random, state->drawn++) * below >> 32);
+}
+
+/* ---- queueing ---------------------------------------------------------------------------------------------------- */
+
+static bool has_failed(const tri_guarded_queue *queue) { return queue->fault.status != TRI_OK; }
+
+tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tri_guarded_run run, size_t data_bytes,
+                                  tri_guarded_work **out) {
+  tri_guarded_work *work = NULL;
+  *out = NULL;
+  if (has_failed(queue)) {
+    queue->done = ++queue->queued;
+    return TRI_OK;
+  }
+  TRI_TRY(tri_alloc("queued work", 1, sizeof *work + data_bytes, &work));
+  work->what = what;
+  work->run = run;
+  work->origin = queue->queue->origin;
+  if (queue->last == NULL) {
+    atomic_store(&queue->first, work);
+  } else {
+    atomic_store(&queue->last->next, work);
+  }
+  queue->last = work;
+  queue->queued++;
+  *out = work;
+  return TRI_OK;
+}
+
+static void drop_first(tri_guarded_queue *queue) {
+  tri_guarded_work *work = atomic_load(&queue->first);
+  atomic_store(&queue->first, atomic_load(&work->next));
+  if (atomic_load(&queue->first) == NULL) queue->last = NULL;
+  queue->done++;
+  tri_free(work);
+}
+
+static void drop_all(tri_guarded_queue *queue) {
+  while (atomic_load(&queue->first) != NULL) drop_first(queue);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static bool can_go_on(const tri_guarded_queue *queue) {
+  const tri_guarded_work *work = atomic_load(&queue->first);
+  return work != NULL && (work->after == NULL || work->after->done >= work->after_number);
+}
+
+/* "kernel `matmul` of call 12 (linear, forward)" */
+static void name_work(const tri_guarded_work *work, char *out, size_t out_bytes) {
+  const tri_origin *origin = &work->origin;
+  char of[32] = "", name[128] = "";
+  if (origin->index >= 0) snprintf(of, sizeof of, " of call %lld", (long long)origin->index);
+  if (origin->name != NULL) {
+    snprintf(name, sizeof name, " (%s%s%s)", origin->name, origin->pass == NULL ? "" : ", ",
+             origin->pass == NULL ? "" : origin->pass);
+  }
+  snprintf(out, out_bytes, "%s%s%s", work->what, origin->name == NULL ? "" : of, name);
+}
+
+static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  char name[192], number[32];
+  tri_status status = TRI_OK;
+  name_work(work, name, sizeof name);
+  if (work->told_to_fail != NULL) {
+    return tri_fail(TRI_DEVICE_FAILED, "%s failed: the device was told to fail the %s (%s)", name,
+                    tri_guarded_ordinal(work->count, number), work->told_to_fail);
+  }
+  status = work->run(queue, work);
+  return status == TRI_OK ? TRI_OK : tri_fail(status, "%s: %s", name, tri_status_message());
+}
+
+/* A queue that follows a place of another that was never reached fails with it, in the other's words. */
+static bool follows_failure(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  const tri_guarded_queue *after = work->after;
+  if (after == NULL || !has_failed(after) || work->after_number < after->failed_at) return false;
+  queue->fault = after->fault;
+  return true;
+}
+
+static void remember(tri_guarded_state *state, const tri_guarded_queue *queue, const tri_guarded_work *work) {
+  state->past[state->num_past % TRI_GUARDED_HISTORY] =
+      (tri_guarded_past){work->what, work->origin, queue->queue->number};
+  state->num_past++;
+}
+
+static void run_first(tri_guarded_queue *queue) {
+  tri_guarded_state *state = queue->state;
+  const tri_guarded_work *work = atomic_load(&queue->first);
+  if (!follows_failure(queue, work) && work->run != NULL) {
+    remember(state, queue, work);
+    atomic_store(&state->running, true);
+    tri_keep(&queue->fault, run_work(queue, work));
+    atomic_store(&state->running, false);
+  }
+  if (has_failed(queue)) {
+    queue->failed_at = queue->done + 1;
+    drop_all(queue);
+  } else {
+    drop_first(queue);
+  }
+}
+
+static void draw_eagerness(tri_guarded_state *state) {
+  static const uint32_t weights[] = {0, 1, 8};
+  for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    q->eagerness = weights[tri_guarded_draw(state, sizeof weights / sizeof weights[0])];
+  }
+}
+
+/* One piece of work of one queue. False where none can go on. */
+static bool advance(tri_guarded_state *state) {
+  uint32_t eager = 0, able = 0;
+  for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    if (!can_go_on(q)) continue;
+    eager += q->eagerness;
+    able++;
+  }
+  if (able == 0) return false;
+  uint32_t at = tri_guarded_draw(state, eager > 0 ? eager : able);
+  for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    if (!can_go_on(q)) continue;
+    uint32_t weight = eager > 0 ? q->eagerness : 1;
+    if (at < weight) {
+      run_first(q);
+      return true;
+    }
+    at -= weight;
+  }
+  return false;
+}
+
+static void advance_some(tri_guarded_state *state, uint32_t most) {
+  for (uint32_t left = tri_guarded_draw(state, most + 1); left > 0 && advance(state); left--) continue;
+}
+
+static tri_status stuck(const tri_guarded_queue *queue, uint64_t number) {
+  const tri_guarded_work *work = atomic_load(&queue->first);
+  char name[192];
+  if (work == NULL) {
+    return tri_fail(
+        TRI_INTERNAL,
+        "the host waits for place %llu of queue %llu of the device, but only %llu were ever queued there: a "
+        "mistake of this program's",
+        (unsigned long long)number, (unsigned long long)queue->queue->number, (unsigned long long)queue->queued);
+  }
+  name_work(work, name, sizeof name);
+  return tri_fail(
+      TRI_INTERNAL,
+      "the host waits for queue %llu of the device, which waits (%s) for place %llu of queue %llu, and that "
+      "will never be passed: it is at %llu of %llu. A mistake of this program's",
+      (unsigned long long)queue->queue->number, name, (unsigned long long)work->after_number,
+      (unsigned long long)work->after->queue->number, (unsigned long long)work->after->done,
+      (unsigned long long)work->after->queued);
+}
+
+static tri_status run_until(tri_guarded_queue *queue, uint64_t number) {
+  tri_guarded_state *state = queue->state;
+  draw_eagerness(state);
+  while (queue->done < number) {
+    if (!advance(state)) return stuck(queue, number);
+  }
+  if (tri_guarded_draw(state, 2) == 1) advance_some(state, AFTERWARDS);
+  return TRI_OK;
+}
+
+/* ---- marks and waits --------------------------------------------------------------------------------------------- */
+
+tri_status tri_guarded_mark(tri_queue *queue, tri_device_event *out) {
+  tri_guarded_queue *own = queue->state;
+  pthread_mutex_lock(&own->state->lock);
+  out->number = own->queued;
+  pthread_mutex_unlock(&own->state->lock);
+  return TRI_OK;
+}
+
+tri_status tri_guarded_wait(tri_queue *queue, const tri_device_event *event) {
+  tri_guarded_queue *own = queue->state;
+  tri_guarded_work *work = NULL;
+  if (event->queue->device != queue->device) {
+    return tri_fail(TRI_INTERNAL, "a queue of the device waits for one of another device: a mistake of this program's");
+  }
+  pthread_mutex_lock(&own->state->lock);
+  tri_status status = tri_guarded_queue_work(own, "wait", NULL, 0, &work);
+  if (work != NULL) {
+    work->after = event->queue->state;
+    work->after_number = event->number;
+  }
+  pthread_mutex_unlock(&own->state->lock);
+  return status;
+}
+
+tri_status tri_guarded_event_wait(const tri_device_event *event) {
+  tri_guarded_queue *queue = event->queue->state;
+  pthread_mutex_lock(&queue->state->lock);
+  tri_status status = run_until(queue, event->number);
+  if (status == TRI_OK && has_failed(queue) && event->number >= queue->failed_at) {
+    queue->told = true;
+    status = tri_kept_tell(&queue->fault);
+  }
+  pthread_mutex_unlock(&queue->state->lock);
+  return status;
+}
+
+/* A look lets the device get on a little, so that who looks again and again comes to an end. */
+bool tri_guarded_event_passed(const tri_device_event *event) {
+  tri_guarded_queue *queue = event->queue->state;
+  pthread_mutex_lock(&queue->state->lock);
+  draw_eagerness(queue->state);
+  if (queue->done < event->number) advance_some(queue->state, A_LOOK);
+  bool passed = queue->done >= event->number;
+  pthread_mutex_unlock(&queue->state->lock);
+  return passed;
+}
+
+/* ---- their beginning and end ------------------------------------------------------------------------------------- */
+
+tri_status tri_guarded_queue_create(tri_queue *queue) {
+  tri_guarded_state *state = queue->device->state;
+  tri_guarded_queue *own = NULL;
+  TRI_TRY(tri_alloc("a queue", 1, sizeof *own, &own));
+  own->queue = queue;
+  own->state = state;
+  queue->state = own;
+  pthread_mutex_lock(&state->lock);
+  atomic_store(&own->next, atomic_load(&state->queues));
+  atomic_store(&state->queues, own);
+  pthread_mutex_unlock(&state->lock);
+  return TRI_OK;
+}
+
+static void remove_queue(tri_guarded_queue *queue) {
+  tri_guarded_queue *_Atomic *link = &queue->state->queues;
+  while (atomic_load(link) != queue) link = &atomic_load(link)->next;
+  atomic_store(link, atomic_load(&queue->next));
+}
+
+/* All of it has been passed. */
+static void forget_in_waits(const tri_guarded_queue *queue) {
+  for (tri_guarded_queue *q = atomic_load(&queue->state->queues); q != NULL; q = atomic_load(&q->next)) {
+    for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
+      if (work->after == queue) work->after = NULL;
+    }
+  }
+}
+
+void tri_guarded_queue_destroy(tri_queue *queue) {
+  tri_guarded_queue *own = queue->state;
+  tri_guarded_state *state = own->state;
+  pthread_mutex_lock(&state->lock);
+  tri_status status = run_until(own, own->queued);
+  if (status != TRI_OK) {
+    tri_warn("%s", tri_status_message());
+  } else if (has_failed(own) && !own->told) {
+    tri_warn("nobody waited for work that failed: %s", own->fault.message);
+  }
+  drop_all(own);
+  remove_queue(own);
+  forget_in_waits(own);
+  pthread_mutex_unlock(&state->lock);
+  tri_free(own);
+}

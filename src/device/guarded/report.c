@@ -1,0 +1,180 @@
+/* What is said of a touch that should not be: by a handler of SIGSEGV, which then lets the signal do what it would have
+ * done without us (a sanitizer's report, a word to the parent, the end).
+ *
+ * It reads what other threads may be changing: lists only grow at one end and are linked when whole, and what a process
+ * says as it dies may be a little out of date. */
+#include "device/guarded/internal.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 512, MOST_QUEUED = 8, ALTERNATE_STACK_BYTES = 1 << 16, NEAR_BYTES = 1 << 16 };
+
+/* All that a signal's handler can reach is global. */
+static struct {
+  tri_guarded_state *_Atomic devices;
+  pthread_mutex_t lock; /* for those who change it */
+  struct sigaction before;
+} watched = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- words, without the library's help --------------------------------------------------------------------------- */
+
+typedef struct line {
+  size_t length;
+  char text[LINE_BYTES];
+} line;
+
+static void put(line *to, const char *text) {
+  for (; *text != '\0' && to->length + 1 < sizeof to->text; text++) to->text[to->length++] = *text;
+}
+
+static void put_number(line *to, uint64_t number, unsigned base) {
+  char digits[65] = "";
+  char *at = digits + sizeof digits - 1;
+  do {
+    *--at = "0123456789abcdef"[number % base];
+    number /= base;
+  } while (number > 0);
+  put(to, at);
+}
+
+static void end(line *to) {
+  to->text[to->length++] = '\n';
+  (void)!write(STDERR_FILENO, to->text, to->length);
+  to->length = 0;
+}
+
+static void put_work(line *to, const char *what, const tri_origin *origin, uint64_t queue) {
+  put(to, "  ");
+  put(to, what);
+  if (origin->name != NULL) {
+    if (origin->index >= 0) {
+      put(to, " of call ");
+      put_number(to, (uint64_t)origin->index, 10);
+    }
+    put(to, " (");
+    put(to, origin->name);
+    if (origin->pass != NULL) {
+      put(to, ", ");
+      put(to, origin->pass);
+    }
+    put(to, ")");
+  }
+  put(to, ", queue ");
+  put_number(to, queue, 10);
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+/* Whether an address lies in a mapping of the block's that has it at `first`, or right before or behind it. */
+static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t address) {
+  uintptr_t begin = (uintptr_t)first;
+  return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;
+}
+
+static void say_where(const tri_guarded_block *block, const char *first, uintptr_t address, bool by_kernel) {
+  line text = {.length = 0};
+  uintptr_t begin = (uintptr_t)first;
+  bool before = address < begin;
+  put(&text, "trireme: ");
+  put(&text, block->host ? "host memory" : "device memory");
+  if (atomic_load(&block->released)) put(&text, " that had been released");
+  put(&text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
+  put_number(&text, address, 16);
+  put(&text, " is byte ");
+  if (before) put(&text, "-");
+  put_number(&text, before ? begin - address : address - begin, 10);
+  put(&text, " of allocation ");
+  put_number(&text, (uint64_t)block->number, 10);
+  put(&text, ", which has ");
+  put_number(&text, block->bytes, 10);
+  end(&text);
+}
+
+static void say_past(const tri_guarded_state *state) {
+  line text = {.length = 0};
+  uint64_t number = state->num_past, some = number < TRI_GUARDED_HISTORY ? number : TRI_GUARDED_HISTORY;
+  put(&text, some == 0 ? " nothing has run on the device" : " the last that ran on the device, newest first:");
+  end(&text);
+  for (uint64_t i = 1; i <= some; i++) {
+    const tri_guarded_past *past = &state->past[(number - i) % TRI_GUARDED_HISTORY];
+    put_work(&text, past->what, &past->origin, past->queue);
+    if (i == 1 && atomic_load(&state->running)) put(&text, ": it is running");
+    end(&text);
+  }
+}
+
+static void say_queued(const tri_guarded_state *state) {
+  line text = {.length = 0};
+  for (const tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    int said = 0;
+    const tri_guarded_work *work = atomic_load(&q->first);
+    if (work == NULL) continue;
+    put(&text, " ");
+    put_number(&text, q->queued - q->done, 10);
+    put(&text, " queued and not yet run in queue ");
+    put_number(&text, q->queue->number, 10);
+    put(&text, ", next first:");
+    end(&text);
+    for (; work != NULL && said < MOST_QUEUED; work = atomic_load(&work->next), said++) {
+      put_work(&text, work->what, &work->origin, q->queue->number);
+      end(&text);
+    }
+  }
+}
+
+static bool report(uintptr_t address) {
+  for (const tri_guarded_state *s = atomic_load(&watched.devices); s != NULL; s = atomic_load(&s->next_watched)) {
+    for (const tri_guarded_block *block = atomic_load(&s->blocks); block != NULL; block = atomic_load(&block->next)) {
+      bool given = is_at(block, block->given, address);
+      if (!given && !is_at(block, block->open, address)) continue;
+      say_where(block, given ? block->given : block->open, address, !given);
+      say_past(s);
+      say_queued(s);
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The handler from before takes over: the same access fails again, or the same signal is sent again. */
+static void take_fault(int number, siginfo_t *info, void *unused) {
+  (void)unused;
+  bool of_an_access = info->si_code > 0;
+  if (of_an_access) (void)report((uintptr_t)info->si_addr);
+  sigaction(number, &watched.before, NULL);
+  if (!of_an_access) raise(number);
+}
+
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
+
+/* On a stack of its own, if the thread has none yet: a stack that has overflowed has no room. */
+static void install(void) {
+  static char stack[ALTERNATE_STACK_BYTES];
+  stack_t now;
+  struct sigaction before, own = {.sa_sigaction = take_fault, .sa_flags = (int)(SA_SIGINFO | SA_ONSTACK)};
+  sigaction(SIGSEGV, NULL, &before);
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction == take_fault) return;
+  if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE) != 0) {
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+  }
+  watched.before = before;
+  sigaction(SIGSEGV, &own, NULL);
+}
+
+void tri_guarded_watch(tri_guarded_state *state) {
+  pthread_mutex_lock(&watched.lock);
+  install();
+  atomic_store(&state->next_watched, atomic_load(&watched.devices));
+  atomic_store(&watched.devices, state);
+  pthread_mutex_unlock(&watched.lock);
+}
+
+void tri_guarded_unwatch(tri_guarded_state *state) {
+  pthread_mutex_lock(&watched.lock);
+  tri_guarded_state *_Atomic *link = &watched.devices;
+  while (atomic_load(link) != state) link = &atomic_load(link)->next_watched;
+  atomic_store(link, atomic_load(&state->next_watched));
+  pthread_mutex_unlock(&watched.lock);
+}
