@@ -36,7 +36,7 @@
   X(gelu_backward, tri_dtype, tri_gelu, int64_t, const void *, const void *, void *)                                   \
   X(swiglu_forward, tri_dtype, int64_t, int64_t, const void *, void *)                                                 \
   X(swiglu_backward, tri_dtype, int64_t, int64_t, const void *, const void *, void *)                                  \
-  X(dropout, tri_dtype, int64_t, double, tri_random_key, uint64_t, const void *, void *)                               \
+  X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const void *, void *)                   \
   X(rope, tri_dtype, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, const void *, const void *, bool, void *)   \
   X(attention_forward, const tri_attention *, const void *, const void *, const void *, void *, void *, void *)        \
   X(attention_backward, const tri_attention *, const void *, const void *, const void *, const void *, const void *,   \
@@ -45,11 +45,12 @@
     void *)                                                                                                            \
   X(softmax_rescale, tri_dtype, int64_t, const void *, const void *, void *)                                           \
   X(softmax_loss, tri_dtype, int64_t, const int32_t *, int32_t, const void *, const void *, const void *, void *)      \
-  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, int32_t, double,   \
-    const void *, const void *, int64_t, void *)                                                                       \
-  X(adamw, tri_dtype, int64_t, const tri_adamw *, void *, const void *, void *, void *)                                \
-  X(block_squares, tri_dtype, int64_t, int64_t, const void *, double *)                                                \
-  X(sum, tri_dtype, int64_t, const void *, double *)
+  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, int32_t,           \
+    const tri_step_values *, const void *, const void *, int64_t, void *)                                              \
+  X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *)       \
+  X(block_squares, tri_dtype, int64_t, int64_t, const void *, tri_exact_sum *)                                         \
+  X(sum, tri_dtype, int64_t, const void *, double *, bool)                                                             \
+  X(exact_add, const double *, tri_exact_sum *)
 
 /* Of what a pointer of a type points to, if that is the description of a call, else 0. */
 #define DESCRIPTION_BYTES(T)                                                                                           \
@@ -57,6 +58,7 @@
            const tri_matmul *: sizeof(tri_matmul),                                                                     \
            const tri_attention *: sizeof(tri_attention),                                                               \
            const tri_adamw *: sizeof(tri_adamw),                                                                       \
+           const tri_dropout *: sizeof(tri_dropout),                                                                   \
            default: 0)
 
 /* ---- a kernel whose arguments have been put away ----------------------------------------------------------------- */
