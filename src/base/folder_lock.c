@@ -238,7 +238,7 @@ static tri_status silent_for(const tri_folder_lock *lock, struct timespec touche
   return TRI_OK;
 }
 
-static void describe(const owner *other, char *out, size_t out_bytes) {
+static void folder_lock_describe(const owner *other, char *out, size_t out_bytes) {
   char job[WORD_BYTES + 16] = "";
   if (other->num_jobs > 0) snprintf(job, sizeof job, ", job %s", other->jobs[other->num_jobs - 1].name);
   if (other->process > 0) {
@@ -250,7 +250,7 @@ static void describe(const owner *other, char *out, size_t out_bytes) {
 
 static tri_status busy(const tri_folder_lock *lock, const owner *other) {
   char who[512];
-  describe(other, who, sizeof who);
+  folder_lock_describe(other, who, sizeof who);
   return tri_fail(TRI_BUSY,
                   "%s is in use by %s, which is alive; wait for it to end, or choose another `output`; nothing there "
                   "was read or written",
@@ -364,7 +364,7 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
     if (!there) continue; /* somebody else was faster */
     TRI_TRY(look(lock, &other, touched, &seen, &alive, &dead));
     if (alive) return busy(lock, &other);
-    describe(&other, who, sizeof who);
+    folder_lock_describe(&other, who, sizeof who);
     if (dead) {
       if (!is_earlier_start(&other, &lock->self)) {
         tri_log("%s was in use by %s, which is no more: taking it over", lock->folder, who);
@@ -387,7 +387,7 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
   bool there = false;
   TRI_TRY(read_lock(lock->path, &now, &touched, &there));
   if (there && strcmp(now.mark, lock->self.mark) == 0 && !atomic_load(&lock->lost)) return TRI_OK;
-  describe(&now, who, sizeof who);
+  folder_lock_describe(&now, who, sizeof who);
   if (!there) {
     return tri_fail(TRI_BUSY, "%s is gone: somebody removed it, or the folder; this run ends, so that two never write",
                     lock->path);

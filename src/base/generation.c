@@ -294,7 +294,7 @@ static tri_status make_temporary(tri_generation *generation) {
   }
 }
 
-static tri_status begin(tri_generation *generation, const char *folder) {
+static tri_status generation_begin(tri_generation *generation, const char *folder) {
   lock_result result = {.busy = true};
   int length = snprintf(generation->folder, sizeof generation->folder, "%s", folder);
   if (length < 0 || (size_t)length >= sizeof generation->folder) {
@@ -316,7 +316,7 @@ tri_status tri_generation_begin(const char *folder, tri_generation **out) {
   tri_generation *generation = NULL;
   TRI_TRY(tri_alloc("a corpus's folder", 1, sizeof *generation, &generation));
   generation->lock = -1;
-  tri_status status = begin(generation, folder);
+  tri_status status = generation_begin(generation, folder);
   if (status != TRI_OK) {
     tri_generation_destroy(generation);
     return status;

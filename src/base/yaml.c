@@ -105,7 +105,7 @@ tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key) {
   return NULL;
 }
 
-static void append(tri_yaml *parent, tri_yaml *child) {
+static void yaml_append(tri_yaml *parent, tri_yaml *child) {
   if (parent->first == NULL) {
     parent->first = child;
   } else {
@@ -123,7 +123,7 @@ tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key,
     old = old->next;
   }
   if (old == NULL) {
-    append(mapping, value);
+    yaml_append(mapping, value);
     return TRI_OK;
   }
   value->next = old->next;
@@ -288,7 +288,7 @@ static tri_status place(builder *b, tri_yaml *node) {
   }
   tri_yaml *parent = b->stack[b->depth - 1].node;
   if (parent->kind == TRI_YAML_LIST) {
-    append(parent, node);
+    yaml_append(parent, node);
     return TRI_OK;
   }
   const char **key = &b->stack[b->depth - 1].key;
@@ -303,7 +303,7 @@ static tri_status place(builder *b, tri_yaml *node) {
   node->key = *key;
   node->line = b->stack[b->depth - 1].key_line;
   *key = NULL;
-  append(parent, node);
+  yaml_append(parent, node);
   return TRI_OK;
 }
 

@@ -132,7 +132,7 @@ static tri_status gather_slices(saving *s) {
   return TRI_OK;
 }
 
-static tri_status plan(saving *s) {
+static tri_status save_plan(saving *s) {
   s->num_tensors = s->request.num_weights + s->request.num_optimizer;
   TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->tensors, &s->tensors));
   TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->sums, &s->sums));
@@ -145,7 +145,7 @@ static tri_status plan(saving *s) {
 /* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
 
 /* Notes what state.json will say of a file; facts is NULL where there was no memory for it. */
-static tri_status describe(saving *s, const char *name, json_t *facts) {
+static tri_status save_describe(saving *s, const char *name, json_t *facts) {
   if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
 }
@@ -159,7 +159,7 @@ static tri_status write_text(saving *s, const char *name, const char *text) {
   size_t bytes = strlen(text);
   TRI_TRY(tri_path_join(path, s->temporary, name));
   TRI_TRY(tri_output_file(path, text, bytes));
-  return describe(s, name, describe_plain(bytes, tri_checksum(text, bytes)));
+  return save_describe(s, name, describe_plain(bytes, tri_checksum(text, bytes)));
 }
 
 /* A file of tensors at its full length: the header is there, the tensors are holes. */
@@ -176,7 +176,7 @@ static tri_status create_file(saving *s, const stored_file *file) {
     tri_output_abandon(&output);
     return status;
   }
-  return describe(
+  return save_describe(
       s, file->name,
       json_pack("{s:I, s:o}", "bytes", (json_int_t)file->file_bytes, "header", tri_state_checksum(header_sum)));
 }
@@ -210,7 +210,7 @@ static tri_status fill_folder(saving *s) {
     uint64_t bytes = 0, checksum = 0;
     TRI_TRY(tri_path_join(path, s->temporary, TRI_FILE_TOKENIZER));
     TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
-    TRI_TRY(describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
+    TRI_TRY(save_describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
   }
   int64_t models = 0;
   for (int64_t f = 0; f < s->num_files; f++) {
@@ -278,7 +278,7 @@ static void drop_folder(const saving *s) {
   (void)tri_kept_tell(&failure);
 }
 
-static void destroy(saving *s) {
+static void save_destroy(saving *s) {
   if (s == NULL) return;
   for (int64_t f = 0; f < s->num_files; f++) tri_free(s->files[f].header);
   tri_stream_destroy(s->stream);
@@ -297,13 +297,13 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_
   s->request = *request;
   s->alone = tri_group_alone("save");
   s->group = request->group == NULL ? &s->alone : request->group;
-  tri_status status = plan(s);
+  tri_status status = save_plan(s);
   if (status == TRI_OK && is_first(s)) status = create_folder(s);
   status = tri_common_status(s->group, status);
   if (status == TRI_OK) status = tri_broadcast(s->group, 0, sizeof s->temporary, s->temporary);
   if (status != TRI_OK) {
     drop_folder(s);
-    destroy(s);
+    save_destroy(s);
     return status;
   }
   *out = s;
@@ -438,7 +438,7 @@ tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *s) {
 
 void tri_checkpoint_save_end(tri_checkpoint_saving *s, bool good) {
   if (s != NULL && !good) drop_folder(s);
-  destroy(s);
+  save_destroy(s);
 }
 
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]) {
@@ -448,6 +448,6 @@ tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[
   if (status == TRI_OK) status = tri_first_rank_status(s->group, tri_checkpoint_save_publish(s));
   if (status == TRI_OK && path != NULL) snprintf(path, TRI_PATH_BYTES, "%s", s->final);
   if (status != TRI_OK) drop_folder(s);
-  destroy(s);
+  save_destroy(s);
   return status;
 }

@@ -123,7 +123,7 @@ static void shares_of(const comparison *c, share out[SHARES]) {
 
 static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
 
-static void print_text(const comparison *c) {
+static void against_print_text(const comparison *c) {
   share shares[SHARES];
   char layout[TRI_LAYOUT_TEXT_BYTES];
   double measured = measured_step_s(c), peak = json_number_value(json_object_get(c->summary, "peak_bytes_measured"));
@@ -149,7 +149,7 @@ static void print_text(const comparison *c) {
   }
 }
 
-static tri_status print_json(const comparison *c) {
+static tri_status against_print_json(const comparison *c) {
   share shares[SHARES];
   json_t *kinds = json_array(), *list = json_object();
   shares_of(c, shares);
@@ -208,7 +208,7 @@ static tri_status check_alike(const comparison *c, const char *run) {
   return TRI_OK;
 }
 
-static tri_status compare(comparison *c, const char *run, const char *timeline) {
+static tri_status against_compare(comparison *c, const char *run, const char *timeline) {
   char path[TRI_PATH_BYTES];
   json_t *trace = NULL;
   TRI_TRY(read_json(run, "summary.json", &c->summary));
@@ -257,11 +257,11 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .sequence = config->data.sequence,
                                         .precision = config->precision,
                                         .device = &device->description};
-  TRI_TRY_GOTO(compare(c, run, timeline), done);
+  TRI_TRY_GOTO(against_compare(c, run, timeline), done);
   if (json) {
-    status = print_json(c);
+    status = against_print_json(c);
   } else {
-    print_text(c);
+    against_print_text(c);
   }
 done:
   tri_device_destroy(device);

@@ -30,7 +30,7 @@ enum { OPTION_PRECISION = 256 };
 
 static const double PATIENCE_S = 600; /* with ranks that give no sign of life */
 
-static tri_status parse(int count, char **given, arguments *out) {
+static tri_status calibrate_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
                                           {"precision", required_argument, NULL, OPTION_PRECISION},
                                           {NULL, 0, NULL, 0}};
@@ -149,7 +149,7 @@ static tri_status write_cluster(const arguments *given, const tri_measurements *
   return status;
 }
 
-static tri_status measure(const arguments *given) {
+static tri_status calibrate_measure(const arguments *given) {
   tri_measurements m;
   int threads = 0;
   TRI_TRY(tri_comm_open());
@@ -165,15 +165,15 @@ static tri_status measure(const arguments *given) {
 }
 
 static tri_status join_and_measure(const arguments *given) {
-  tri_status status = measure(given);
+  tri_status status = calibrate_measure(given);
   if (status != TRI_OK && tri_comm_size() > 1) tri_comm_fail(status);
   tri_comm_close();
   return status;
 }
 
-static tri_status run(int count, char **given) {
+static tri_status calibrate_run(int count, char **given) {
   arguments parsed = {.precision = TRI_FP32, .given = given};
-  TRI_TRY(parse(count, given, &parsed));
+  TRI_TRY(calibrate_parse(count, given, &parsed));
   if (parsed.ranks > 1) {
     tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
     return tri_launch(&options, given);
@@ -198,5 +198,5 @@ const tri_command tri_command_calibrate = {
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,
-    .run = run,
+    .run = calibrate_run,
 };

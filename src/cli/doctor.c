@@ -57,7 +57,7 @@ static json_t *text_json(char *text) {
 }
 
 /* {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]} */
-static tri_status print_json(tri_doctor *doctor) {
+static tri_status doctor_print_json(tri_doctor *doctor) {
   json_t *checks = json_array();
   int failed = checks == NULL;
   for (int i = 0; i < doctor->count; i++) {
@@ -75,7 +75,7 @@ static tri_status print_json(tri_doctor *doctor) {
   return failed ? tri_fail(TRI_INTERNAL, "the findings cannot be written as JSON") : TRI_OK;
 }
 
-static tri_status parse(int count, char **arguments, bool *json, double *test_s) {
+static tri_status doctor_parse(int count, char **arguments, bool *json, double *test_s) {
   for (int i = 1; i < count; i++) {
     if (strcmp(arguments[i], "--json") == 0) {
       *json = true;
@@ -88,12 +88,12 @@ static tri_status parse(int count, char **arguments, bool *json, double *test_s)
   return TRI_OK;
 }
 
-static tri_status run(int count, char **arguments) {
+static tri_status doctor_run(int count, char **arguments) {
   tri_status status = TRI_OK;
   bool json = false;
   double test_s = 2;
   tri_doctor *doctor = NULL;
-  TRI_TRY(parse(count, arguments, &json, &test_s));
+  TRI_TRY(doctor_parse(count, arguments, &json, &test_s));
   TRI_TRY(tri_alloc("the doctor's findings", 1, sizeof *doctor, &doctor));
   doctor->test_s = test_s;
   TRI_TRY_GOTO(tri_machine_read("/", &doctor->machine), free_doctor);
@@ -108,7 +108,7 @@ static tri_status run(int count, char **arguments) {
   tri_doctor_check_device(doctor);
   tri_log_progress_end();
   if (json) {
-    TRI_TRY_GOTO(print_json(doctor), free_findings);
+    TRI_TRY_GOTO(doctor_print_json(doctor), free_findings);
   } else {
     print_findings(doctor);
   }
@@ -133,5 +133,5 @@ const tri_command tri_command_doctor = {
         "  --json   one JSON document on standard output\n"
         "  --quick  without the matrix products\n\n"
         "example: trireme doctor --json | python3 -m json.tool\n",
-    .run = run,
+    .run = doctor_run,
 };

@@ -41,7 +41,7 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
   return taken ? TRI_OK : tri_option_fault("eval", result, arguments);
 }
 
-static tri_status parse(int count, char **arguments, eval_arguments *out) {
+static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   static const struct option options[] = {
       {"sequence", required_argument, NULL, OPTION_SEQUENCE},
       {"batch", required_argument, NULL, OPTION_BATCH},
@@ -138,7 +138,7 @@ static tri_status create_executor(session *s) {
   return tri_executor_prepare(s->executor);
 }
 
-static tri_status set_up(session *s) {
+static tri_status eval_set_up(session *s) {
   const tri_model_options *options = &s->arguments->model;
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
@@ -184,7 +184,7 @@ static void count_bytes(session *s, int64_t count) {
 }
 
 /* Batches of windows, one behind the other; the last is filled up with labels that do not count. */
-static tri_status evaluate(session *s) {
+static tri_status eval_evaluate(session *s) {
   int64_t labels = tri_corpus_num_tokens(s->corpus) - 1;
   int64_t room = s->batch * s->sequence;
   for (int64_t first = 0; first < labels; first += room) {
@@ -216,7 +216,7 @@ typedef struct results {
   double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
 } results;
 
-static void print_text(const session *s, const results *r) {
+static void eval_print_text(const session *s, const results *r) {
   if (s->total.counted == 0) return;
   printf("loss            %.6f\n", r->loss);
   if (!isfinite(r->loss)) return;
@@ -229,7 +229,7 @@ static void print_text(const session *s, const results *r) {
 /* JSON has no word for what is no number but null. */
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static tri_status print_json(const session *s, const results *r) {
+static tri_status eval_print_json(const session *s, const results *r) {
   json_t *document =
       json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
                 "bits_per_byte", number(r->bits_per_byte), "tokens", (json_int_t)s->total.counted, "bytes",
@@ -242,13 +242,13 @@ static tri_status print_json(const session *s, const results *r) {
   return TRI_OK;
 }
 
-static tri_status report(const session *s) {
+static tri_status eval_report(const session *s) {
   double counted = (double)s->total.counted;
   results r = {.loss = s->total.loss_sum / counted,
                .bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes,
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
-  if (s->arguments->json) TRI_TRY(print_json(s, &r));
-  if (!s->arguments->json) print_text(s, &r);
+  if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
+  if (!s->arguments->json) eval_print_text(s, &r);
   if (s->total.counted == 0) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: every label is the token %" PRId64
@@ -274,15 +274,15 @@ static void release(session *s) {
   tri_free(s);
 }
 
-static tri_status run(int count, char **arguments) {
+static tri_status eval_run(int count, char **arguments) {
   eval_arguments parsed = {.model = tri_model_options_default()};
-  TRI_TRY(parse(count, arguments, &parsed));
+  TRI_TRY(eval_parse(count, arguments, &parsed));
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = set_up(s);
-  if (status == TRI_OK) status = evaluate(s);
-  if (status == TRI_OK) status = report(s);
+  tri_status status = eval_set_up(s);
+  if (status == TRI_OK) status = eval_evaluate(s);
+  if (status == TRI_OK) status = eval_report(s);
   release(s);
   return status;
 }
@@ -303,5 +303,5 @@ const tri_command tri_command_eval = {
         "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
-    .run = run,
+    .run = eval_run,
 };

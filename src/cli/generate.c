@@ -42,7 +42,7 @@ static tri_status take_option(int result, char **arguments, generate_arguments *
   return taken ? TRI_OK : tri_option_fault("generate", result, arguments);
 }
 
-static tri_status parse(int count, char **arguments, generate_arguments *out) {
+static tri_status generate_parse(int count, char **arguments, generate_arguments *out) {
   static const struct option options[] = {
       {"prompt", required_argument, NULL, OPTION_PROMPT},
       {"tokens", required_argument, NULL, OPTION_TOKENS},
@@ -118,7 +118,7 @@ static tri_status check_lengths(session *s) {
   return TRI_OK;
 }
 
-static tri_status set_up(session *s) {
+static tri_status generate_set_up(session *s) {
   const generate_arguments *arguments = s->arguments;
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_weights_open(arguments->checkpoint, !arguments->model.no_verify, &s->model, &s->checkpoint));
@@ -216,17 +216,17 @@ static tri_status write_text(session *s) {
   return judge(s, &w);
 }
 
-static tri_status run(int count, char **arguments) {
+static tri_status generate_run(int count, char **arguments) {
   generate_arguments parsed = {
       .prompt = "",
       .sampling = {.temperature = 1.0, .top_p = 1.0, .seed = 1234},
       .model = tri_model_options_default(),
   };
-  TRI_TRY(parse(count, arguments, &parsed));
+  TRI_TRY(generate_parse(count, arguments, &parsed));
   session *s = NULL;
   TRI_TRY(tri_alloc("a generation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = set_up(s);
+  tri_status status = generate_set_up(s);
   if (status == TRI_OK) status = write_text(s);
   tri_free(s->scratch);
   tri_generator_destroy(s->generator);
@@ -256,5 +256,5 @@ const tri_command tri_command_generate = {
         "  --seed S            the same seed writes the same text (1234)\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
-    .run = run,
+    .run = generate_run,
 };

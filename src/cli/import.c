@@ -29,7 +29,7 @@ static tri_status take_precision(const char *text, tri_dtype *out) {
   return TRI_OK;
 }
 
-static tri_status parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
+static tri_status import_parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
   static const struct option options[] = {
       {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
       {"precision", required_argument, NULL, OPTION_PRECISION},
@@ -83,7 +83,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
 
 static tri_status run_import(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
-  TRI_TRY(parse("import", false, count, arguments, &parsed));
+  TRI_TRY(import_parse("import", false, count, arguments, &parsed));
   if (!tri_path_is_directory(parsed.from)) {
     return tri_fail(TRI_BAD_FILE, "%s is not a folder; Hugging Face's has config.json and model.safetensors",
                     parsed.from);
@@ -93,7 +93,7 @@ static tri_status run_import(int count, char **arguments) {
 
 static tri_status run_export(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
-  TRI_TRY(parse("export", true, count, arguments, &parsed));
+  TRI_TRY(import_parse("export", true, count, arguments, &parsed));
   return copy(&parsed, true);
 }
 

@@ -284,7 +284,7 @@ static tri_status compare_checkpoints(const char *first, const char *second, boo
 
 enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY, OPTION_NO_VERIFY, OPTION_MODEL };
 
-static tri_status run(int count, char **arguments) {
+static tri_status inspect_run(int count, char **arguments) {
   static const struct option options[] = {
       {"json", no_argument, NULL, OPTION_JSON},         {"all", no_argument, NULL, OPTION_ALL},
       {"verify", no_argument, NULL, OPTION_VERIFY},     {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
@@ -336,5 +336,5 @@ const tri_command tri_command_inspect = {
         "--no-verify compares nothing with its checksum and says so, for what can be saved of a damaged one.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
-    .run = run,
+    .run = inspect_run,
 };

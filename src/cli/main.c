@@ -70,7 +70,7 @@ static void open_standard_files(void) {
   if (file >= 0) close(file);
 }
 
-static tri_status run(const tri_command *command, int count, char **arguments) {
+static tri_status main_run(const tri_command *command, int count, char **arguments) {
   for (int i = 2; i < count && strcmp(arguments[i], "--") != 0; i++) {
     if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
     fputs(command->help, stdout);
@@ -96,7 +96,7 @@ static tri_status run_any(int count, char **arguments) {
   const tri_command *command = find_command(arguments[1]);
   if (command == NULL) return unknown_command(arguments[1]);
   if (!command->holds_signals) tri_stop_release();
-  return run(command, count, arguments);
+  return main_run(command, count, arguments);
 }
 
 int main(int count, char **arguments) {

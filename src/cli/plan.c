@@ -17,7 +17,7 @@ typedef struct arguments {
   bool pareto, exhaustive;
 } arguments;
 
-static tri_status parse(int count, char **given, arguments *out) {
+static tri_status plan_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
                                           {"top", required_argument, NULL, OPTION_TOP},
                                           {"pareto", no_argument, NULL, OPTION_PARETO},
@@ -42,7 +42,7 @@ static tri_status parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-static tri_status print_json(const arguments *given, const tri_search_result *result) {
+static tri_status plan_print_json(const arguments *given, const tri_search_result *result) {
   json_t *list = json_array();
   for (int64_t i = 0; i < result->num_answers; i++) {
     const tri_answer *answer = &result->answers[i];
@@ -64,7 +64,7 @@ static void print_table(const tri_search_result *result) {
   }
 }
 
-static void print_text(const arguments *given, const tri_search_result *result) {
+static void plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
   char accuracy[TRI_ACCURACY_TEXT_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
@@ -104,20 +104,20 @@ static tri_status plan(const arguments *given) {
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
   tri_status status = TRI_OK;
   if (given->plan.json) {
-    status = print_json(given, &result);
+    status = plan_print_json(given, &result);
   } else {
-    print_text(given, &result);
+    plan_print_text(given, &result);
   }
   tri_search_release(&result);
   return status;
 }
 
-static tri_status run(int count, char **given) {
+static tri_status plan_run(int count, char **given) {
   arguments *parsed = NULL;
   TRI_TRY(tri_alloc("options", 1, sizeof *parsed, &parsed));
   parsed->plan = tri_plan_options_default();
   parsed->top = 5;
-  tri_status status = parse(count, given, parsed);
+  tri_status status = plan_parse(count, given, parsed);
   if (status == TRI_OK) status = tri_plan_options_finish("plan", &parsed->plan);
   if (status == TRI_OK) status = plan(parsed);
   tri_free(parsed);
@@ -138,5 +138,5 @@ const tri_command tri_command_plan = {
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
-    .run = run,
+    .run = plan_run,
 };

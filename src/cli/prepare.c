@@ -156,7 +156,7 @@ static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   return unknown_option(name);
 }
 
-static tri_status parse(int count, char **words, const char **inputs, arguments *out) {
+static tri_status prepare_parse(int count, char **words, const char **inputs, arguments *out) {
   bool options_ended = false;
   for (int i = 1; i < count; i++) {
     if (!options_ended && strcmp(words[i], "--") == 0) {
@@ -201,7 +201,7 @@ static void print_summary(const char *out, const tri_prepare_report *report) {
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
 }
 
-static tri_status print_json(const char *out, const tri_prepare_report *report) {
+static tri_status prepare_print_json(const char *out, const tri_prepare_report *report) {
   const tri_split_counts *c = &report->counts;
   json_t *root = json_pack(
       "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:{s:I, s:I}, s:{s:I, s:I, s:b}}", "out", out,
@@ -228,7 +228,7 @@ static void on_signal(int number) {
   signalled = 1;
 }
 
-static bool interrupted(void *context) {
+static bool prepare_interrupted(void *context) {
   (void)context;
   return signalled != 0;
 }
@@ -240,20 +240,21 @@ static void catch_signals(void) {
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaction(numbers[i], &action, NULL);
 }
 
-static tri_status run(int count, char **words) {
+static tri_status prepare_run(int count, char **words) {
   arguments given = {
-      .options = {.key = "text", .validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = interrupted}};
+      .options = {
+          .key = "text", .validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = prepare_interrupted}};
   const char **inputs = NULL;
   tri_prepare_report report = {0};
   TRI_TRY(tri_alloc("the names of the inputs", (size_t)count, sizeof *inputs, &inputs));
-  tri_status status = parse(count, words, inputs, &given);
+  tri_status status = prepare_parse(count, words, inputs, &given);
   if (status == TRI_OK) {
     catch_signals();
     status = tri_prepare(&given.options, &report);
   }
   if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
   if (status == TRI_OK) print_summary(given.options.out, &report);
-  if (status == TRI_OK && given.json) status = print_json(given.options.out, &report);
+  if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, &report);
   tri_free(inputs);
   return status;
 }
@@ -285,5 +286,5 @@ const tri_command tri_command_prepare = {
         "  --json             print the result as JSON on standard output\n"
         "\n"
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n",
-    .run = run,
+    .run = prepare_run,
 };

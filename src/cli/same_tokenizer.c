@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-static tri_status compare(const char *given, const tri_tokenizer *tokenizer, const char *path,
-                          const tri_tokenizer *own) {
+static tri_status same_tokenizer_compare(const char *given, const tri_tokenizer *tokenizer, const char *path,
+                                         const tri_tokenizer *own) {
   char of_given[TRI_FINGERPRINT_BYTES], of_own[TRI_FINGERPRINT_BYTES];
   TRI_TRY(tri_tokenizer_fingerprint(tokenizer, of_given));
   TRI_TRY(tri_tokenizer_fingerprint(own, of_own));
@@ -31,7 +31,7 @@ tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const t
     tri_log("the model's own tokenizer cannot be compared with --tokenizer %s: %s", given, tri_status_message());
     return TRI_OK;
   }
-  tri_status status = compare(given, tokenizer, path, own);
+  tri_status status = same_tokenizer_compare(given, tokenizer, path, own);
   tri_tokenizer_destroy(own);
   return status;
 }

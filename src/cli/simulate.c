@@ -18,7 +18,7 @@ typedef struct arguments {
   bool stages;
 } arguments;
 
-static tri_status parse(int count, char **given, arguments *out) {
+static tri_status simulate_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
                                           {"layout", required_argument, NULL, OPTION_LAYOUT},
                                           {"timeline", required_argument, NULL, OPTION_TIMELINE},
@@ -53,7 +53,8 @@ static tri_status parse(int count, char **given, arguments *out) {
 }
 
 /* FILE.svg or FILE.json by the name's ending. */
-static tri_status draw(const tri_simulation_request *request, const tri_prediction *prediction, const char *path) {
+static tri_status simulate_draw(const tri_simulation_request *request, const tri_prediction *prediction,
+                                const char *path) {
   tri_timeline *timeline = NULL;
   char title[256], layout[TRI_LAYOUT_TEXT_BYTES];
   size_t length = strlen(path);
@@ -105,7 +106,7 @@ static tri_status simulate(const arguments *given) {
   TRI_TRY(tri_layout_parse(given->layout, &layout));
   TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.global_batch, given->plan.devices));
   TRI_TRY(tri_simulate(&request, &prediction));
-  if (given->timeline != NULL) TRI_TRY(draw(&request, &prediction, given->timeline));
+  if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
   if (!given->plan.json) {
     tri_report_text(&request, &prediction, given->plan.tokens, stdout);
     return given->stages ? print_stages(&request) : TRI_OK;
@@ -115,18 +116,18 @@ static tri_status simulate(const arguments *given) {
   return tri_print_json(document);
 }
 
-static tri_status compare(arguments *given) {
+static tri_status simulate_compare(arguments *given) {
   TRI_TRY(tri_cluster_load(given->plan.cluster_name, &given->plan.cluster));
   return tri_against(given->against, &given->plan.cluster, given->timeline, given->plan.json);
 }
 
-static tri_status run(int count, char **given) {
+static tri_status simulate_run(int count, char **given) {
   arguments *parsed = NULL;
   TRI_TRY(tri_alloc("options", 1, sizeof *parsed, &parsed));
   parsed->plan = tri_plan_options_default();
-  tri_status status = parse(count, given, parsed);
+  tri_status status = simulate_parse(count, given, parsed);
   if (status == TRI_OK && parsed->against != NULL) {
-    status = compare(parsed);
+    status = simulate_compare(parsed);
   } else if (status == TRI_OK) {
     status = tri_plan_options_finish("simulate", &parsed->plan);
     if (status == TRI_OK) status = simulate(parsed);
@@ -153,5 +154,5 @@ const tri_command tri_command_simulate = {
         "\n"
         "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"
         "                 --layout tensor=4,pipeline=16,zero=1,micro_batch=1,recompute=full --global-batch 10240\n",
-    .run = run,
+    .run = simulate_run,
 };

@@ -32,7 +32,7 @@ enum { MOST_LAYOUT_KEYS = 24 };
 /* getopt_long's first return value for an option without a letter. */
 enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE, OPTION_LAYOUT_FROM };
 
-static tri_status parse(int count, char **arguments, train_arguments *out) {
+static tri_status train_parse(int count, char **arguments, train_arguments *out) {
   static const struct option options[] = {
       {"set", required_argument, NULL, OPTION_SET},
       {"resume", required_argument, NULL, OPTION_RESUME},
@@ -164,10 +164,10 @@ static tri_status train(const train_arguments *arguments) {
   return status;
 }
 
-static tri_status run(int count, char **arguments) {
+static tri_status train_run(int count, char **arguments) {
   train_arguments parsed = {.resume = "auto", .given = arguments};
   TRI_TRY(tri_alloc("options", (size_t)count, sizeof *parsed.sets, &parsed.sets));
-  tri_status status = parse(count, arguments, &parsed);
+  tri_status status = train_parse(count, arguments, &parsed);
   if (status == TRI_OK) status = train(&parsed);
   tri_free(parsed.sets);
   return status;
@@ -198,5 +198,5 @@ const tri_command tri_command_train = {
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .holds_signals = true,
-    .run = run,
+    .run = train_run,
 };

@@ -25,7 +25,7 @@ typedef struct arguments {
   bool json, report;
 } arguments;
 
-static tri_status parse(int count, char **given, arguments *out) {
+static tri_status tune_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"store", required_argument, NULL, OPTION_STORE},
                                           {"json", no_argument, NULL, OPTION_JSON},
                                           {"html", required_argument, NULL, OPTION_HTML},
@@ -167,7 +167,7 @@ static tri_status take_options(const arguments *given, tri_study *study) {
   return TRI_OK;
 }
 
-static tri_status report(const arguments *given, tri_study *study) {
+static tri_status tune_report(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES];
   tri_store *store = NULL;
   size_t length = strlen(given->study);
@@ -208,13 +208,13 @@ static tri_status tune(const arguments *given, tri_study *study) {
   return status;
 }
 
-static tri_status run(int count, char **given) {
+static tri_status tune_run(int count, char **given) {
   arguments parsed = {.seed = -1};
   tri_study *study = NULL;
-  TRI_TRY(parse(count, given, &parsed));
+  TRI_TRY(tune_parse(count, given, &parsed));
   TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
-  tri_status status = parsed.report ? report(&parsed, study) : tune(&parsed, study);
+  tri_status status = parsed.report ? tune_report(&parsed, study) : tune(&parsed, study);
   tri_study_release(study);
   tri_free(study);
   return status;
@@ -243,5 +243,5 @@ const tri_command tri_command_tune = {
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,
-    .run = run,
+    .run = tune_run,
 };

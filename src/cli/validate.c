@@ -22,7 +22,7 @@ typedef struct arguments {
   bool json;
 } arguments;
 
-static tri_status parse(int count, char **given, arguments *out) {
+static tri_status validate_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"fit", required_argument, NULL, OPTION_FIT},
                                           {"set", required_argument, NULL, OPTION_SET},
                                           {"out", required_argument, NULL, OPTION_OUT},
@@ -167,7 +167,7 @@ static tri_status write_report(const arguments *given, const tri_published *publ
   return status;
 }
 
-static tri_status print_json(const arguments *given, const tri_published *published) {
+static tri_status validate_print_json(const arguments *given, const tri_published *published) {
   json_t *sets = json_array();
   for (int64_t s = 0; s < published->num_sets; s++) {
     if (given->set != NULL && strcmp(given->set, published->sets[s].name) != 0) continue;
@@ -194,13 +194,13 @@ static tri_status validate(const arguments *given, tri_published *published) {
     TRI_TRY(validate_set(&published->sets[s], which));
   }
   if (!found) return tri_fail(TRI_BAD_USAGE, "validate: %s has no set `%s`", path, given->set);
-  return given->json ? print_json(given, published) : write_report(given, published);
+  return given->json ? validate_print_json(given, published) : write_report(given, published);
 }
 
-static tri_status run(int count, char **given) {
+static tri_status validate_run(int count, char **given) {
   arguments parsed = {0};
   tri_published *published = NULL;
-  TRI_TRY(parse(count, given, &parsed));
+  TRI_TRY(validate_parse(count, given, &parsed));
   TRI_TRY(tri_alloc("published results", 1, sizeof *published, &published));
   tri_status status = validate(&parsed, published);
   tri_free(published);
@@ -223,5 +223,5 @@ const tri_command tri_command_validate = {
         "  --json            one JSON document on standard output\n"
         "\n"
         "example: trireme validate --set megatron\n",
-    .run = run,
+    .run = validate_run,
 };

@@ -17,7 +17,7 @@ struct tri_bigram {
 
 enum { READ_TOKENS = 65536 };
 
-static int compare(const void *a, const void *b) {
+static int bigram_compare(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return x < y ? -1 : x > y;
 }
@@ -38,7 +38,7 @@ static tri_status read_pairs(tri_bigram *bigram, const tri_corpus *corpus, int32
 
 /* Sorts the pairs and joins equal ones. */
 static void count_pairs(tri_bigram *bigram) {
-  qsort(bigram->pairs, (size_t)bigram->num_pairs, sizeof *bigram->pairs, compare);
+  qsort(bigram->pairs, (size_t)bigram->num_pairs, sizeof *bigram->pairs, bigram_compare);
   int64_t kept = 0;
   for (int64_t i = 0; i < bigram->num_pairs; i++) {
     bool same = kept > 0 && bigram->pairs[kept - 1] == bigram->pairs[i];
@@ -95,7 +95,7 @@ void tri_bigram_destroy(tri_bigram *bigram) {
 
 double tri_bigram_probability(const tri_bigram *bigram, int32_t previous, int32_t next) {
   uint64_t pair = (uint64_t)(uint32_t)previous << 32 | (uint32_t)next;
-  const uint64_t *found = bsearch(&pair, bigram->pairs, (size_t)bigram->num_pairs, sizeof pair, compare);
+  const uint64_t *found = bsearch(&pair, bigram->pairs, (size_t)bigram->num_pairs, sizeof pair, bigram_compare);
   double joint = found == NULL ? 0.0 : (double)bigram->counts[found - bigram->pairs];
   double kinds = (double)bigram->num_kinds;
   double single =

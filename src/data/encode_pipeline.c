@@ -169,7 +169,7 @@ static tri_status accept_blocks(ring *r) {
   }
 }
 
-static tri_status start(worker *w, void *(*body)(void *)) {
+static tri_status encode_pipeline_start(worker *w, void *(*body)(void *)) {
   int reason = pthread_create(&w->thread, NULL, body, w);
   if (reason != 0)
     return tri_fail(TRI_OUT_OF_MEMORY, "cannot start a thread: %s; use fewer --threads", strerror(reason));
@@ -183,7 +183,7 @@ static tri_status run_workers(ring *r, worker *workers, int count) {
   for (int i = 0; i < count; i++) {
     workers[i].ring = r;
     if (i > 0) TRI_TRY_GOTO(tri_encoder_create(r->pipeline->tokenizer, &workers[i].encoder), stop);
-    TRI_TRY_GOTO(start(&workers[i], i == 0 ? read_blocks : encode_blocks), stop);
+    TRI_TRY_GOTO(encode_pipeline_start(&workers[i], i == 0 ? read_blocks : encode_blocks), stop);
   }
   status = accept_blocks(r);
 stop:

@@ -12,7 +12,7 @@
 /* ---- hashing --------------------------------------------------------------------------------------------------- */
 
 /* `kind` keeps fingerprints of different things, and of different rules for them, apart. */
-static tri_status begin(const char *kind, XXH3_state_t **out) {
+static tri_status fingerprint_begin(const char *kind, XXH3_state_t **out) {
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compute a fingerprint");
   XXH3_128bits_reset(hash);
@@ -29,7 +29,7 @@ static void add_text(XXH3_state_t *hash, const char *text, size_t bytes) {
   if (bytes > 0) XXH3_128bits_update(hash, text, bytes);
 }
 
-static void end(XXH3_state_t *hash, char out[TRI_FINGERPRINT_BYTES]) {
+static void fingerprint_end(XXH3_state_t *hash, char out[TRI_FINGERPRINT_BYTES]) {
   XXH128_hash_t sum = XXH3_128bits_digest(hash);
   XXH3_freeState(hash);
   snprintf(out, TRI_FINGERPRINT_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64, (uint64_t)sum.low64);
@@ -41,9 +41,9 @@ bool tri_fingerprint_is_valid(const char *text) {
 
 tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char out[TRI_FINGERPRINT_BYTES]) {
   XXH3_state_t *hash = NULL;
-  TRI_TRY(begin("trireme join 1", &hash));
+  TRI_TRY(fingerprint_begin("trireme join 1", &hash));
   for (int i = 0; i < count; i++) add_text(hash, fingerprints[i], strlen(fingerprints[i]));
-  end(hash, out);
+  fingerprint_end(hash, out);
   return TRI_OK;
 }
 
@@ -125,7 +125,7 @@ static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) 
 
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]) {
   XXH3_state_t *hash = NULL;
-  TRI_TRY(begin("trireme tokenizer 1", &hash));
+  TRI_TRY(fingerprint_begin("trireme tokenizer 1", &hash));
   add_vocabulary(hash, tokenizer);
   add_merges(hash, &tokenizer->vocabulary);
   add_stages(hash, &tokenizer->pretokenizer);
@@ -136,7 +136,7 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
   add_int(hash, tokenizer->end_of_text);
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
-    end(hash, out);
+    fingerprint_end(hash, out);
   } else {
     XXH3_freeState(hash);
   }
@@ -163,7 +163,7 @@ static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
 tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
                                   size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]) {
   XXH3_state_t *hash = NULL;
-  TRI_TRY(begin("trireme corpus 1", &hash));
+  TRI_TRY(fingerprint_begin("trireme corpus 1", &hash));
   add_int(hash, index->num_tokens);
   add_int(hash, index->num_documents);
   add_text(hash, idx, idx_bytes);
@@ -174,6 +174,6 @@ tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx
   }
   add_int(hash, (int64_t)bin_bytes);
   add_samples(hash, bin, bin_bytes);
-  end(hash, out);
+  fingerprint_end(hash, out);
   return TRI_OK;
 }

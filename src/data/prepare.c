@@ -277,7 +277,7 @@ destroy_input:
 }
 
 /* What the record of one of the two corpora tells, but for the generation. */
-static tri_status describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
+static tri_status prepare_describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
   tri_corpus *corpus = NULL;
   TRI_TRY(tri_corpus_open(prefix, &corpus));
   *out = (tri_corpus_record){
@@ -299,7 +299,7 @@ static tri_status write_records(const prepare *p) {
   const char *members[BOTH + 1];
   for (int i = 0; i < count; i++) {
     TRI_TRY(tri_path_join(prefixes[i], tri_generation_folder(p->generation), names[i]));
-    TRI_TRY(describe(p, prefixes[i], &records[i]));
+    TRI_TRY(prepare_describe(p, prefixes[i], &records[i]));
     members[i] = records[i].corpus;
   }
   members[count] = records[0].tokenizer;

@@ -154,7 +154,7 @@ static tri_status decompress_some(tri_text_stream *stream, char *buffer, size_t 
   return TRI_OK;
 }
 
-static tri_status fill(tri_text_stream *stream, char *buffer, size_t bytes, size_t *held) {
+static tri_status text_stream_fill(tri_text_stream *stream, char *buffer, size_t bytes, size_t *held) {
   while (*held < bytes && !stream->ended) {
     size_t some = 0;
     if (stream->zstd != NULL) {
@@ -170,12 +170,12 @@ static tri_status fill(tri_text_stream *stream, char *buffer, size_t bytes, size
 
 tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t bytes, size_t *got) {
   size_t held = 0;
-  TRI_TRY(fill(stream, buffer, bytes, &held));
+  TRI_TRY(text_stream_fill(stream, buffer, bytes, &held));
   if (!stream->started && held >= 3 && memcmp(buffer, "\xEF\xBB\xBF", 3) == 0) {
     held -= 3;
     memmove(buffer, buffer + 3, held);
     stream->started = true;
-    TRI_TRY(fill(stream, buffer, bytes, &held));
+    TRI_TRY(text_stream_fill(stream, buffer, bytes, &held));
   }
   stream->started = true;
   *got = held;

@@ -24,7 +24,7 @@ enum {
 };
 enum { TOKEN_EMBEDDING, POSITION_EMBEDDING, FIRST_BLOCK };
 
-static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
+static tri_status gpt2_add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
   int64_t width = model->hidden_size, ffn = model->ffn_size;
   int64_t heads = model->num_heads, attention = heads * model->head_dim;
   /* Residual branches begin smaller, by the root of their number (Radford et al. 2019, section 2.3). */
@@ -59,7 +59,7 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
   return TRI_OK;
 }
 
-static tri_status parameters(const tri_model *model, tri_parameter_table *table) {
+static tri_status gpt2_parameters(const tri_model *model, tri_parameter_table *table) {
   const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
   const double std = model->init_std;
   const tri_split rows = tri_split_elements(0, vocabulary);
@@ -68,7 +68,7 @@ static tri_status parameters(const tri_model *model, tri_parameter_table *table)
   TRI_TRY(tri_parameter_table_add(
       table, "transformer.wpe.weight", -1,
       tri_parameter_matrix(TRI_PART_EMBEDDING, model->max_sequence, width, tri_split_none(), std)));
-  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(add_block(model, layer, table));
+  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(gpt2_add_block(model, layer, table));
   TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
   TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.bias", last, tri_parameter_norm(width, TRI_INIT_ZERO)));
   if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);
@@ -87,8 +87,8 @@ static tri_gelu gelu_of(tri_activation activation) {
   return TRI_GELU_TANH; /* tri_model_complete lets no other through */
 }
 
-static tri_status append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
-                               int32_t *x) {
+static tri_status gpt2_append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
+                                    int32_t *x) {
   const int32_t p = (int32_t)(FIRST_BLOCK + layer * BLOCK_PARAMETERS);
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_heads, model->head_dim);
@@ -116,14 +116,15 @@ static tri_status append_block(const tri_model *model, int64_t positions, int64_
   return tri_op_add(list, x6, x11, x);
 }
 
-static tri_status begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
+static tri_status gpt2_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
   (void)positions;
   TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, model->max_sequence, TOKEN_EMBEDDING,
                            POSITION_EMBEDDING, x));
   return tri_op_dropout(list, model->dropout, 0, *x, x);
 }
 
-static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {
+static tri_status gpt2_end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden,
+                           int32_t *head_weight) {
   int32_t norm = (int32_t)(FIRST_BLOCK + model->num_layers * BLOCK_PARAMETERS);
   *head_weight = norm + 2;
   return tri_op_layer_norm(list, model->norm_eps, x, norm, norm + 1, hidden);
@@ -133,7 +134,7 @@ const tri_family_table tri_family_gpt2 = {.name = "gpt2",
                                           .always_biased = true,
                                           .usually_tied = true,
                                           .mlp_matrices = 2,
-                                          .parameters = parameters,
-                                          .begin = begin,
-                                          .block = append_block,
-                                          .end = end};
+                                          .parameters = gpt2_parameters,
+                                          .begin = gpt2_begin,
+                                          .block = gpt2_append_block,
+                                          .end = gpt2_end};

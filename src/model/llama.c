@@ -35,7 +35,7 @@ static int32_t find(const tri_model *model, int64_t layer, int which) {
   return (int32_t)(FIRST_BLOCK + layer * in_block + before);
 }
 
-static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
+static tri_status llama_add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
   int64_t width = model->hidden_size, ffn = model->ffn_size;
   int64_t heads = model->num_heads, q = heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
   const tri_split kv_split = tri_split_heads(0, 1, model->num_kv_heads);
@@ -75,13 +75,13 @@ static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter
   return TRI_OK;
 }
 
-static tri_status parameters(const tri_model *model, tri_parameter_table *table) {
+static tri_status llama_parameters(const tri_model *model, tri_parameter_table *table) {
   const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
   const double std = model->init_std;
   const tri_split rows = tri_split_elements(0, vocabulary);
   TRI_TRY(tri_parameter_table_add(table, "model.embed_tokens.weight", -1,
                                   tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, rows, std)));
-  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(add_block(model, layer, table));
+  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(llama_add_block(model, layer, table));
   TRI_TRY(tri_parameter_table_add(table, "model.norm.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
   if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);
   return tri_parameter_table_add(table, "lm_head.weight", last,
@@ -100,8 +100,8 @@ static tri_rope_table rope_of(const tri_model *model, int64_t positions) {
   };
 }
 
-static tri_status append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
-                               int32_t *x) {
+static tri_status llama_append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
+                                     int32_t *x) {
   const tri_rope_table rope = rope_of(model, positions);
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_kv_heads, model->head_dim);
@@ -128,11 +128,12 @@ static tri_status append_block(const tri_model *model, int64_t positions, int64_
   return tri_op_add(list, x6, x10, x);
 }
 
-static tri_status begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
+static tri_status llama_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
   return tri_op_embedding(list, model->hidden_size, model->vocab_size, positions, TOKEN_EMBEDDING, -1, x);
 }
 
-static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {
+static tri_status llama_end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden,
+                            int32_t *head_weight) {
   int32_t norm = find(model, model->num_layers, NORM1_WEIGHT);
   *head_weight = norm + 1;
   return tri_op_rms_norm(list, model->norm_eps, x, norm, hidden);
@@ -141,7 +142,7 @@ static tri_status end(const tri_model *model, tri_op_list *list, int32_t x, int3
 const tri_family_table tri_family_llama = {.name = "llama",
                                            .asks_for_ffn_size = true,
                                            .mlp_matrices = 3,
-                                           .parameters = parameters,
-                                           .begin = begin,
-                                           .block = append_block,
-                                           .end = end};
+                                           .parameters = llama_parameters,
+                                           .begin = llama_begin,
+                                           .block = llama_append_block,
+                                           .end = llama_end};

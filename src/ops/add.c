@@ -2,8 +2,8 @@
  * share memory where that is safe, and then the backward does nothing. */
 #include "ops/ops.h"
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_add_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                               tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   if (inputs[0].width != inputs[1].width || inputs[0].rows != inputs[1].rows) {
     return tri_fail(TRI_INTERNAL, "add takes equal shapes and was given widths %ld and %ld", (long)inputs[0].width,
@@ -17,14 +17,14 @@ typedef struct add {
   int64_t width;
 } add;
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_add_forward(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, add, call->type, tri_run_rows(run, call) * at->width, run->slots[call->inputs[0]],
                   run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_add_backward_input(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
   int64_t count = tri_run_rows(run, call) * at->width;
   const void *gradient_y = run->gradients[call->outputs[0]];
@@ -39,7 +39,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_add_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const add *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
@@ -53,10 +53,10 @@ static const tri_op op_add = {
     .in_place = true,
     .passes_gradient = true,
     .adds_gradient = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_add_shape,
+    .forward = op_add_forward,
+    .backward_input = op_add_backward_input,
+    .cost = op_add_cost,
 };
 
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out) {

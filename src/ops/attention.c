@@ -14,8 +14,8 @@ typedef struct attention {
 
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_attention_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                     tri_shape outputs[TRI_OP_OUTPUTS]) {
   const attention *at = call->attributes;
   if (inputs[0].width != row_width(at->heads)) {
     return tri_fail(TRI_INTERNAL, "attention takes width %ld and was given %ld", (long)row_width(at->heads),
@@ -47,7 +47,8 @@ static tri_attention problem(const tri_op_call *call, int64_t batch, int64_t seq
   };
 }
 
-static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
+                                      tri_op_memory *out) {
   const attention *at = call->attributes;
   tri_attention p = problem(call, call->rows / call->sequence, call->sequence);
   if (!call->training) p.keys = at->positions;
@@ -90,7 +91,7 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   tri_attention p = problem(call, run->batch, run->sequence);
   const char *q = run->slots[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
@@ -104,7 +105,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *call) {
   tri_attention p = problem(call, run->batch, run->sequence);
   const char *q = run->slots[call->inputs[0]];
   char *gradient_q = run->gradients[call->inputs[0]];
@@ -117,7 +118,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
 }
 
 /* Products over the causal half; the backward forms the scores again. */
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_attention_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention *at = call->attributes;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
@@ -135,11 +136,11 @@ static const tri_op op_attention = {
     .name = "attention",
     .keeps_inputs = 1u << 0,
     .keeps_outputs = 1u << 0 | 1u << 1,
-    .shape = shape,
-    .memory = memory,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_attention_shape,
+    .memory = op_attention_memory,
+    .forward = op_attention_forward,
+    .backward_input = op_attention_backward_input,
+    .cost = op_attention_cost,
 };
 
 tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out) {

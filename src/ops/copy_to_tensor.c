@@ -8,8 +8,8 @@ typedef struct copy_to_tensor {
   int64_t width;
 } copy_to_tensor;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_copy_to_tensor_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                          tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
@@ -22,18 +22,18 @@ static tri_status copy(tri_run *run, const tri_op_call *call, const void *from, 
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_copy_to_tensor_forward(tri_run *run, const tri_op_call *call) {
   return copy(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_copy_to_tensor_backward_input(tri_run *run, const tri_op_call *call) {
   const copy_to_tensor *at = call->attributes;
   void *gradient = run->gradients[call->inputs[0]];
   TRI_TRY(copy(run, call, run->gradients[call->outputs[0]], gradient));
   return tri_all_reduce(tri_run_tensor_group(run), call->type, tri_run_rows(run, call) * at->width, gradient);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_copy_to_tensor_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const copy_to_tensor *at = call->attributes;
   *out = (tri_cost){0};
   if (pass != TRI_PASS_BACKWARD_INPUT) return;
@@ -46,10 +46,10 @@ static const tri_op op_copy_to_tensor = {
     .cheap = true,
     .in_place = true,
     .backward_in_place = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_copy_to_tensor_shape,
+    .forward = op_copy_to_tensor_forward,
+    .backward_input = op_copy_to_tensor_backward_input,
+    .cost = op_copy_to_tensor_cost,
 };
 
 tri_status tri_op_copy_to_tensor(tri_op_list *list, int32_t x, int32_t *out) {

@@ -81,8 +81,8 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   return logits + 5 * column;
 }
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                         tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
@@ -103,7 +103,8 @@ static tri_status chunk_needs(const tri_op_call *call, const tri_device_descript
   return TRI_OK;
 }
 
-static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+static tri_status op_cross_entropy_memory(const tri_op_call *call, const tri_device_description *device,
+                                          tri_op_memory *out) {
   int64_t rows = chunk_rows(call);
   TRI_TRY(chunk_needs(call, device, rows, out));
   if (call->rows % rows != 0) TRI_TRY(chunk_needs(call, device, call->rows % rows, out));
@@ -113,7 +114,7 @@ static tri_status memory(const tri_op_call *call, const tri_device_description *
   return TRI_OK;
 }
 
-static tri_status prepare(tri_run *run, const tri_op_call *call) {
+static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call) {
   chunk_products p = products_of(call, chunk_rows(call));
   TRI_TRY(tri_weight_prepare(run, call, &p.logits, TRI_DIRECTION_FORWARD));
   if (call->training) TRI_TRY(tri_weight_prepare(run, call, &p.hidden, TRI_DIRECTION_BACKWARD));
@@ -159,7 +160,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   return tri_weight_accumulate(run, call, &at->weight, &p.weight, hidden, m.logits, m.scratch);
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call) {
   int64_t chunk = chunk_rows(call);
   int64_t total = tri_run_rows(run, call);
   for (int64_t first = 0; first < total; first += chunk) {
@@ -170,7 +171,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
 }
 
 /* The forward has left the gradient of h in its output. */
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
                   run->slots[call->outputs[0]], call->type, run->gradients[call->inputs[0]]);
@@ -179,7 +180,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
 
 /* Where a backward follows, the forward makes the gradients too: three products of one size. The ranks of a tensor
  * group join three numbers a row. */
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
   double element = (double)tri_dtype_bytes(call->type), products = call->training ? 3.0 : 1.0;
@@ -205,12 +206,12 @@ static const tri_op op_cross_entropy = {
     .name = "cross_entropy",
     .keeps_outputs = 1u << 0,
     .makes_loss = true,
-    .shape = shape,
-    .memory = memory,
-    .prepare = prepare,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_cross_entropy_shape,
+    .memory = op_cross_entropy_memory,
+    .prepare = op_cross_entropy_prepare,
+    .forward = op_cross_entropy_forward,
+    .backward_input = op_cross_entropy_backward_input,
+    .cost = op_cross_entropy_cost,
 };
 
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {

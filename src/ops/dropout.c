@@ -8,8 +8,8 @@ typedef struct dropout {
   int64_t width, site;
 } dropout;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_dropout_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                   tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
@@ -30,15 +30,15 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_dropout_forward(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_dropout_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const dropout *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
@@ -51,10 +51,10 @@ static const tri_op op_dropout = {
     .name = "dropout",
     .in_place = true,
     .backward_in_place = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_dropout_shape,
+    .forward = op_dropout_forward,
+    .backward_input = op_dropout_backward_input,
+    .cost = op_dropout_cost,
 };
 
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out) {

@@ -12,15 +12,15 @@ typedef struct embedding {
   bool adds_positions;
 } embedding;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_embedding_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                     tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)inputs;
   const embedding *at = call->attributes;
   outputs[0] = (tri_shape){call->rows, at->width, call->type};
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
   bool has_positions = call->parameters[1] >= 0 && at->adds_positions;
   const void *positions = has_positions ? run->parameters[call->parameters[1]].value : NULL;
@@ -38,7 +38,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
   const void *gradient = run->gradients[call->outputs[0]];
   size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -61,7 +61,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_embedding_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const embedding *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
@@ -74,10 +74,10 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_embedding = {
     .name = "embedding",
-    .shape = shape,
-    .forward = forward,
-    .backward_weight = backward_weight,
-    .cost = cost,
+    .shape = op_embedding_shape,
+    .forward = op_embedding_forward,
+    .backward_weight = op_embedding_backward_weight,
+    .cost = op_embedding_cost,
 };
 
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,

@@ -7,8 +7,8 @@ typedef struct gather_sequence {
   const int64_t *begins; /* [tensor + 1]: where each rank's slice begins, in elements */
 } gather_sequence;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_gather_sequence_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                           tri_shape outputs[TRI_OP_OUTPUTS]) {
   const gather_sequence *at = call->attributes;
   outputs[0] = (tri_shape){at->all_rows, at->width, inputs[0].type};
   return TRI_OK;
@@ -19,7 +19,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
   return (char *)all + (size_t)(call->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_gather_sequence_forward(tri_run *run, const tri_op_call *call) {
   const gather_sequence *at = call->attributes;
   void *all = run->slots[call->outputs[0]];
   TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
@@ -27,7 +27,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return tri_all_gather(tri_run_tensor_group(run), call->type, at->begins, all);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_gather_sequence_backward_input(tri_run *run, const tri_op_call *call) {
   const gather_sequence *at = call->attributes;
   void *all = run->gradients[call->outputs[0]]; /* nobody reads it after this call */
   TRI_TRY(tri_reduce_scatter(tri_run_tensor_group(run), call->type, at->begins, all));
@@ -36,7 +36,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_gather_sequence_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const gather_sequence *at = call->attributes;
   *out = (tri_cost){0};
   switch (pass) {
@@ -49,10 +49,10 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_gather_sequence = {
     .name = "gather_sequence",
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_gather_sequence_shape,
+    .forward = op_gather_sequence_forward,
+    .backward_input = op_gather_sequence_backward_input,
+    .cost = op_gather_sequence_cost,
 };
 
 tri_status tri_op_gather_sequence(tri_op_list *list, int32_t x, int32_t *out) {

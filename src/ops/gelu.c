@@ -6,28 +6,28 @@ typedef struct gelu {
   int64_t width;
 } gelu;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_gelu_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_gelu_forward(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, gelu_forward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_gelu_backward_input(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, gelu_backward, call->type, at->variant, tri_run_rows(run, call) * at->width,
                   run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_gelu_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const gelu *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
@@ -41,10 +41,10 @@ static const tri_op op_gelu = {
     .cheap = true,
     .keeps_inputs = 1u << 0,
     .backward_in_place = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_gelu_shape,
+    .forward = op_gelu_forward,
+    .backward_input = op_gelu_backward_input,
+    .cost = op_gelu_cost,
 };
 
 tri_status tri_op_gelu(tri_op_list *list, tri_gelu variant, int32_t x, int32_t *out) {

@@ -13,8 +13,8 @@ static tri_matmul product_of(const tri_op_call *call, int64_t batch, int64_t seq
   return product;
 }
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_last_logits_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                       tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)inputs;
   const last_logits *at = call->attributes;
   outputs[0] = (tri_shape){call->rows / call->sequence, at->weight.out, tri_dtype_wide(call->type)};
@@ -22,7 +22,8 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
 }
 
 /* In pieces of the planned length, and one position at a time. */
-static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+static tri_status op_last_logits_memory(const tri_op_call *call, const tri_device_description *device,
+                                        tri_op_memory *out) {
   int64_t batch = call->rows / call->sequence;
   tri_matmul piece = product_of(call, batch, call->sequence);
   tri_matmul one = product_of(call, batch, 1);
@@ -30,12 +31,12 @@ static tri_status memory(const tri_op_call *call, const tri_device_description *
   return tri_weight_memory(device, &one, TRI_DIRECTION_FORWARD, out);
 }
 
-static tri_status prepare(tri_run *run, const tri_op_call *call) {
+static tri_status op_last_logits_prepare(tri_run *run, const tri_op_call *call) {
   tri_matmul product = product_of(call, call->rows / call->sequence, call->sequence);
   return tri_weight_prepare(run, call, &product, TRI_DIRECTION_FORWARD);
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_last_logits_forward(tri_run *run, const tri_op_call *call) {
   const last_logits *at = call->attributes;
   tri_matmul product = product_of(call, run->batch, run->sequence);
   size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
@@ -44,7 +45,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
                              run->workspace);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_last_logits_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const last_logits *at = call->attributes;
   *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
@@ -55,11 +56,11 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_last_logits = {
     .name = "last_logits",
-    .shape = shape,
-    .memory = memory,
-    .prepare = prepare,
-    .forward = forward,
-    .cost = cost,
+    .shape = op_last_logits_shape,
+    .memory = op_last_logits_memory,
+    .prepare = op_last_logits_prepare,
+    .forward = op_last_logits_forward,
+    .cost = op_last_logits_cost,
 };
 
 tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight,

@@ -7,15 +7,15 @@ typedef struct layer_norm {
   int64_t width;
 } layer_norm;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_layer_norm_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                      tri_shape outputs[TRI_OP_OUTPUTS]) {
   outputs[0] = inputs[0];
   outputs[1] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(call->type)};
   outputs[2] = outputs[1];
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_layer_norm_forward(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, layer_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
                   run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value,
@@ -24,7 +24,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_layer_norm_backward_input(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, layer_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
@@ -33,7 +33,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+static tri_status op_layer_norm_backward_weight(tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
@@ -45,7 +45,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_layer_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const layer_norm *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){
@@ -60,11 +60,11 @@ static const tri_op op_layer_norm = {
     .keeps_inputs = 1u << 0,
     .keeps_outputs = 1u << 1 | 1u << 2,
     .adds_gradient = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
-    .cost = cost,
+    .shape = op_layer_norm_shape,
+    .forward = op_layer_norm_forward,
+    .backward_input = op_layer_norm_backward_input,
+    .backward_weight = op_layer_norm_backward_weight,
+    .cost = op_layer_norm_cost,
 };
 
 tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out) {

@@ -20,8 +20,8 @@ static bool has_bias(const tri_op_call *call) {
   return call->parameters[1] >= 0 && at->adds_bias;
 }
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_linear_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                  tri_shape outputs[TRI_OP_OUTPUTS]) {
   const linear *at = call->attributes;
   if (inputs[0].width != at->weight.in) {
     return tri_fail(TRI_INTERNAL, "linear takes width %ld and was given %ld", (long)at->weight.in,
@@ -31,7 +31,7 @@ static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_I
   return TRI_OK;
 }
 
-static tri_status memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+static tri_status op_linear_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const linear *at = call->attributes;
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = has_bias(call);
@@ -52,7 +52,7 @@ static tri_status memory(const tri_op_call *call, const tri_device_description *
   return TRI_OK;
 }
 
-static tri_status prepare(tri_run *run, const tri_op_call *call) {
+static tri_status op_linear_prepare(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
     tri_matmul product = tri_weight_product(call, &at->weight, (tri_direction)direction, call->rows);
@@ -62,7 +62,7 @@ static tri_status prepare(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_linear_forward(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run, call));
   product.bias = has_bias(call);
@@ -71,7 +71,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
                              run->slots[call->outputs[0]], run->workspace);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_linear_backward_input(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
   product.accumulate = call->accumulate[0];
@@ -79,7 +79,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
                              run->gradients[call->inputs[0]], run->workspace);
 }
 
-static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   const void *gradient_y = run->gradients[call->outputs[0]];
   tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
@@ -93,7 +93,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   (void)pass; /* x W, dy W^T and x^T dy are products of the same size */
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
@@ -112,17 +112,17 @@ static const tri_op op_linear = {
     .name = "linear",
     .keeps_inputs = 1u << 0,
     .adds_gradient = false,
-    .shape = shape,
-    .memory = memory,
-    .prepare = prepare,
-    .forward = forward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
-    .cost = cost,
+    .shape = op_linear_shape,
+    .memory = op_linear_memory,
+    .prepare = op_linear_prepare,
+    .forward = op_linear_forward,
+    .backward_input = op_linear_backward_input,
+    .backward_weight = op_linear_backward_weight,
+    .cost = op_linear_cost,
 };
 
-static tri_status append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
-                         int32_t *out) {
+static tri_status op_linear_append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                                   int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, attributes, sizeof *attributes, &at));
   tri_op_call call = tri_op_call_of(&op_linear, at);
@@ -137,11 +137,11 @@ static tri_status append(tri_op_list *list, const linear *attributes, int32_t x,
 
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out) {
-  return append(list, &(linear){{in, out_width, order}, true}, x, weight, bias, out);
+  return op_linear_append(list, &(linear){{in, out_width, order}, true}, x, weight, bias, out);
 }
 
 tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                              int32_t weight, int32_t bias, int32_t *out) {
-  TRI_TRY(append(list, &(linear){{in, out_width, order}, list->shard.rank == 0}, x, weight, bias, out));
+  TRI_TRY(op_linear_append(list, &(linear){{in, out_width, order}, list->shard.rank == 0}, x, weight, bias, out));
   return tri_op_leave_tensor(list, *out, out);
 }

@@ -8,8 +8,8 @@ typedef struct reduce_from_tensor {
   int64_t width;
 } reduce_from_tensor;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_reduce_from_tensor_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                              tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
@@ -22,18 +22,18 @@ static tri_status copy(tri_run *run, const tri_op_call *call, const void *from, 
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_reduce_from_tensor_forward(tri_run *run, const tri_op_call *call) {
   const reduce_from_tensor *at = call->attributes;
   void *sum = run->slots[call->outputs[0]];
   TRI_TRY(copy(run, call, run->slots[call->inputs[0]], sum));
   return tri_all_reduce(tri_run_tensor_group(run), call->type, tri_run_rows(run, call) * at->width, sum);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_reduce_from_tensor_backward_input(tri_run *run, const tri_op_call *call) {
   return copy(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_reduce_from_tensor_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const reduce_from_tensor *at = call->attributes;
   *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
@@ -45,10 +45,10 @@ static const tri_op op_reduce_from_tensor = {
     .name = "reduce_from_tensor",
     .in_place = true,
     .backward_in_place = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_reduce_from_tensor_shape,
+    .forward = op_reduce_from_tensor_forward,
+    .backward_input = op_reduce_from_tensor_backward_input,
+    .cost = op_reduce_from_tensor_cost,
 };
 
 tri_status tri_op_reduce_from_tensor(tri_op_list *list, int32_t x, int32_t *out) {

@@ -6,14 +6,14 @@ typedef struct rms_norm {
   int64_t width;
 } rms_norm;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_rms_norm_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                    tri_shape outputs[TRI_OP_OUTPUTS]) {
   outputs[0] = inputs[0];
   outputs[1] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(call->type)};
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_rms_norm_forward(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, rms_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
                   run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[0]],
@@ -21,7 +21,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_rms_norm_backward_input(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
                   run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
@@ -30,7 +30,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
+static tri_status op_rms_norm_backward_weight(tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
   TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
@@ -40,7 +40,7 @@ static tri_status backward_weight(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_rms_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rms_norm *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){
@@ -55,11 +55,11 @@ static const tri_op op_rms_norm = {
     .keeps_inputs = 1u << 0,
     .keeps_outputs = 1u << 1,
     .adds_gradient = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
-    .cost = cost,
+    .shape = op_rms_norm_shape,
+    .forward = op_rms_norm_forward,
+    .backward_input = op_rms_norm_backward_input,
+    .backward_weight = op_rms_norm_backward_weight,
+    .cost = op_rms_norm_cost,
 };
 
 tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t *out) {

@@ -32,7 +32,7 @@ static double frequency(const tri_rope_table *table, int64_t pair) {
 }
 
 /* Cosines [positions, D/2], then sines. */
-static void fill(const void *attributes, void *host) {
+static void op_rope_fill(const void *attributes, void *host) {
   const rope_constant *at = attributes;
   int64_t half = at->table.head_dim / 2;
   int64_t count = at->table.positions * half;
@@ -56,19 +56,19 @@ static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
 static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
   for (int64_t i = 0; i < list->num_constants; i++) {
     const rope_constant *at = list->constants[i].attributes;
-    if (list->constants[i].fill != fill || !same_table(&at->table, table)) continue;
+    if (list->constants[i].fill != op_rope_fill || !same_table(&at->table, table)) continue;
     *out = (int32_t)i;
     return TRI_OK;
   }
   rope_constant attributes = {*table, tri_dtype_wide(list->type)};
-  tri_constant constant = {.fill = fill};
+  tri_constant constant = {.fill = op_rope_fill};
   constant.bytes = (size_t)table->positions * (size_t)table->head_dim * tri_dtype_bytes(attributes.type);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &constant.attributes));
   return tri_op_list_add_constant(list, &constant, out);
 }
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   outputs[0] = inputs[0];
   return TRI_OK;
@@ -95,15 +95,15 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
   return TRI_OK;
 }
 
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_rope_forward(tri_run *run, const tri_op_call *call) {
   return turn(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_rope_backward_input(tri_run *run, const tri_op_call *call) {
   return turn(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]], true);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rope *at = call->attributes;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
@@ -116,10 +116,10 @@ static const tri_op op_rope = {
     .name = "rope",
     .in_place = true,
     .backward_in_place = true,
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_rope_shape,
+    .forward = op_rope_forward,
+    .backward_input = op_rope_backward_input,
+    .cost = op_rope_cost,
 };
 
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out) {

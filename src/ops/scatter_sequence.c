@@ -7,8 +7,8 @@ typedef struct scatter_sequence {
   const int64_t *begins;          /* [tensor + 1]: where each rank's slice begins, in elements */
 } scatter_sequence;
 
-static tri_status shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                        tri_shape outputs[TRI_OP_OUTPUTS]) {
+static tri_status op_scatter_sequence_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                            tri_shape outputs[TRI_OP_OUTPUTS]) {
   const scatter_sequence *at = call->attributes;
   outputs[0] = (tri_shape){at->rows, at->width, inputs[0].type};
   return TRI_OK;
@@ -20,7 +20,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
 }
 
 /* No backward reads the products' own rows: they are added up where they lie. */
-static tri_status forward(tri_run *run, const tri_op_call *call) {
+static tri_status op_scatter_sequence_forward(tri_run *run, const tri_op_call *call) {
   const scatter_sequence *at = call->attributes;
   void *all = run->slots[call->inputs[0]];
   TRI_TRY(tri_reduce_scatter(tri_run_tensor_group(run), call->type, at->begins, all));
@@ -29,7 +29,7 @@ static tri_status forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-static tri_status backward_input(tri_run *run, const tri_op_call *call) {
+static tri_status op_scatter_sequence_backward_input(tri_run *run, const tri_op_call *call) {
   const scatter_sequence *at = call->attributes;
   void *all = run->gradients[call->inputs[0]];
   TRI_KERNEL_CALL(run->queue, convert, at->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
@@ -37,7 +37,7 @@ static tri_status backward_input(tri_run *run, const tri_op_call *call) {
   return tri_all_gather(tri_run_tensor_group(run), call->type, at->begins, all);
 }
 
-static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+static void op_scatter_sequence_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const scatter_sequence *at = call->attributes;
   *out = (tri_cost){0};
   switch (pass) {
@@ -50,10 +50,10 @@ static void cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 
 static const tri_op op_scatter_sequence = {
     .name = "scatter_sequence",
-    .shape = shape,
-    .forward = forward,
-    .backward_input = backward_input,
-    .cost = cost,
+    .shape = op_scatter_sequence_shape,
+    .forward = op_scatter_sequence_forward,
+    .backward_input = op_scatter_sequence_backward_input,
+    .cost = op_scatter_sequence_cost,
 };
 
 tri_status tri_op_scatter_sequence(tri_op_list *list, int32_t x, int32_t *out) {

@@ -8,7 +8,7 @@
 /* As `trireme validate` prints it below its tables (docs/validation.md). */
 tri_accuracy tri_accuracy_published(void) { return (tri_accuracy){.low = -0.1855, .high = 0.0761, .rows = 72}; }
 
-static int compare(const void *left, const void *right) {
+static int accuracy_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
 }
@@ -16,7 +16,7 @@ static int compare(const void *left, const void *right) {
 /* Of twenty errors the least and the largest are left out. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count) {
   if (count == 0) return (tri_accuracy){.low = NAN, .high = NAN};
-  qsort(errors, (size_t)count, sizeof *errors, compare);
+  qsort(errors, (size_t)count, sizeof *errors, accuracy_compare);
   int64_t out = count / 20;
   return (tri_accuracy){.low = errors[out], .high = errors[count - 1 - out], .rows = count};
 }

@@ -72,7 +72,7 @@ static void search(const fitting *f, double (*off)(const fitting *), double *num
   }
 }
 
-static int compare(const void *left, const void *right) {
+static int calibration_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
 }
@@ -81,7 +81,7 @@ enum { MOST_SAMPLES = 64 };
 
 static double median(double *values, int64_t count) {
   if (count == 0) return 0;
-  qsort(values, (size_t)count, sizeof *values, compare);
+  qsort(values, (size_t)count, sizeof *values, calibration_compare);
   return values[count / 2];
 }
 

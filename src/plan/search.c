@@ -143,7 +143,7 @@ static tri_status enumerate(search *s) {
 /* ---- simulating -------------------------------------------------------------------------------------------------- */
 
 /* Memory first: what does not fit into `room` needs no time. */
-static tri_status simulate(const search *s, candidate *c, double room) {
+static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
     TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
@@ -166,7 +166,7 @@ static tri_status simulate_all(search *s, candidate **some, int64_t count, doubl
   tri_status worst = TRI_OK;
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < count; i++) {
-    tri_status status = simulate(s, some[i], room);
+    tri_status status = search_simulate(s, some[i], room);
 #pragma omp critical(tri_search_failure)
     if (status != TRI_OK && worst == TRI_OK) {
       worst = status;

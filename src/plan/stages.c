@@ -161,7 +161,7 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
   return TRI_OK;
 }
 
-static tri_status fill(tri_stages *stages) {
+static tri_status stages_fill(tri_stages *stages) {
   const tri_simulation_request *request = stages->request;
   const tri_layout *layout = request->layout;
   int64_t v = layout->virtual_stages;
@@ -204,7 +204,7 @@ static double price_message(const tri_simulation_request *request) {
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out) {
   tri_stages stages = {.request = request};
   const tri_layout *layout = request->layout;
-  tri_status status = fill(&stages);
+  tri_status status = stages_fill(&stages);
   if (status != TRI_OK) {
     tri_stages_destroy(&stages);
     return status;

@@ -105,7 +105,7 @@ static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, b
 }
 
 /* One rank looks: all read the same. */
-static tri_status compare(const loading *l, const tri_checkpoint *checkpoint) {
+static tri_status checkpointing_compare(const loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
   tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->how) : TRI_OK;
@@ -124,7 +124,7 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   if (has_state || !l->plain_too)
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
   *damaged = is_damage(status);
-  if (status == TRI_OK) status = compare(l, checkpoint);
+  if (status == TRI_OK) status = checkpointing_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
   int64_t weights = l->saved.num_weights;

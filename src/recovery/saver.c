@@ -73,7 +73,7 @@ static tri_status stage_slices(tri_saver *saver) {
   return TRI_OK;
 }
 
-static tri_status set_up(tri_saver *saver) {
+static tri_status saver_set_up(tri_saver *saver) {
   const tri_run_config *config = saver->config;
   TRI_TRY(tri_path_join(saver->root, config->output, "checkpoints"));
   TRI_TRY(tri_run_config_print(config, &saver->run_config));
@@ -92,7 +92,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
   saver->identity = identity;
   saver->lock = lock;
   saver->step = saver->unproven = -1;
-  tri_status status = set_up(saver);
+  tri_status status = saver_set_up(saver);
   if (status != TRI_OK) {
     tri_saver_destroy(saver);
     return status;

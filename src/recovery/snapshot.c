@@ -172,7 +172,7 @@ static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri
   return TRI_OK;
 }
 
-static tri_status set_up(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
+static tri_status snapshot_set_up(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   const tri_group *world = world_of(s);
   TRI_TRY(find_folder(s, config->output, identity));
   TRI_TRY(sign(s, config, identity));
@@ -187,7 +187,7 @@ tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config
   tri_snapshots *s = NULL;
   TRI_TRY(tri_alloc("snapshots", 1, sizeof *s, &s));
   s->engine = engine;
-  tri_status status = tri_common_status(world_of(s), set_up(s, config, identity));
+  tri_status status = tri_common_status(world_of(s), snapshot_set_up(s, config, identity));
   int64_t own = (int64_t)s->bytes;
   if (status == TRI_OK) status = tri_gather_bytes(world_of(s), sizeof own, &own, s->sizes);
   if (status != TRI_OK) {
@@ -207,7 +207,7 @@ void tri_snapshots_destroy(tri_snapshots *s) {
 
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
-static tri_status fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
+static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
   TRI_TRY(tri_shards_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
   header head = {.signature = s->signature,
                  .rank = world_of(s)->rank,
@@ -300,7 +300,7 @@ static tri_status take(tri_snapshots *s, const tri_progress *progress, mapped *o
   file_path(s, step, world->rank, true, path);
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
-  if (status == TRI_OK) status = fill(s, progress, own);
+  if (status == TRI_OK) status = snapshot_fill(s, progress, own);
   TRI_TRY(tri_common_status(world, status)); /* else somebody would wait for what does not come */
   TRI_TRY(exchange(s, own, all, *count));
   status = finish_file(s, step, world->rank);

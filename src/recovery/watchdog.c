@@ -107,7 +107,7 @@ static void say_what_it_does(const answers *a, int rank, char *text, size_t size
   }
 }
 
-static void report(const answers *a, int culprit, int last) {
+static void watchdog_report(const answers *a, int culprit, int last) {
   const tri_watchdog *w = a->watchdog;
   char who[192], state[256], whom[192], wait[128], chain[512] = "", message[TRI_PATH_BYTES + 2048];
   name_rank(a, culprit, who, sizeof who);
@@ -184,7 +184,7 @@ static void ask(tri_watchdog *w) {
     unlink(w->asked);
     w->quiet_since_s = tri_clock_s();
   } else {
-    report(&a, culprit, last);
+    watchdog_report(&a, culprit, last);
     end_job(w);
   }
   tri_free(a.flights);

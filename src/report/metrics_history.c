@@ -49,7 +49,8 @@ static bool parse_line(const char *line, size_t bytes, tri_step_metrics *out) {
   return good;
 }
 
-static tri_status append(tri_metrics_history *history, int64_t *capacity, const tri_step_metrics *step) {
+static tri_status metrics_history_append(tri_metrics_history *history, int64_t *capacity,
+                                         const tri_step_metrics *step) {
   if (history->count == *capacity) {
     int64_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
     TRI_TRY(tri_realloc("the metrics of a run", (size_t)wanted, sizeof *step, &history->steps));
@@ -91,7 +92,7 @@ static tri_status take_line(tri_metrics_history *history, int64_t *capacity, lin
       history->bytes = end;
       history->num_behind = 0;
       history->scattered = history->num_later > 0;
-      return append(history, capacity, step);
+      return metrics_history_append(history, capacity, step);
     case LINE_IS_LATER:
       if (history->num_later++ == 0 || step->step < history->later_first) history->later_first = step->step;
       if (step->step > history->later_last) history->later_last = step->step;

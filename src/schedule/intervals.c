@@ -10,7 +10,7 @@ size_t tri_padded_bytes(size_t bytes) {
 }
 
 /* Largest first; equals in order of time, then of position, so that the plan is the same everywhere. */
-static int compare(const void *a, const void *b) {
+static int intervals_compare(const void *a, const void *b) {
   const tri_interval *x = *(const tri_interval *const *)a;
   const tri_interval *y = *(const tri_interval *const *)b;
   if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
@@ -40,7 +40,7 @@ tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *b
   TRI_TRY_GOTO(tri_alloc("the memory plan", (size_t)count, sizeof *order, &order), done);
   TRI_TRY_GOTO(tri_alloc("the memory plan", (size_t)count, sizeof *placed, &placed), done);
   for (int64_t i = 0; i < count; i++) order[i] = &intervals[i];
-  qsort(order, (size_t)count, sizeof *order, compare);
+  qsort(order, (size_t)count, sizeof *order, intervals_compare);
   for (int64_t i = 0; i < count; i++) {
     tri_interval *interval = order[i];
     interval->offset = lowest_offset(placed, i, interval);

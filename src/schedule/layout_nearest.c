@@ -7,7 +7,7 @@
  * messages lie; the number of replicas is free, since the global batch stays. */
 enum { TENSOR, PIPELINE, SCHEDULE, MICRO_BATCH, MEASURES };
 
-static void measure(const tri_layout *wanted, const tri_layout *layout, double out[MEASURES]) {
+static void layout_nearest_measure(const tri_layout *wanted, const tri_layout *layout, double out[MEASURES]) {
   out[TENSOR] = fabs(log2((double)layout->tensor / (double)wanted->tensor));
   out[PIPELINE] = fabs(log2((double)layout->pipeline / (double)wanted->pipeline));
   out[SCHEDULE] = layout->schedule == wanted->schedule && layout->virtual_stages == wanted->virtual_stages ? 0 : 1;
@@ -40,7 +40,7 @@ static void consider(const tri_layout *wanted, const tri_model *model, int64_t g
     layout.virtual_stages = 1;
     if (!is_legal(&layout, model, global_batch, ranks)) return;
   }
-  measure(wanted, &layout, distance);
+  layout_nearest_measure(wanted, &layout, distance);
   if (!is_nearer(distance, least)) return;
   *best = layout;
   for (int i = 0; i < MEASURES; i++) least[i] = distance[i];

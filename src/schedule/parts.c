@@ -33,7 +33,7 @@ bool tri_parts_hold_tied(const tri_parameter_table *table) {
   return false;
 }
 
-static tri_status fill(const tri_parts_request *of, const tri_mesh_place *place, tri_parts *parts) {
+static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *place, tri_parts *parts) {
   const tri_layout *layout = of->layout;
   size_t chunks = (size_t)layout->virtual_stages;
   parts->num_chunks = layout->virtual_stages;
@@ -62,7 +62,7 @@ static tri_status fill(const tri_parts_request *of, const tri_mesh_place *place,
 
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out) {
   tri_parts parts = {0};
-  tri_status status = fill(request, place, &parts);
+  tri_status status = parts_fill(request, place, &parts);
   if (status != TRI_OK) {
     tri_parts_destroy(&parts);
     return status;

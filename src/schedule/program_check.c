@@ -65,7 +65,7 @@ static tri_status stuck(const walk *w) {
   return TRI_OK;
 }
 
-static tri_status run(walk *w) {
+static tri_status program_check_run(walk *w) {
   int64_t *tag_of_box = NULL;
   TRI_TRY(tri_alloc("a check", (size_t)(w->stages * TRI_NUM_BOX_KINDS * w->most_boxes) + 1, sizeof *tag_of_box,
                     &tag_of_box));
@@ -96,7 +96,7 @@ tri_status tri_program_check(const tri_program *const *programs, int64_t stages)
   TRI_TRY_GOTO(tri_alloc("a check", boxes + 1, sizeof *w.pending, &w.pending), done);
   TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.posted, &w.posted), done);
   TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.sent, &w.sent), done);
-  status = run(&w);
+  status = program_check_run(&w);
 done:
   tri_free(w.sent);
   tri_free(w.posted);

@@ -2,7 +2,7 @@
  * forwards and backwards, so that at most `stages - stage` micro-batches are in flight. The bubble is GPipe's. */
 #include "schedule/schedule.h"
 
-static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
+static tri_status schedule_1f1b_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
   int64_t count = shape->micro_batches, distance = shape->stages - 1 - stage;
   int64_t ahead = distance < count ? distance : count;
   for (int64_t m = 0; m < ahead; m++) TRI_TRY(tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)m, 0}));
@@ -15,4 +15,5 @@ static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turn
   return TRI_OK;
 }
 
-const tri_schedule tri_schedule_1f1b = {.name = "1f1b", .check = tri_schedule_check_plain, .turns = turns};
+const tri_schedule tri_schedule_1f1b = {
+    .name = "1f1b", .check = tri_schedule_check_plain, .turns = schedule_1f1b_turns};

@@ -3,7 +3,7 @@
  * reverse: so gradients are added up as under the other schedules. */
 #include "schedule/schedule.h"
 
-static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
+static tri_status schedule_gpipe_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
   (void)stage;
   for (int64_t m = 0; m < shape->micro_batches; m++) {
     TRI_TRY(tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)m, 0}));
@@ -14,4 +14,5 @@ static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turn
   return TRI_OK;
 }
 
-const tri_schedule tri_schedule_gpipe = {.name = "gpipe", .check = tri_schedule_check_plain, .turns = turns};
+const tri_schedule tri_schedule_gpipe = {
+    .name = "gpipe", .check = tri_schedule_check_plain, .turns = schedule_gpipe_turns};

@@ -7,7 +7,7 @@
  * then alternates. The groups must be whole, or stages would wait in the middle of one. */
 #include "schedule/schedule.h"
 
-static tri_status check(const tri_schedule_shape *shape) {
+static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
   if (shape->stages < 2 || shape->virtual_stages < 2) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "the interleaved schedule needs layout.pipeline and layout.virtual_stages of 2 at least, and they "
@@ -33,7 +33,7 @@ static tri_turn turn_of(const tri_schedule_shape *shape, tri_turn_kind kind, int
   return (tri_turn){kind, (int32_t)(group * shape->stages + within % shape->stages), (int32_t)chunk};
 }
 
-static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
+static tri_status schedule_interleaved_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
   int64_t count = shape->micro_batches * shape->virtual_stages;
   int64_t ahead = (shape->stages - 1 - stage) * 2 + (shape->virtual_stages - 1) * shape->stages;
   if (ahead > count) ahead = count;
@@ -45,4 +45,5 @@ static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turn
   return TRI_OK;
 }
 
-const tri_schedule tri_schedule_interleaved = {.name = "interleaved", .check = check, .turns = turns};
+const tri_schedule tri_schedule_interleaved = {
+    .name = "interleaved", .check = schedule_interleaved_check, .turns = schedule_interleaved_turns};

@@ -9,7 +9,7 @@ typedef struct counts {
   int64_t forwards, inputs, weights;
 } counts;
 
-static tri_status forward(counts *done, tri_turns *out) {
+static tri_status schedule_zero_bubble_forward(counts *done, tri_turns *out) {
   return tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)done->forwards++, 0});
 }
 
@@ -21,13 +21,13 @@ static tri_status weight(counts *done, tri_turns *out) {
   return tri_turns_append(out, (tri_turn){TRI_TURN_BACKWARD_WEIGHT, (int32_t)done->weights++, 0});
 }
 
-static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
+static tri_status schedule_zero_bubble_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
   counts done = {0};
   int64_t count = shape->micro_batches, distance = shape->stages - 1 - stage;
   int64_t ahead = distance < count ? distance : count;
-  while (done.forwards < ahead) TRI_TRY(forward(&done, out));
+  while (done.forwards < ahead) TRI_TRY(schedule_zero_bubble_forward(&done, out));
   while (done.forwards < count) {
-    TRI_TRY(forward(&done, out));
+    TRI_TRY(schedule_zero_bubble_forward(&done, out));
     TRI_TRY(input(&done, out));
     if (done.inputs - done.weights > stage) TRI_TRY(weight(&done, out));
   }
@@ -39,5 +39,7 @@ static tri_status turns(const tri_schedule_shape *shape, int64_t stage, tri_turn
   return TRI_OK;
 }
 
-const tri_schedule tri_schedule_zero_bubble = {
-    .name = "zero-bubble", .split_backward = true, .check = tri_schedule_check_plain, .turns = turns};
+const tri_schedule tri_schedule_zero_bubble = {.name = "zero-bubble",
+                                               .split_backward = true,
+                                               .check = tri_schedule_check_plain,
+                                               .turns = schedule_zero_bubble_turns};

@@ -412,7 +412,7 @@ static void choose_view(drawing *d, const tri_timeline_step *steps, int64_t coun
   if (d->view.end_s <= d->view.begin_s) d->view.end_s = d->view.begin_s + 1e-9;
 }
 
-static tri_status draw(drawing *d, const char *title) {
+static tri_status timeline_svg_draw(drawing *d, const char *title) {
   tri_status status = TRI_OK;
   choose_rows(d);
   choose_titles(d);
@@ -433,7 +433,7 @@ tri_status tri_timeline_write_svg(const tri_timeline *timeline, const char *titl
   TRI_TRY(tri_timeline_steps(timeline, &steps, &count));
   choose_view(&d, steps, count);
   tri_status status = tri_file_writer_open(path, &d.to);
-  if (status == TRI_OK) status = tri_file_writer_close(d.to, draw(&d, title));
+  if (status == TRI_OK) status = tri_file_writer_close(d.to, timeline_svg_draw(&d, title));
   tri_free(steps);
   return status;
 }

@@ -216,7 +216,7 @@ static void byte_ids(int32_t out[256]) {
   }
 }
 
-static tri_status begin(learner *l) {
+static tri_status bpe_train_begin(learner *l) {
   const tri_word_counts *counts = l->counts;
   int32_t ids[256];
   byte_ids(ids);
@@ -290,7 +290,7 @@ static tri_status merge_pair(learner *l, const queued_pair *top, int32_t *next) 
 }
 
 static tri_status learn(learner *l) {
-  TRI_TRY(begin(l));
+  TRI_TRY(bpe_train_begin(l));
   int32_t next = FIRST_MERGE_ID, size = (int32_t)l->vocabulary->size;
   while (next < size) {
     queued_pair top = {0};

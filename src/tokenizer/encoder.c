@@ -66,7 +66,7 @@ static tri_status reserve(tri_token_list *list, size_t more) {
   return TRI_OK;
 }
 
-static tri_status append(tri_token_list *list, const int32_t *ids, size_t count) {
+static tri_status encoder_append(tri_token_list *list, const int32_t *ids, size_t count) {
   TRI_TRY(reserve(list, count));
   memcpy(list->ids + list->count, ids, count * sizeof *ids);
   list->count += (int64_t)count;
@@ -104,14 +104,14 @@ static tri_status encode_word(void *context, const char *word, size_t bytes) {
   size_t count = 0;
   if (bytes > CACHED_BYTES) {
     TRI_TRY(encode_new_word(encoder, word, bytes, &ids, &count));
-    return append(encoder->out, ids, count);
+    return encoder_append(encoder->out, ids, count);
   }
   uint64_t key[3];
   cached_word *place = cache_place(encoder, word, bytes, key);
   bool same = place->bytes[0] == key[0] && place->bytes[1] == key[1] && place->bytes[2] == key[2];
   if (!same || place->length != bytes) {
     TRI_TRY(encode_new_word(encoder, word, bytes, &ids, &count));
-    if (count > CACHED_IDS) return append(encoder->out, ids, count);
+    if (count > CACHED_IDS) return encoder_append(encoder->out, ids, count);
     memcpy(place->bytes, key, sizeof key);
     memcpy(place->ids, ids, count * sizeof *ids);
     place->length = (uint8_t)bytes;
@@ -145,7 +145,7 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   int32_t id = 0;
   while (tri_added_next(matcher, &walk, specials, &gap, &gap_end, &id)) {
     if (gap < gap_end) TRI_TRY(encode(encoder, text + gap, gap_end - gap, specials));
-    TRI_TRY(append(encoder->out, &id, 1));
+    TRI_TRY(encoder_append(encoder->out, &id, 1));
   }
   return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
 }

@@ -54,7 +54,7 @@ void tri_normalizer_release(tri_normalizer *normalizer) {
   *normalizer = (tri_normalizer){0};
 }
 
-static tri_status append(tri_normalizer *normalizer, const char *text, size_t bytes) {
+static tri_status normalizer_append(tri_normalizer *normalizer, const char *text, size_t bytes) {
   if (bytes == 0) return TRI_OK;
   if (normalizer->room - normalizer->length < bytes) {
     size_t room = (normalizer->length + bytes) * 2 + 256;
@@ -105,7 +105,7 @@ static tri_status append_composed(tri_normalizer *normalizer, const char *text, 
   if (count < 0) return tri_fail(TRI_INTERNAL, "utf8proc cannot compose: %s", utf8proc_errmsg(count));
   for (utf8proc_ssize_t i = 0; i < count; i++) {
     char letter[4];
-    TRI_TRY(append(normalizer, letter, tri_utf8_encode((uint32_t)codes[i], letter)));
+    TRI_TRY(normalizer_append(normalizer, letter, tri_utf8_encode((uint32_t)codes[i], letter)));
   }
   return TRI_OK;
 }
@@ -121,7 +121,7 @@ tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t by
     size_t length = i < bytes ? tri_utf8_decode(text + i, bytes - i, &code) : 0;
     bool ends = length == 0 || is_inert(code); /* here begins another part, or bytes that belong to none */
     if (ends && changes) {
-      TRI_TRY(append(normalizer, text + copied, part - copied));
+      TRI_TRY(normalizer_append(normalizer, text + copied, part - copied));
       TRI_TRY(append_composed(normalizer, text + part, i - part));
       copied = i;
     }
@@ -134,7 +134,7 @@ tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t by
   *out = text;
   *out_bytes = bytes;
   if (copied == 0) return TRI_OK;
-  TRI_TRY(append(normalizer, text + copied, bytes - copied));
+  TRI_TRY(normalizer_append(normalizer, text + copied, bytes - copied));
   *out = normalizer->text;
   *out_bytes = normalizer->length;
   return TRI_OK;

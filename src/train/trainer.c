@@ -171,7 +171,7 @@ static void announce(const trainer *t) {
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-static tri_status evaluate(trainer *t) {
+static tri_status trainer_evaluate(trainer *t) {
   int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
   tri_evaluation sums = {0};
   TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, windows, &sums));
@@ -317,7 +317,7 @@ static tri_status one_step(trainer *t) {
   tri_status status = check_bad_steps(t, &step);
   bool look = status == TRI_OK && t->data.validation.corpus != NULL &&
               is_due(t->progress.step, config->evaluation.every, steps);
-  if (look) TRI_TRY(evaluate(t));
+  if (look) TRI_TRY(trainer_evaluate(t));
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
   TRI_TRY(tri_saver_look(t->saver));
@@ -427,7 +427,7 @@ static double work_flops(const trainer *t) {
   return tokens * tri_model_flops_per_token(&c->model, c->data.sequence) / t->mesh.world.size;
 }
 
-static tri_status run(trainer *t) {
+static tri_status trainer_run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, work_flops(t), &t->peak_flops));
   announce(t);
   TRI_TRY(watch(t));
@@ -445,7 +445,7 @@ static tri_status run(trainer *t) {
   return tri_kept_tell(&ending);
 }
 
-static tri_status train(trainer *t, const char *resume) {
+static tri_status trainer_train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
   TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->data.train_corpus, t->data.validation_corpus));
@@ -456,7 +456,7 @@ static tri_status train(trainer *t, const char *resume) {
   TRI_TRY(tri_common_status(
       world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
   TRI_TRY(open_output(t, resume));
-  if (t->progress.step < t->config->optimizer.steps) return run(t);
+  if (t->progress.step < t->config->optimizer.steps) return trainer_run(t);
   tri_log(
       "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
       "never",
@@ -502,7 +502,7 @@ static tri_status choose_layout(tri_run_config *config, int64_t ranks) {
 }
 
 /* A dry run is of any layout on one process; a run is of the job's ranks. */
-static tri_status set_up(trainer *t, const tri_train_options *options) {
+static tri_status trainer_set_up(trainer *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
   int threads = config->threads > 0 ? (int)config->threads : options->threads;
   int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
@@ -514,14 +514,14 @@ static tri_status set_up(trainer *t, const tri_train_options *options) {
   return tri_device_create(config->device, threads, &t->device);
 }
 
-static tri_status start(trainer *t, const tri_train_options *options) {
+static tri_status trainer_start(trainer *t, const tri_train_options *options) {
   tri_group world = tri_group_world();
-  TRI_TRY(tri_common_status(&world, set_up(t, options)));
+  TRI_TRY(tri_common_status(&world, trainer_set_up(t, options)));
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
   tri_mesh_shape shape = tri_layout_mesh(&t->config->layout);
   TRI_TRY(tri_mesh_create(&shape, &t->mesh));
   if (!is_first(t)) tri_log_be_quiet();
-  return train(t, options->resume);
+  return trainer_train(t, options->resume);
 }
 
 tri_status tri_train(const tri_train_options *options) {
@@ -529,7 +529,7 @@ tri_status tri_train(const tri_train_options *options) {
       .mesh = tri_mesh_alone(), .validation_loss = NAN, .evaluated_step = -1, .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
-  tri_status status = start(&t, options);
+  tri_status status = trainer_start(&t, options);
   release(&t);
   tri_free(t.config);
   return status;

@@ -161,7 +161,7 @@ static double maximise(tri_gaussian *g, int evaluations) {
 }
 
 /* Where the last fit ended, or what is likely before any. */
-static void begin(tri_gaussian *g, const tri_gaussian_state *state) {
+static void gaussian_begin(tri_gaussian *g, const tri_gaussian_state *state) {
   for (int64_t i = 0; i < g->dims + 2; i++) {
     g->log[i] = state->begun ? state->log[i] : i < g->dims ? LENGTH : i == g->dims ? 0 : NOISE;
   }
@@ -172,7 +172,7 @@ static void maximise_all(tri_gaussian *g, int evaluations, const tri_gaussian_st
   double found[TRI_GAUSSIAN_NUMBERS], first = maximise(g, evaluations);
   if (!state->begun || evaluations < 10) return;
   memcpy(found, g->log, sizeof found);
-  begin(g, &(tri_gaussian_state){.begun = false});
+  gaussian_begin(g, &(tri_gaussian_state){.begun = false});
   if (maximise(g, evaluations) >= first) memcpy(g->log, found, sizeof found);
 }
 
@@ -204,7 +204,7 @@ tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t co
   memcpy(g->is_category, is_category, (size_t)dims * sizeof *is_category);
   memcpy(g->x, x, n * (size_t)dims * sizeof *x);
   normalise(g, y);
-  begin(g, state);
+  gaussian_begin(g, state);
   if (evaluations > 0 && count > 2) maximise_all(g, evaluations, state);
   /* Points that are nearly the same to such lengths: they are told apart by more noise. */
   for (int i = 0; i < 8 && !isfinite(factorise(g)); i++) g->log[dims + 1] += 2;

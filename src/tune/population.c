@@ -71,7 +71,7 @@ static double loss_of(const tri_member *row) {
   return INFINITY;
 }
 
-static int compare(const void *left, const void *right) {
+static int population_compare(const void *left, const void *right) {
   const tri_member *const *a = left, *const *b = right;
   return (loss_of(*a) > loss_of(*b)) - (loss_of(*a) < loss_of(*b));
 }
@@ -88,7 +88,7 @@ void tri_population_decide(const tri_study *study, const tri_member *rows, int64
     begin_anew(study, out);
     return;
   }
-  qsort(ranked, (size_t)n, sizeof(const tri_member *), compare);
+  qsort(ranked, (size_t)n, sizeof(const tri_member *), population_compare);
   while (ranked[place] != own) place++;
   int64_t some = (int64_t)ceil(study->population.share * (double)n), good = 0;
   while (good < some && isfinite(loss_of(ranked[good]))) good++;
@@ -125,7 +125,7 @@ static tri_status folder_of(const trainer *t, int64_t member, int64_t round, cha
   return tri_path_join(path, t->folder, name);
 }
 
-static tri_status start(trainer *t, seat *s, int part) {
+static tri_status population_start(trainer *t, seat *s, int part) {
   const tri_study *study = t->study;
   char parent[TRI_PATH_BYTES], from[TRI_PATH_BYTES] = "never", name[48];
   tri_short_run *run = NULL;
@@ -260,7 +260,7 @@ static tri_status check_rounds(const tri_study *study, const tri_member *rows, i
   return TRI_OK;
 }
 
-static tri_status begin(trainer *t, int at, int64_t *left) {
+static tri_status population_begin(trainer *t, int at, int64_t *left) {
   seat *s = &t->seats[at];
   const tri_member *rows = NULL;
   int64_t count = 0, round = 0;
@@ -272,7 +272,7 @@ static tri_status begin(trainer *t, int at, int64_t *left) {
   tri_population_decide(t->study, rows, count, member, round, &s->row);
   TRI_TRY(tri_store_begin_member(t->store, &s->row, &claimed));
   if (!claimed) return TRI_OK;
-  tri_status status = start(t, s, at);
+  tri_status status = population_start(t, s, at);
   if (status != TRI_OK) (void)tri_store_forget_member(t->store, &s->row);
   return status;
 }
@@ -284,7 +284,7 @@ static tri_status go_on(trainer *t) {
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].process.id > 0) TRI_TRY(look_after(t, &t->seats[at]));
-      if (t->seats[at].process.id == 0) TRI_TRY(begin(t, at, &left));
+      if (t->seats[at].process.id == 0) TRI_TRY(population_begin(t, at, &left));
       if (t->seats[at].process.id > 0) left = 1;
     }
     if (left == 0) return clear_away(t);

@@ -85,7 +85,7 @@ static int64_t read_metrics(const char *folder, const char *key, int64_t skip, d
   return count;
 }
 
-static int compare(const void *left, const void *right) {
+static int short_run_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
 }
@@ -94,7 +94,7 @@ double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count) {
   double seconds[MOST_STEPS];
   *count = read_metrics(folder, "step_s", skip, seconds);
   if (*count == 0) return 0;
-  qsort(seconds, (size_t)*count, sizeof *seconds, compare);
+  qsort(seconds, (size_t)*count, sizeof *seconds, short_run_compare);
   return 0.5 * (seconds[(*count - 1) / 2] + seconds[*count / 2]);
 }
 

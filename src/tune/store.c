@@ -62,7 +62,7 @@ static uint64_t sum_of_file(const char *path) {
 }
 
 /* What must be the same for trials to be comparable. */
-static void describe(const tri_study *study, char *text, size_t bytes) {
+static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
                                  "study %s\nmodel %s %016" PRIx64 "\ncluster %s %016" PRIx64 "\nsystem %s %016" PRIx64
@@ -93,7 +93,7 @@ static tri_status check_study(tri_store *s, const char *text) {
   char *mine = NULL;
   sqlite3_stmt *query = NULL;
   TRI_TRY(tri_alloc("a study", ROOM, 1, &mine));
-  describe(s->study, mine, ROOM);
+  store_describe(s->study, mine, ROOM);
   tri_status status = tri_store_prepare(s, "INSERT OR IGNORE INTO study (id, text, file) VALUES (1, ?, ?)", &query);
   if (status == TRI_OK) {
     sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
@@ -223,7 +223,7 @@ static tri_status check_format(const tri_store *s) {
   return format == FORMAT ? TRI_OK : execute(s, mark, "mark it");
 }
 
-static tri_status set_up(tri_store *s, const char *text) {
+static tri_status store_set_up(tri_store *s, const char *text) {
   TRI_TRY(check_format(s));
   if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
   TRI_TRY(execute(
@@ -254,7 +254,7 @@ tri_status tri_store_open(const char *path, const char *text, const tri_study *s
     status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s->db));
   }
   if (status == TRI_OK) sqlite3_busy_timeout(s->db, BUSY_MS);
-  if (status == TRI_OK && text != NULL) status = set_up(s, text);
+  if (status == TRI_OK && text != NULL) status = store_set_up(s, text);
   if (status != TRI_OK) {
     tri_store_close(s);
     return status;

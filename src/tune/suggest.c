@@ -164,7 +164,7 @@ static void release_models(models *m) {
   tri_gaussian_destroy(m->memory);
 }
 
-static int compare(const void *left, const void *right) {
+static int suggest_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
 }
@@ -176,7 +176,7 @@ static tri_status draw_together(samples *values, double *best) {
   int64_t n = values->count;
   TRI_TRY(tri_alloc("values", (size_t)n + 1, sizeof *sorted, &sorted));
   memcpy(sorted, values->y, (size_t)n * sizeof *sorted);
-  qsort(sorted, (size_t)n, sizeof *sorted, compare);
+  qsort(sorted, (size_t)n, sizeof *sorted, suggest_compare);
   double middle = sorted[n / 2], unit = sorted[n - 1] - middle;
   for (int64_t i = 0; i < n && unit > 0; i++) {
     double y = (values->y[i] - middle) / unit;
@@ -259,16 +259,16 @@ static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t 
   return TRI_OK;
 }
 
-static uint64_t draw(const tri_suggester *s, uint64_t purpose, uint64_t index) {
+static uint64_t suggest_draw(const tri_suggester *s, uint64_t purpose, uint64_t index) {
   tri_random_key key = tri_random_stream(s->search->seed, TRI_RANDOM_TUNE, purpose);
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
 /* One that was not tried, or the next of them. */
 static int64_t at_random(const tri_suggester *s, int64_t count) {
-  uint64_t from = draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
+  uint64_t from = suggest_draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
   for (uint64_t i = 0; i < DRAWS; i++) {
-    uint64_t place = draw(s, FOR_RANDOM_POINTS, (uint64_t)count * DRAWS + i) % (uint64_t)s->num_points;
+    uint64_t place = suggest_draw(s, FOR_RANDOM_POINTS, (uint64_t)count * DRAWS + i) % (uint64_t)s->num_points;
     if (!s->tried[place]) return (int64_t)place;
   }
   for (uint64_t i = 0; i < (uint64_t)s->num_points; i++) {
@@ -401,7 +401,7 @@ static void add_sample_of_all(field *f) {
   const tri_suggester *s = f->s;
   int64_t stride = (s->num_points + f->room - 1) / f->room;
   for (int64_t i = 0; i < s->num_points; i += stride) {
-    int64_t place = i + (int64_t)(draw(s, FOR_PLACES + (uint64_t)f->count, (uint64_t)i) % (uint64_t)stride);
+    int64_t place = i + (int64_t)(suggest_draw(s, FOR_PLACES + (uint64_t)f->count, (uint64_t)i) % (uint64_t)stride);
     if (place < s->num_points) add_place(f, place);
   }
 }

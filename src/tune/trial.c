@@ -28,7 +28,7 @@ static void fail_trial(tri_trial *trial, const char *reason) {
 
 /* ---- simulated --------------------------------------------------------------------------------------------------- */
 
-static tri_status simulate(const tri_study *study, const tri_trial_plan *plan, tri_trial *trial) {
+static tri_status trial_simulate(const tri_study *study, const tri_trial_plan *plan, tri_trial *trial) {
   tri_prediction prediction;
   tri_simulation_request request = tri_study_request(study, plan);
   TRI_TRY(tri_simulate(&request, &prediction));
@@ -49,7 +49,7 @@ tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int
     tri_trial_plan plan;
     values[i] = 0;
     if (tri_point_plan(study, &points[i], &plan) != TRI_OK) continue;
-    TRI_TRY(simulate(study, &plan, &trial));
+    TRI_TRY(trial_simulate(study, &plan, &trial));
     if (trial.state == TRI_TRIAL_DONE) values[i] = trial.value;
   }
   return TRI_OK;
@@ -144,7 +144,7 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
   a->plan = *plan;
   a->begin_s = tri_clock_s();
   snprintf(a->folder, sizeof a->folder, "%s", folder);
-  tri_status status = !tri_study_is_real(study) ? simulate(study, plan, &a->simulated) : start_real(a, part);
+  tri_status status = !tri_study_is_real(study) ? trial_simulate(study, plan, &a->simulated) : start_real(a, part);
   if (status != TRI_OK) {
     tri_attempt_destroy(a);
     return status;
@@ -160,7 +160,7 @@ void tri_attempt_destroy(tri_attempt *a) {
   tri_free(a);
 }
 
-static void measure(const tri_attempt *a, tri_trial *trial) {
+static void trial_measure(const tri_attempt *a, tri_trial *trial) {
   trial->seconds = tri_clock_s() - a->begin_s;
   if (tri_study_is_real(a->study)) trial->node_s = trial->seconds * tri_study_nodes(a->study, &a->plan);
 }
@@ -169,7 +169,7 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
   tri_process_stop(&a->process);
   a->process.id = 0;
   judge(a, true, trial);
-  measure(a, trial);
+  trial_measure(a, trial);
 }
 
 bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
@@ -187,6 +187,6 @@ bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
   } else {
     return false;
   }
-  measure(a, trial);
+  trial_measure(a, trial);
   return true;
 }

@@ -75,7 +75,7 @@ static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
 }
 
 /* Chooses, claims and begins one; *none: there is nothing left to do. */
-static tri_status begin(tuner *t, int at, bool *none) {
+static tri_status tuner_begin(tuner *t, int at, bool *none) {
   seat *s = &t->seats[at];
   const tri_trial *trials = NULL;
   int64_t count = 0;
@@ -140,7 +140,7 @@ static tri_status go_on(tuner *t) {
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].attempt != NULL) TRI_TRY(look_after(t, &t->seats[at]));
-      if (t->seats[at].attempt == NULL && !none) TRI_TRY(begin(t, at, &none));
+      if (t->seats[at].attempt == NULL && !none) TRI_TRY(tuner_begin(t, at, &none));
       busy += t->seats[at].attempt != NULL;
     }
     if (none && busy == 0) return TRI_OK;
@@ -217,7 +217,7 @@ static tri_status furnish(tri_study *study, const char *folder) {
   return status;
 }
 
-static tri_status prepare(tuner *t) {
+static tri_status tuner_prepare(tuner *t) {
   tri_study *study = t->study;
   tri_point *points = NULL;
   double *prior = NULL;
@@ -274,7 +274,7 @@ tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
   t->folder = folder;
   t->begin_s = tri_clock_s();
   if (tri_study_is_real(study)) tri_stop_defer();
-  tri_status status = prepare(t);
+  tri_status status = tuner_prepare(t);
   for (int64_t place = 0; status == TRI_OK && place < study->num_known; place++) status = try_recipe(t, place);
   if (status == TRI_OK) status = go_on(t);
   if (status != TRI_OK) give_up(t);

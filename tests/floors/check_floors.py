@@ -3,7 +3,7 @@
 
 The floors are the folders of src/, and docs/architecture.md says what lives on each. Also: plan/ knows nothing
 of what runs, nor a device; only device/ sees the vendors' headers and only comm/ sees MPI's; only device/ calls what is behind the
-counted functions for a device's memory. Prints one line for each violation and
+counted functions for a device's memory; functions of tables have names of their own. Prints one line for each violation and
 exits with 1 if there was any.
 """
 
@@ -30,6 +30,10 @@ VENDORS = [
 # Functions that one floor alone may call: a device's memory is counted by device/device.c, and what somebody takes from
 # the table behind its back is released from a count that never had it.
 CALLS = [(re.compile(r"(?:->|\.)memory_(?:create|destroy)\s*\("), "device", "tri_device_memory_create and _destroy")]
+
+# A static function, and the name of one in a table: `.forward = op_add_forward`.
+STATIC = re.compile(r"^static (?:inline )?(?:const )?\w+(?: \w+)?[ *]+(\w+)\(", re.MULTILINE)
+ENTRY = re.compile(r"\.\w+ = (\w+)(?=[,}\s;])")
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -73,9 +77,23 @@ def check_file(path, floor):
             yield text.count("\n", 0, match.start()) + 1, f"calls {match.group(0)[:-1].lstrip('->.')}, which only {owner}/ may; use {instead}"
 
 
+def check_names(texts):
+    """Functions of tables that another file has a static function of the same name of: debuggers and profilers show the
+    names alone, and twenty called `forward` are told apart by nobody."""
+    files = {}
+    for path, text in texts.items():
+        for name in set(STATIC.findall(text)):
+            files.setdefault(name, []).append(path)
+    for path, text in texts.items():
+        for name in sorted(set(ENTRY.findall(text)) & set(STATIC.findall(text))):
+            others = [other for other in files[name] if other != path]
+            if others:
+                yield f"{path}: a table's function is called {name}, and so is one of {others[0]}; give it a name that says whose it is"
+
+
 def check_tree(source):
     """All faults of a source tree as lines of text, and the number of files that were looked at."""
-    faults, files = [], 0
+    faults, files, texts = [], 0, {}
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
             if not name.endswith((".c", ".h", ".inc", ".cu", ".cuh")):
@@ -87,6 +105,9 @@ def check_tree(source):
                 faults.append(f"{path}: stands on no floor; the floors are {', '.join(FLOORS)}")
                 continue
             faults += [f"{path}:{line}: {fault}" for line, fault in check_file(path, parts[0])]
+            with open(path, encoding="utf-8") as file:
+                texts[path] = file.read()
+    faults += check_names(texts)
     return faults, files
 
 

@@ -81,6 +81,17 @@ class Floors(unittest.TestCase):
         self.assert_fault("base/log.c", '#include "../train/loop.h"\n', "names no floor")
         self.assert_fault("attic/old.c", "int x;\n", "stands on no floor")
 
+    def test_functions_of_tables_have_names_of_their_own(self):
+        add = "static int %s(void) { return 1; }\nconst op t = {.name = \"add\", .forward = %s};\n"
+        status, output = check({"ops/add.c": add % ("forward", "forward"), "ops/gelu.c": add % ("forward", "forward")})
+        self.assertEqual(status, 1)
+        self.assertIn("a table's function is called forward, and so is one of", output)
+        status, output = check({"ops/add.c": add % (("op_add_forward",) * 2), "ops/gelu.c": add % (("op_gelu_forward",) * 2)})
+        self.assertEqual(status, 0, output)
+        # What no table has may have a common name.
+        status, output = check({"ops/add.c": "static int half(void) {\n}\n", "ops/gelu.c": "static int half(void) {\n}\n"})
+        self.assertEqual(status, 0, output)
+
     def test_an_empty_tree_is_no_pass(self):
         status, output = check({})
         self.assertNotEqual(status, 0)

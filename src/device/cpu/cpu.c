@@ -144,7 +144,7 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
   for (size_t i = 0; i < sizeof chosen->fill / sizeof chosen->fill[0]; i++) chosen->fill[i](out);
 }
 
-static void destroy(tri_device *device) {
+static void cpu_destroy(tri_device *device) {
   tri_cpu_matmul_state_destroy(((cpu_state *)device->state)->matmul);
   tri_free(device->state);
 }
@@ -155,7 +155,7 @@ static const tri_device_driver driver = {
     .host_create = tri_cpu_memory_create,
     .host_destroy = tri_cpu_memory_destroy,
     .copy = tri_cpu_copy,
-    .destroy = destroy,
+    .destroy = cpu_destroy,
 };
 
 tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {

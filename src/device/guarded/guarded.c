@@ -73,7 +73,7 @@ static tri_status parse(const char *text, tri_guarded_options *out) {
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-static void destroy(tri_device *device) {
+static void guarded_destroy(tri_device *device) {
   tri_guarded_state *state = device->state;
   tri_guarded_unwatch(state);
   tri_guarded_release_all(state);
@@ -94,7 +94,7 @@ static const tri_device_driver driver = {
     .wait = tri_guarded_wait,
     .event_wait = tri_guarded_event_wait,
     .event_passed = tri_guarded_event_passed,
-    .destroy = destroy,
+    .destroy = guarded_destroy,
 };
 
 tri_status tri_guarded_create(const char *options, int threads, tri_device *out) {
