@@ -2,8 +2,8 @@
 #ifndef TRI_SCHEDULE_LAYOUT_H
 #define TRI_SCHEDULE_LAYOUT_H
 
+#include "base/place.h"
 #include "base/status.h"
-#include "comm/mesh.h"
 #include "model/parameters.h"
 #include "ops/recompute.h"
 
