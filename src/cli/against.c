@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/json.h"
+#include "device/device.h"
 #include "plan/report.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"

@@ -35,6 +35,9 @@ typedef struct tri_attention {
   double scale;                                                          /* 1 / sqrt(head_dim)  */
 } tri_attention;
 
+/* Which of the two formulas (kernels.h). */
+typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;
+
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
   void *facts; /* of the kind of device; not owned */

@@ -25,8 +25,6 @@
 #include "device/queue.h"
 #include "device/step_values.h"
 
-typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;
-
 typedef struct tri_adamw {
   double beta1, beta2, eps, weight_decay;
 } tri_adamw;

@@ -157,6 +157,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_exchange_create(executor->device,
                               executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
                               &executor->exchange));
+  executor->ranks.exchange = executor->exchange;
   fill_positions(executor, request);
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
@@ -183,7 +184,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
   executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory};
   executor->table = table;
   executor->alone = tri_mesh_alone();
-  executor->mesh = mesh == NULL ? &executor->alone : mesh;
+  executor->ranks.mesh = mesh == NULL ? &executor->alone : mesh;
   executor->buckets = request->buckets;
   executor->type = request->lists[0]->type;
   executor->training = request->training;
@@ -220,7 +221,8 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   const tri_executor_chunk *at = &executor->chunks[chunk];
   return (tri_run){
       .queue = executor->device->queue,
-      .mesh = executor->mesh,
+      .collectives = &tri_engine_collectives,
+      .ranks = &executor->ranks,
       .slots = at->slots + frame * TRI_NUM_PASSES * executor->plan->chunks[chunk].num_slots,
       .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,
       .buffers = at->buffers,

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "device/kernels.h"
-#include "engine/exchange.h"
+#include "engine/collectives.h"
 #include "model/parameters.h"
 #include "ops/list.h"
 #include "schedule/memory_plan.h"
@@ -22,9 +22,9 @@ typedef struct tri_executor_chunk {
 typedef struct tri_executor {
   tri_device *device;               /* not owned */
   const tri_parameter_table *table; /* not owned */
-  const tri_mesh *mesh;             /* not owned */
-  const tri_buckets *buckets;       /* not owned; NULL where there are none */
-  tri_mesh alone;                   /* where the caller has none */
+  tri_ranks ranks;
+  const tri_buckets *buckets; /* not owned; NULL where there are none */
+  tri_mesh alone;             /* where the caller has none */
   tri_memory_plan *plan;
   char *arena; /* device memory, laid out by the plan */
   char *host;  /* host memory, likewise */

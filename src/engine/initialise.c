@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "device/queue.h"
 
 enum { CHUNK_ELEMENTS = 1 << 16 };
 

@@ -1,6 +1,7 @@
 /* y = x + branch: the residual connection. The gradient of both is that of y. The memory plan lets all three gradients
  * share memory where that is safe, and then the backward does nothing. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 static tri_status op_add_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                tri_shape outputs[TRI_OP_OUTPUTS]) {

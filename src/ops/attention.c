@@ -4,6 +4,7 @@
  * generation the new keys and values are appended to the run's cache and the queries read the whole of that. The log of
  * the sum of exponentials of each query's scores is kept, so that the backward can form the probabilities again. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 #include <math.h>
 

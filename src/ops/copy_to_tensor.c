@@ -3,6 +3,7 @@
  * In front of products whose columns are split: each rank's product gives a part of dx alone. ("f" of Megatron-LM,
  * Shoeybi et al. 2019, figure 3.) */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct copy_to_tensor {
   int64_t width;
@@ -30,7 +31,7 @@ static tri_status op_copy_to_tensor_backward_input(tri_run *run, const tri_op_ca
   const copy_to_tensor *at = call->attributes;
   void *gradient = run->gradients[call->inputs[0]];
   TRI_TRY(copy(run, call, run->gradients[call->outputs[0]], gradient));
-  return tri_all_reduce(tri_run_tensor_group(run), call->type, tri_run_rows(run, call) * at->width, gradient);
+  return tri_run_all_reduce(run, call->type, tri_run_rows(run, call) * at->width, gradient);
 }
 
 static void op_copy_to_tensor_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {

@@ -22,7 +22,8 @@ enum { CHUNK_MIN_ROWS = 64 };
 
 typedef struct cross_entropy {
   tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
-  int64_t first_id;  /* from this token on */
+  int64_t first_id;  /* from this token on, */
+  int64_t slices;    /* one of so many */
 } cross_entropy;
 
 static int64_t padded_vocabulary(const cross_entropy *at) { return (at->weight.out + 15) / 16 * 16; }
@@ -124,14 +125,14 @@ static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call
 /* From the statistics of this rank's slice to those of the whole vocabulary. The sums and the labels' logits lie side
  * by side and travel together. */
 static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
-  const tri_group *group = tri_run_tensor_group(run);
+  const cross_entropy *at = call->attributes;
   tri_dtype wide = tri_dtype_wide(call->type);
-  if (group->size == 1) return TRI_OK;
+  if (at->slices == 1) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, convert, rows, wide, m->maximum, wide, m->own_maximum);
-  TRI_TRY(tri_all_maximum(group, wide, rows, m->maximum));
+  TRI_TRY(tri_run_all_maximum(run, wide, rows, m->maximum));
   TRI_KERNEL_CALL(run->queue, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
-  TRI_TRY(tri_all_reduce(group, wide, rows, m->sum));
-  return tri_all_reduce(group, wide, rows, m->label_logit);
+  TRI_TRY(tri_run_all_reduce(run, wide, rows, m->sum));
+  return tri_run_all_reduce(run, wide, rows, m->label_logit);
 }
 
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
@@ -216,7 +217,7 @@ static const tri_op op_cross_entropy = {
 
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
   const void *at = NULL;
-  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN}};
+  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN}, .slices = list->shard.tensor};
   tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);

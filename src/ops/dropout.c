@@ -2,6 +2,7 @@
  * model and the global index of the element, so that it is the same on any rank and need not be kept for the backward.
  */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct dropout {
   double probability;

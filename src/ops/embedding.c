@@ -5,6 +5,7 @@
  * one rank adds the positions, whose gradient is the same on all. */
 #include "base/parts.h"
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct embedding {
   int64_t width, max_sequence;

@@ -1,5 +1,6 @@
 /* GELU (Hendrycks and Gimpel 2016), exact by erf or by GPT-2's tanh. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct gelu {
   tri_gelu variant;

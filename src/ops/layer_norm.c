@@ -1,6 +1,7 @@
 /* Layer norm (Ba et al. 2016) over each row: y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps).
  * Mean and rstd of each row are kept for the backward passes. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct layer_norm {
   double eps;

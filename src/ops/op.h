@@ -1,4 +1,4 @@
-/* Operations and what they run on.
+/* Operations as they are described: with no device, no rank and no memory at hand. What they run on is run.h.
  *
  * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file that holds
  * everything the system knows about it: how shapes follow, what memory it wants, how it runs forward and backward, and
@@ -11,8 +11,8 @@
 #define TRI_OPS_OP_H
 
 #include "base/status.h"
-#include "comm/mesh.h"
-#include "device/kernels.h"
+#include "device/description.h"
+#include "device/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static inline double tri_pass_choose(tri_pass pass, double forward, double backw
 
 typedef struct tri_op tri_op;
 typedef struct tri_op_call tri_op_call;
-typedef struct tri_run tri_run;
+typedef struct tri_run tri_run; /* run.h */
 
 /* The matrix that a slot holds. */
 typedef struct tri_shape {
@@ -116,53 +116,5 @@ struct tri_op_call {
   bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
 };
-
-/* A parameter in device memory, and its gradient, both wide. */
-typedef struct tri_run_parameter {
-  void *value;
-  void *gradient;
-  bool gradient_written; /* in this step: whoever comes first writes, the others add */
-} tri_run_parameter;
-
-/* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */
-typedef struct tri_kv_cache {
-  void **layers; /* [num_layers] */
-  int64_t capacity;
-  int64_t past; /* positions held */
-} tri_kv_cache;
-
-/* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
- * at hand. */
-struct tri_run {
-  tri_queue *queue;       /* in which kernels go; all pointers below are device memory */
-  void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
-  void *const *gradients; /* [slot] */
-  void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
-  void *const *constants; /* [constant] */
-  tri_run_parameter *parameters;
-  void *workspace;
-  bool training;
-  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
-  int64_t valid;           /* generation: positions of `sequence` that are not padding */
-  const tri_mesh *mesh;
-  const void *received;          /* stage_input's rows, from the stage before                */
-  void *to_send;                 /* stage_output's rows, for the next stage                  */
-  const void *received_gradient; /* of stage_output's rows                                   */
-  void *gradient_to_send;        /* of stage_input's rows                                    */
-  const int32_t *ids;            /* [batch, sequence] */
-  const int32_t *labels;         /* [batch, sequence]; negative ones do not count */
-  const tri_step_values *values; /* of the step at hand; NULL without training */
-  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
-  double *loss_sum;              /* receives the sum of the losses of counted labels; NULL where no list has a loss */
-  tri_kv_cache *cache;           /* NULL in training */
-};
-
-/* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */
-static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
-  return call->sliced ? call->rows : run->batch * run->sequence;
-}
-
-/* The ranks that share a layer. */
-static inline const tri_group *tri_run_tensor_group(const tri_run *run) { return &run->mesh->groups[TRI_AXIS_TENSOR]; }
 
 #endif

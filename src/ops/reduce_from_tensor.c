@@ -3,6 +3,7 @@
  * Behind products whose rows are split: each rank's product is a part of the sum. ("g" of Megatron-LM, Shoeybi et al.
  * 2019, figure 3.) */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct reduce_from_tensor {
   int64_t width;
@@ -26,7 +27,7 @@ static tri_status op_reduce_from_tensor_forward(tri_run *run, const tri_op_call 
   const reduce_from_tensor *at = call->attributes;
   void *sum = run->slots[call->outputs[0]];
   TRI_TRY(copy(run, call, run->slots[call->inputs[0]], sum));
-  return tri_all_reduce(tri_run_tensor_group(run), call->type, tri_run_rows(run, call) * at->width, sum);
+  return tri_run_all_reduce(run, call->type, tri_run_rows(run, call) * at->width, sum);
 }
 
 static tri_status op_reduce_from_tensor_backward_input(tri_run *run, const tri_op_call *call) {

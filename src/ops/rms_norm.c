@@ -1,5 +1,6 @@
 /* RMS norm (Zhang and Sennrich 2019) over each row: y = x rstd weight, rstd = 1 / sqrt(mean of squares + eps). */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct rms_norm {
   double eps;

@@ -5,6 +5,7 @@
  * those below original / high_freq_factor are left alone, and between them the two are mixed linearly in the frequency.
  */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 #include <math.h>
 

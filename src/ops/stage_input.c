@@ -1,6 +1,7 @@
 /* The rows that the stage before has made, taken out of the box in which they came; their gradient is put into the box
  * in which it goes back. Sending and receiving are instructions of the step program, not of the list. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct stage_input {
   int64_t width;

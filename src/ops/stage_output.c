@@ -1,5 +1,6 @@
 /* Rows for the next stage, put into the box in which they go; their gradient comes in another. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct stage_output {
   int64_t width;

@@ -1,5 +1,6 @@
 /* SwiGLU (Shazeer 2020): y = silu(gate) * up, with gate and up side by side in each row of x. */
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef struct swiglu {
   int64_t width;

@@ -6,8 +6,8 @@
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
-#include "ops/op.h"
 #include "ops/ops.h"
+#include "ops/run.h"
 
 typedef enum tri_direction { TRI_DIRECTION_FORWARD, TRI_DIRECTION_BACKWARD } tri_direction;
 

@@ -2,6 +2,7 @@
 
 #include "base/count.h"
 #include "base/memory.h"
+#include "device/step_values.h"
 
 /* Work in progress: everything transient is collected as intervals first, each with a note of who it is for. */
 typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_kind;

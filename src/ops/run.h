@@ -1,0 +1,90 @@
+/* What operations run on: a queue of a device, memory, and the other ranks behind a table. Only what runs includes it;
+ * plans and prices are made from op.h. */
+#ifndef TRI_OPS_RUN_H
+#define TRI_OPS_RUN_H
+
+#include "base/place.h"
+#include "device/kernels.h"
+#include "ops/op.h"
+
+typedef struct tri_ranks tri_ranks; /* of whoever fills the table: the engine's, engine/collectives.h */
+
+/* What passes between ranks while a list runs. Each function is COLLECTIVE over the ranks that differ from this one
+ * along `axis` alone, and returns at once where there is no other. Values are device memory: what the run's queue holds
+ * is done before, and what is queued behind sees the result. Parts and sums are as in comm/comm.h, to the bit. */
+typedef struct tri_collectives {
+  /* values[count] becomes the sum, or the largest, of the ranks'. */
+  tri_status (*all_reduce)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, int64_t count, void *values);
+  tri_status (*all_maximum)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, int64_t count, void *values);
+  /* begins[ranks + 1], in elements: every part r becomes that of rank r; or this rank's part the sum, the others
+   * undefined. */
+  tri_status (*all_gather)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, const int64_t *begins, void *values);
+  tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, const int64_t *begins,
+                               void *values);
+} tri_collectives;
+
+/* A parameter in device memory, and its gradient, both wide. */
+typedef struct tri_run_parameter {
+  void *value;
+  void *gradient;
+  bool gradient_written; /* in this step: whoever comes first writes, the others add */
+} tri_run_parameter;
+
+/* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */
+typedef struct tri_kv_cache {
+  void **layers; /* [num_layers] */
+  int64_t capacity;
+  int64_t past; /* positions held */
+} tri_kv_cache;
+
+/* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
+ * at hand. */
+struct tri_run {
+  tri_queue *queue;       /* in which kernels go; all pointers below are device memory */
+  void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
+  void *const *gradients; /* [slot] */
+  void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
+  void *const *constants; /* [constant] */
+  tri_run_parameter *parameters;
+  void *workspace;
+  bool training;
+  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
+  int64_t valid;           /* generation: positions of `sequence` that are not padding */
+  const tri_collectives *collectives;
+  const tri_ranks *ranks;        /* for collectives */
+  const void *received;          /* stage_input's rows, from the stage before                */
+  void *to_send;                 /* stage_output's rows, for the next stage                  */
+  const void *received_gradient; /* of stage_output's rows                                   */
+  void *gradient_to_send;        /* of stage_input's rows                                    */
+  const int32_t *ids;            /* [batch, sequence] */
+  const int32_t *labels;         /* [batch, sequence]; negative ones do not count */
+  const tri_step_values *values; /* of the step at hand; NULL without training */
+  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
+  double *loss_sum;              /* receives the sum of the losses of counted labels; NULL where no list has a loss */
+  tri_kv_cache *cache;           /* NULL in training */
+};
+
+/* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */
+static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
+  return call->sliced ? call->rows : run->batch * run->sequence;
+}
+
+/* Among the ranks that share a layer. */
+static inline tri_status tri_run_all_reduce(const tri_run *run, tri_dtype type, int64_t count, void *values) {
+  return run->collectives->all_reduce(run->ranks, TRI_AXIS_TENSOR, type, count, values);
+}
+
+static inline tri_status tri_run_all_maximum(const tri_run *run, tri_dtype type, int64_t count, void *values) {
+  return run->collectives->all_maximum(run->ranks, TRI_AXIS_TENSOR, type, count, values);
+}
+
+static inline tri_status tri_run_all_gather(const tri_run *run, tri_dtype type, const int64_t *begins, void *values) {
+  return run->collectives->all_gather(run->ranks, TRI_AXIS_TENSOR, type, begins, values);
+}
+
+static inline tri_status tri_run_reduce_scatter(const tri_run *run, tri_dtype type, const int64_t *begins,
+                                                void *values) {
+  return run->collectives->reduce_scatter(run->ranks, TRI_AXIS_TENSOR, type, begins, values);
+}
+
+#endif
