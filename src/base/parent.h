@@ -22,6 +22,8 @@ int tri_parent_rank(void);
 /* In the environment of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". The token shows that a caller is of this job, the
  * machine that a socket which nobody serves is one whose parent is gone. */
 #define TRI_PARENT "TRIREME_PARENT"
+/* Of ranks that tri_launch started: "terminal" where the parent's standard error is one. */
+#define TRI_LAUNCHED "TRIREME_LAUNCHED"
 
 typedef enum tri_parent_kind {
   TRI_PARENT_HELLO, /* "TOKEN RANK LOCAL HOST"; number: the process. RANK is -1, LOCAL (ranks on HOST) 0 if not known */

@@ -20,13 +20,14 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
-#include "comm/comm.h"
 #include "device/dtype.h"
 #include "model/parameters.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+typedef struct tri_group tri_group; /* comm/comm.h: reading alone needs none */
 
 /* Suffixes of the names in optimizer.safetensors: Adam's moments as PyTorch calls them, and the fp32 (fp64) master copy
  * where model.safetensors is narrower. "wte.weight" has "wte.weight.exp_avg" and "wte.weight.exp_avg_sq". */
@@ -154,6 +155,9 @@ int64_t tri_checkpoint_highest_step(const char *root);
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE
  * names a file or tensor that differs. A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
 tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
+
+/* LOCAL. The same by one process. */
+tri_status tri_checkpoint_verify_alone(const char *path);
 
 /* COLLECTIVE over the group. The same without reading the tensors: all sizes, all headers, every other file. */
 tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path);

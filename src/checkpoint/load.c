@@ -1,3 +1,4 @@
+#include "checkpoint/candidates.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
@@ -7,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/agreement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,97 +25,6 @@ struct tri_checkpoint {
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
-
-static tri_status verify(const tri_group *group, const char *path, bool tensors) {
-  json_t *document = NULL;
-  tri_checkpoint_state state;
-  tri_group alone = tri_group_alone("verify");
-  const tri_group *all = group == NULL ? &alone : group;
-  tri_status status = tri_state_load(path, &document, &state);
-  tri_state_scope scope = {.rank = all->rank, .ranks = all->size, .tensors = tensors, .optimizer = true};
-  if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
-  json_decref(document);
-  return tri_common_failure(all, status);
-}
-
-tri_status tri_checkpoint_verify(const tri_group *group, const char *path) { return verify(group, path, true); }
-
-tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path) { return verify(group, path, false); }
-
-static tri_status verify_candidate(void *context, const char *path, bool *damaged) {
-  tri_status status = tri_checkpoint_verify(context, path);
-  *damaged = status == TRI_BAD_FILE || status == TRI_UNSUPPORTED;
-  return status;
-}
-
-/* From the highest step down; at the same step a final folder before one that was being replaced. */
-static const tri_folder *next_candidate(const tri_folder *list, int64_t count, const tri_folder *after) {
-  const tri_folder *best = NULL;
-  for (int64_t i = 0; i < count; i++) {
-    const tri_folder *folder = &list[i];
-    if (folder->kind == TRI_FOLDER_TEMPORARY) continue;
-    /* `list` is sorted by kind first, so that among equal steps its order is the one wanted. */
-    if (after != NULL && (folder->step > after->step || (folder->step == after->step && folder <= after))) continue;
-    if (best == NULL || folder->step > best->step) best = folder;
-  }
-  return best;
-}
-
-/* The next candidate's name, as the first rank sees it: "" for none. What is left of a removal is no loss and no news.
- */
-typedef struct candidate {
-  char name[64];
-  bool old, disproved;
-} candidate;
-
-static tri_status disproved(void) {
-  return tri_fail(TRI_BAD_FILE,
-                  "every step that followed it was bad, until the run gave up (it is marked " TRI_FILE_DISPROVED
-                  "); to use it all the same, name it");
-}
-
-static tri_status try_candidates(const tri_group *group, const char *root, const tri_folder *list, int64_t count,
-                                 tri_checkpoint_try take, void *context, char path[TRI_PATH_BYTES]) {
-  int64_t bad = 0;
-  for (const tri_folder *folder = NULL;;) {
-    candidate next = {.name = ""};
-    if (group->rank == 0) folder = next_candidate(list, count, folder);
-    if (folder != NULL) snprintf(next.name, sizeof next.name, "%s", folder->name);
-    next.old = folder != NULL && folder->kind == TRI_FOLDER_OLD;
-    next.disproved = folder != NULL && tri_folder_has(root, folder, TRI_FILE_DISPROVED);
-    TRI_TRY(tri_broadcast(group, 0, sizeof next, &next));
-    if (next.name[0] == '\0') break;
-    TRI_TRY(tri_path_join(path, root, next.name));
-    bool damaged = next.disproved;
-    tri_status status = next.disproved ? disproved() : take(context, path, &damaged);
-    if (status == TRI_OK || !damaged) return status;
-    if (next.old) continue;
-    if (group->rank == 0) tri_log("passing over the checkpoint %s: %s", path, tri_status_message());
-    bad++;
-  }
-  path[0] = '\0';
-  if (bad == 0) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "none of the %" PRId64 " checkpoints in %s is good; restore one, or move them away to begin anew",
-                  bad, root);
-}
-
-tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]) {
-  tri_group alone = tri_group_alone("newest");
-  const tri_group *all = group == NULL ? &alone : group;
-  return tri_checkpoint_newest_that(all, root, verify_candidate, (void *)(uintptr_t)all, path);
-}
-
-tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tri_checkpoint_try take, void *context,
-                                      char path[TRI_PATH_BYTES]) {
-  tri_folder *list = NULL;
-  int64_t count = 0;
-  tri_status status = all->rank == 0 ? tri_folder_list(root, &list, &count) : TRI_OK;
-  status = tri_first_rank_status(all, status);
-  if (status == TRI_OK) status = try_candidates(all, root, list, count, take, context, path);
-  tri_free(list);
-  return status;
-}
 
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
 
@@ -139,6 +48,14 @@ static tri_status try_use(void *context, const char *path, bool *damaged) {
   return status;
 }
 
+static tri_status find_newest(const char *root, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
+  tri_candidates candidates = {.root = root, .first = true};
+  TRI_TRY(tri_folder_list(root, &candidates.list, &candidates.count));
+  tri_status status = tri_candidates_try(&candidates, try_use, (void *)(uintptr_t)use, path);
+  tri_free(candidates.list);
+  return status;
+}
+
 /* By any of these a folder is meant itself; if others are missing, that is told where they are asked for. */
 static bool is_a_model(const char *folder) {
   static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
@@ -151,7 +68,6 @@ static bool is_a_model(const char *folder) {
 
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
   char inside[TRI_PATH_BYTES];
-  tri_group alone = tri_group_alone("find");
   if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
   if (is_a_model(given)) {
     int length = snprintf(path, TRI_PATH_BYTES, "%s", given);
@@ -161,9 +77,19 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   }
   TRI_TRY(tri_path_join(inside, given, "checkpoints"));
   const char *root = tri_path_is_directory(inside) ? inside : given;
-  TRI_TRY(tri_checkpoint_newest_that(&alone, root, try_use, (void *)(uintptr_t)use, path));
+  TRI_TRY(find_newest(root, use, path));
   if (path[0] != '\0') return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
+}
+
+tri_status tri_checkpoint_verify_alone(const char *path) {
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  const tri_state_scope scope = {.ranks = 1, .tensors = true, .optimizer = true};
+  tri_status status = tri_state_load(path, &document, &state);
+  if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
+  json_decref(document);
+  return status;
 }
 
 tri_status tri_checkpoint_verify_file(const char *path) {
@@ -504,46 +430,4 @@ tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const t
                   "%s: element %" PRId64
                   " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
                   checkpoint->path, slice->first + bad, parameter->name, tri_dtype_name(type));
-}
-
-/* ---- verifying what was read ------------------------------------------------------------------------------------- */
-
-static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, uint64_t *sum) {
-  size_t element = tri_dtype_bytes(type);
-  tri_slice_window window = {0};
-  tri_status status = TRI_OK;
-  for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
-    for (int64_t done_count = 0, count; done_count < run.count; done_count += count) {
-      const void *from = NULL;
-      count = run.count - done_count;
-      TRI_TRY_GOTO(tri_slice_read(&window, slice, element, run.at + done_count, &count, &from), done);
-      *sum += tri_element_sum_parallel(element, run.global + done_count, count, from);
-    }
-  }
-done:
-  tri_slice_window_release(&window);
-  return status;
-}
-
-tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
-                                        const tri_checkpoint_tensor *weights, int64_t num_weights,
-                                        const tri_checkpoint_tensor *optimizer, int64_t num_optimizer,
-                                        const tri_checkpoint_slice *slices, int64_t num_slices) {
-  int64_t count = num_weights + num_optimizer;
-  uint64_t *sums = NULL;
-  tri_status status = tri_alloc("the checksums of a checkpoint", (size_t)count, sizeof *sums, &sums);
-  TRI_TRY(tri_common_failure(group, status));
-  for (int64_t i = 0; i < num_slices && status == TRI_OK; i++) {
-    int64_t t = slices[i].tensor;
-    if (t >= count) continue;
-    status = sum_slice(&slices[i], t < num_weights ? weights[t].type : optimizer[t - num_weights].type, &sums[t]);
-  }
-  status = tri_common_failure(group, status);
-  if (status == TRI_OK) status = tri_all_sum_int64(group, count, (int64_t *)sums);
-  for (int64_t t = 0; t < count && status == TRI_OK; t++) {
-    const char *name = t < num_weights ? weights[t].name : optimizer[t - num_weights].name;
-    status = tri_checkpoint_compare(checkpoint, name, sums[t]);
-  }
-  tri_free(sums);
-  return status;
 }

@@ -3,11 +3,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "base/preset.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
-#include "comm/placement.h"
 #include "model/model_config.h"
 
 #include <stdbool.h>

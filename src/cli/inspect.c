@@ -161,7 +161,7 @@ static tri_status inspect_checkpoint(const char *given, bool verify, bool no_ver
   if (verify && no_verify) return tri_fail(TRI_BAD_USAGE, "inspect: --verify or --no-verify, not both");
   TRI_TRY(tri_checkpoint_find(given, &use, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &use, &checkpoint));
-  tri_status status = verify ? tri_checkpoint_verify(NULL, path) : TRI_OK;
+  tri_status status = verify ? tri_checkpoint_verify_alone(path) : TRI_OK;
   if (status == TRI_OK && json) {
     status = print_checkpoint_json(checkpoint, verify);
   } else if (status == TRI_OK) {

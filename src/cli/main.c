@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "base/stop.h"
 #include "cli/cli.h"
-#include "comm/placement.h"
 
 #include <fcntl.h>
 #include <stdio.h>

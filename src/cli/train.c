@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/options.h"

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "base/stop.h"
 #include "comm/listener.h"
 #include "comm/placement.h"

@@ -1,5 +1,6 @@
 #include "comm/placement.h"
 
+#include "base/parent.h"
 #include "base/parts.h"
 #include "comm/comm.h"
 

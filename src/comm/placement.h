@@ -17,7 +17,4 @@ tri_placement tri_placement_of(int local_rank, int ranks, int cores);
  * started the job (tri_launch); a launcher of the user's has its own ways. *threads: how many a rank should use. */
 tri_status tri_placement_apply(int *threads);
 
-/* In the environment of ranks that tri_launch started. */
-#define TRI_LAUNCHED "TRIREME_LAUNCHED"
-
 #endif
