@@ -21,7 +21,14 @@ if(NOT TRIREME_MPI STREQUAL "${TRIREME_MPI_FOUND}")
 endif()
 
 set(MPI_CXX_SKIP_MPICXX ON)
-find_package(MPI 3.1 REQUIRED COMPONENTS C)
+if(TRIREME_MPI STREQUAL "auto")
+  find_package(MPI 3.1 COMPONENTS C)
+else()
+  find_package(MPI 3.1 REQUIRED COMPONENTS C)
+endif()
+if(NOT MPI_C_FOUND)
+  return() # there is no target trireme_mpi
+endif()
 set(TRIREME_MPI_FOUND "${TRIREME_MPI}" CACHE INTERNAL "the value of TRIREME_MPI that the MPI_ entries are for")
 
 add_library(trireme_mpi INTERFACE)

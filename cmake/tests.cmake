@@ -1,3 +1,8 @@
+if(NOT TRIREME_RUNNING)
+  add_subdirectory(tests)
+  return()
+endif()
+
 # tests/unit/test_*.c: one cmocka program each. Every other kind of test is added by tests/CMakeLists.txt.
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(CMOCKA_FOUND)

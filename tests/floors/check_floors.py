@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that no module includes a header of a floor above its own: check_floors.py SRC.
 
-The floors are the folders of src/, and docs/architecture.md says what lives on each. Also: plan/ knows nothing
-of what runs, nor a device; only device/ sees the vendors' headers and only comm/ sees MPI's; only device/ calls what is behind the
+The floors are the folders of src/, and docs/architecture.md says what lives on each. Also: what plans
+knows nothing of what runs, nor of a device, by any chain of headers; only device/ sees the vendors' headers and only comm/ sees MPI's; only device/ calls what is behind the
 counted functions for a device's memory; functions of tables have names of their own. Prints one line for each violation and
 exits with 1 if there was any.
 """
@@ -15,11 +15,14 @@ import sys
 FLOORS = ["base", "device", "comm", "ops", "model", "schedule", "timeline", "tokenizer", "data", "checkpoint", "engine", "run",
           "report", "recovery", "train", "plan", "tune", "cli"]
 
-# Number formats are words of the language, not a device: every floor may say "bf16".
-FOR_ALL = {"device/dtype.h"}
+# Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
+# device: every floor may say "bf16".
+FOR_ALL = {"device/dtype.h", "device/description.h", "device/step_values.h"}
 
-# Floors that lie below and are still closed, since planning a run needs no machine to run on.
-CLOSED = {"plan": {"device", "engine", "run", "report", "recovery", "train"}}
+# Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
+# file names, nor by one that this brings in.
+RUNNING = {"device", "comm", "engine", "run", "report", "recovery", "train"}
+CLOSED = {"base": RUNNING, "model": RUNNING, "schedule": RUNNING, "timeline": RUNNING, "plan": RUNNING}
 
 # Outside headers that one floor alone may see.
 VENDORS = [
@@ -91,6 +94,42 @@ def check_names(texts):
                 yield f"{path}: a table's function is called {name}, and so is one of {others[0]}; give it a name that says whose it is"
 
 
+def includes_of(text):
+    """Yields (line, header) for each header of the tree that a file names."""
+    text = COMMENT.sub(lambda match: "\n" * match.group(0).count("\n"), text)
+    for match in INCLUDE.finditer(text):
+        named = re.match(r'^"([^"]+)"', match.group(1))
+        if named:
+            yield text.count("\n", 0, match.start()) + 1, named.group(1)
+
+
+def find_chain(headers, header, closed, seen):
+    """The headers by which `header` brings in one of a closed floor: [header, ..., that one]; or None."""
+    if header in FOR_ALL or header in seen:
+        return None
+    seen.add(header)
+    if header.split("/")[0] in closed:
+        return [header]
+    for _, following in headers.get(header, ()):
+        chain = find_chain(headers, following, closed, seen)
+        if chain:
+            return [header] + chain
+    return None
+
+
+def check_reach(texts, source):
+    """Files of closed floors that reach what is closed to them through headers of open ones."""
+    headers = {os.path.relpath(path, source): list(includes_of(text)) for path, text in texts.items()}
+    for path in texts:
+        floor = os.path.relpath(path, source).split(os.sep)[0]
+        if floor not in CLOSED:
+            continue
+        for line, header in includes_of(texts[path]):
+            chain = find_chain(headers, header, CLOSED[floor], set())
+            if chain and len(chain) > 1:
+                yield f"{path}:{line}: includes {header}, which brings in {' by '.join(reversed(chain[1:]))}, but {floor}/ must not need {chain[-1].split('/')[0]}/"
+
+
 def check_tree(source):
     """All faults of a source tree as lines of text, and the number of files that were looked at."""
     faults, files, texts = [], 0, {}
@@ -108,6 +147,7 @@ def check_tree(source):
             with open(path, encoding="utf-8") as file:
                 texts[path] = file.read()
     faults += check_names(texts)
+    faults += check_reach(texts, source)
     return faults, files
 
 

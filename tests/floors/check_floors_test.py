@@ -68,6 +68,31 @@ class Floors(unittest.TestCase):
         self.assert_fault("plan/cost.c", '#include "engine/peak.h"\n', "plan/ must not need engine/")
         self.assert_fault("plan/cost.c", '#include "device/device.h"\n', "plan/ must not need device/")
 
+    def test_planning_reaches_no_machine_through_headers(self):
+        tree = {
+            "plan/cost.c": '#include "base/log.h"\n#include "ops/op.h"\n',
+            "base/log.h": "int x;\n",
+            "ops/op.h": '#include "base/log.h"\n#include "ops/run.h"\n',
+            "ops/run.h": '#include "device/kernels.h"\n',
+            "device/kernels.h": '#include "device/dtype.h"\n',
+            "device/dtype.h": "int y;\n",
+        }
+        status, output = check(tree)
+        self.assertEqual(status, 1)
+        self.assertIn("plan/cost.c:2: includes ops/op.h, which brings in device/kernels.h by ops/run.h, but plan/ must not need device/",
+                      output)
+        self.assertIn("1 violations", output)
+        for floor in ("base", "model", "schedule", "timeline"):
+            _, output = check({**tree, f"{floor}/cost.c": tree["plan/cost.c"]})
+            self.assertIn(f"{floor}/ must not need device/", output)
+        # Formats and descriptions are words; what runs may reach a device; and a header that includes itself is no loop.
+        status, output = check({**tree, "ops/op.h": '#include "device/dtype.h"\n#include "device/description.h"\n',
+                                "device/description.h": '#include "device/description.h"\n', "engine/x.c": tree["ops/op.h"]})
+        self.assertEqual(status, 0, output)
+        status, output = check({"schedule/a.c": '#include "timeline/t.h"\n#include "model/m.h"\n',
+                                "model/m.h": '#include "ops/p.h"\n', "ops/p.h": '#include "comm/mesh.h"\n'})
+        self.assertIn("schedule/a.c:2: includes model/m.h, which brings in comm/mesh.h by ops/p.h", output)
+
     def test_vendors_stay_where_they_belong(self):
         self.assert_fault("ops/linear.c", "#include <dnnl.h>\n", "only device/ may")
         self.assert_fault("train/loop.c", "#include <oneapi/dnnl/dnnl.h>\n", "only device/ may")

@@ -1,0 +1,38 @@
+/* What a program that was built without MPI or without oneDNN says where one with both would run something. It is
+ * linked in place of the commands' own files (CMakeLists.txt), and has plan, simulate, validate and inspect. */
+#include "cli/against.h"
+#include "cli/cli.h"
+
+static tri_status refuse(const char *what) {
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s is not in this trireme, which was built without MPI or oneDNN to plan, simulate, validate and "
+                  "inspect alone; install both (on Debian libopenmpi-dev and libdnnl-dev; scripts/install-deps.sh "
+                  "does) and build it again",
+                  what);
+}
+
+static tri_status refuse_command(int count, char **arguments) {
+  (void)count;
+  return refuse(arguments[0]);
+}
+
+tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
+  (void)run, (void)cluster, (void)timeline, (void)json;
+  return refuse("simulate --against");
+}
+
+#define REFUSED(NAME)                                                                                                  \
+  {                                                                                                                    \
+    .name = NAME, .summary = "not in this build, which has neither MPI nor oneDNN",                                    \
+    .help = NAME " is not in this trireme: it was built without MPI or oneDNN.\n", .run = refuse_command               \
+  }
+
+const tri_command tri_command_calibrate = REFUSED("calibrate");
+const tri_command tri_command_doctor = REFUSED("doctor");
+const tri_command tri_command_eval = REFUSED("eval");
+const tri_command tri_command_export = REFUSED("export");
+const tri_command tri_command_generate = REFUSED("generate");
+const tri_command tri_command_import = REFUSED("import");
+const tri_command tri_command_prepare = REFUSED("prepare");
+const tri_command tri_command_train = REFUSED("train");
+const tri_command tri_command_tune = REFUSED("tune");

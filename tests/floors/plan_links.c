@@ -1,0 +1,37 @@
+/* A program of libtrireme_plan alone, all of it (tests/CMakeLists.txt): what it needs beyond its own parts does not
+ * link, and check_links.py looks at what the linker has taken. It predicts a step. */
+#include "model/model_config.h"
+#include "plan/simulate.h"
+#include "schedule/layout_config.h"
+
+#include <stdio.h>
+
+static tri_status predict(tri_prediction *out) {
+  tri_model model;
+  tri_cluster cluster;
+  tri_system system;
+  tri_layout layout = {0};
+  TRI_TRY(tri_model_load("frontier-22b", &model));
+  TRI_TRY(tri_cluster_load("frontier", &cluster));
+  TRI_TRY(tri_system_load("trireme", &system));
+  TRI_TRY(tri_layout_parse("tensor=8,pipeline=2,schedule=1f1b", &layout));
+  TRI_TRY(tri_layout_resolve(&layout, &model, 32, 16));
+  return tri_simulate(&(tri_simulation_request){.model = &model,
+                                                .layout = &layout,
+                                                .cluster = &cluster,
+                                                .system = &system,
+                                                .global_batch = 32,
+                                                .sequence = 2048,
+                                                .precision = TRI_BF16},
+                      out);
+}
+
+int main(void) {
+  tri_prediction found;
+  if (predict(&found) != TRI_OK) {
+    fprintf(stderr, "%s\n", tri_status_message());
+    return 1;
+  }
+  printf("%.17g s, %.17g bytes\n", found.step_s, found.memory.peak);
+  return found.step_s > 0 && found.memory.peak > 0 ? 0 : 1;
+}
