@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { LOG_IN_HANDLER_BYTES = 1 << 13 };
+
 /* State of the terminal, which is one to a process. */
 static bool progress_open;
 static double progress_last_s = -1e9;
@@ -86,6 +88,18 @@ void tri_warn(const char *format, ...) {
   va_start(arguments, format);
   print_line("warning: ", format, arguments);
   va_end(arguments);
+}
+
+void tri_log_in_handler(const char *text) {
+  char line[LOG_IN_HANDLER_BYTES];
+  size_t length = 0;
+  if (marked && tri_parent_send(TRI_PARENT_LINE, text)) return;
+  if (marked) line[length++] = TRI_LOG_MARK;
+  for (; *text != '\0' && length + 1 < sizeof line; text++) {
+    line[length++] = (char)(marked && *text == '\n' ? TRI_LOG_NEW_LINE : *text);
+  }
+  line[length++] = '\n';
+  write_whole(line, length);
 }
 
 void tri_log_progress(const char *format, ...) {

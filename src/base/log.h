@@ -33,6 +33,9 @@ void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 /* As tri_log, beginning with "warning: ". */
 void tri_warn(const char *format, ...) TRI_PRINTF(1, 2);
 
+/* As tri_log, from a signal's handler, and from any rank; 8 KiB at most. */
+void tri_log_in_handler(const char *text);
+
 /* A line that replaces the one before it on a terminal; elsewhere it is printed at most once in ten seconds. The next
  * tri_log or tri_log_progress_end moves on to a fresh line. Call from one thread. */
 void tri_log_progress(const char *format, ...) TRI_PRINTF(1, 2);

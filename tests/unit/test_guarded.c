@@ -443,10 +443,10 @@ static void test_a_touch_from_outside_is_reported(void **state) {
   static const char queued[] =
       "1 queued and not yet run in queue 0, next first:\n"
       "  kernel `gelu_forward` of call 13 (gelu, backward), queue 0\n";
-  static const char *const host_read[] = {"trireme: device memory was touched by the host: address 0x",
+  static const char *const host_read[] = {"device memory was touched by the host: address 0x",
                                           "is byte 16 of allocation 1, which has 192", past, queued, NULL};
-  static const char *const released[] = {"trireme: device memory that had been released was touched by the host", NULL};
-  static const char *const overrun[] = {"trireme: device memory was left by a kernel: address 0x",
+  static const char *const released[] = {"device memory that had been released was touched by the host", NULL};
+  static const char *const overrun[] = {"device memory was left by a kernel: address 0x",
                                         "is byte 192 of allocation 1, which has 192",
                                         "kernel `fill_zero` of call 13 (gelu, backward), queue 0: it is running\n",
                                         "kernel `gelu_forward` of call 13", NULL};
@@ -466,7 +466,7 @@ static void test_other_crashes_are_left_alone(void **state) {
   (void)state;
   static char said[1 << 16];
   int result = watch_die(read_elsewhere, said, sizeof said);
-  assert_null(strstr(said, "trireme:"));
+  assert_null(strstr(said, "allocation"));
   assert_true(WIFSIGNALED(result) || WEXITSTATUS(result) != 0);
 }
 

@@ -3,13 +3,12 @@
  *
  * It reads what other threads may be changing: lists only grow at one end and are linked when whole, and what a process
  * says as it dies may be a little out of date. */
+#include "base/log.h"
 #include "device/guarded/internal.h"
 
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { LINE_BYTES = 512, MOST_QUEUED = 8, ALTERNATE_STACK_BYTES = 1 << 16, NEAR_BYTES = 1 << 16 };
+enum { TEXT_BYTES = 1 << 13, MOST_QUEUED = 8, ALTERNATE_STACK_BYTES = 1 << 16, NEAR_BYTES = 1 << 16 };
 
 /* All that a signal's handler can reach is global. */
 static struct {
@@ -20,16 +19,16 @@ static struct {
 
 /* ---- words, without the library's help --------------------------------------------------------------------------- */
 
-typedef struct line {
+typedef struct words {
   size_t length;
-  char text[LINE_BYTES];
-} line;
+  char text[TEXT_BYTES];
+} words;
 
-static void put(line *to, const char *text) {
+static void put(words *to, const char *text) {
   for (; *text != '\0' && to->length + 1 < sizeof to->text; text++) to->text[to->length++] = *text;
 }
 
-static void put_number(line *to, uint64_t number, unsigned base) {
+static void put_number(words *to, uint64_t number, unsigned base) {
   char digits[65] = "";
   char *at = digits + sizeof digits - 1;
   do {
@@ -39,14 +38,8 @@ static void put_number(line *to, uint64_t number, unsigned base) {
   put(to, at);
 }
 
-static void end(line *to) {
-  to->text[to->length++] = '\n';
-  (void)!write(STDERR_FILENO, to->text, to->length);
-  to->length = 0;
-}
-
-static void put_work(line *to, const char *what, const tri_origin *origin, uint64_t queue) {
-  put(to, "  ");
+static void put_work(words *to, const char *what, const tri_origin *origin, uint64_t queue) {
+  put(to, "\n  ");
   put(to, what);
   if (origin->name != NULL) {
     if (origin->index >= 0) {
@@ -73,53 +66,45 @@ static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t a
   return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;
 }
 
-static void say_where(const tri_guarded_block *block, const char *first, uintptr_t address, bool by_kernel) {
-  line text = {.length = 0};
+static void say_where(words *text, const tri_guarded_block *block, const char *first, uintptr_t address,
+                      bool by_kernel) {
   uintptr_t begin = (uintptr_t)first;
   bool before = address < begin;
-  put(&text, "trireme: ");
-  put(&text, block->host ? "host memory" : "device memory");
-  if (atomic_load(&block->released)) put(&text, " that had been released");
-  put(&text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
-  put_number(&text, address, 16);
-  put(&text, " is byte ");
-  if (before) put(&text, "-");
-  put_number(&text, before ? begin - address : address - begin, 10);
-  put(&text, " of allocation ");
-  put_number(&text, (uint64_t)block->number, 10);
-  put(&text, ", which has ");
-  put_number(&text, block->bytes, 10);
-  end(&text);
+  put(text, block->host ? "host memory" : "device memory");
+  if (atomic_load(&block->released)) put(text, " that had been released");
+  put(text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
+  put_number(text, address, 16);
+  put(text, " is byte ");
+  if (before) put(text, "-");
+  put_number(text, before ? begin - address : address - begin, 10);
+  put(text, " of allocation ");
+  put_number(text, (uint64_t)block->number, 10);
+  put(text, ", which has ");
+  put_number(text, block->bytes, 10);
 }
 
-static void say_past(const tri_guarded_state *state) {
-  line text = {.length = 0};
+static void say_past(words *text, const tri_guarded_state *state) {
   uint64_t number = state->num_past, some = number < TRI_GUARDED_HISTORY ? number : TRI_GUARDED_HISTORY;
-  put(&text, some == 0 ? " nothing has run on the device" : " the last that ran on the device, newest first:");
-  end(&text);
+  put(text, some == 0 ? "\n nothing has run on the device" : "\n the last that ran on the device, newest first:");
   for (uint64_t i = 1; i <= some; i++) {
     const tri_guarded_past *past = &state->past[(number - i) % TRI_GUARDED_HISTORY];
-    put_work(&text, past->what, &past->origin, past->queue);
-    if (i == 1 && atomic_load(&state->running)) put(&text, ": it is running");
-    end(&text);
+    put_work(text, past->what, &past->origin, past->queue);
+    if (i == 1 && atomic_load(&state->running)) put(text, ": it is running");
   }
 }
 
-static void say_queued(const tri_guarded_state *state) {
-  line text = {.length = 0};
+static void say_queued(words *text, const tri_guarded_state *state) {
   for (const tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
     int said = 0;
     const tri_guarded_work *work = atomic_load(&q->first);
     if (work == NULL) continue;
-    put(&text, " ");
-    put_number(&text, q->queued - q->done, 10);
-    put(&text, " queued and not yet run in queue ");
-    put_number(&text, q->queue->number, 10);
-    put(&text, ", next first:");
-    end(&text);
+    put(text, "\n ");
+    put_number(text, q->queued - q->done, 10);
+    put(text, " queued and not yet run in queue ");
+    put_number(text, q->queue->number, 10);
+    put(text, ", next first:");
     for (; work != NULL && said < MOST_QUEUED; work = atomic_load(&work->next), said++) {
-      put_work(&text, work->what, &work->origin, q->queue->number);
-      end(&text);
+      put_work(text, work->what, &work->origin, q->queue->number);
     }
   }
 }
@@ -129,9 +114,11 @@ static bool report(uintptr_t address) {
     for (const tri_guarded_block *block = atomic_load(&s->blocks); block != NULL; block = atomic_load(&block->next)) {
       bool given = is_at(block, block->given, address);
       if (!given && !is_at(block, block->open, address)) continue;
-      say_where(block, given ? block->given : block->open, address, !given);
-      say_past(s);
-      say_queued(s);
+      words text = {.length = 0};
+      say_where(&text, block, given ? block->given : block->open, address, !given);
+      say_past(&text, s);
+      say_queued(&text, s);
+      tri_log_in_handler(text.text);
       return true;
     }
   }
