@@ -249,6 +249,55 @@ static void test_host_memory_used_too_early(void **state) {
   end_scene(s);
 }
 
+/* One queue after the other is used: what goes up may be filled again at once, and go up again. */
+static void test_copies_may_follow_each_other(void **state) {
+  (void)state;
+  scene *s = set_scene("guarded");
+  tri_queue *queue = s->device->queue, *second = NULL;
+  tri_device_event event;
+  double start[COUNT], got[COUNT], *b = device_memory(s->device, NULL), *c = device_memory(s->device, NULL);
+  memcpy(start, s->host, BYTES);
+  CHECK_OK(tri_queue_create(s->device, &second));
+  CHECK_OK(tri_queue_upload(queue, b, s->host, BYTES));
+  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, COUNT, b, b, b));
+  CHECK_OK(tri_queue_download(queue, s->host, b, BYTES));
+  CHECK_OK(tri_queue_mark(queue, &event));
+  CHECK_OK(tri_queue_wait(second, &event));
+  CHECK_OK(tri_queue_upload(second, c, s->host, BYTES));
+  CHECK_OK(tri_queue_download_now(second, got, c, BYTES));
+  for (int i = 0; i < COUNT; i++) assert_true(got[i] == 2 * start[i]);
+  tri_queue_destroy(second);
+  tri_device_memory_destroy(s->device, b, BYTES);
+  tri_device_memory_destroy(s->device, c, BYTES);
+  end_scene(s);
+}
+
+/* Two queues use one piece of host memory, and nobody said in which order: found by most seeds. */
+static void test_copies_that_race(void **state) {
+  (void)state;
+  int found = 0;
+  for (int seed = 0; seed < 20; seed++) {
+    char name[32];
+    snprintf(name, sizeof name, "guarded:seed=%d", seed);
+    scene *s = set_scene(name);
+    tri_queue *second = NULL;
+    double *b = device_memory(s->device, NULL);
+    CHECK_OK(tri_queue_create(s->device, &second));
+    CHECK_OK(tri_queue_upload(s->device->queue, s->a, s->host, BYTES));
+    CHECK_OK(tri_queue_download(second, s->host, b, BYTES));
+    if (tri_queue_finish(second) != TRI_OK) {
+      assert_non_null(
+          strstr(tri_status_message(), "queued before it, in another queue, and is not done: a missing wait"));
+      found++;
+    }
+    CHECK_OK(tri_queue_finish(s->device->queue));
+    tri_queue_destroy(second);
+    tri_device_memory_destroy(s->device, b, BYTES);
+    end_scene(s);
+  }
+  assert_in_range(found, 5, 20);
+}
+
 /* Rows with gaps: what lies between them is nobody's business. */
 static void test_copies_of_rows(void **state) {
   (void)state;
@@ -481,6 +530,8 @@ int main(void) {
       cmocka_unit_test(test_waits_that_never_end_are_told),
       cmocka_unit_test(test_a_queue_that_is_gone_has_been_passed),
       cmocka_unit_test(test_host_memory_used_too_early),
+      cmocka_unit_test(test_copies_may_follow_each_other),
+      cmocka_unit_test(test_copies_that_race),
       cmocka_unit_test(test_copies_of_rows),
       cmocka_unit_test(test_wrong_sides),
       cmocka_unit_test(test_memory_released_too_early),

@@ -1,5 +1,9 @@
 /* Copies happen late, and show whoever did not wait for them: what a download will write is poisoned when it is queued,
- * and what an upload will read is summed up then, and must still be the same when it is read. */
+ * and what an upload will read is summed up then, and must still be the same when it is read.
+ *
+ * Copies themselves may use the same host memory one after the other: what is queued to go up may be queued to be
+ * filled again at once. So a copy looks at host memory when all copies of that memory that were queued before it are
+ * done; and one that is reached while there still are some has not been told to wait for them. */
 #include "device/guarded/internal.h"
 
 #include "base/memory.h"
@@ -9,8 +13,12 @@
 
 typedef struct queued_copy {
   tri_copy copy;
-  uint64_t sum; /* of the host's bytes that are to be read */
+  uint64_t serial; /* of the device's copies, in the order in which they were queued */
+  bool looked;     /* at the host's memory: it is poisoned, or summed up */
+  uint64_t sum;    /* of the host's bytes that are to be read */
 } queued_copy;
+
+static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *work);
 
 /* From the first byte to behind the last. */
 static size_t extent(const tri_copy *copy, size_t stride) { return (copy->rows - 1) * stride + copy->row_bytes; }
@@ -65,8 +73,86 @@ static bool overlap(const tri_copy *copy) {
   return copy->rows == 1 && to < from + copy->row_bytes && from < to + copy->row_bytes;
 }
 
-static tri_status check_host_unchanged(const queued_copy *queued) {
+/* ---- copies of the same host memory ------------------------------------------------------------------------------ */
+
+typedef struct side {
+  uintptr_t first;
+  size_t rows, row_bytes, stride;
+} side;
+
+static side read_side(const tri_copy *copy) {
+  return (side){(uintptr_t)copy->from, copy->from_side == TRI_SIDE_HOST ? copy->rows : 0, copy->row_bytes,
+                copy->from_stride};
+}
+
+static side written_side(const tri_copy *copy) {
+  return (side){(uintptr_t)copy->to, copy->to_side == TRI_SIDE_HOST ? copy->rows : 0, copy->row_bytes, copy->to_stride};
+}
+
+/* Of the rows that begin before the end of these bytes, the last reaches farthest. */
+static bool meets_row(const side *of, uintptr_t first, size_t bytes) {
+  if (of->rows == 0 || first + bytes <= of->first) return false;
+  size_t row = of->rows == 1 ? 0 : (first + bytes - 1 - of->first) / of->stride;
+  if (row >= of->rows) row = of->rows - 1;
+  return of->first + row * of->stride + of->row_bytes > first;
+}
+
+static bool meet(side a, side b) {
+  for (size_t r = 0; r < a.rows; r++) {
+    if (meets_row(&b, a.first + r * a.stride, a.row_bytes)) return true;
+  }
+  return false;
+}
+
+static bool conflict(const tri_copy *a, const tri_copy *b) {
+  return meet(written_side(a), written_side(b)) || meet(written_side(a), read_side(b)) ||
+         meet(read_side(a), written_side(b));
+}
+
+/* Whether a copy of the same host memory that was queued before it is still to be done. */
+static bool comes_too_early(const tri_guarded_state *state, const queued_copy *queued) {
+  for (const tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    for (const tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
+      const queued_copy *other = (const queued_copy *)(const void *)work->data;
+      if (work->run == run_copy && other->serial < queued->serial && conflict(&other->copy, &queued->copy)) return true;
+    }
+  }
+  return false;
+}
+
+/* The host's side is looked at while the caller stands by it. What is wrong with it is told when the copy runs. */
+static void look_at_host(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
+  if (comes_too_early(state, queued)) return;
+  queued->looked = true;
+  if (copy->from_side == TRI_SIDE_HOST &&
+      tri_guarded_check_host(state, "", copy->from, extent(copy, copy->from_stride)) == TRI_OK) {
+    queued->sum = sum_of(copy);
+  }
+  if (copy->to_side == TRI_SIDE_HOST &&
+      tri_guarded_check_host(state, "", copy->to, extent(copy, copy->to_stride)) == TRI_OK) {
+    poison_rows(copy);
+  }
+}
+
+void tri_guarded_look_at_host(tri_guarded_state *state) {
+  for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
+    for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
+      queued_copy *queued = (queued_copy *)(void *)work->data;
+      if (work->run == run_copy && !queued->looked) look_at_host(state, queued);
+    }
+  }
+}
+
+/* ---- a copy ------------------------------------------------------------------------------------------------------ */
+
+static tri_status check_host(const tri_guarded_state *state, const queued_copy *queued) {
+  const tri_copy *copy = &queued->copy;
+  if (comes_too_early(state, queued)) {
+    return tri_fail(TRI_INTERNAL,
+                    "another copy of the same host memory was queued before it, in another queue, and is not done: a "
+                    "missing wait between queues");
+  }
   if (copy->from_side == TRI_SIDE_HOST && sum_of(copy) != queued->sum) {
     return tri_fail(TRI_INTERNAL,
                     "the host changed the memory that it reads, at %p, before it was done: a missing wait", copy->from);
@@ -86,37 +172,23 @@ static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *wor
   TRI_TRY(reach(queue->state, "where it writes", copy->to_side, copy->to, extent(copy, copy->to_stride), &to));
   TRI_TRY(reach(queue->state, "what it reads", copy->from_side, copy->from, extent(copy, copy->from_stride), &from));
   if (overlap(copy)) return tri_fail(TRI_INTERNAL, "what it reads and where it writes overlap");
-  TRI_TRY(check_host_unchanged(&queued));
+  TRI_TRY(check_host(queue->state, &queued));
   for (size_t r = 0; r < copy->rows; r++) {
     memcpy((char *)to + r * copy->to_stride, (const char *)from + r * copy->from_stride, copy->row_bytes);
   }
   return TRI_OK;
 }
 
-/* The host's side is looked at now, while the caller stands by it. What is wrong with it is told when the copy runs. */
-static void look_at_host(const tri_guarded_state *state, queued_copy *queued) {
-  const tri_copy *copy = &queued->copy;
-  if (copy->from_side == TRI_SIDE_HOST &&
-      tri_guarded_check_host(state, "", copy->from, extent(copy, copy->from_stride)) == TRI_OK) {
-    queued->sum = sum_of(copy);
-  }
-  if (copy->to_side == TRI_SIDE_HOST &&
-      tri_guarded_check_host(state, "", copy->to, extent(copy, copy->to_stride)) == TRI_OK) {
-    poison_rows(copy);
-  }
-}
-
 static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
   tri_guarded_state *state = queue->state;
   tri_guarded_work *work = NULL;
-  queued_copy queued = {.copy = *copy};
+  queued_copy queued = {.copy = *copy, .serial = ++state->copies};
   look_at_host(state, &queued);
   TRI_TRY(tri_guarded_queue_work(queue, "kernel `copy`", run_copy, sizeof queued, &work));
-  uint64_t count = ++state->copies;
   if (work == NULL) return TRI_OK;
   memcpy(work->data, &queued, sizeof queued);
-  work->count = count;
-  if (count == state->options.fail_copy) work->told_to_fail = "fail_copy";
+  work->count = queued.serial;
+  if (queued.serial == state->options.fail_copy) work->told_to_fail = "fail_copy";
   return TRI_OK;
 }
 

@@ -87,6 +87,8 @@ bool tri_guarded_event_passed(const tri_device_event *event);
 /* ---- copy.c ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_guarded_copy(tri_queue *queue, const tri_copy *copy);
+/* Work has gone: copies that had to wait for it before they could look at host memory do so. */
+void tri_guarded_look_at_host(tri_guarded_state *state);
 tri_status tri_guarded_undefine(tri_queue *queue, void *memory, size_t bytes);
 
 /* ---- kernels.c --------------------------------------------------------------------------------------------------- */

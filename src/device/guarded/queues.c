@@ -116,6 +116,7 @@ static void run_first(tri_guarded_queue *queue) {
   } else {
     drop_first(queue);
   }
+  tri_guarded_look_at_host(state);
 }
 
 static void draw_eagerness(tri_guarded_state *state) {
