@@ -175,6 +175,23 @@ static tri_status send_up(tri_exchange_request *r) {
   return r->up == r->pieces ? tri_queue_mark(r->x->copies, &r->done) : TRI_OK;
 }
 
+static tri_status advance_sends(tri_exchange *x);
+static tri_status advance_first(tri_exchange *x);
+
+/* Others may wait for what this rank has under way in stages, so that goes on while it waits itself. `own` is the
+ * collective that it waits in, or NULL. */
+static tri_status wait_for(tri_exchange *x, const tri_exchange_request *own, tri_request **request) {
+  bool done = false;
+  TRI_TRY(tri_request_test(*request, &done));
+  while (!done && (x->sends != NULL || (x->first != NULL && x->first != own))) {
+    TRI_TRY(advance_sends(x));
+    if (x->first != own) TRI_TRY(advance_first(x));
+    TRI_TRY(tri_comm_progress());
+    TRI_TRY(tri_request_test(*request, &done));
+  }
+  return tri_request_wait(request);
+}
+
 /* Goes on with a collective; without `wait` as far as it can. */
 static tri_status advance(tri_exchange_request *r, bool wait) {
   while (r->up < r->pieces) {
@@ -189,7 +206,7 @@ static tri_status advance(tri_exchange_request *r, bool wait) {
     bool done = false;
     TRI_TRY(tri_request_test(r->comm, &done));
     if (!wait && !done) return TRI_OK;
-    TRI_TRY(tri_request_wait(&r->comm));
+    TRI_TRY(wait_for(r->x, r, &r->comm));
     TRI_TRY(send_up(r));
   }
   return TRI_OK;
@@ -443,7 +460,7 @@ tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, i
 
 static tri_status finish_receive(tri_exchange_request *r) {
   tri_exchange *x = r->x;
-  TRI_TRY(tri_request_wait(&r->comm));
+  TRI_TRY(wait_for(x, NULL, &r->comm));
   if (!r->staged) return TRI_OK;
   tri_queue_at(x->copies, "receive", -1, "staging");
   TRI_TRY(follow(x)); /* what read the box before */
@@ -460,7 +477,7 @@ static tri_status finish(tri_exchange_request *r) {
   switch (r->kind) {
     case EXCHANGE_SEND:
       if (r->staged && r->comm == NULL) TRI_TRY(advance_send(r, true));
-      return tri_request_wait(&r->comm);
+      return wait_for(r->x, NULL, &r->comm);
     case EXCHANGE_RECEIVE: return finish_receive(r);
     case EXCHANGE_ALL_REDUCE:
     case EXCHANGE_ALL_MAXIMUM:
@@ -489,11 +506,16 @@ tri_status tri_exchange_wait(tri_exchange_request **request) {
   return status;
 }
 
-tri_status tri_exchange_progress(tri_exchange *x) {
+static tri_status advance_sends(tri_exchange *x) {
   for (tri_exchange_request *r = x->sends, *next; r != NULL; r = next) {
     next = r->next;
     TRI_TRY(advance_send(r, false));
   }
+  return TRI_OK;
+}
+
+/* The collectives in the background, in order. */
+static tri_status advance_first(tri_exchange *x) {
   while (x->first != NULL) {
     tri_exchange_request *r = x->first;
     TRI_TRY(advance(r, false));
@@ -501,5 +523,11 @@ tri_status tri_exchange_progress(tri_exchange *x) {
     x->first = r->next;
     r->next = NULL;
   }
+  return TRI_OK;
+}
+
+tri_status tri_exchange_progress(tri_exchange *x) {
+  TRI_TRY(advance_sends(x));
+  TRI_TRY(advance_first(x));
   return tri_comm_progress();
 }
