@@ -111,6 +111,12 @@ tri_status tri_engine_finish(tri_engine *engine) { return tri_queue_finish(engin
 
 void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = false; }
 
+void tri_engine_waits(const tri_engine *engine, double *results, double *staging) {
+  double steps = engine->steps > 0 ? (double)engine->steps : 1;
+  *results = (double)engine->result_waits / steps;
+  *staging = (double)tri_exchange_waits(engine->executor->exchange) / steps;
+}
+
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {
   *bytes = engine->executor->plan->staging_bytes;
   return *bytes == 0 ? NULL : engine->executor->host + engine->executor->plan->staging;

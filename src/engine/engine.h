@@ -79,6 +79,10 @@ void tri_engine_parameters_changed(tri_engine *engine);
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 
+/* How often in a step, in the mean over those that this process made, the host has waited for results of the device;
+ * and for copies of collectives' staging. */
+void tri_engine_waits(const tri_engine *engine, double *results, double *staging);
+
 /* Room for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then for a copy of what this rank saves
  * (tri_engine_options.saves and saves_in_background); NULL and 0 without either. */
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes);

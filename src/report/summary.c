@@ -115,6 +115,8 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "checkpoint_pause_s", real_or_null(s->checkpoint_pause_s));
   failed |= json_object_set_new(object, "checkpoint_s", real_or_null(s->checkpoint_s));
   failed |= json_object_set_new(object, "load_s", real_or_null(s->load_s));
+  failed |= json_object_set_new(object, "result_waits_per_step", json_real(s->result_waits));
+  failed |= json_object_set_new(object, "staging_waits_per_step", json_real(s->staging_waits));
   failed |= json_object_set_new(object, "share", s->time.num_steps > 0 ? shares_json(&s->time) : json_null());
   failed |= json_object_set_new(object, "model", text_or_null(s->model));
   failed |= json_object_set_new(object, "device", text_or_null(s->device));

@@ -29,6 +29,7 @@ typedef struct tri_run_summary {
   int64_t ranks, threads, nodes;           /* of the job; of each rank; that they are on */
   double checkpoint_pause_s, checkpoint_s; /* of the newest checkpoint: what steps waited for it, and all it took */
   double load_s;                           /* of the state that this process began with; 0: it began anew */
+  double result_waits, staging_waits;      /* of the host for the device, a step: for results, for collectives */
   tri_timeline_shares time;                /* where it went, in some steps; of no steps: it was not measured */
   /* By tri_run_summary_fill, of this process and this machine. */
   size_t peak_rss_bytes;

@@ -125,6 +125,8 @@ static const tri_config_key run_keys[] = {
     {CHOICE("precision", precision, precisions), .fallback = "fp32",
      .help = "of activations; fp64 needs device: reference"},
     {TEXT("device", device), .fallback = "auto", .help = "auto, cpu, reference, or guarded (for tests)"},
+    {AUTO("device_memory", device_memory, 0, (int64_t)1 << 60), .fallback = "auto",
+     .help = "bytes of a rank's device that the run may take; auto is all that it has"},
     {AUTO("threads", threads, 0, 1 << 16), .fallback = "auto", .help = "threads of one rank; auto is all cores"},
     {KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
      .help = "initial weights, dropout and the order of samples follow from it"},

@@ -38,8 +38,9 @@ typedef struct tri_run_config {
     int64_t max_bad_steps;
   } optimizer;
   tri_dtype precision;
-  char device[32];
-  int64_t threads; /* 0 is all cores */
+  char device[128];
+  int64_t device_memory; /* bytes that a rank may take; 0 is all there are */
+  int64_t threads;       /* 0 is all cores */
   uint64_t seed;
   struct {
     int64_t every, batches; /* every 0 is never */

@@ -75,7 +75,10 @@ enum { NODE_BYTES = 64, RANKS_TOLD = 16 };
 /* Of one rank. */
 typedef struct need {
   size_t parameters, gradients, optimizer, activations, buffers, total;
-  size_t available; /* on its node, to all of the node's ranks */
+  size_t on_node;   /* of the total: in the node's memory */
+  size_t available; /* there, to all of the node's ranks */
+  size_t on_device, device_has;
+  char device[TRI_DEVICE_NAME_BYTES];
   char node[NODE_BYTES];
 } need;
 
@@ -98,8 +101,14 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .optimizer = plan->optimizer_bytes,
                   .activations = plan->activation_bytes + plan->transient_bytes,
                   .total = plan->total_bytes,
-                  .available = tri_system_memory_of_node()};
-    if (snapshots) out->total += snapshot_bytes(plan, &options->mesh->world);
+                  .on_node = plan->host_bytes + (device->info.host_memory ? plan->device_bytes : 0),
+                  .available = tri_system_memory_of_node(),
+                  .on_device = plan->device_bytes,
+                  .device_has = device->info.memory_bytes};
+    size_t more = snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
+    out->total += more;
+    out->on_node += more;
+    snprintf(out->device, sizeof out->device, "%s", device->info.name);
     out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
@@ -152,7 +161,7 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
     sum.gradients += needs[r].gradients;
     sum.optimizer += needs[r].optimizer;
     sum.activations += needs[r].activations;
-    sum.total += needs[r].total;
+    sum.total += needs[r].on_node;
     if (ranks++ < RANKS_TOLD) add_rank(&told, &mesh->shape, r, &needs[r]);
   }
   if (needs[first].available == 0 || sum.total <= needs[first].available) return TRI_OK;
@@ -161,6 +170,18 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
                   needs[first].node, tri_format_bytes((double)sum.total, need_text, sizeof need_text),
                   tri_format_bytes((double)needs[first].available, have_text, sizeof have_text), advice(&sum),
                   told.bytes, ranks > RANKS_TOLD ? "\n  ..." : "");
+}
+
+/* Each rank's device against what it has, or may give. */
+static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank) {
+  const need *n = &needs[rank];
+  text told = {.length = 0};
+  char need_text[32], have_text[32];
+  if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
+  add_rank(&told, &mesh->shape, rank, n);
+  return tri_fail(TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`); %s:%s",
+                  rank, tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
+                  tri_format_bytes((double)n->device_has, have_text, sizeof have_text), advice(n), told.bytes);
 }
 
 tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots) {
@@ -174,7 +195,8 @@ tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *d
   for (int r = 0; r < mesh->world.size && status == TRI_OK; r++) {
     bool first = true;
     for (int before = 0; before < r && first; before++) first = tri_comm_node_of(before) != tri_comm_node_of(r);
-    if (first) status = check_node(mesh, needs, r);
+    status = check_device(mesh, needs, r);
+    if (first && status == TRI_OK) status = check_node(mesh, needs, r);
   }
   tri_free(needs);
   if (status == TRI_OK || mesh->world.rank == 0) return status;

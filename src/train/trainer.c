@@ -376,6 +376,7 @@ static tri_status write_summary(trainer *t) {
       .load_s = t->load_s,
       .time = t->timing.shares,
   };
+  tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
   if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
@@ -511,7 +512,9 @@ static tri_status trainer_set_up(trainer *t, const tri_train_options *options) {
     return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",
                     (long)options->dry_run_rank, (long)ranks - 1);
   }
-  return tri_device_create(config->device, threads, &t->device);
+  TRI_TRY(tri_device_create(config->device, threads, &t->device));
+  tri_device_limit_memory(t->device, (size_t)config->device_memory);
+  return TRI_OK;
 }
 
 static tri_status trainer_start(trainer *t, const tri_train_options *options) {
