@@ -251,9 +251,21 @@ static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t c
   return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
 }
 
+/* Nothing of what an earlier instruction left in the transient region is read by the one that begins here, nor, where a
+ * micro-batch is new, what an earlier one left in its frame. */
+static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
+  const tri_memory_plan *plan = executor->plan;
+  const tri_chunk_plan *at = &plan->chunks[chunk];
+  TRI_TRY(tri_queue_undefine(run->queue, executor->arena + plan->transient, plan->transient_bytes));
+  if (!frame || at->num_slots == 0) return TRI_OK;
+  size_t number = (size_t)((run->slots - executor->chunks[chunk].slots) / (TRI_NUM_PASSES * at->num_slots));
+  return tri_queue_undefine(run->queue, executor->arena + at->frames + number * at->frame_bytes, at->frame_bytes);
+}
+
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
+  if (first_call == 0) TRI_TRY(forget(executor, chunk, run, true));
   for (int64_t c = first_call; c < end_call; c++) {
     const tri_op_call *call = &list->calls[c];
     run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
@@ -287,6 +299,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
   tri_run *run = &here;
   const tri_op_list *list = executor->chunks[backward->chunk].list;
   tri_pass pass = backward->inputs ? TRI_PASS_BACKWARD_INPUT : TRI_PASS_BACKWARD_WEIGHT;
+  if (backward->end_call == list->num_calls) TRI_TRY(forget(executor, backward->chunk, run, false));
   run->slots += (int64_t)pass * executor->plan->chunks[backward->chunk].num_slots;
   for (int64_t c = backward->end_call - 1; c >= backward->first_call; c--) {
     const tri_op_call *call = &list->calls[c];

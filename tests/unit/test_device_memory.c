@@ -8,7 +8,10 @@
 #include "engine/peak.h"
 #include "model/family.h"
 
-static const char *const devices[] = {"reference", "cpu"};
+#include <math.h>
+
+static const char *const devices[] = {"reference", "cpu", "guarded"};
+enum { NUM_DEVICES = sizeof devices / sizeof devices[0] };
 
 static tri_model small_model(tri_family family) {
   tri_model model = {.name = "small",
@@ -52,25 +55,39 @@ static void use_cacheless_generator(tri_device *device, tri_dtype type) {
   assert_null(generator);
 }
 
-static void use_executor(tri_device *device, tri_dtype type) {
-  tri_model model = small_model(TRI_FAMILY_GPT2);
-  tri_parameter_table *table = NULL;
-  tri_op_list *list = NULL;
-  tri_executor *executor = NULL;
+/* A small model's list of operations with memory under it. */
+typedef struct small {
+  tri_model model;
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_executor *executor;
+} small;
+
+static void create_small(tri_device *device, tri_dtype type, small *out) {
   const int64_t one_frame = 1;
-  CHECK_OK(tri_parameter_table_create(&model, NULL, &table));
-  tri_list_request wanted = tri_list_request_whole(&model, TRI_LIST_EVALUATE, 2, 8, type);
-  CHECK_OK(tri_model_operations(&model, &wanted, &list));
-  tri_memory_request request = {.lists = (const tri_op_list *const *)&list,
+  out->model = small_model(TRI_FAMILY_GPT2);
+  CHECK_OK(tri_parameter_table_create(&out->model, NULL, &out->table));
+  tri_list_request wanted = tri_list_request_whole(&out->model, TRI_LIST_EVALUATE, 2, 8, type);
+  CHECK_OK(tri_model_operations(&out->model, &wanted, &out->list));
+  tri_memory_request request = {.lists = (const tri_op_list *const *)&out->list,
                                 .num_frames = &one_frame,
                                 .num_chunks = 1,
-                                .num_values = table->num_elements,
+                                .num_values = out->table->num_elements,
                                 .device = &device->description};
-  CHECK_OK(tri_executor_create(table, &request, device, NULL, &executor));
+  CHECK_OK(tri_executor_create(out->table, &request, device, NULL, &out->executor));
+}
+
+static void destroy_small(const small *s) {
+  tri_executor_destroy(s->executor);
+  tri_op_list_destroy(s->list);
+  tri_parameter_table_destroy(s->table);
+}
+
+static void use_executor(tri_device *device, tri_dtype type) {
+  small s;
+  create_small(device, type, &s);
   assert_true(device->memory_bytes > 0);
-  tri_executor_destroy(executor);
-  tri_op_list_destroy(list);
-  tri_parameter_table_destroy(table);
+  destroy_small(&s);
 }
 
 static void use_peak(tri_device *device, tri_dtype type) {
@@ -84,18 +101,42 @@ static void test_every_object_gives_back(void **state) {
   (void)state;
   static void (*const uses[])(tri_device *, tri_dtype) = {use_generator, use_cacheless_generator, use_executor,
                                                           use_peak};
-  for (size_t i = 0; i < 2 * sizeof uses / sizeof uses[0]; i++) {
+  for (size_t i = 0; i < NUM_DEVICES * sizeof uses / sizeof uses[0]; i++) {
     size_t outside = tri_memory_bytes();
     tri_device *device = NULL;
-    CHECK_OK(tri_device_create(devices[i % 2], 1, &device));
-    uses[i / 2](device, TRI_FP32);
+    CHECK_OK(tri_device_create(devices[i % NUM_DEVICES], 1, &device));
+    uses[i / NUM_DEVICES](device, TRI_FP32);
     assert_int_equal(device->memory_bytes, 0);
     tri_device_destroy(device); /* with the kernels that it had made for the object */
     assert_int_equal(tri_memory_bytes(), outside);
   }
 }
 
+/* Where a micro-batch begins, nothing is left of the one before: who reads what he did not write finds no number. */
+static void test_an_instruction_inherits_nothing(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  small s;
+  CHECK_OK(tri_device_create("guarded", 1, &device));
+  create_small(device, TRI_FP64, &s);
+  tri_run run = tri_executor_run(s.executor, 0, 0);
+  for (int64_t slot = 0; slot < s.list->num_slots; slot++) {
+    double left = 1, parameter = 1;
+    if (run.slots[slot] == NULL) continue;
+    CHECK_OK(tri_queue_upload_now(device->queue, run.slots[slot], &left, sizeof left));
+    CHECK_OK(tri_queue_upload_now(device->queue, tri_executor_values(s.executor), &left, sizeof left));
+    CHECK_OK(tri_executor_forward_some(s.executor, 0, 0, 0, &run)); /* of no operation yet */
+    CHECK_OK(tri_queue_download_now(device->queue, &left, run.slots[slot], sizeof left));
+    CHECK_OK(tri_queue_download_now(device->queue, &parameter, tri_executor_values(s.executor), sizeof parameter));
+    assert_true(isnan(left));
+    assert_true(parameter == 1);
+  }
+  destroy_small(&s);
+  tri_device_destroy(device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_object_gives_back)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_object_gives_back),
+                                     cmocka_unit_test(test_an_instruction_inherits_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
