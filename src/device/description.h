@@ -24,6 +24,15 @@ typedef struct tri_matmul {
   bool bias;
 } tri_matmul;
 
+/* Some queries and the keys that they see: query i of the slice sees all of its keys, or, where causal, keys 0 .. keys
+ * - queries + i of them, none for the first queries of a slice with fewer keys than queries. Rows are those of the
+ * arrays that a call is given; a slice of no queries or of no keys says nothing. Lists of them lie in device memory:
+ * documents differ from batch to batch. */
+typedef struct tri_attention_slice {
+  int32_t first_query, queries, first_key, keys;
+  int32_t causal; /* 0 or 1 */
+} tri_attention_slice;
+
 /* Exact causal self-attention. Query i of `queries` sees keys 0 .. keys - queries + i: in training queries == keys, in
  * generation the keys of earlier positions come from a cache. Head h uses key/value head h / (heads / kv_heads).
  * The element of query head h, position t, batch b, component d is q[b * q_batch + t * q_position + h * head_dim + d];

@@ -116,12 +116,6 @@ static tri_status engine_wait_sent(tri_engine *engine, tri_step_state *state, co
 
 /* ---- forward and backward ---------------------------------------------------------------------------------------- */
 
-static void set_batch(tri_engine *engine, int64_t number, tri_run *run) {
-  tri_batch batch = tri_executor_batch(engine->executor, number);
-  run->ids = batch.ids;
-  run->labels = batch.labels;
-}
-
 static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri_instruction *at) {
   int64_t size = engine->options.layout->micro_batch;
   tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
@@ -131,7 +125,7 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
   run.values = tri_executor_step_values(engine->executor);
   run.sample = global_micro_batch(engine, at->micro_batch) * size;
   run.loss_sum = &tri_executor_step_results(engine->executor)->loss;
-  if (!state->evaluating) set_batch(engine, at->micro_batch, &run);
+  if (!state->evaluating) tri_executor_set_batch(engine->executor, at->micro_batch, &run);
   return run;
 }
 
@@ -152,7 +146,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   };
   TRI_TRY(tri_window_batch_read(&batch, &counted));
   if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
-  set_batch(engine, number, run);
+  tri_executor_set_batch(engine->executor, number, run);
   return upload(engine, number);
 }
 

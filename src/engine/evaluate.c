@@ -6,13 +6,12 @@ tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const 
                               tri_evaluation *total) {
   const tri_op_list *list = executor->chunks[0].list;
   const tri_step_results *results = NULL;
-  tri_batch host = tri_executor_host_batch(executor, 0), batch = tri_executor_batch(executor, 0);
+  tri_batch host = tri_executor_host_batch(executor, 0);
   int64_t tokens = list->batch * list->sequence;
   tri_run run = tri_executor_run(executor, 0, 0);
   run.batch = list->batch;
   run.sequence = list->sequence;
-  run.ids = batch.ids;
-  run.labels = batch.labels;
+  tri_executor_set_batch(executor, 0, &run);
   run.loss_sum = &tri_executor_step_results(executor)->loss;
   memcpy(host.ids, ids, (size_t)tokens * sizeof *ids);
   memcpy(host.labels, labels, (size_t)tokens * sizeof *labels);

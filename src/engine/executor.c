@@ -132,11 +132,16 @@ static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *li
   return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
 }
 
-static void fill_positions(const tri_executor *executor, const tri_memory_request *request) {
+/* Every sequence by itself. */
+static void fill_batches(const tri_executor *executor, const tri_memory_request *request) {
   const tri_op_list *list = request->lists[0];
+  int32_t sequence = (int32_t)list->sequence;
   for (int64_t b = 0; b < request->num_batches; b++) {
-    int32_t *positions = tri_executor_host_batch(executor, b).positions;
-    for (int64_t r = 0; r < list->batch * list->sequence; r++) positions[r] = (int32_t)(r % list->sequence);
+    tri_batch batch = tri_executor_host_batch(executor, b);
+    for (int32_t s = 0; s < (int32_t)list->batch; s++) {
+      batch.slices[s] = (tri_attention_slice){s * sequence, sequence, s * sequence, sequence, 1};
+      for (int32_t t = 0; t < sequence; t++) batch.positions[s * sequence + t] = t;
+    }
   }
 }
 
@@ -158,7 +163,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
                               executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
                               &executor->exchange));
   executor->ranks.exchange = executor->exchange;
-  fill_positions(executor, request);
+  fill_batches(executor, request);
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
     TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
@@ -334,7 +339,8 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
   return (tri_batch){.ids = (int32_t *)(void *)at,
                      .labels = (int32_t *)(void *)(at + plan->batch_labels),
-                     .positions = (int32_t *)(void *)(at + plan->batch_positions)};
+                     .positions = (int32_t *)(void *)(at + plan->batch_positions),
+                     .slices = (tri_attention_slice *)(void *)(at + plan->batch_slices)};
 }
 
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {
@@ -345,6 +351,15 @@ tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number) {
   const tri_memory_plan *plan = executor->plan;
   return batch_at(plan, executor->host + plan->host_batches + (size_t)number * plan->batch_bytes);
+}
+
+void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run) {
+  tri_batch batch = tri_executor_batch(executor, number);
+  run->ids = batch.ids;
+  run->labels = batch.labels;
+  run->positions = batch.positions;
+  run->slices = batch.slices;
+  run->num_slices = run->batch;
 }
 
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number) {

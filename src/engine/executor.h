@@ -75,14 +75,17 @@ void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket 
 
 /* A micro-batch, each [batch * sequence]. */
 typedef struct tri_batch {
-  int32_t *ids, *labels; /* a negative label does not count */
-  int32_t *positions;    /* in their sequence; filled in with 0, 1, ... */
+  int32_t *ids, *labels;       /* a negative label does not count */
+  int32_t *positions;          /* in their sequence; filled in with 0, 1, ... */
+  tri_attention_slice *slices; /* [batch]; filled in with each sequence by itself */
 } tri_batch;
 
 /* Batch `number` of request->num_batches, on the device and in host memory, where it is filled in, and the copy from
  * there, queued. */
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
+/* The run works on it. */
+void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 
 /* How the host reaches the arena: NULL where it sees it. */

@@ -112,7 +112,7 @@ static tri_status run_positions(tri_generator *generator, int64_t first, int64_t
   run.batch = 1;
   run.sequence = length;
   run.valid = generator->count - first < length ? generator->count - first : length;
-  run.ids = tri_executor_batch(generator->executor, 0).ids;
+  tri_executor_set_batch(generator->executor, 0, &run);
   run.cache = &generator->cache;
   generator->cache.past = first;
   TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
@@ -120,6 +120,7 @@ static tri_status run_positions(tri_generator *generator, int64_t first, int64_t
     host.ids[i] = generator->ids[first + i];
     host.positions[i] = (int32_t)(first + i);
   }
+  host.slices[0] = (tri_attention_slice){0, (int32_t)length, 0, (int32_t)(first + length), 1};
   TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
   TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
   return tri_executor_forward(generator->executor, 0, &run);

@@ -51,17 +51,20 @@ struct tri_run {
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const tri_collectives *collectives;
-  const tri_ranks *ranks;        /* for collectives */
-  const void *received;          /* stage_input's rows, from the stage before                */
-  void *to_send;                 /* stage_output's rows, for the next stage                  */
-  const void *received_gradient; /* of stage_output's rows                                   */
-  void *gradient_to_send;        /* of stage_input's rows                                    */
-  const int32_t *ids;            /* [batch, sequence] */
-  const int32_t *labels;         /* [batch, sequence]; negative ones do not count */
-  const tri_step_values *values; /* of the step at hand; NULL without training */
-  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
-  double *loss_sum;              /* receives the sum of the losses of counted labels; NULL where no list has a loss */
-  tri_kv_cache *cache;           /* NULL in training */
+  const tri_ranks *ranks;            /* for collectives */
+  const void *received;              /* stage_input's rows, from the stage before                */
+  void *to_send;                     /* stage_output's rows, for the next stage                  */
+  const void *received_gradient;     /* of stage_output's rows                                   */
+  void *gradient_to_send;            /* of stage_input's rows                                    */
+  const int32_t *ids;                /* [batch, sequence] */
+  const int32_t *labels;             /* [batch, sequence]; negative ones do not count */
+  const int32_t *positions;          /* [batch, sequence]: of each token in its sequence or document */
+  const tri_attention_slice *slices; /* [num_slices]: who sees whom; keys are rows of the cache where there is one */
+  int64_t num_slices;                /* no query and no key is in two of them */
+  const tri_step_values *values;     /* of the step at hand; NULL without training */
+  int64_t sample;                    /* number of the first sequence in the step, of all ranks' */
+  double *loss_sum;    /* receives the sum of the losses of counted labels; NULL where no list has a loss */
+  tri_kv_cache *cache; /* NULL in training */
 };
 
 /* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */

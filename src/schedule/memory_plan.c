@@ -286,7 +286,7 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
-/* Ids, labels and positions of each micro-batch that is held, side by side so that one copy brings them. */
+/* Ids, labels, positions and slices of each micro-batch that is held, side by side so that one copy brings them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   size_t column = tri_bytes_times((size_t)(list->batch * list->sequence), sizeof(int32_t));
@@ -297,6 +297,7 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
   (void)take(&plan->batch_bytes, column);
   plan->batch_labels = take(&plan->batch_bytes, column);
   plan->batch_positions = take(&plan->batch_bytes, column);
+  plan->batch_slices = take(&plan->batch_bytes, tri_bytes_times((size_t)list->batch, sizeof(tri_attention_slice)));
   plan->batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
   plan->token_bytes = *end - begin;
 }

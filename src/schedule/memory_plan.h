@@ -56,9 +56,9 @@ typedef struct tri_memory_plan {
       boxes[TRI_NUM_BOX_KINDS], partial, transient;
   /* Regions of host memory. */
   size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], exchange, staging;
-  size_t row_bytes, box_bytes;          /* what a message carries; the same and its padding */
-  size_t batch_bytes;                   /* of one batch: */
-  size_t batch_labels, batch_positions; /* where they begin in it, behind the ids */
+  size_t row_bytes, box_bytes;                        /* what a message carries; the same and its padding */
+  size_t batch_bytes;                                 /* of one batch: */
+  size_t batch_labels, batch_positions, batch_slices; /* where they begin in it, behind the ids */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */
   size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, staging_bytes,

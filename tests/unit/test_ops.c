@@ -86,7 +86,8 @@ typedef struct bench {
   tri_op_list *list;
   tri_device *device;
   tri_executor *executor;
-  int32_t ids[ROWS], labels[ROWS];
+  int32_t ids[ROWS], labels[ROWS], positions[ROWS];
+  tri_attention_slice slices[BATCH];
   double loss;
 } bench;
 
@@ -129,6 +130,13 @@ static tri_run new_run(bench *b) {
   run.training = true;
   run.batch = BATCH;
   run.sequence = SEQUENCE;
+  for (int i = 0; i < ROWS; i++) b->positions[i] = i % SEQUENCE;
+  for (int i = 0; i < BATCH; i++) {
+    b->slices[i] = (tri_attention_slice){i * SEQUENCE, SEQUENCE, i * SEQUENCE, SEQUENCE, 1};
+  }
+  run.positions = b->positions;
+  run.slices = b->slices;
+  run.num_slices = BATCH;
   run.ids = b->ids;
   run.labels = b->labels;
   run.values = &values;
