@@ -12,6 +12,8 @@
  *  - An output may be the same buffer as an input only where a comment says "in place".
  *  - A kernel writes its output and nothing else; it reads nothing beyond its inputs.
  *  - Row counts of zero are legal and do nothing.
+ *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
+ *    (documents begin anew, shares of a sequence do not lie side by side). Whoever fills it keeps it within the tables.
  *
  * An empty slot in the table means "not supported" and the callers say so by the kernel's name.
  *
@@ -57,19 +59,20 @@ typedef struct tri_device_kernels {
   tri_status (*column_sum)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
                            bool accumulate);
 
-  /* out[R,C] = table[ids[r] - first_id] (+ positions[(first_position + r) % period]), table[table_rows,C] and
-   * positions wide, positions may be NULL. An id outside [first_id, first_id + table_rows) gives a row of zeros
-   * (before the position is added): it belongs to another rank's slice of the vocabulary. */
+  /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] and position_table wide;
+   * position_table may be NULL, and nobody then reads positions. An id outside [first_id, first_id + table_rows) gives
+   * a row of zeros (before the position is added): it belongs to another rank's slice of the vocabulary. */
   tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
-                                  int64_t first_id, int64_t table_rows, const void *table, int64_t first_position,
-                                  int64_t period, const void *positions, void *out);
+                                  int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
+                                  const void *position_table, void *out);
   /* gradient_table[ids[r] - first_id] += gradient[r]; always accumulates; ids outside the slice are skipped. */
   tri_status (*embedding_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
                                    int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table);
-  /* gradient_positions[(first_position + r) % period] (+)= gradient[r]; period rows of gradient_positions are written
-   * (those that no row meets become zero unless accumulating). */
-  tri_status (*position_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, int64_t first_position,
-                                  int64_t period, const void *gradient, void *gradient_positions, bool accumulate);
+  /* gradient_table[positions[r]] (+)= gradient[r], in the order of the rows. All table_rows rows are written: those
+   * that no position meets become zero, unless accumulating. */
+  tri_status (*position_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+                                  const int32_t *positions, int64_t table_rows, const void *gradient,
+                                  void *gradient_table, bool accumulate);
 
   /* y = (x - mean) * rstd * weight + bias over each row; mean[R] and rstd[R] (wide) are written. bias may be NULL. */
   tri_status (*layer_norm_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
@@ -111,11 +114,12 @@ typedef struct tri_device_kernels {
                         const tri_step_values *values, const void *x, void *y);
 
   /* Rotary embedding, in place, of `heads` consecutive heads from the start of each row of x (row stride
-   * row_elements): pairs (d, d + D/2) of each head turn by +angle, or by -angle if `inverse` (the backward). Row r is
-   * at position first_position + r % period; cosine and sine are [positions, D/2], wide. */
+   * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head turn
+   * by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r are row
+   * positions[r] of cosine and sine [positions, D/2], wide. */
   tri_status (*rope)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
-                     int64_t head_dim, int64_t first_position, int64_t period, const void *cosine, const void *sine,
-                     bool inverse, void *x);
+                     int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
+                     const void *sine, bool inverse, void *x);
 
   /* ---- attention --------------------------------------------------------------------------------------------- */
 

@@ -24,17 +24,14 @@ static tri_status op_embedding_shape(const tri_op_call *call, const tri_shape in
 static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
   bool has_positions = call->parameters[1] >= 0 && at->adds_positions;
-  const void *positions = has_positions ? run->parameters[call->parameters[1]].value : NULL;
+  const void *position_table = has_positions ? run->parameters[call->parameters[1]].value : NULL;
   int64_t past = run->cache == NULL ? 0 : run->cache->past;
-  if (positions != NULL && past + run->sequence > at->max_sequence) {
+  if (position_table != NULL && past + run->sequence > at->max_sequence) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
                     (long)(past + run->sequence), (long)at->max_sequence);
   }
-  /* A row's position is past + r % sequence; the kernel's period is the sequence, so the table is entered at `past`. */
-  const char *table = positions;
-  if (table != NULL) table += (size_t)past * (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
   TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_run_rows(run, call), at->width, run->ids, at->first_id,
-                  at->table_rows, run->parameters[call->parameters[0]].value, 0, run->sequence, table,
+                  at->table_rows, run->parameters[call->parameters[0]].value, run->positions, position_table,
                   run->slots[call->outputs[0]]);
   return TRI_OK;
 }
@@ -52,12 +49,8 @@ static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *
                   at->first_id, at->table_rows, gradient, token->gradient);
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
-  if (!position->gradient_written && run->sequence < at->max_sequence) {
-    char *beyond = (char *)position->gradient + row_bytes * (size_t)run->sequence;
-    TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)(at->max_sequence - run->sequence), beyond);
-  }
-  TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_run_rows(run, call), at->width, 0, run->sequence,
-                  gradient, position->gradient, position->gradient_written);
+  TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_run_rows(run, call), at->width, run->positions,
+                  at->max_sequence, gradient, position->gradient, position->gradient_written);
   position->gradient_written = true;
   return TRI_OK;
 }

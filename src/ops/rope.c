@@ -92,7 +92,7 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
   size_t half_bytes =
       (size_t)at->table.positions * (size_t)(at->table.head_dim / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
   TRI_KERNEL_CALL(run->queue, rope, call->type, rows, width, at->heads.heads + at->heads.kv_heads, at->heads.head_dim,
-                  past, run->sequence, cosine, cosine + half_bytes, inverse, y);
+                  at->heads.head_dim, run->positions, cosine, cosine + half_bytes, inverse, y);
   return TRI_OK;
 }
 

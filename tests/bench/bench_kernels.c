@@ -20,7 +20,7 @@ typedef struct bench {
   tri_device *device;
   tri_dtype type;
   char *buffers[BUFFERS]; /* PARAMETERS floats each */
-  int32_t *ids;
+  int32_t *ids, *positions;
   float *rows[4], *columns[2];
 } bench;
 
@@ -41,13 +41,13 @@ static tri_status to_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_FP32, X,
 static tri_status from_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_BF16, X, TRI_FP32, Z); }
 static tri_status column_sum(bench *b) { return KERNEL(column_sum, b->type, ROWS, WIDTH, X, b->columns[0], true); }
 static tri_status embedding(bench *b) {
-  return KERNEL(embedding_forward, b->type, ROWS, WIDTH, b->ids, 0, COUNT / WIDTH, X, 0, 1024, Y, Z);
+  return KERNEL(embedding_forward, b->type, ROWS, WIDTH, b->ids, 0, COUNT / WIDTH, X, b->positions, Y, Z);
 }
 static tri_status embedding_backward(bench *b) {
   return KERNEL(embedding_backward, b->type, ROWS, WIDTH, b->ids, 0, COUNT / WIDTH, X, Z);
 }
 static tri_status position_backward(bench *b) {
-  return KERNEL(position_backward, b->type, ROWS, WIDTH, 0, 1024, X, Z, true);
+  return KERNEL(position_backward, b->type, ROWS, WIDTH, b->positions, 1024, X, Z, true);
 }
 static tri_status layer_norm(bench *b) {
   return KERNEL(layer_norm_forward, b->type, ROWS, WIDTH, 1e-5, X, b->columns[0], b->columns[1], Z, b->rows[0],
@@ -69,7 +69,9 @@ static tri_status swiglu_backward(bench *b) { return KERNEL(swiglu_backward, b->
 static tri_status dropout(bench *b) {
   return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5}, &(tri_step_values){.seed = 1}, X, Z);
 }
-static tri_status rope(bench *b) { return KERNEL(rope, b->type, ROWS, WIDTH, WIDTH / 64, 64, 0, 1024, Y, W, false, Z); }
+static tri_status rope(bench *b) {
+  return KERNEL(rope, b->type, ROWS, WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
+}
 static tri_status statistics(bench *b) {
   return KERNEL(softmax_statistics, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, b->rows[0], b->rows[1],
                 b->rows[2]);
@@ -146,6 +148,7 @@ static void fill(bench *b) {
   }
   for (int64_t r = 0; r < ROWS; r++)
     b->ids[r] = (int32_t)(tri_random_u32(tri_random_stream(2, TRI_RANDOM_TEST, 9), (uint64_t)r) % (COUNT / WIDTH));
+  for (int64_t r = 0; r < ROWS; r++) b->positions[r] = (int32_t)(r % 1024);
   for (int64_t r = 0; r < ROWS; r++) b->rows[2][r] = b->rows[3][r] = 2.0f;
 }
 
@@ -156,6 +159,7 @@ static tri_status run(const char *name, int threads) {
     TRI_TRY(tri_device_memory_create(b.device, PARAMETERS * sizeof(float) + 4096 * (size_t)i, (void **)&b.buffers[i]));
   }
   b.ids = calloc(ROWS, sizeof(int32_t));
+  b.positions = calloc(ROWS, sizeof(int32_t));
   for (int i = 0; i < 4; i++) b.rows[i] = calloc(ROWS, sizeof(float));
   for (int i = 0; i < 2; i++) b.columns[i] = calloc(WIDTH, sizeof(float));
   printf("%s, %d threads\n%-28s %5s %10s %8s %9s\n", b.device->info.name, b.device->description.threads, "", "", "GB/s",

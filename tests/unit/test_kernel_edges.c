@@ -288,7 +288,7 @@ static void check_embedding(tri_device *device) {
   const float table[2 * WIDTH] = {1, 2, 3, 4, 5, 6};
   const float expected[ROWS * WIDTH] = {0, 0, 0, 4, 5, 6, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0};
   float out[ROWS * WIDTH], gradient[2 * WIDTH] = {100, 100, 100, 100, 100, 100};
-  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, table, 0, 1, NULL, out));
+  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, table, NULL, NULL, out));
   assert_memory_equal(out, expected, sizeof out);
   CHECK_OK(KERNEL(embedding_backward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, expected, gradient));
   const float sums[2 * WIDTH] = {101, 102, 103, 108, 110, 112};
@@ -300,21 +300,38 @@ static void test_embedding(void **state) {
   on_every_unit(check_embedding);
 }
 
-/* Positions 1, 2, 0, 1, 2 of three: two rows each at 1 and 2. */
+/* Two rows each at 1 and 2, none at 3. */
 static void check_positions(tri_device *device) {
   const float gradient[5] = {1, 2, 4, 8, 16};
-  float sums[3] = {NAN, NAN, NAN};
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 5, 1, 4, 3, gradient, sums, false));
-  assert_true(sums[0] == 4 && sums[1] == 9 && sums[2] == 18);
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 2, 1, 5, 3, gradient, sums, true));
-  assert_true(sums[0] == 6 && sums[1] == 9 && sums[2] == 19);
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 0, 1, 0, 3, gradient, sums, false));
-  assert_true(sums[0] == 0 && sums[1] == 0 && sums[2] == 0);
+  const int32_t positions[5] = {1, 2, 0, 1, 2}, others[2] = {2, 0};
+  float sums[4] = {NAN, NAN, NAN, NAN};
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 5, 1, positions, 4, gradient, sums, false));
+  assert_true(sums[0] == 4 && sums[1] == 9 && sums[2] == 18 && sums[3] == 0);
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 2, 1, others, 4, gradient, sums, true));
+  assert_true(sums[0] == 6 && sums[1] == 9 && sums[2] == 19 && sums[3] == 0);
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, 0, 1, positions, 4, gradient, sums, false));
+  assert_true(sums[0] == 0 && sums[1] == 0 && sums[2] == 0 && sums[3] == 0);
+}
+
+/* Rows of one position are added one after the other, as they lie: 2^24 + 1 + 1 is another number than 1 + 1 + 2^24. */
+static void check_order_of_positions(tri_device *device) {
+  if (strcmp(device->info.name, "reference") == 0) return; /* it adds in double */
+  enum { ROWS = 12, WIDTH = 2048 };                        /* beyond the size that stays on a thread */
+  static float gradient[ROWS * WIDTH], sums[3 * WIDTH];
+  const int32_t positions[ROWS] = {2, 0, 0, 2, 1, 0, 1, 1, 2, 1, 2, 0};
+  for (int i = 0; i < ROWS * WIDTH; i++) gradient[i] = (i / WIDTH * 7 + i) % 5 == 0 ? 0x1p24f : 1.0f;
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, ROWS, WIDTH, positions, 3, gradient, sums, false));
+  for (int i = 0; i < 3 * WIDTH; i++) {
+    float expected = 0;
+    for (int r = 0; r < ROWS; r++) expected += positions[r] == i / WIDTH ? gradient[r * WIDTH + i % WIDTH] : 0.0f;
+    if (sums[i] != expected) fail_msg("%s: element %d is %.9g, not %.9g", device->info.name, i, sums[i], expected);
+  }
 }
 
 static void test_positions(void **state) {
   (void)state;
   on_every_unit(check_positions);
+  on_every_unit(check_order_of_positions);
 }
 
 /* (1, 2, 3, 4): mean 2.5, variance 1.25. A quarter turn takes (a, b) to (-b, a). softmax(0, ln 3) is (1/4, 3/4). */
@@ -329,10 +346,11 @@ static void check_by_hand(tri_device *device) {
   assert_true(fabs((double)rstd - 1.0 / sqrt(7.5)) < 1e-7 && fabs((double)y[3] - 8.0 / sqrt(7.5)) < 1e-6);
 
   float turned[4] = {1, 2, 3, 4};
-  const float cosine[2] = {0, 1}, sine[2] = {1, 0};
-  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 0, 1, cosine, sine, false, turned));
+  const float cosine[4] = {NAN, NAN, 0, 1}, sine[4] = {NAN, NAN, 1, 0};
+  const int32_t position = 1;
+  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 4, &position, cosine, sine, false, turned));
   assert_true(turned[0] == -3 && turned[1] == 2 && turned[2] == 1 && turned[3] == 4);
-  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 0, 1, cosine, sine, true, turned));
+  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 4, &position, cosine, sine, true, turned));
   assert_memory_equal(turned, x, sizeof x);
 
   const float logits[2] = {0, logf(3)};

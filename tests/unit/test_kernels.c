@@ -168,24 +168,35 @@ static const int32_t *ids_of(const bench *b) {
   return ids;
 }
 
+enum { POSITIONS = 9 };
+
+/* In no order, with repeats and with some that nobody has. */
+static const int32_t *positions_of(const bench *b) {
+  static int32_t positions[4096];
+  tri_random_key key = tri_random_stream(11, TRI_RANDOM_TEST, (uint64_t)b->rows);
+  for (int64_t r = 0; r < b->rows; r++) positions[r] = (int32_t)(tri_random_u32(key, (uint64_t)r) % (POSITIONS - 1));
+  return positions;
+}
+
 static void embedding_arguments(bench *b) {
   input(b, b->wide, 10 * b->width);
-  input(b, b->wide, 3 * b->width);
+  input(b, b->wide, POSITIONS * b->width);
   output(b, b->type, b->rows * b->width, false);
 }
 static tri_status embedding_call(tri_device *device, bench *b) {
-  return KERNEL(embedding_forward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0), 2, 3,
-                b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
+  return KERNEL(embedding_forward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0),
+                b->flag ? positions_of(b) : NULL, b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
 }
 
 static void embedding_backward_arguments(bench *b) {
   input(b, b->type, b->rows * b->width);
   output(b, b->wide, 10 * b->width, true);
-  output(b, b->wide, 3 * b->width, b->flag);
+  output(b, b->wide, POSITIONS * b->width, b->flag);
 }
 static tri_status embedding_backward_call(tri_device *device, bench *b) {
   TRI_TRY(KERNEL(embedding_backward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0), data_of(b, 1)));
-  return KERNEL(position_backward, b->type, b->rows, b->width, 2, 3, data_of(b, 0), data_of(b, 2), b->flag);
+  return KERNEL(position_backward, b->type, b->rows, b->width, positions_of(b), POSITIONS, data_of(b, 0), data_of(b, 2),
+                b->flag);
 }
 
 static void layer_norm_arguments(bench *b) {
@@ -282,13 +293,28 @@ static tri_status dropout_call(tri_device *device, bench *b) {
 }
 
 static void rope_arguments(bench *b) {
-  add(b, b->wide, 9 * b->width, 0.0, 0.5);
-  add(b, b->wide, 9 * b->width, 0.0, 0.5);
+  add(b, b->wide, POSITIONS * b->width, 0.0, 0.5);
+  add(b, b->wide, POSITIONS * b->width, 0.0, 0.5);
   output(b, b->type, b->rows * (5 * 2 * b->width), true);
 }
 static tri_status rope_call(tri_device *device, bench *b) {
-  return KERNEL(rope, b->type, b->rows, 10 * b->width, 3, 2 * b->width, 2, 7, data_of(b, 0), data_of(b, 1), b->flag,
-                data_of(b, 2));
+  return KERNEL(rope, b->type, b->rows, 10 * b->width, 3, 2 * b->width, 2 * b->width, positions_of(b), data_of(b, 0),
+                data_of(b, 1), b->flag, data_of(b, 2));
+}
+
+/* As GPT-NeoX lays them: q, k and v head by head, and only a part of each head turns. */
+static void rope_apart_arguments(bench *b) {
+  rope_arguments(b);
+  output(b, b->type, b->rows * 2 * 3 * (2 * b->width + 3), true);
+}
+static tri_status rope_apart_call(tri_device *device, bench *b) {
+  int64_t head = 2 * b->width + 3; /* 3 elements of each stay */
+  for (int i = 0; i < 2; i++) {
+    char *x = (char *)data_of(b, 3) + (size_t)(i * head) * tri_dtype_bytes(b->type);
+    TRI_TRY(KERNEL(rope, b->type, b->rows, 6 * head, 2, 3 * head, 2 * b->width, positions_of(b), data_of(b, 0),
+                   data_of(b, 1), b->flag, x));
+  }
+  return TRI_OK;
 }
 
 static const int32_t *labels_of(const bench *b) {
@@ -365,6 +391,7 @@ static const kernel_case cases[] = {
     {"swiglu", swiglu_arguments, swiglu_call, 3e-6},
     {"dropout", dropout_arguments, dropout_call, 2e-7},
     {"rope", rope_arguments, rope_call, 1e-6},
+    {"rope head by head", rope_apart_arguments, rope_apart_call, 1e-6},
     {"softmax", softmax_arguments, softmax_call, 2e-6},
     {"adamw", adamw_arguments, adamw_call, 2e-6},
     {"sums", sum_arguments, sum_call, 2e-6},

@@ -34,13 +34,13 @@ tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, int64_t ro
                                     void *out, bool accumulate);
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                           int64_t first_position, int64_t period, const void *positions, void *out);
+                                           const int32_t *positions, const void *position_table, void *out);
 tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                             const int32_t *ids, int64_t first_id, int64_t table_rows,
                                             const void *gradient, void *gradient_table);
 tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                           int64_t first_position, int64_t period, const void *gradient,
-                                           void *gradient_positions, bool accumulate);
+                                           const int32_t *positions, int64_t table_rows, const void *gradient,
+                                           void *gradient_table, bool accumulate);
 tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
                                       void *y);
 tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
@@ -52,7 +52,7 @@ tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                                  const tri_step_values *values, const void *x, void *y);
 tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
-                              int64_t head_dim, int64_t first_position, int64_t period, const void *cosine,
+                              int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                               const void *sine, bool inverse, void *x);
 
 /* norm.c */

@@ -31,15 +31,14 @@ static bool in_slice(int64_t id, int64_t table_rows) { return id >= 0 && id < ta
 
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                           int64_t first_position, int64_t period, const void *positions, void *out) {
+                                           const int32_t *positions, const void *position_table, void *out) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
-    int64_t position = (first_position + r) % period;
     for (int64_t c = 0; c < width; c++) {
       double value = in_slice(id, table_rows) ? load(wide, table, id * width + c) : 0.0;
-      if (positions != NULL) value += load(wide, positions, position * width + c);
+      if (position_table != NULL) value += load(wide, position_table, positions[r] * width + c);
       store(type, out, r * width + c, value);
     }
   }
@@ -63,17 +62,17 @@ tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, in
 }
 
 tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                           int64_t first_position, int64_t period, const void *gradient,
-                                           void *gradient_positions, bool accumulate) {
+                                           const int32_t *positions, int64_t table_rows, const void *gradient,
+                                           void *gradient_table, bool accumulate) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
-  for (int64_t position = 0; position < period; position++) {
+  for (int64_t position = 0; position < table_rows; position++) {
     for (int64_t c = 0; c < width; c++) {
-      double sum = accumulate ? load(wide, gradient_positions, position * width + c) : 0.0;
+      double sum = accumulate ? load(wide, gradient_table, position * width + c) : 0.0;
       for (int64_t r = 0; r < rows; r++) {
-        if ((first_position + r) % period == position) sum += load(type, gradient, r * width + c);
+        if (positions[r] == position) sum += load(type, gradient, r * width + c);
       }
-      store(wide, gradient_positions, position * width + c, sum);
+      store(wide, gradient_table, position * width + c, sum);
     }
   }
   return TRI_OK;
@@ -159,18 +158,18 @@ tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count
 }
 
 tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
-                              int64_t head_dim, int64_t first_position, int64_t period, const void *cosine,
+                              int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                               const void *sine, bool inverse, void *x) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   int64_t half = head_dim / 2;
   for (int64_t r = 0; r < rows; r++) {
-    int64_t position = first_position + r % period;
+    int64_t angles = positions[r] * half;
     for (int64_t h = 0; h < heads; h++) {
       for (int64_t d = 0; d < half; d++) {
-        int64_t at = r * row_elements + h * head_dim + d;
-        double c = load(wide, cosine, position * half + d);
-        double s = load(wide, sine, position * half + d) * (inverse ? -1.0 : 1.0);
+        int64_t at = r * row_elements + h * head_stride + d;
+        double c = load(wide, cosine, angles + d);
+        double s = load(wide, sine, angles + d) * (inverse ? -1.0 : 1.0);
         double low = load(type, x, at), high = load(type, x, at + half);
         store(type, x, at, low * c - high * s);
         store(type, x, at + half, high * c + low * s);

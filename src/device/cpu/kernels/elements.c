@@ -239,10 +239,10 @@ static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, const
 
 /* ---- rotary embedding -------------------------------------------------------------------------------------------- */
 
-INLINE void rope_row(tri_dtype type, int64_t at, int64_t heads, int64_t head_dim, const float *cosine,
-                     const float *sine, float sign, void *x) {
+INLINE void rope_row(tri_dtype type, int64_t at, int64_t heads, int64_t head_stride, int64_t head_dim,
+                     const float *cosine, const float *sine, float sign, void *x) {
   int64_t half = head_dim / 2;
-  for (int64_t h = 0; h < heads; h++, at += head_dim) {
+  for (int64_t h = 0; h < heads; h++, at += head_stride) {
     FOR_VECTORS(d, count, 0, half, {
       vf c = vf_get(TRI_FP32, cosine, d, count);
       vf s = vf_get(TRI_FP32, sine, d, count) * sign;
@@ -255,14 +255,14 @@ INLINE void rope_row(tri_dtype type, int64_t at, int64_t heads, int64_t head_dim
 }
 
 static tri_status rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
-                       int64_t head_dim, int64_t first_position, int64_t period, const void *cosine, const void *sine,
-                       bool inverse, void *x) {
+                       int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
+                       const void *sine, bool inverse, void *x) {
   float sign = inverse ? -1.0f : 1.0f;
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * row_elements > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
-    int64_t angle = (first_position + r % period) * (head_dim / 2);
-    BY_TYPE(rope_row, r * row_elements, heads, head_dim, (const float *)cosine + angle, (const float *)sine + angle,
-            sign, x);
+    int64_t angle = positions[r] * (head_dim / 2);
+    BY_TYPE(rope_row, r * row_elements, heads, head_stride, head_dim, (const float *)cosine + angle,
+            (const float *)sine + angle, sign, x);
   }
   return TRI_OK;
 }

@@ -24,14 +24,14 @@ INLINE void forward_row(tri_dtype type, int64_t width, const float *token, const
 }
 
 static tri_status embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
-                                    int64_t first_id, int64_t table_rows, const void *table, int64_t first_position,
-                                    int64_t period, const void *positions, void *out) {
+                                    int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
+                                    const void *position_table, void *out) {
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     int64_t id = ids[r] - first_id;
     const float *token = id >= 0 && id < table_rows ? (const float *)table + id * width : NULL;
     const float *position = NULL;
-    if (positions != NULL) position = (const float *)positions + (first_position + r) % period * width;
+    if (position_table != NULL) position = (const float *)position_table + positions[r] * width;
     BY_TYPE(forward_row, width, token, position, out, r * width);
   }
   return TRI_OK;
@@ -58,23 +58,27 @@ static tri_status embedding_backward(tri_queue *queue, tri_dtype type, int64_t r
   return TRI_OK;
 }
 
-/* The sum of rows begin, begin + period, ... of the gradient. */
-INLINE void position_row(tri_dtype type, int64_t begin, int64_t period, int64_t rows, int64_t width,
-                         const void *gradient, float *sum, bool accumulate) {
-  FOR_VECTORS(c, count, 0, width, {
-    vf total = accumulate ? vf_get(TRI_FP32, sum, c, count) : (vf){0};
-    for (int64_t r = begin; r < rows; r += period) total += vf_get(type, gradient, r * width + c, count);
-    vf_put(TRI_FP32, sum, c, count, total);
-  });
+/* Columns of a table that stay in the second cache while all rows are added to them; fewer where that leaves threads
+ * without work. */
+INLINE int64_t strip_of(int64_t width, int64_t threads) {
+  enum { LINE = 16, MOST = 64 };
+  int64_t share = (width + threads * LINE - 1) / (threads * LINE) * LINE;
+  return share < MOST ? share : MOST;
 }
 
 static tri_status position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                    int64_t first_position, int64_t period, const void *gradient,
-                                    void *gradient_positions, bool accumulate) {
+                                    const int32_t *positions, int64_t table_rows, const void *gradient,
+                                    void *gradient_table, bool accumulate) {
+  const int64_t strip = strip_of(width, THREADS);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t p = 0; p < period; p++) {
-    int64_t begin = (p - first_position % period + period) % period; /* the first row at this position */
-    BY_TYPE(position_row, begin, period, rows, width, gradient, (float *)gradient_positions + p * width, accumulate);
+  for (int64_t first = 0; first < width; first += strip) {
+    int64_t end = first + strip < width ? first + strip : width;
+    float *table = gradient_table;
+    for (int64_t p = 0; p < table_rows && !accumulate; p++) {
+      memset(table + p * width + first, 0, (size_t)(end - first) * sizeof *table);
+    }
+    for (int64_t r = 0; r < rows; r++)
+      BY_TYPE(add_to_row, first, end, gradient, r * width, table + positions[r] * width);
   }
   return TRI_OK;
 }
