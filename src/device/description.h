@@ -25,24 +25,53 @@ typedef struct tri_matmul {
 } tri_matmul;
 
 /* Some queries and the keys that they see: query i of the slice sees all of its keys, or, where causal, keys 0 .. keys
- * - queries + i of them, none for the first queries of a slice with fewer keys than queries. Rows are those of the
- * arrays that a call is given; a slice of no queries or of no keys says nothing. Lists of them lie in device memory:
- * documents differ from batch to batch. */
+ * - queries + i of them, none for the first queries of a slice with fewer keys than queries. Numbers are rows of the
+ * arrays that a call is given; a slice of no queries or of no keys says nothing. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t causal; /* 0 or 1 */
 } tri_attention_slice;
 
-/* Exact causal self-attention. Query i of `queries` sees keys 0 .. keys - queries + i: in training queries == keys, in
- * generation the keys of earlier positions come from a cache. Head h uses key/value head h / (heads / kv_heads).
- * The element of query head h, position t, batch b, component d is q[b * q_batch + t * q_position + h * head_dim + d];
- * likewise k and v with their strides and kv head. `out` and its gradient are dense [B, queries, H, D]. */
+/* Exact attention over a list of slices. A query sees the keys of all slices that name it, no key through two of them:
+ * so masks of documents, shares of a sequence, blocks of keys that come one after the other, windows, and caches of
+ * unequal length are all said. A query that sees nothing has out 0 and log_sum_exp -infinity.
+ *
+ * The list lies in device memory, since it differs from batch to batch; what memory is planned by is here. The element
+ * of row r of q, head h, component d is q[r * q_row + h * q_head + d]; likewise k and v, of key/value head h / (heads /
+ * kv_heads), and out, each with its strides. Gradients have the strides of what they are of. log_sum_exp is [heads,
+ * query_rows].
+ *
+ * What a query gets from the slices that name it is summed in the order of the list, and what a key gets in an order
+ * that depends on the call and the list alone; both in the wide type or better, and rounded once. Where `merge` or
+ * `accumulate` join several calls, that is done with what the call before had stored: hence the types of out and of the
+ * gradients. */
 typedef struct tri_attention {
-  tri_dtype type;
-  int64_t batch, queries, keys, heads, kv_heads, head_dim;
-  int64_t q_batch, q_position, k_batch, k_position, v_batch, v_position; /* strides in elements */
-  double scale;                                                          /* 1 / sqrt(head_dim)  */
+  tri_dtype type;                    /* of q, k, v and the gradient of out                                       */
+  tri_dtype out_type, gradient_type; /* of out, and of the gradients of q, k and v: `type` or wide               */
+  int64_t heads, kv_heads, head_dim;
+  double scale;                                                           /* 1 / sqrt(head_dim)                   */
+  int64_t query_rows, key_rows;                                           /* of q and out; of k and v             */
+  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
+
+  /* The most that a list may have. A workspace serves the call that it was asked for; the forward also one with less.
+   */
+  int64_t num_slices, most_queries, most_keys;
+  /* Whether a query, or a key, may be named by several slices. Where not, slices (those that say something) ascend:
+   * they run side by side, and this is the fast way. */
+  bool shares_queries, shares_keys;
+
+  /* The queries see more keys than these slices say. The forward finds in out and log_sum_exp what calls before gave
+   * the queries (0 and -infinity: nothing) and brings both up to date; queries that no slice names stay as they are. To
+   * the backward it says that out and log_sum_exp are of all those keys. */
+  bool merge;
+  bool accumulate; /* the backward adds to the gradients of q, k and v; else it writes all rows of them */
 } tri_attention;
+
+/* What makes no sense, by its numbers. */
+tri_status tri_attention_check(const tri_attention *call);
+/* The same of a list that the host can read, as kernels on the host do. *live is one behind the last slice that says
+ * anything. */
+tri_status tri_attention_slices_check(const tri_attention *call, const tri_attention_slice *slices, int64_t *live);
 
 /* Which of the two formulas (kernels.h). */
 typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;

@@ -123,13 +123,15 @@ typedef struct tri_device_kernels {
 
   /* ---- attention --------------------------------------------------------------------------------------------- */
 
-  /* out[B,Tq,H,D]; log_sum_exp[B,H,Tq] (wide) of the scaled scores, or NULL where no backward follows. */
-  tri_status (*attention_forward)(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
-                                  const void *v, void *out, void *log_sum_exp, void *workspace);
-  /* Gradients of q, k and v with the strides of q, k and v; written, not accumulated. */
-  tri_status (*attention_backward)(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
-                                   const void *v, const void *out, const void *log_sum_exp, const void *gradient_out,
-                                   void *gradient_q, void *gradient_k, void *gradient_v, void *workspace);
+  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL where neither
+   * a backward nor a merge follows. */
+  tri_status (*attention_forward)(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                  const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
+                                  void *workspace);
+  tri_status (*attention_backward)(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                   const void *q, const void *k, const void *v, const void *out,
+                                   const void *log_sum_exp, const void *gradient_out, void *gradient_q,
+                                   void *gradient_k, void *gradient_v, void *workspace);
 
   /* ---- loss -------------------------------------------------------------------------------------------------- */
 

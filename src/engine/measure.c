@@ -155,6 +155,7 @@ static tri_status gelu_short(bench *b, const void *what) {
 
 typedef struct heads {
   tri_attention call;
+  tri_attention_slice *slices;
   char *qkv, *out, *sums, *gradient, *gradient_qkv, *workspace;
 } heads;
 
@@ -162,11 +163,11 @@ static tri_status attend(bench *b, const void *what) {
   const heads *h = what;
   const tri_device_kernels *k = b->device->kernels;
   size_t width = (size_t)(h->call.heads * h->call.head_dim) * tri_dtype_bytes(b->type);
-  TRI_TRY(k->attention_forward(b->device->queue, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
-                               h->workspace));
-  return k->attention_backward(b->device->queue, &h->call, h->qkv, h->qkv + width, h->qkv + 2 * width, h->out, h->sums,
-                               h->gradient, h->gradient_qkv, h->gradient_qkv + width, h->gradient_qkv + 2 * width,
-                               h->workspace);
+  TRI_TRY(k->attention_forward(b->device->queue, &h->call, h->slices, h->qkv, h->qkv + width, h->qkv + 2 * width,
+                               h->out, h->sums, h->workspace));
+  return k->attention_backward(b->device->queue, &h->call, h->slices, h->qkv, h->qkv + width, h->qkv + 2 * width,
+                               h->out, h->sums, h->gradient, h->gradient_qkv, h->gradient_qkv + width,
+                               h->gradient_qkv + 2 * width, h->workspace);
 }
 
 static tri_status measure_attention(bench *b, tri_measurements *out) {
@@ -176,28 +177,40 @@ static tri_status measure_attention(bench *b, tri_measurements *out) {
   char *next = b->pool;
   int64_t stride = 3 * HEADS * DIM;
   heads h = {.call = {.type = b->type,
-                      .batch = BATCH,
-                      .queries = POSITIONS,
-                      .keys = POSITIONS,
+                      .out_type = b->type,
+                      .gradient_type = b->type,
                       .heads = HEADS,
                       .kv_heads = HEADS,
                       .head_dim = DIM,
-                      .q_batch = stride * POSITIONS,
-                      .q_position = stride,
-                      .k_batch = stride * POSITIONS,
-                      .k_position = stride,
-                      .v_batch = stride * POSITIONS,
-                      .v_position = stride,
-                      .scale = 0.125}};
+                      .scale = 0.125,
+                      .query_rows = BATCH * POSITIONS,
+                      .key_rows = BATCH * POSITIONS,
+                      .q_row = stride,
+                      .q_head = DIM,
+                      .k_row = stride,
+                      .k_head = DIM,
+                      .v_row = stride,
+                      .v_head = DIM,
+                      .out_row = HEADS * DIM,
+                      .out_head = DIM,
+                      .num_slices = BATCH,
+                      .most_queries = POSITIONS,
+                      .most_keys = POSITIONS}};
+  tri_attention_slice slices[BATCH];
+  for (int i = 0; i < BATCH; i++) {
+    slices[i] = (tri_attention_slice){i * POSITIONS, POSITIONS, i * POSITIONS, POSITIONS, 1};
+  }
   h.qkv = take(&next, rows * 3 * width * element);
   h.gradient_qkv = take(&next, rows * 3 * width * element);
   h.out = take(&next, rows * width * element);
   h.gradient = take(&next, rows * width * element);
   h.sums = take(&next, rows * HEADS * wide);
+  h.slices = (tri_attention_slice *)(void *)take(&next, sizeof slices);
   TRI_TRY(b->device->description.attention_workspace(&b->device->description, &h.call, &scratch));
   h.workspace = take(&next, scratch);
   if ((size_t)(next - b->pool) > b->pool_bytes)
     return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
+  TRI_TRY(tri_queue_upload_now(b->device->queue, h.slices, slices, sizeof slices));
   double seconds = 0, pairs = (double)rows * (POSITIONS + 1) / 2;
   TRI_TRY(time_of(b, attend, &h, &seconds));
   seconds -= 2 * 8 * pairs * HEADS / out->vector_flops; /* what ops/attention.c counts for the softmax */

@@ -27,32 +27,39 @@ static tri_status op_attention_shape(const tri_op_call *call, const tri_shape in
   return TRI_OK;
 }
 
-static tri_attention problem(const tri_op_call *call, int64_t batch, int64_t sequence) {
+/* Of so many rows, in slices none of which is longer than a sequence. */
+static tri_attention problem(const tri_op_call *call, int64_t rows, int64_t num_slices, int64_t sequence) {
   const attention *at = call->attributes;
-  int64_t row = row_width(at->heads);
+  const int64_t row = row_width(at->heads), head = at->heads.head_dim;
   return (tri_attention){
       .type = call->type,
-      .batch = batch,
-      .queries = sequence,
-      .keys = sequence,
+      .out_type = call->type,
+      .gradient_type = call->type,
       .heads = at->heads.heads,
       .kv_heads = at->heads.kv_heads,
-      .head_dim = at->heads.head_dim,
-      .q_batch = sequence * row,
-      .q_position = row,
-      .k_batch = sequence * row,
-      .k_position = row,
-      .v_batch = sequence * row,
-      .v_position = row,
-      .scale = 1.0 / sqrt((double)at->heads.head_dim),
+      .head_dim = head,
+      .scale = 1.0 / sqrt((double)head),
+      .query_rows = rows,
+      .key_rows = rows,
+      .q_row = row,
+      .q_head = head,
+      .k_row = row,
+      .k_head = head,
+      .v_row = row,
+      .v_head = head,
+      .out_row = at->heads.heads * head,
+      .out_head = head,
+      .num_slices = num_slices,
+      .most_queries = sequence,
+      .most_keys = sequence,
   };
 }
 
 static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
                                       tri_op_memory *out) {
   const attention *at = call->attributes;
-  tri_attention p = problem(call, call->rows / call->sequence, call->sequence);
-  if (!call->training) p.keys = at->positions;
+  tri_attention p = problem(call, call->rows, call->rows / call->sequence, call->sequence);
+  if (!call->training) p.most_keys = at->positions;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
 }
@@ -62,6 +69,19 @@ static void offsets(const tri_op_call *call, size_t *k, size_t *v) {
   const attention *at = call->attributes;
   *k = (size_t)(at->heads.heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
   *v = *k + (size_t)(at->heads.kv_heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
+}
+
+/* From rows `stride` bytes apart to dense ones. */
+static tri_status copy_rows(const tri_run *run, int64_t row_bytes, int64_t stride, const char *from, char *to) {
+  tri_copy copy = {.to = to,
+                   .from = from,
+                   .to_side = TRI_SIDE_DEVICE,
+                   .from_side = TRI_SIDE_DEVICE,
+                   .rows = (size_t)run->sequence,
+                   .row_bytes = (size_t)row_bytes,
+                   .to_stride = (size_t)row_bytes,
+                   .from_stride = (size_t)stride};
+  return tri_queue_copy(run->queue, &copy);
 }
 
 /* Copies the new keys and values behind those of earlier positions and points the problem at the cache. */
@@ -77,23 +97,21 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
   char *keys = cache->layers[call->layer];
   char *values = keys + (size_t)(run->batch * cache->capacity * width) * element;
   for (int64_t b = 0; b < run->batch; b++) {
-    for (int64_t t = 0; t < run->sequence; t++) {
-      size_t from = (size_t)(b * p->k_batch + t * p->k_position) * element;
-      size_t to = (size_t)((b * cache->capacity + cache->past + t) * width) * element;
-      TRI_KERNEL_CALL(run->queue, convert, width, call->type, *k + from, call->type, keys + to);
-      TRI_KERNEL_CALL(run->queue, convert, width, call->type, *v + from, call->type, values + to);
-    }
+    size_t from = (size_t)(b * run->sequence * p->k_row) * element;
+    size_t to = (size_t)((b * cache->capacity + cache->past) * width) * element;
+    TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *k + from, keys + to));
+    TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *v + from, values + to));
   }
-  p->keys = cache->past + run->sequence;
-  p->k_batch = p->v_batch = cache->capacity * width;
-  p->k_position = p->v_position = width;
+  p->most_keys = cache->past + run->sequence;
+  p->key_rows = run->batch * cache->capacity;
+  p->k_row = p->v_row = width;
   *k = keys;
   *v = values;
   return TRI_OK;
 }
 
 static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
-  tri_attention p = problem(call, run->batch, run->sequence);
+  tri_attention p = problem(call, run->batch * run->sequence, run->num_slices, run->sequence);
   const char *q = run->slots[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
@@ -101,20 +119,20 @@ static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   const char *v = q + v_offset;
   if (run->cache != NULL) TRI_TRY(extend_cache(run, call, &p, &k, &v));
   void *log_sum_exp = call->training ? run->slots[call->outputs[1]] : NULL;
-  TRI_KERNEL_CALL(run->queue, attention_forward, &p, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
+  TRI_KERNEL_CALL(run->queue, attention_forward, &p, run->slices, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
                   run->workspace);
   return TRI_OK;
 }
 
 static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *call) {
-  tri_attention p = problem(call, run->batch, run->sequence);
+  tri_attention p = problem(call, run->batch * run->sequence, run->num_slices, run->sequence);
   const char *q = run->slots[call->inputs[0]];
   char *gradient_q = run->gradients[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
-  TRI_KERNEL_CALL(run->queue, attention_backward, &p, q, q + k_offset, q + v_offset, run->slots[call->outputs[0]],
-                  run->slots[call->outputs[1]], run->gradients[call->outputs[0]], gradient_q, gradient_q + k_offset,
-                  gradient_q + v_offset, run->workspace);
+  TRI_KERNEL_CALL(run->queue, attention_backward, &p, run->slices, q, q + k_offset, q + v_offset,
+                  run->slots[call->outputs[0]], run->slots[call->outputs[1]], run->gradients[call->outputs[0]],
+                  gradient_q, gradient_q + k_offset, gradient_q + v_offset, run->workspace);
   return TRI_OK;
 }
 

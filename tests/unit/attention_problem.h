@@ -107,6 +107,7 @@ typedef struct problem {
   int64_t q_elements, kv_elements;
   int64_t k_offset, v_offset; /* in kv, q's is 0 */
   bool shared;                /* kv is q          */
+  tri_attention_slice slices[4];
 } problem;
 
 enum { GAP = 3 };
@@ -114,23 +115,34 @@ enum { GAP = 3 };
 static inline problem problem_make(const shape *s, tri_dtype type) {
   const int64_t wide = s->heads * s->head_dim, narrow = s->kv_heads * s->head_dim;
   problem p = {.call = {.type = type,
-                        .batch = s->batch,
-                        .queries = s->queries,
-                        .keys = s->keys,
+                        .out_type = type,
+                        .gradient_type = type,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .head_dim = s->head_dim,
-                        .scale = 1 / sqrt((double)s->head_dim)}};
+                        .scale = 1 / sqrt((double)s->head_dim),
+                        .query_rows = s->batch * s->queries,
+                        .key_rows = s->batch * s->keys,
+                        .q_head = s->head_dim,
+                        .k_head = s->head_dim,
+                        .v_head = s->head_dim,
+                        .out_row = wide,
+                        .out_head = s->head_dim,
+                        .num_slices = s->batch,
+                        .most_queries = s->queries,
+                        .most_keys = s->keys}};
   tri_attention *c = &p.call;
   p.shared = s->queries == s->keys;
-  c->q_position = p.shared ? wide + 2 * narrow + GAP : wide + GAP;
-  c->k_position = c->v_position = p.shared ? c->q_position : 2 * narrow + GAP;
-  c->q_batch = s->queries * c->q_position + GAP;
-  c->k_batch = c->v_batch = s->keys * c->k_position + GAP;
+  c->q_row = p.shared ? wide + 2 * narrow + GAP : wide + GAP;
+  c->k_row = c->v_row = p.shared ? c->q_row : 2 * narrow + GAP;
   p.k_offset = p.shared ? wide : 0;
   p.v_offset = p.k_offset + narrow;
-  p.q_elements = s->batch * c->q_batch;
-  p.kv_elements = p.shared ? p.q_elements : s->batch * c->k_batch;
+  p.q_elements = c->query_rows * c->q_row;
+  p.kv_elements = p.shared ? p.q_elements : c->key_rows * c->k_row;
+  for (int64_t b = 0; b < s->batch; b++) {
+    p.slices[b] = (tri_attention_slice){(int32_t)(b * s->queries), (int32_t)s->queries, (int32_t)(b * s->keys),
+                                        (int32_t)s->keys, 1};
+  }
   return p;
 }
 
@@ -146,12 +158,10 @@ static inline void *at(tri_dtype type, void *data, int64_t i) {
   return (char *)data + i * (int64_t)tri_dtype_bytes(type);
 }
 
-static inline void fill(tri_dtype type, void *data, int64_t batch, int64_t batch_stride, int64_t positions,
-                        int64_t stride, int64_t width, uint64_t stream, double size) {
-  for (int64_t b = 0, i = 0; b < batch; b++)
-    for (int64_t t = 0; t < positions; t++)
-      for (int64_t d = 0; d < width; d++, i++)
-        number_set(type, data, b * batch_stride + t * stride + d, random_number(stream, i, size));
+static inline void fill(tri_dtype type, void *data, int64_t rows, int64_t stride, int64_t width, uint64_t stream,
+                        double size) {
+  for (int64_t r = 0, i = 0; r < rows; r++)
+    for (int64_t d = 0; d < width; d++, i++) number_set(type, data, r * stride + d, random_number(stream, i, size));
 }
 
 static inline tensors tensors_make(const shape *s, tri_dtype type) {
@@ -175,10 +185,10 @@ static inline tensors tensors_make(const shape *s, tri_dtype type) {
   x.gradient_q = x.gradient_q_buffer.data;
   x.gradient_k = at(type, gradient_kv, p->k_offset);
   x.gradient_v = at(type, gradient_kv, p->v_offset);
-  fill(type, x.q, s->batch, c->q_batch, s->queries, c->q_position, s->heads * s->head_dim, 1, s->size);
-  fill(type, x.k, s->batch, c->k_batch, s->keys, c->k_position, narrow, 2, s->size);
-  fill(type, x.v, s->batch, c->v_batch, s->keys, c->v_position, narrow, 3, 1);
-  fill(type, x.gradient_out.data, rows, s->head_dim, 1, s->head_dim, s->head_dim, 4, 1);
+  fill(type, x.q, c->query_rows, c->q_row, s->heads * s->head_dim, 1, s->size);
+  fill(type, x.k, c->key_rows, c->k_row, narrow, 2, s->size);
+  fill(type, x.v, c->key_rows, c->v_row, narrow, 3, 1);
+  fill(type, x.gradient_out.data, rows, s->head_dim, s->head_dim, 4, 1);
   return x;
 }
 
@@ -199,7 +209,7 @@ static const char *const part_names[PARTS] = {"out", "log_sum_exp", "gradient of
 
 typedef struct results {
   int64_t count[PARTS];
-  double *values[PARTS]; /* [B, T, heads, D], and [B, H, T] of log_sum_exp */
+  double *values[PARTS]; /* [B, T, heads, D], and [H, B, T] of log_sum_exp */
 } results;
 
 static inline results results_make(const shape *s) {
@@ -216,22 +226,20 @@ static inline void results_free(results *r) {
   for (int i = 0; i < PARTS; i++) free(r->values[i]);
 }
 
-static inline void gather(double *to, tri_dtype type, const void *data, int64_t batch, int64_t batch_stride,
-                          int64_t positions, int64_t stride, int64_t width) {
-  for (int64_t b = 0; b < batch; b++)
-    for (int64_t t = 0; t < positions; t++)
-      for (int64_t d = 0; d < width; d++) *to++ = number_get(type, data, b * batch_stride + t * stride + d);
+static inline void gather(double *to, tri_dtype type, const void *data, int64_t rows, int64_t stride, int64_t width) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t d = 0; d < width; d++) *to++ = number_get(type, data, r * stride + d);
 }
 
 static inline results results_of(const shape *s, const tensors *x) {
   results r = results_make(s);
   const tri_attention *c = &x->problem.call;
   const int64_t wide = s->heads * s->head_dim, narrow = s->kv_heads * s->head_dim;
-  gather(r.values[OUT], c->type, x->out.data, 1, 0, 1, 0, r.count[OUT]);
-  gather(r.values[LOG_SUM_EXP], tri_dtype_wide(c->type), x->log_sum_exp.data, 1, 0, 1, 0, r.count[LOG_SUM_EXP]);
-  gather(r.values[GRADIENT_Q], c->type, x->gradient_q, s->batch, c->q_batch, s->queries, c->q_position, wide);
-  gather(r.values[GRADIENT_K], c->type, x->gradient_k, s->batch, c->k_batch, s->keys, c->k_position, narrow);
-  gather(r.values[GRADIENT_V], c->type, x->gradient_v, s->batch, c->v_batch, s->keys, c->v_position, narrow);
+  gather(r.values[OUT], c->type, x->out.data, 1, 0, r.count[OUT]);
+  gather(r.values[LOG_SUM_EXP], tri_dtype_wide(c->type), x->log_sum_exp.data, 1, 0, r.count[LOG_SUM_EXP]);
+  gather(r.values[GRADIENT_Q], c->type, x->gradient_q, c->query_rows, c->q_row, wide);
+  gather(r.values[GRADIENT_K], c->type, x->gradient_k, c->key_rows, c->k_row, narrow);
+  gather(r.values[GRADIENT_V], c->type, x->gradient_v, c->key_rows, c->v_row, narrow);
   return r;
 }
 
@@ -261,12 +269,10 @@ static inline void assert_gaps_untouched(const tensors *x) {
   const int64_t used_q = p->shared ? wide + narrow : wide;
   for (int which = 0; which < (p->shared ? 1 : 2); which++) {
     const unsigned char *data = which == 0 ? x->gradient_q_buffer.data : x->gradient_kv_buffer.data;
-    const int64_t batch_stride = which == 0 ? c->q_batch : c->k_batch;
-    const int64_t stride = which == 0 ? c->q_position : c->k_position, used = which == 0 ? used_q : narrow;
-    const int64_t positions = which == 0 ? c->queries : c->keys;
-    for (int64_t i = 0; i < c->batch * batch_stride * bytes; i++) {
-      int64_t within = i / bytes % batch_stride;
-      bool gap = within >= positions * stride || within % stride >= used;
+    const int64_t stride = which == 0 ? c->q_row : c->k_row, used = which == 0 ? used_q : narrow;
+    const int64_t rows = which == 0 ? c->query_rows : c->key_rows;
+    for (int64_t i = 0; i < rows * stride * bytes; i++) {
+      bool gap = i / bytes % stride >= used;
       if (gap && data[i] != POISON) fail_msg("wrote into the gap at element %lld", (long long)(i / bytes));
     }
   }
@@ -279,9 +285,9 @@ static inline void reference_forward(const tensors *x) {
   size_t bytes = 0;
   assert_int_equal(tri_reference_attention_workspace(NULL, c, &bytes), TRI_OK);
   buffer workspace = buffer_make(bytes);
-  assert_int_equal(
-      tri_reference_attention_forward(NULL, c, x->q, x->k, x->v, x->out.data, x->log_sum_exp.data, workspace.data),
-      TRI_OK);
+  assert_int_equal(tri_reference_attention_forward(NULL, c, x->problem.slices, x->q, x->k, x->v, x->out.data,
+                                                   x->log_sum_exp.data, workspace.data),
+                   TRI_OK);
   buffer_free(&workspace);
 }
 
@@ -290,9 +296,9 @@ static inline void reference_backward(const tensors *x) {
   size_t bytes = 0;
   assert_int_equal(tri_reference_attention_workspace(NULL, c, &bytes), TRI_OK);
   buffer workspace = buffer_make(bytes);
-  assert_int_equal(tri_reference_attention_backward(NULL, c, x->q, x->k, x->v, x->out.data, x->log_sum_exp.data,
-                                                    x->gradient_out.data, x->gradient_q, x->gradient_k, x->gradient_v,
-                                                    workspace.data),
+  assert_int_equal(tri_reference_attention_backward(NULL, c, x->problem.slices, x->q, x->k, x->v, x->out.data,
+                                                    x->log_sum_exp.data, x->gradient_out.data, x->gradient_q,
+                                                    x->gradient_k, x->gradient_v, workspace.data),
                    TRI_OK);
   buffer_free(&workspace);
 }

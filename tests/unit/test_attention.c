@@ -71,19 +71,30 @@ static int64_t row_of(const shape *s) { return (s->heads + 2 * s->kv_heads) * s-
 static tri_attention call_of(const shape *s, tri_dtype type) {
   int64_t row = row_of(s);
   return (tri_attention){.type = type,
-                         .batch = s->batch,
-                         .queries = s->queries,
-                         .keys = s->keys,
+                         .out_type = type,
+                         .gradient_type = type,
                          .heads = s->heads,
                          .kv_heads = s->kv_heads,
                          .head_dim = s->head_dim,
-                         .q_batch = s->keys * row,
-                         .q_position = row,
-                         .k_batch = s->keys * row,
-                         .k_position = row,
-                         .v_batch = s->keys * row,
-                         .v_position = row,
-                         .scale = 1 / sqrt((double)s->head_dim)};
+                         .scale = 1 / sqrt((double)s->head_dim),
+                         .query_rows = s->batch * s->queries,
+                         .key_rows = s->batch * s->keys,
+                         .q_row = row,
+                         .q_head = s->head_dim,
+                         .k_row = row,
+                         .k_head = s->head_dim,
+                         .v_row = row,
+                         .v_head = s->head_dim,
+                         .out_row = s->heads * s->head_dim,
+                         .out_head = s->head_dim,
+                         .num_slices = s->batch,
+                         .most_queries = s->queries,
+                         .most_keys = s->keys};
+}
+
+static tri_attention_slice slice_of(const shape *s, int64_t batch) {
+  return (tri_attention_slice){(int32_t)(batch * s->queries), (int32_t)s->queries, (int32_t)(batch * s->keys),
+                               (int32_t)s->keys, 1};
 }
 
 /* Inputs and results of one run; gradients are only there where queries == keys. */
@@ -122,6 +133,8 @@ static void bench_release(bench *b) {
 
 static void run(tri_device *device, bench *b) {
   tri_attention call = call_of(&b->s, b->type);
+  tri_attention_slice slices[3];
+  for (int64_t i = 0; i < b->s.batch; i++) slices[i] = slice_of(&b->s, i);
   size_t element = tri_dtype_bytes(b->type), bytes = 0;
   size_t k = (size_t)(b->s.heads * b->s.head_dim) * element;
   size_t v = k + (size_t)(b->s.kv_heads * b->s.head_dim) * element;
@@ -129,10 +142,10 @@ static void run(tri_device *device, bench *b) {
   char *queries = rows; /* the last ones see all keys; which rows they lie in does not matter here */
   CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
   block workspace = block_of((int64_t)bytes / 4 + 16, TRI_FP32);
-  CHECK_OK(device->kernels->attention_forward(device->queue, &call, queries, rows + k, rows + v, at(&b->out),
+  CHECK_OK(device->kernels->attention_forward(device->queue, &call, slices, queries, rows + k, rows + v, at(&b->out),
                                               at(&b->log_sum_exp), at(&workspace)));
   if (b->s.queries == b->s.keys) {
-    CHECK_OK(device->kernels->attention_backward(device->queue, &call, rows, rows + k, rows + v, at(&b->out),
+    CHECK_OK(device->kernels->attention_backward(device->queue, &call, slices, rows, rows + k, rows + v, at(&b->out),
                                                  at(&b->log_sum_exp), at(&b->gradient_out), gradient, gradient + k,
                                                  gradient + v, at(&workspace)));
   }
@@ -146,9 +159,8 @@ typedef struct plain {
   int64_t batch, head;
 } plain;
 
-static double element(const plain *p, int64_t position, int64_t offset, int64_t d) {
-  const shape *s = &p->b->s;
-  return load(p->b->type, at(&p->b->rows), (p->batch * s->keys + position) * row_of(s) + offset + d);
+static double element(const plain *p, int64_t row, int64_t offset, int64_t d) {
+  return load(p->b->type, at(&p->b->rows), row * row_of(&p->b->s) + offset + d);
 }
 
 /* Softmax weights of one query over its keys. */
@@ -159,7 +171,8 @@ static void weights_of(const plain *p, int64_t query, double *weights) {
   for (int64_t j = 0; j < seen; j++) {
     double score = 0;
     for (int64_t d = 0; d < s->head_dim; d++) {
-      score += element(p, query, p->head * s->head_dim, d) * element(p, j, (s->heads + kv) * s->head_dim, d);
+      score += element(p, p->batch * s->queries + query, p->head * s->head_dim, d) *
+               element(p, p->batch * s->keys + j, (s->heads + kv) * s->head_dim, d);
     }
     weights[j] = score / sqrt((double)s->head_dim);
     most = fmax(most, weights[j]);
@@ -178,7 +191,7 @@ static double plain_loss(const plain *p) {
     for (int64_t d = 0; d < s->head_dim; d++) {
       double out = 0;
       for (int64_t j = 0; j < s->keys - s->queries + i + 1; j++) {
-        out += weights[j] * element(p, j, (s->heads + s->kv_heads + kv) * s->head_dim, d);
+        out += weights[j] * element(p, p->batch * s->keys + j, (s->heads + s->kv_heads + kv) * s->head_dim, d);
       }
       int64_t index = ((p->batch * s->queries + i) * s->heads + p->head) * s->head_dim + d;
       double got = load(p->b->type, at(&p->b->out), index);

@@ -22,7 +22,7 @@ static void naive_head(const shape *s, const double *q, const double *k, const d
       most = fmax(most, p[i * m + j]);
     }
     for (int64_t j = 0; j < m; j++) sum += exp(p[i * m + j] - most);
-    r->values[LOG_SUM_EXP][(b * H + h) * n + i] = most + log(sum);
+    r->values[LOG_SUM_EXP][(h * s->batch + b) * n + i] = most + log(sum);
     for (int64_t j = 0; j < m; j++) p[i * m + j] = exp(p[i * m + j] - most) / sum;
     for (int64_t j = 0; j < m; j++)
       for (int64_t d = 0; d < D; d++) {
@@ -49,13 +49,10 @@ static void naive_head(const shape *s, const double *q, const double *k, const d
 static results naive(const shape *s, const tensors *x) {
   const tri_attention *c = &x->problem.call;
   results inputs = results_make(s), r = results_make(s);
-  gather(inputs.values[GRADIENT_Q], c->type, x->q, s->batch, c->q_batch, s->queries, c->q_position,
-         s->heads * s->head_dim);
-  gather(inputs.values[GRADIENT_K], c->type, x->k, s->batch, c->k_batch, s->keys, c->k_position,
-         s->kv_heads * s->head_dim);
-  gather(inputs.values[GRADIENT_V], c->type, x->v, s->batch, c->v_batch, s->keys, c->v_position,
-         s->kv_heads * s->head_dim);
-  gather(inputs.values[OUT], c->type, x->gradient_out.data, 1, 0, 1, 0, inputs.count[OUT]);
+  gather(inputs.values[GRADIENT_Q], c->type, x->q, c->query_rows, c->q_row, s->heads * s->head_dim);
+  gather(inputs.values[GRADIENT_K], c->type, x->k, c->key_rows, c->k_row, s->kv_heads * s->head_dim);
+  gather(inputs.values[GRADIENT_V], c->type, x->v, c->key_rows, c->v_row, s->kv_heads * s->head_dim);
+  gather(inputs.values[OUT], c->type, x->gradient_out.data, 1, 0, inputs.count[OUT]);
   for (int64_t b = 0; b < s->batch; b++)
     for (int64_t h = 0; h < s->heads; h++)
       naive_head(s, inputs.values[GRADIENT_Q], inputs.values[GRADIENT_K], inputs.values[GRADIENT_V], inputs.values[OUT],
@@ -136,14 +133,46 @@ static void test_finite_differences(void **state) {
 static void test_bad_call(void **state) {
   (void)state;
   size_t bytes;
-  tri_attention c = problem_make(&(shape){1, 4, 4, 4, 2, 8, 1}, TRI_FP64).call;
-  c.queries = 5;
-  assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
-  assert_non_null(strstr(tri_status_message(), "5 queries on 4 keys"));
-  c.queries = 4;
+  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1}, TRI_BF16);
+  tri_attention c = good.call;
   c.kv_heads = 3;
   assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
-  assert_non_null(strstr(tri_status_message(), "4 heads on 3"));
+  assert_non_null(strstr(tri_status_message(), "4 heads over 3"));
+  c = good.call;
+  c.gradient_type = TRI_FP64;
+  assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
+  assert_non_null(strstr(tri_status_message(), "in bf16 into bf16 and fp64"));
+}
+
+static void test_bad_slices(void **state) {
+  (void)state;
+  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1}, TRI_FP64);
+  static const struct {
+    tri_attention_slice second;
+    const char *message;
+  } cases[] = {
+      {{4, 5, 4, 4, 1}, "slice 1 of attention, 5 queries from 4 on 4 keys from 4 (causal 1), lies beyond"},
+      {{5, 4, 4, 4, 1}, "lies beyond the rows"},
+      {{4, 4, 5, 4, 1}, "lies beyond the rows"},
+      {{4, 4, -1, 4, 1}, "lies beyond the rows"},
+      {{4, -4, 4, 4, 1}, "lies beyond the rows"},
+      {{4, 4, 4, 4, 2}, "(causal 2)"},
+      {{3, 4, 4, 4, 1}, "overlaps the slices before it"},
+      {{4, 4, 3, 4, 0}, "overlaps the slices before it"},
+  };
+  int64_t live = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    problem p = good;
+    p.slices[1] = cases[i].second;
+    assert_int_equal(tri_attention_slices_check(&p.call, p.slices, &live), TRI_INTERNAL);
+    if (strstr(tri_status_message(), cases[i].message) == NULL) fail_msg("case %zu: %s", i, tri_status_message());
+    assert_int_equal(tri_reference_attention_forward(NULL, &p.call, p.slices, NULL, NULL, NULL, NULL, NULL, NULL),
+                     TRI_INTERNAL);
+  }
+  problem p = good;
+  p.slices[1].keys = 0;
+  assert_int_equal(tri_attention_slices_check(&p.call, p.slices, &live), TRI_OK);
+  assert_int_equal(live, 1);
 }
 
 int main(void) {
@@ -151,6 +180,7 @@ int main(void) {
       cmocka_unit_test(test_whole_matrices),
       cmocka_unit_test(test_finite_differences),
       cmocka_unit_test(test_bad_call),
+      cmocka_unit_test(test_bad_slices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,22 @@
  *
  * Tasks are shared out as they come (dynamic), the largest first, and no task's result depends on another's; so a
  * result never depends on the number of threads, nor on how the work was cut:
- *  - forward: a key/value head, or where there are too few of them for the threads, parts of its query tiles; each part
- *    then packs the keys and values again, which costs a few percent.
- *  - backward: a key/value head, or where seven products on all threads take less time than five on few of them, tiles.
- */
+ *  - forward: a slice and key/value head, or where there are too few of them for the threads, parts of its query tiles;
+ *    each part then packs the keys and values again, which costs a few percent.
+ *  - backward: a slice and key/value head, or where seven products on all threads take less time than five on few of
+ *    them, tiles.
+ * Where slices share queries or keys, the rows of q or of the keys are cut in tiles, and a task takes a tile through
+ * all slices: each row has one writer. */
 #include "device/cpu/attention.h"
 
 #include "base/status.h"
 
+#include <math.h>
 #include <omp.h>
+#include <string.h>
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -21,37 +26,37 @@ static tri_status check(const tri_attention *call) {
   if (call->type != TRI_FP32 && call->type != TRI_BF16)
     return tri_fail(TRI_UNSUPPORTED, "attention on the cpu device takes fp32 or bf16, not %s; use device: reference",
                     tri_dtype_name(call->type));
-  if (call->batch < 0 || call->queries < 0 || call->heads < 1 || call->head_dim < 1 || call->kv_heads < 1 ||
-      call->heads % call->kv_heads != 0 || call->keys < call->queries || !(call->scale > 0))
-    return tri_fail(TRI_INTERNAL,
-                    "attention of batch %lld, %lld queries, %lld keys, %lld heads over %lld, head size %lld, scale %g "
-                    "makes no sense: it needs queries <= keys, heads a multiple of kv_heads, scale > 0",
-                    (long long)call->batch, (long long)call->queries, (long long)call->keys, (long long)call->heads,
-                    (long long)call->kv_heads, (long long)call->head_dim, call->scale);
-  return TRI_OK;
+  return tri_attention_check(call);
 }
 
 /* ---- how the work is cut ---- */
 
+static bool shares(const tri_attention *call) { return call->shares_queries || call->shares_keys; }
+
 /* Whether the backward gives whole key/value heads to the threads: five products a tile of which the slowest thread
  * computes divide_up(heads, threads) heads' worth, against seven that divide evenly. */
 static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
-  const int64_t tasks = call->batch * call->kv_heads;
-  if (call->keys <= TRI_ATTENTION_TILE) return true;
+  const int64_t tasks = call->num_slices * call->kv_heads;
+  if (shares(call)) return false;
+  if (call->most_keys <= TRI_ATTENTION_TILE) return true;
   return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
-/* Into how many parts the forward cuts the query tiles of each key/value head. */
-static int64_t forward_parts(const tri_attention *call, int64_t threads) {
-  const int64_t tasks = call->batch * call->kv_heads;
-  const int64_t units = call->heads / call->kv_heads * divide_up(call->queries, TRI_ATTENTION_TILE);
-  if (tasks % threads == 0 || tasks >= 4 * threads) return 1;
+/* Query tiles of a slice, of all heads that share a key/value head. */
+static int64_t forward_units(const tri_attention *call, int64_t queries) {
+  return call->heads / call->kv_heads * divide_up(queries, TRI_ATTENTION_TILE);
+}
+
+/* Into how many parts the forward cuts the query tiles of each slice and key/value head. */
+static int64_t forward_parts(const tri_attention *call, int64_t slices, int64_t threads) {
+  const int64_t tasks = slices * call->kv_heads, units = forward_units(call, call->most_queries);
+  if (tasks == 0 || tasks % threads == 0 || tasks >= 4 * threads) return 1;
   const int64_t parts = divide_up(4 * threads, tasks);
   return parts < units ? parts : units;
 }
 
 static size_t delta_bytes(const tri_attention *call) {
-  return aligned((size_t)(call->batch * call->heads * call->queries) * sizeof(float));
+  return aligned((size_t)(call->heads * call->query_rows) * sizeof(float));
 }
 
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
@@ -64,66 +69,203 @@ tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, in
   return TRI_OK;
 }
 
-tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,
-                                      const tri_attention_forward *job, void *workspace) {
+/* ---- rows that no slice names ---- */
+
+/* Rows of some heads of an array, all bits 0. */
+typedef struct head_array {
+  void *base;
+  tri_dtype type;
+  int64_t row_stride, head_stride, heads, head_dim;
+} head_array;
+
+static void clear_rows(const head_array *at, int64_t first, int64_t end) {
+  const size_t element = tri_dtype_bytes(at->type);
+  for (int64_t row = first; row < end; row++)
+    for (int64_t h = 0; h < at->heads; h++)
+      memset((char *)at->base + (size_t)(row * at->row_stride + h * at->head_stride) * element, 0,
+             (size_t)at->head_dim * element);
+}
+
+/* The rows from `row` on up to the next slice (ascending, from number *i on) that names any; *row is then behind it.
+ * Returns where they end. */
+static int64_t next_gap(const tri_attention_slice *slices, int64_t count, bool keys, int64_t rows, int64_t *i,
+                        int64_t *row) {
+  for (; *i < count; ++*i) {
+    const tri_attention_slice *s = &slices[*i];
+    if (s->queries == 0 || s->keys == 0) continue;
+    const int64_t begin = keys ? s->first_key : s->first_query;
+    *row = begin + (keys ? s->keys : s->queries);
+    ++*i;
+    return begin;
+  }
+  *row = rows;
+  return rows;
+}
+
+static void clear_gaps(const tri_attention_slice *slices, int64_t count, bool keys, int64_t rows,
+                       const head_array *array) {
+  for (int64_t i = 0, row = 0, first = 0; first < rows; first = row) {
+    const int64_t end = next_gap(slices, count, keys, rows, &i, &row);
+    clear_rows(array, first, end);
+  }
+}
+
+/* ---- forward ---- */
+
+/* Of queries that no slice names. */
+static void forward_gaps(const tri_attention_forward *job) {
+  const tri_attention *c = job->call;
+  const head_array out = {job->out, c->out_type, c->out_row, c->out_head, c->heads, c->head_dim};
+  clear_gaps(job->slices, job->num_slices, false, c->query_rows, &out);
+  if (job->log_sum_exp == NULL) return;
+  for (int64_t i = 0, row = 0, first = 0; first < c->query_rows; first = row) {
+    const int64_t end = next_gap(job->slices, job->num_slices, false, c->query_rows, &i, &row);
+    for (int64_t h = 0; h < c->heads; h++)
+      for (int64_t r = first; r < end; r++) job->log_sum_exp[h * c->query_rows + r] = -INFINITY;
+  }
+}
+
+static void forward_in_slices(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
+                              char *workspace) {
   const tri_attention *call = job->call;
-  TRI_TRY(check(call));
   const size_t scratch = aligned(kernels->forward_scratch(call));
-  const int64_t tasks = call->batch * call->kv_heads, parts = forward_parts(call, threads);
-  const int64_t units = call->heads / call->kv_heads * divide_up(call->queries, TRI_ATTENTION_TILE);
+  const int64_t tasks = job->num_slices * call->kv_heads, parts = forward_parts(call, job->num_slices, threads);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t i = 0; i < tasks * parts; i++) {
     /* Later queries see more keys: the last part first. */
-    const int64_t part = parts - 1 - i / tasks, task = i % tasks;
+    const int64_t part = parts - 1 - i / tasks, slice = i % tasks / call->kv_heads;
+    const int64_t units = job->slices[slice].keys == 0 ? 0 : forward_units(call, job->slices[slice].queries);
     const int64_t first = units * part / parts, end = units * (part + 1) / parts;
-    kernels->forward(job, task / call->kv_heads, task % call->kv_heads, first, end - first,
-                     (char *)workspace + (size_t)omp_get_thread_num() * scratch);
+    if (first == end) continue;
+    kernels->forward(job, slice, i % tasks % call->kv_heads, first, end - first,
+                     workspace + (size_t)omp_get_thread_num() * scratch);
   }
+}
+
+static void forward_in_rows(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
+                            char *workspace) {
+  const tri_attention *call = job->call;
+  const size_t scratch = aligned(kernels->forward_scratch(call));
+  const int64_t tiles = divide_up(call->query_rows, TRI_ATTENTION_TILE);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t i = 0; i < tiles * call->heads; i++) {
+    const int64_t first = (tiles - 1 - i / call->heads) * TRI_ATTENTION_TILE;
+    kernels->forward_rows(job, i % call->heads, first, smaller(TRI_ATTENTION_TILE, call->query_rows - first),
+                          workspace + (size_t)omp_get_thread_num() * scratch);
+  }
+}
+
+tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,
+                                      const tri_attention_forward *given, void *workspace) {
+  tri_attention_forward job = *given;
+  TRI_TRY(check(job.call));
+  TRI_TRY(tri_attention_slices_check(job.call, job.slices, &job.num_slices));
+  if (job.call->shares_queries) {
+    forward_in_rows(kernels, threads, &job, workspace);
+    return TRI_OK;
+  }
+  if (!job.call->merge) forward_gaps(&job);
+  forward_in_slices(kernels, threads, &job, workspace);
   return TRI_OK;
 }
 
-static void backward_in_heads(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
-  const tri_attention *call = job->call;
-#pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < call->batch * call->kv_heads; i++)
-    kernels->backward_whole(job, i / call->kv_heads, i % call->kv_heads, scratch);
+/* ---- backward ---- */
+
+/* Of queries and keys that no slice names. */
+static void backward_gaps(const tri_attention_backward *job) {
+  const tri_attention *c = job->call;
+  const head_array q = {job->gradient_q, c->gradient_type, c->q_row, c->q_head, c->heads, c->head_dim};
+  const head_array k = {job->gradient_k, c->gradient_type, c->k_row, c->k_head, c->kv_heads, c->head_dim};
+  const head_array v = {job->gradient_v, c->gradient_type, c->v_row, c->v_head, c->kv_heads, c->head_dim};
+  clear_gaps(job->slices, job->num_slices, false, c->query_rows, &q);
+  clear_gaps(job->slices, job->num_slices, true, c->key_rows, &k);
+  clear_gaps(job->slices, job->num_slices, true, c->key_rows, &v);
 }
 
-/* The first keys are seen by most queries and the last queries see most keys: those tiles first. */
-static void backward_in_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
+static void deltas(const tri_attention_kernels *kernels, const tri_attention_backward *job) {
+  enum { ROWS = 256 };
   const tri_attention *call = job->call;
-  const int64_t kv_heads = call->batch * call->kv_heads, heads = call->batch * call->heads;
-  const int64_t key_tiles = divide_up(call->keys, TRI_ATTENTION_TILE);
-  const int64_t query_tiles = divide_up(call->queries, TRI_ATTENTION_TILE);
-#pragma omp for schedule(dynamic, 1) nowait
-  for (int64_t i = 0; i < key_tiles * kv_heads; i++) {
-    const int64_t head = i % kv_heads;
-    kernels->backward_keys(job, head / call->kv_heads, head % call->kv_heads, i / kv_heads, scratch);
+  const int64_t blocks = divide_up(call->query_rows, ROWS);
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < blocks * call->heads; i++) {
+    const int64_t first = i / call->heads * ROWS;
+    kernels->delta(job, i % call->heads, first, smaller(ROWS, call->query_rows - first));
   }
+}
+
+static void backward_in_heads(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
+  const int64_t heads = job->call->kv_heads;
 #pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < query_tiles * heads; i++) {
-    const int64_t head = i % heads;
-    kernels->backward_queries(job, head / call->heads, head % call->heads, query_tiles - 1 - i / heads, scratch);
+  for (int64_t i = 0; i < job->num_slices * heads; i++) {
+    const tri_attention_slice *slice = &job->slices[i / heads];
+    if (slice->queries > 0 && slice->keys > 0) kernels->backward_whole(job, i / heads, i % heads, scratch);
+  }
+}
+
+/* The rows that tasks of tiles are cut from: all, through all slices, or those of a slice. */
+typedef struct tile_range {
+  int64_t begin, end; /* slices */
+  int64_t first, count;
+} tile_range;
+
+static tile_range range_of(const tri_attention_backward *job, int64_t i, bool keys) {
+  const tri_attention *call = job->call;
+  const tri_attention_slice *s = &job->slices[i];
+  if (shares(call)) return (tile_range){0, job->num_slices, 0, keys ? call->key_rows : call->query_rows};
+  if (s->queries == 0 || s->keys == 0) return (tile_range){0};
+  return (tile_range){i, i + 1, keys ? s->first_key : s->first_query, keys ? s->keys : s->queries};
+}
+
+/* The first keys are seen by most queries: those tiles first. */
+static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
+  const tri_attention *call = job->call;
+  const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->kv_heads;
+  const int64_t tiles = divide_up(shares(call) ? call->key_rows : call->most_keys, TRI_ATTENTION_TILE);
+#pragma omp for schedule(dynamic, 1) nowait
+  for (int64_t i = 0; i < tiles * heads; i++) {
+    const tile_range range = range_of(job, i % heads / call->kv_heads, true);
+    const int64_t at = i / heads * TRI_ATTENTION_TILE, count = smaller(TRI_ATTENTION_TILE, range.count - at);
+    if (count > 0)
+      kernels->backward_keys(job, range.begin, range.end, i % call->kv_heads, range.first + at, count, scratch);
+  }
+}
+
+/* The last queries see most keys. */
+static void backward_query_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job,
+                                 void *scratch) {
+  const tri_attention *call = job->call;
+  const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->heads;
+  const int64_t tiles = divide_up(shares(call) ? call->query_rows : call->most_queries, TRI_ATTENTION_TILE);
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < tiles * heads; i++) {
+    const tile_range range = range_of(job, i % heads / call->heads, false);
+    const int64_t at = (tiles - 1 - i / heads) * TRI_ATTENTION_TILE;
+    const int64_t count = smaller(TRI_ATTENTION_TILE, range.count - at);
+    if (count > 0)
+      kernels->backward_queries(job, range.begin, range.end, i % call->heads, range.first + at, count, scratch);
   }
 }
 
 tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int threads,
-                                       const tri_attention_backward *job_without_delta, void *workspace) {
-  tri_attention_backward job = *job_without_delta;
+                                       const tri_attention_backward *given, void *workspace) {
+  tri_attention_backward job = *given;
   const tri_attention *call = job.call;
   TRI_TRY(check(call));
+  TRI_TRY(tri_attention_slices_check(call, job.slices, &job.num_slices));
   job.delta = workspace;
   const bool whole = takes_whole_heads(call, threads);
   const size_t bytes = aligned(kernels->backward_scratch(call, whole));
+  if (!call->accumulate && !shares(call)) backward_gaps(&job); /* else all rows are written */
 #pragma omp parallel num_threads(threads)
   {
     char *scratch = (char *)workspace + delta_bytes(call) + (size_t)omp_get_thread_num() * bytes;
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < call->batch * call->heads; i++) kernels->delta(&job, i / call->heads, i % call->heads);
-    if (whole)
+    deltas(kernels, &job);
+    if (whole) {
       backward_in_heads(kernels, &job, scratch);
-    else
-      backward_in_tiles(kernels, &job, scratch);
+    } else {
+      backward_key_tiles(kernels, &job, scratch);
+      backward_query_tiles(kernels, &job, scratch);
+    }
   }
   return TRI_OK;
 }

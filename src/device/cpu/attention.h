@@ -13,6 +13,8 @@
 
 typedef struct tri_attention_forward {
   const tri_attention *call;
+  const tri_attention_slice *slices;
+  int64_t num_slices; /* behind which no slice says anything */
   const void *q, *k, *v;
   void *out;
   float *log_sum_exp; /* or NULL */
@@ -20,10 +22,12 @@ typedef struct tri_attention_forward {
 
 typedef struct tri_attention_backward {
   const tri_attention *call;
+  const tri_attention_slice *slices;
+  int64_t num_slices;
   const void *q, *k, *v, *out, *gradient_out;
   const float *log_sum_exp;
   void *gradient_q, *gradient_k, *gradient_v;
-  float *delta; /* [B, H, queries]: sum over d of out * gradient_out; filled by `delta`, read by the others */
+  float *delta; /* [H, query_rows]: sum over d of out * gradient_out; filled by `delta`, read by the others */
 } tri_attention_backward;
 
 typedef struct tri_attention_kernels {
@@ -31,17 +35,22 @@ typedef struct tri_attention_kernels {
   size_t (*forward_scratch)(const tri_attention *call);
   size_t (*backward_scratch)(const tri_attention *call, bool whole);
 
-  /* Units first .. first + count - 1 of a key/value head: unit u is query tile u % tiles of the head u / tiles among
-   * those that share it. */
-  void (*forward)(const tri_attention_forward *job, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
+  /* Units first .. first + count - 1 of a slice and key/value head: unit u is query tile u % tiles of the head u /
+   * tiles among those that share it. */
+  void (*forward)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, int64_t first, int64_t count,
                   void *scratch);
+  /* Where slices share queries: a tile of rows of q through all slices. */
+  void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
-  void (*delta)(const tri_attention_backward *job, int64_t batch, int64_t head);
-  /* All three gradients of a key/value head and of the heads that share it. */
-  void (*backward_whole)(const tri_attention_backward *job, int64_t batch, int64_t kv_head, void *scratch);
-  /* The same gradients, to the bit, as tasks of one key tile (k and v) and of one query tile (q). */
-  void (*backward_keys)(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t tile, void *scratch);
-  void (*backward_queries)(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t tile, void *scratch);
+  void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
+  /* All three gradients of a slice, of a key/value head and of the heads that share it. */
+  void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
+  /* The same gradients, to the bit, as tasks of at most TILE rows of keys (k and v) and of queries (q), which the
+   * slices begin .. end - 1 may name. */
+  void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
+                        int64_t count, void *scratch);
+  void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,
+                           int64_t count, void *scratch);
 } tri_attention_kernels;
 
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,

@@ -104,18 +104,22 @@ static tri_status attention_workspace(const tri_device_description *of, const tr
   return tri_attention_workspace_with(attention_of(of->facts, call->type), of->threads, call, bytes);
 }
 
-static tri_status attention_forward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
-                                    const void *v, void *out, void *log_sum_exp, void *workspace) {
-  tri_attention_forward job = {.call = call, .q = q, .k = k, .v = v, .out = out, .log_sum_exp = log_sum_exp};
+static tri_status attention_forward(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                    const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
+                                    void *workspace) {
+  tri_attention_forward job = {
+      .call = call, .slices = slices, .q = q, .k = k, .v = v, .out = out, .log_sum_exp = log_sum_exp};
   return tri_attention_forward_with(attention_of(queue->device->state, call->type), queue->device->description.threads,
                                     &job, workspace);
 }
 
-static tri_status attention_backward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
-                                     const void *v, const void *out, const void *log_sum_exp, const void *gradient_out,
-                                     void *gradient_q, void *gradient_k, void *gradient_v, void *workspace) {
+static tri_status attention_backward(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                     const void *q, const void *k, const void *v, const void *out,
+                                     const void *log_sum_exp, const void *gradient_out, void *gradient_q,
+                                     void *gradient_k, void *gradient_v, void *workspace) {
   tri_attention_backward job = {
       .call = call,
+      .slices = slices,
       .q = q,
       .k = k,
       .v = v,

@@ -44,140 +44,250 @@ static void set(tri_dtype type, void *base, int64_t index, double value) {
   }
 }
 
-static int64_t index_q(const tri_attention *c, int64_t b, int64_t h, int64_t t) {
-  return b * c->q_batch + t * c->q_position + h * c->head_dim;
-}
-static int64_t index_k(const tri_attention *c, int64_t b, int64_t g, int64_t t) {
-  return b * c->k_batch + t * c->k_position + g * c->head_dim;
-}
-static int64_t index_v(const tri_attention *c, int64_t b, int64_t g, int64_t t) {
-  return b * c->v_batch + t * c->v_position + g * c->head_dim;
-}
-static int64_t index_out(const tri_attention *c, int64_t b, int64_t h, int64_t t) {
-  return ((b * c->queries + t) * c->heads + h) * c->head_dim;
-}
-static int64_t index_statistic(const tri_attention *c, int64_t b, int64_t h, int64_t t) {
-  return (b * c->heads + h) * c->queries + t;
+/* ---- what a call is made of -------------------------------------------------------------------------------------- */
+
+static int64_t index_q(const tri_attention *c, int64_t h, int64_t row) { return row * c->q_row + h * c->q_head; }
+static int64_t index_k(const tri_attention *c, int64_t g, int64_t row) { return row * c->k_row + g * c->k_head; }
+static int64_t index_v(const tri_attention *c, int64_t g, int64_t row) { return row * c->v_row + g * c->v_head; }
+static int64_t index_out(const tri_attention *c, int64_t h, int64_t row) { return row * c->out_row + h * c->out_head; }
+static int64_t index_statistic(const tri_attention *c, int64_t h, int64_t row) { return h * c->query_rows + row; }
+
+/* A part of a call that shares nothing with the others: a slice, or, where slices share, all of them. */
+typedef struct part {
+  const tri_attention_slice *slices;
+  int64_t num_slices;
+  int64_t first_query, queries, first_key, keys; /* the rows that they name are among these */
+} part;
+
+static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
+
+static int64_t num_parts(const tri_attention *c, int64_t live) { return shares(c) ? 1 : live; }
+
+static part part_of(const tri_attention *c, const tri_attention_slice *slices, int64_t live, int64_t i) {
+  if (shares(c)) return (part){slices, live, 0, c->query_rows, 0, c->key_rows};
+  const tri_attention_slice *s = &slices[i];
+  if (s->queries == 0 || s->keys == 0) return (part){0};
+  return (part){s, 1, s->first_query, s->queries, s->first_key, s->keys};
 }
 
-static tri_status check(const tri_attention *c) {
-  if (c->batch >= 0 && c->queries >= 0 && c->queries <= c->keys && c->head_dim > 0 && c->kv_heads > 0 && c->heads > 0 &&
-      c->heads % c->kv_heads == 0)
-    return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "attention of %lld queries on %lld keys with %lld heads on %lld makes no sense: it needs queries <= "
-                  "keys and heads a multiple of kv_heads",
-                  (long long)c->queries, (long long)c->keys, (long long)c->heads, (long long)c->kv_heads);
+/* How many of the slice's keys a row of q sees. */
+static int64_t seen_by(const tri_attention_slice *s, int64_t row) {
+  int64_t i = row - s->first_query;
+  if (i < 0 || i >= s->queries || s->keys == 0) return 0;
+  if (!s->causal) return s->keys;
+  int64_t seen = (int64_t)s->keys - s->queries + i + 1;
+  return seen < 0 ? 0 : seen;
 }
 
-/* Two rows over the keys; in the backward also the gradients of a query and of all keys and values of a head. */
+/* Two rows over the keys of a part; in the backward also the gradients of a query and of all keys and values of a head;
+ * where slices share, which keys the rows are of. */
+typedef struct scratch {
+  double *scores, *gradients;      /* [keys] */
+  double *gradient_k, *gradient_v; /* [keys, D] */
+  double *gradient_q;              /* [D] */
+  int64_t *keys;                   /* [keys], or NULL: those from the part's first on */
+} scratch;
+
+/* How many keys a row of q sees; which, in the order of the list, is in the scratch. */
+static int64_t find_keys(const part *p, int64_t row, const scratch *s) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < p->num_slices; i++) {
+    int64_t seen = seen_by(&p->slices[i], row);
+    for (int64_t j = 0; j < seen && s->keys != NULL; j++) s->keys[count + j] = p->slices[i].first_key + j;
+    count += seen;
+  }
+  return count;
+}
+
+static int64_t key_of(const part *p, const scratch *s, int64_t j) {
+  return s->keys != NULL ? s->keys[j] : p->first_key + j;
+}
+
+static int64_t most_keys(const tri_attention *c) { return shares(c) ? c->key_rows : c->most_keys; }
+
 tri_status tri_reference_attention_workspace(const tri_device_description *of, const tri_attention *call,
                                              size_t *bytes) {
   (void)of;
-  TRI_TRY(check(call));
-  *bytes = (size_t)(2 * call->keys + call->head_dim + 2 * call->keys * call->head_dim) * sizeof(double);
+  TRI_TRY(tri_attention_check(call));
+  const int64_t keys = most_keys(call);
+  *bytes = (size_t)(2 * keys + call->head_dim + 2 * keys * call->head_dim) * sizeof(double);
+  if (shares(call)) *bytes += (size_t)keys * sizeof(int64_t);
   return TRI_OK;
 }
 
-/* The scaled scores of a query with the keys 0 .. seen - 1. */
-static void score(const tri_attention *c, const void *q, const void *k, int64_t b, int64_t h, int64_t t, int64_t seen,
-                  double *scores) {
+static scratch scratch_of(const tri_attention *c, void *workspace) {
+  scratch s = {.scores = workspace};
+  s.gradients = s.scores + most_keys(c);
+  s.gradient_k = s.gradients + most_keys(c);
+  s.gradient_v = s.gradient_k + most_keys(c) * c->head_dim;
+  s.gradient_q = s.gradient_v + most_keys(c) * c->head_dim;
+  if (shares(c)) s.keys = (int64_t *)(void *)(s.gradient_q + c->head_dim);
+  return s;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+/* The scaled scores of a query with some keys. */
+static void score(const tri_attention *c, const part *p, const void *q, const void *k, int64_t h, int64_t row,
+                  int64_t count, const scratch *s) {
   const int64_t g = h / (c->heads / c->kv_heads);
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = 0; j < count; j++) {
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
-      sum += get(c->type, q, index_q(c, b, h, t) + d) * get(c->type, k, index_k(c, b, g, j) + d);
-    scores[j] = c->scale * sum;
+      sum += get(c->type, q, index_q(c, h, row) + d) * get(c->type, k, index_k(c, g, key_of(p, s, j)) + d);
+    s->scores[j] = c->scale * sum;
   }
 }
 
-static void forward_row(const tri_attention *c, const void *q, const void *k, const void *v, void *out,
-                        void *log_sum_exp, double *scores, int64_t b, int64_t h, int64_t t) {
-  const int64_t g = h / (c->heads / c->kv_heads), seen = c->keys - c->queries + t + 1;
-  score(c, q, k, b, h, t, seen, scores);
-  double maximum = scores[0], sum = 0;
+typedef struct forward {
+  const tri_attention *call;
+  const void *q, *k, *v;
+  void *out, *log_sum_exp;
+} forward;
+
+static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
+  return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
+}
+
+static void forward_row(const forward *x, const part *p, const scratch *s, int64_t h, int64_t row) {
+  const tri_attention *c = x->call;
+  const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
+  if (seen == 0) return; /* as it was found, or as it was cleared */
+  score(c, p, x->q, x->k, h, row, seen, s);
+  double before = c->merge ? log_sum_exp_of(x, h, row) : -INFINITY;
+  double maximum = s->scores[0], sum = 0;
   for (int64_t j = 1; j < seen; j++)
-    if (!(scores[j] <= maximum)) maximum = scores[j]; /* so that not-a-number wins */
-  for (int64_t j = 0; j < seen; j++) sum += scores[j] = exp(scores[j] - maximum);
+    if (!(s->scores[j] <= maximum)) maximum = s->scores[j]; /* so that not-a-number wins */
+  if (before > maximum) maximum = before;
+  for (int64_t j = 0; j < seen; j++) sum += s->scores[j] = exp(s->scores[j] - maximum);
+  double weight = c->merge ? exp(before - maximum) : 0;
+  sum += weight;
   for (int64_t d = 0; d < c->head_dim; d++) {
-    double x = 0;
-    for (int64_t j = 0; j < seen; j++) x += scores[j] / sum * get(c->type, v, index_v(c, b, g, j) + d);
-    set(c->type, out, index_out(c, b, h, t) + d, x);
+    double value = 0;
+    for (int64_t j = 0; j < seen; j++)
+      value += s->scores[j] / sum * get(c->type, x->v, index_v(c, g, key_of(p, s, j)) + d);
+    if (c->merge) value += weight / sum * get(c->out_type, x->out, at + d);
+    set(c->out_type, x->out, at + d, value);
   }
-  if (log_sum_exp) set(tri_dtype_wide(c->type), log_sum_exp, index_statistic(c, b, h, t), maximum + log(sum));
+  if (x->log_sum_exp) set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), maximum + log(sum));
 }
 
-tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
+/* What a query has that sees nothing. */
+static void clear_out(const forward *x) {
+  const tri_attention *c = x->call;
+  for (int64_t h = 0; h < c->heads; h++) {
+    for (int64_t row = 0; row < c->query_rows; row++) {
+      for (int64_t d = 0; d < c->head_dim; d++) set(c->out_type, x->out, index_out(c, h, row) + d, 0);
+      if (x->log_sum_exp) set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), -INFINITY);
+    }
+  }
+}
+
+tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention *call,
+                                           const tri_attention_slice *slices, const void *q, const void *k,
                                            const void *v, void *out, void *log_sum_exp, void *workspace) {
   (void)queue;
-  TRI_TRY(check(call));
-  for (int64_t b = 0; b < call->batch; b++)
+  int64_t live = 0;
+  TRI_TRY(tri_attention_slices_check(call, slices, &live));
+  const forward x = {call, q, k, v, out, log_sum_exp};
+  const scratch s = scratch_of(call, workspace);
+  if (!call->merge) clear_out(&x);
+  for (int64_t i = 0; i < num_parts(call, live); i++) {
+    const part p = part_of(call, slices, live, i);
     for (int64_t h = 0; h < call->heads; h++)
-      for (int64_t t = 0; t < call->queries; t++) forward_row(call, q, k, v, out, log_sum_exp, workspace, b, h, t);
+      for (int64_t t = 0; t < p.queries; t++) forward_row(&x, &p, &s, h, p.first_query + t);
+  }
   return TRI_OK;
 }
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 typedef struct backward {
   const tri_attention *call;
   const void *q, *k, *v, *out, *log_sum_exp, *gradient_out;
-  double *weights, *gradients;     /* [keys]: of the scores */
-  double *gradient_q;              /* [D] */
-  double *gradient_k, *gradient_v; /* [keys, D] */
+  void *gradient_q, *gradient_k, *gradient_v;
 } backward;
 
-/* One query's share of the gradients: gradient_q is written, gradient_k and gradient_v are added to. */
-static void backward_row(const backward *x, int64_t b, int64_t h, int64_t t) {
+/* One query's share of the gradients: s->gradient_q is written, gradient_k and gradient_v are added to. */
+static void backward_row(const backward *x, const part *p, const scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
-  const int64_t g = h / (c->heads / c->kv_heads), seen = c->keys - c->queries + t + 1, row = index_out(c, b, h, t);
-  double log_sum_exp = get(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, b, h, t)), delta = 0;
-  score(c, x->q, x->k, b, h, t, seen, x->weights);
+  const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
+  double log_sum_exp = get(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row)), delta = 0;
+  score(c, p, x->q, x->k, h, row, seen, s);
   for (int64_t d = 0; d < c->head_dim; d++)
-    delta += get(c->type, x->out, row + d) * get(c->type, x->gradient_out, row + d);
+    delta += get(c->out_type, x->out, at + d) * get(c->type, x->gradient_out, at + d);
   for (int64_t j = 0; j < seen; j++) {
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
-      sum += get(c->type, x->gradient_out, row + d) * get(c->type, x->v, index_v(c, b, g, j) + d);
-    x->weights[j] = exp(x->weights[j] - log_sum_exp);
-    x->gradients[j] = x->weights[j] * (sum - delta) * c->scale;
+      sum += get(c->type, x->gradient_out, at + d) * get(c->type, x->v, index_v(c, g, key_of(p, s, j)) + d);
+    s->scores[j] = exp(s->scores[j] - log_sum_exp);
+    s->gradients[j] = s->scores[j] * (sum - delta) * c->scale;
   }
-  for (int64_t d = 0; d < c->head_dim; d++) x->gradient_q[d] = 0;
+  for (int64_t d = 0; d < c->head_dim; d++) s->gradient_q[d] = 0;
   for (int64_t j = 0; j < seen; j++) {
+    const int64_t key = (key_of(p, s, j) - p->first_key) * c->head_dim;
     for (int64_t d = 0; d < c->head_dim; d++) {
-      x->gradient_q[d] += x->gradients[j] * get(c->type, x->k, index_k(c, b, g, j) + d);
-      x->gradient_k[j * c->head_dim + d] += x->gradients[j] * get(c->type, x->q, index_q(c, b, h, t) + d);
-      x->gradient_v[j * c->head_dim + d] += x->weights[j] * get(c->type, x->gradient_out, row + d);
+      s->gradient_q[d] += s->gradients[j] * get(c->type, x->k, index_k(c, g, key_of(p, s, j)) + d);
+      s->gradient_k[key + d] += s->gradients[j] * get(c->type, x->q, index_q(c, h, row) + d);
+      s->gradient_v[key + d] += s->scores[j] * get(c->type, x->gradient_out, at + d);
     }
   }
 }
 
-tri_status tri_reference_attention_backward(tri_queue *queue, const tri_attention *call, const void *q, const void *k,
+static void put(const tri_attention *c, void *gradient, int64_t at, const double *values) {
+  for (int64_t d = 0; d < c->head_dim; d++) {
+    double before = c->accumulate ? get(c->gradient_type, gradient, at + d) : 0;
+    set(c->gradient_type, gradient, at + d, c->accumulate ? before + values[d] : values[d]);
+  }
+}
+
+/* A key/value head and the heads that share it. */
+static void backward_head(const backward *x, const part *p, const scratch *s, int64_t g) {
+  const tri_attention *c = x->call;
+  const int64_t width = c->head_dim, group = c->heads / c->kv_heads;
+  for (int64_t i = 0; i < p->keys * width; i++) s->gradient_k[i] = s->gradient_v[i] = 0;
+  for (int64_t h = g * group; h < (g + 1) * group; h++) {
+    for (int64_t t = 0; t < p->queries; t++) {
+      backward_row(x, p, s, h, p->first_query + t);
+      put(c, x->gradient_q, index_q(c, h, p->first_query + t), s->gradient_q);
+    }
+  }
+  for (int64_t j = 0; j < p->keys; j++) {
+    put(c, x->gradient_k, index_k(c, g, p->first_key + j), s->gradient_k + j * width);
+    put(c, x->gradient_v, index_v(c, g, p->first_key + j), s->gradient_v + j * width);
+  }
+}
+
+/* What no slice names has no gradient. */
+static void clear_gradients(const backward *x) {
+  const tri_attention *c = x->call;
+  for (int64_t h = 0; h < c->heads; h++)
+    for (int64_t row = 0; row < c->query_rows; row++)
+      for (int64_t d = 0; d < c->head_dim; d++) set(c->gradient_type, x->gradient_q, index_q(c, h, row) + d, 0);
+  for (int64_t g = 0; g < c->kv_heads; g++) {
+    for (int64_t row = 0; row < c->key_rows; row++) {
+      for (int64_t d = 0; d < c->head_dim; d++) {
+        set(c->gradient_type, x->gradient_k, index_k(c, g, row) + d, 0);
+        set(c->gradient_type, x->gradient_v, index_v(c, g, row) + d, 0);
+      }
+    }
+  }
+}
+
+tri_status tri_reference_attention_backward(tri_queue *queue, const tri_attention *call,
+                                            const tri_attention_slice *slices, const void *q, const void *k,
                                             const void *v, const void *out, const void *log_sum_exp,
                                             const void *gradient_out, void *gradient_q, void *gradient_k,
                                             void *gradient_v, void *workspace) {
   (void)queue;
-  TRI_TRY(check(call));
-  const int64_t keys = call->keys, width = call->head_dim, group = call->heads / call->kv_heads;
-  backward x = {call, q, k, v, out, log_sum_exp, gradient_out, workspace, NULL, NULL, NULL, NULL};
-  x.gradients = x.weights + keys;
-  x.gradient_k = x.gradients + keys;
-  x.gradient_v = x.gradient_k + keys * width;
-  x.gradient_q = x.gradient_v + keys * width;
-  for (int64_t b = 0; b < call->batch; b++) {
-    for (int64_t g = 0; g < call->kv_heads; g++) {
-      memset(x.gradient_k, 0, (size_t)(2 * keys * width) * sizeof(double));
-      for (int64_t h = g * group; h < (g + 1) * group; h++) {
-        for (int64_t t = 0; t < call->queries; t++) {
-          backward_row(&x, b, h, t);
-          for (int64_t d = 0; d < width; d++) set(call->type, gradient_q, index_q(call, b, h, t) + d, x.gradient_q[d]);
-        }
-      }
-      for (int64_t j = 0; j < keys; j++) {
-        for (int64_t d = 0; d < width; d++) {
-          set(call->type, gradient_k, index_k(call, b, g, j) + d, x.gradient_k[j * width + d]);
-          set(call->type, gradient_v, index_v(call, b, g, j) + d, x.gradient_v[j * width + d]);
-        }
-      }
-    }
+  int64_t live = 0;
+  TRI_TRY(tri_attention_slices_check(call, slices, &live));
+  const backward x = {call, q, k, v, out, log_sum_exp, gradient_out, gradient_q, gradient_k, gradient_v};
+  const scratch s = scratch_of(call, workspace);
+  if (!call->accumulate) clear_gradients(&x);
+  for (int64_t i = 0; i < num_parts(call, live); i++) {
+    const part p = part_of(call, slices, live, i);
+    for (int64_t g = 0; g < call->kv_heads; g++) backward_head(&x, &p, &s, g);
   }
   return TRI_OK;
 }

@@ -46,8 +46,8 @@ typedef struct backward_scratch {
 static size_t backward_scratch_make(const tri_attention *call, bool whole, void *memory, backward_scratch *out) {
   scratch from = {memory, 0};
   const int64_t width = call->head_dim;
-  const int64_t queries = whole ? divide_up(call->queries, TILE) * TILE : TILE;
-  const int64_t keys = whole && call->heads > call->kv_heads ? divide_up(call->keys, TILE) * TILE : TILE;
+  const int64_t queries = whole ? divide_up(call->most_queries, TILE) * TILE : TILE;
+  const int64_t keys = whole && call->heads > call->kv_heads ? divide_up(call->most_keys, TILE) * TILE : TILE;
   out->queries.q_rows = take(&from, rows_bytes(queries, width));
   out->queries.o_rows = take(&from, rows_bytes(queries, width));
   out->keys.k_rows = take(&from, rows_bytes(TILE, width));
@@ -75,11 +75,11 @@ static size_t backward_scratch_make(const tri_attention *call, bool whole, void 
   return from.used;
 }
 
-/* The tile of `whole` that begins at the query `first`. */
+/* The tile of `whole` that begins at its query number `first`. */
 static query_tile tile_of(const tri_attention *call, const query_tile *whole, int64_t first) {
   const int64_t rows = first * row_cells(call->head_dim), stacked = first / CELL_ELEMENTS * padded(call->head_dim);
-  return (query_tile){.first = first,
-                      .count = smaller(TILE, call->queries - first),
+  return (query_tile){.first = whole->first + first,
+                      .count = smaller(TILE, whole->count - first),
                       .q_rows = whole->q_rows + rows,
                       .q_stacked = whole->q_stacked + stacked,
                       .o_rows = whole->o_rows + rows,
@@ -88,12 +88,12 @@ static query_tile tile_of(const tri_attention *call, const query_tile *whole, in
                       .delta = whole->delta + first};
 }
 
-static void pack_queries(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t first, int64_t count,
+static void pack_queries(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count,
                          query_tile *to) {
   const tri_attention *call = job->call;
-  const int64_t position = call->heads * call->head_dim, statistics = (batch * call->heads + head) * call->queries;
-  head_rows q = rows_of(call, job->q, call->q_batch, call->q_position, batch, first, head, count);
-  head_rows o = rows_of(call, job->gradient_out, call->queries * position, position, batch, first, head, count);
+  const int64_t statistics = head * call->query_rows + first;
+  head_rows q = rows_of(call, job->q, call->q_row, call->q_head, first, head, count);
+  head_rows o = rows_of(call, job->gradient_out, call->out_row, call->out_head, first, head, count);
   pack_rows(&q, to->q_rows);
   pack_rows(&o, to->o_rows);
 #if TRI_PAIRS
@@ -102,16 +102,16 @@ static void pack_queries(const tri_attention_backward *job, int64_t batch, int64
 #endif
   to->first = first;
   to->count = count;
-  to->log_sum_exp = job->log_sum_exp + statistics + first;
-  to->delta = job->delta + statistics + first;
+  to->log_sum_exp = job->log_sum_exp + statistics;
+  to->delta = job->delta + statistics;
 }
 
-static void pack_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t first, key_tile *to) {
+static void pack_keys(const tri_attention_backward *job, int64_t kv_head, int64_t first, int64_t count, key_tile *to) {
   const tri_attention *call = job->call;
   to->first = first;
-  to->count = smaller(TILE, call->keys - first);
-  head_rows k = rows_of(call, job->k, call->k_batch, call->k_position, batch, first, kv_head, to->count);
-  head_rows v = rows_of(call, job->v, call->v_batch, call->v_position, batch, first, kv_head, to->count);
+  to->count = count;
+  head_rows k = rows_of(call, job->k, call->k_row, call->k_head, first, kv_head, count);
+  head_rows v = rows_of(call, job->v, call->v_row, call->v_head, first, kv_head, count);
   pack_rows(&v, to->k_rows);
   pack_columns(to->k_rows, to->count, call->head_dim, to->v_columns);
   pack_rows(&k, to->k_rows);
@@ -122,18 +122,18 @@ static void pack_keys(const tri_attention_backward *job, int64_t batch, int64_t 
 }
 
 /* Query r of tile q sees key c of tile k where c <= r + shift. */
-INLINE int64_t shift_of(const tri_attention *call, const query_tile *q, const key_tile *k) {
-  return q->first + call->keys - call->queries - k->first;
+INLINE int64_t shift_of(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
+  return shift_in(slice, q->first, k->first);
 }
 
 /* Whether any query of the tile sees any key of the other. */
-INLINE bool sees(const tri_attention *call, const query_tile *q, const key_tile *k) {
-  return q->count - 1 + shift_of(call, q, k) >= 0;
+INLINE bool sees(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
+  return q->count - 1 + shift_of(slice, q, k) >= 0;
 }
 
 /* Scores to weights and gradients of weights to gradients of scores, both in place; hidden ones become zeros. */
-static void weigh(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair) {
-  const int64_t shift = shift_of(call, q, k);
+static void weigh(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+                  const weights_tile *pair) {
   const float scale = (float)call->scale, scale_2 = (float)(call->scale * LOG2_E);
   for (int64_t i = 0; i < q->count; i++) {
     const int64_t visible = clamp(i + shift + 1, 0, k->count), whole = visible / LANES, rest = visible % LANES;
@@ -185,8 +185,15 @@ static void narrow(const query_tile *q, const weights_tile *pair) {
 }
 #endif
 
-static void compute_weights(const tri_attention *call, const query_tile *q, const key_tile *k,
-                            const weights_tile *pair) {
+/* Whether the first query of the tile sees only the first of these keys, and nothing elsewhere. */
+static bool sees_one_key(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
+                         const key_tile *k) {
+  return slice->causal && !call->merge && !call->shares_queries && k->first == slice->first_key &&
+         shift_of(slice, q, k) == 0;
+}
+
+static void compute_weights(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
+                            const key_tile *k, const weights_tile *pair) {
   product scores = {.a = q->q_rows,
                     .a_row = row_cells(call->head_dim),
                     .a_step = 1,
@@ -198,22 +205,22 @@ static void compute_weights(const tri_attention *call, const query_tile *q, cons
                     .columns = k->count,
                     .depth = call->head_dim,
                     .trim = TRIM_COLUMNS,
-                    .shift = shift_of(call, q, k)};
+                    .shift = shift_of(slice, q, k)};
   multiply(&scores);
   scores.a = q->o_rows;
   scores.b = k->v_columns;
   scores.c = pair->gradients;
   multiply(&scores);
-  weigh(call, q, k, pair);
+  weigh(call, scores.shift, q, k, pair);
   /* A query that sees one key gives it weight 1 whatever the score, so the score's gradient is 0 and not rounding. */
-  if (shift_of(call, q, k) == 0 && k->first == 0) pair->gradients[0] = 0.0f;
+  if (sees_one_key(call, slice, q, k)) pair->gradients[0] = 0.0f;
 #if TRI_PAIRS
   narrow(q, pair);
 #endif
 }
 
-static void add_to_keys(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair,
-                        float *gradient_k, float *gradient_v) {
+static void add_to_keys(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+                        const weights_tile *pair, float *gradient_k, float *gradient_v) {
   const int64_t pitch = padded(call->head_dim);
   product sum = {.a = pair->weights_along_queries,
                  .a_row = 1,
@@ -227,7 +234,7 @@ static void add_to_keys(const tri_attention *call, const query_tile *q, const ke
                  .depth = q->count,
                  .accumulate = true,
                  .trim = TRIM_DEPTH_BEGIN,
-                 .shift = shift_of(call, q, k)};
+                 .shift = shift};
   multiply(&sum);
   sum.a = pair->gradients_along_queries;
   sum.b = q->q_stacked;
@@ -235,8 +242,8 @@ static void add_to_keys(const tri_attention *call, const query_tile *q, const ke
   multiply(&sum);
 }
 
-static void add_to_queries(const tri_attention *call, const query_tile *q, const key_tile *k, const weights_tile *pair,
-                           float *gradient_q) {
+static void add_to_queries(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+                           const weights_tile *pair, float *gradient_q) {
   const int64_t pitch = padded(call->head_dim);
   multiply(&(product){.a = pair->gradients_along_keys,
                       .a_row = TILE / CELL_ELEMENTS,
@@ -250,25 +257,24 @@ static void add_to_queries(const tri_attention *call, const query_tile *q, const
                       .depth = k->count,
                       .accumulate = true,
                       .trim = TRIM_DEPTH_END,
-                      .shift = shift_of(call, q, k)});
+                      .shift = shift});
 }
 
-static void write_gradient(const tri_attention *call, void *gradient, int64_t batch_stride, int64_t stride,
-                           int64_t batch, int64_t head, int64_t first, int64_t count, const float *from) {
-  for (int64_t i = 0; i < count; i++) {
-    int64_t at = batch * batch_stride + (first + i) * stride + head * call->head_dim;
-    row_write(element_to_write(gradient, call->type, at), call->type, from + i * padded(call->head_dim), 1.0f,
-              call->head_dim);
+static void write_gradient(const tri_attention *call, void *gradient, int64_t row_stride, int64_t head_stride,
+                           int64_t head, int64_t first, int64_t count, float *from) {
+  const tri_dtype type = call->gradient_type;
+  for (int64_t i = 0; i < count; i++, from += padded(call->head_dim)) {
+    void *row = element_to_write(gradient, type, (first + i) * row_stride + head * head_stride);
+    if (call->accumulate) row_add(from, type, row, call->head_dim);
+    row_write(row, type, from, 1.0f, call->head_dim);
   }
 }
 
-static void write_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, const key_tile *k,
-                       const float *gradient_k, const float *gradient_v) {
+static void write_keys(const tri_attention_backward *job, int64_t kv_head, int64_t first, int64_t count,
+                       float *gradient_k, float *gradient_v) {
   const tri_attention *call = job->call;
-  write_gradient(call, job->gradient_k, call->k_batch, call->k_position, batch, kv_head, k->first, k->count,
-                 gradient_k);
-  write_gradient(call, job->gradient_v, call->v_batch, call->v_position, batch, kv_head, k->first, k->count,
-                 gradient_v);
+  write_gradient(call, job->gradient_k, call->k_row, call->k_head, kv_head, first, count, gradient_k);
+  write_gradient(call, job->gradient_v, call->v_row, call->v_head, kv_head, first, count, gradient_v);
 }
 
 static size_t backward_scratch_bytes(const tri_attention *call, bool whole) {
@@ -276,90 +282,108 @@ static size_t backward_scratch_bytes(const tri_attention *call, bool whole) {
   return backward_scratch_make(call, whole, NULL, &unused);
 }
 
-static void delta(const tri_attention_backward *job, int64_t batch, int64_t head) {
+static void delta(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count) {
   const tri_attention *call = job->call;
   enum { SUMS = 16 };
-  for (int64_t t = 0; t < call->queries; t++) {
-    const int64_t row = ((batch * call->queries + t) * call->heads + head) * call->head_dim;
+  for (int64_t row = first; row < first + count; row++) {
+    const int64_t at = row * call->out_row + head * call->out_head;
     float sum[SUMS] = {0}, out[SUMS] = {0}, gradient[SUMS] = {0};
     for (int64_t d = 0; d < call->head_dim; d += SUMS) {
-      const int64_t count = smaller(SUMS, call->head_dim - d);
-      row_read(out, call->type, element(job->out, call->type, row + d), count);
-      row_read(gradient, call->type, element(job->gradient_out, call->type, row + d), count);
-      for (int64_t i = 0; i < count; i++) sum[i] += out[i] * gradient[i];
+      const int64_t width = smaller(SUMS, call->head_dim - d);
+      row_read(out, call->out_type, element(job->out, call->out_type, at + d), width);
+      row_read(gradient, call->type, element(job->gradient_out, call->type, at + d), width);
+      for (int64_t i = 0; i < width; i++) sum[i] += out[i] * gradient[i];
     }
     for (int half = SUMS / 2; half > 0; half /= 2)
       for (int i = 0; i < half; i++) sum[i] += sum[i + half];
-    job->delta[(batch * call->heads + head) * call->queries + t] = sum[0];
+    job->delta[head * call->query_rows + row] = sum[0];
   }
 }
 
-static void backward_whole(const tri_attention_backward *job, int64_t batch, int64_t kv_head, void *memory) {
+static void backward_whole(const tri_attention_backward *job, int64_t index, int64_t kv_head, void *memory) {
   const tri_attention *call = job->call;
+  const tri_attention_slice *slice = &job->slices[index];
   const int64_t group = call->heads / call->kv_heads, pitch = padded(call->head_dim);
   backward_scratch s;
   backward_scratch_make(call, true, memory, &s);
   for (int64_t member = 0; member < group; member++) {
     const int64_t head = kv_head * group + member;
-    pack_queries(job, batch, head, 0, call->queries, &s.queries);
-    memset(s.gradient_q, 0, (size_t)(call->queries * pitch) * sizeof(float));
-    for (int64_t first = 0; first < call->keys; first += TILE) {
+    pack_queries(job, head, slice->first_query, slice->queries, &s.queries);
+    memset(s.gradient_q, 0, (size_t)(slice->queries * pitch) * sizeof(float));
+    for (int64_t first = 0; first < slice->keys; first += TILE) {
       float *gradient_k = s.gradient_k + (group > 1 ? first * pitch : 0);
       float *gradient_v = s.gradient_v + (group > 1 ? first * pitch : 0);
-      pack_keys(job, batch, kv_head, first, &s.keys);
+      pack_keys(job, kv_head, slice->first_key + first, smaller(TILE, slice->keys - first), &s.keys);
       if (member == 0) memset(gradient_k, 0, (size_t)(TILE * pitch) * sizeof(float));
       if (member == 0) memset(gradient_v, 0, (size_t)(TILE * pitch) * sizeof(float));
-      for (int64_t query = 0; query < call->queries; query += TILE) {
+      for (int64_t query = 0; query < slice->queries; query += TILE) {
         query_tile q = tile_of(call, &s.queries, query);
-        if (!sees(call, &q, &s.keys)) continue;
-        compute_weights(call, &q, &s.keys, &s.pair);
-        add_to_keys(call, &q, &s.keys, &s.pair, gradient_k, gradient_v);
-        add_to_queries(call, &q, &s.keys, &s.pair, s.gradient_q + query * pitch);
+        const int64_t shift = shift_of(slice, &q, &s.keys);
+        if (!sees(slice, &q, &s.keys)) continue;
+        compute_weights(call, slice, &q, &s.keys, &s.pair);
+        add_to_keys(call, shift, &q, &s.keys, &s.pair, gradient_k, gradient_v);
+        add_to_queries(call, shift, &q, &s.keys, &s.pair, s.gradient_q + query * pitch);
       }
-      if (member == group - 1) write_keys(job, batch, kv_head, &s.keys, gradient_k, gradient_v);
+      if (member == group - 1) write_keys(job, kv_head, s.keys.first, s.keys.count, gradient_k, gradient_v);
     }
-    write_gradient(call, job->gradient_q, call->q_batch, call->q_position, batch, head, 0, call->queries, s.gradient_q);
+    write_gradient(call, job->gradient_q, call->q_row, call->q_head, head, slice->first_query, slice->queries,
+                   s.gradient_q);
   }
 }
 
-static void backward_keys(const tri_attention_backward *job, int64_t batch, int64_t kv_head, int64_t tile,
-                          void *memory) {
+/* The rows of [first, first + count) that are among [from, from + length): how many, and the first of them. */
+INLINE int64_t common_rows(int64_t from, int64_t length, int64_t first, int64_t count, int64_t *begin) {
+  *begin = clamp(from, first, first + count);
+  return clamp(from + length, *begin, first + count) - *begin;
+}
+
+static void backward_keys(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
+                          int64_t count, void *memory) {
   const tri_attention *call = job->call;
   const int64_t group = call->heads / call->kv_heads, pitch = padded(call->head_dim);
   backward_scratch s;
   backward_scratch_make(call, false, memory, &s);
   memset(s.gradient_k, 0, (size_t)(TILE * pitch) * sizeof(float));
   memset(s.gradient_v, 0, (size_t)(TILE * pitch) * sizeof(float));
-  pack_keys(job, batch, kv_head, tile * TILE, &s.keys);
-  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-    for (int64_t query = 0; query < call->queries; query += TILE) {
-      query_tile q = {.first = query, .count = smaller(TILE, call->queries - query)};
-      if (!sees(call, &q, &s.keys)) continue;
-      pack_queries(job, batch, head, query, q.count, &s.queries);
-      compute_weights(call, &s.queries, &s.keys, &s.pair);
-      add_to_keys(call, &s.queries, &s.keys, &s.pair, s.gradient_k, s.gradient_v);
+  for (const tri_attention_slice *slice = job->slices + begin; slice < job->slices + end; slice++) {
+    int64_t key = 0, keys = common_rows(slice->first_key, slice->keys, first, count, &key);
+    float *gradient_k = s.gradient_k + (key - first) * pitch, *gradient_v = s.gradient_v + (key - first) * pitch;
+    if (keys == 0 || slice->queries == 0) continue;
+    pack_keys(job, kv_head, key, keys, &s.keys);
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
+      for (int64_t query = 0; query < slice->queries; query += TILE) {
+        query_tile q = {.first = slice->first_query + query, .count = smaller(TILE, slice->queries - query)};
+        if (!sees(slice, &q, &s.keys)) continue;
+        pack_queries(job, head, q.first, q.count, &s.queries);
+        compute_weights(call, slice, &s.queries, &s.keys, &s.pair);
+        add_to_keys(call, shift_of(slice, &q, &s.keys), &s.queries, &s.keys, &s.pair, gradient_k, gradient_v);
+      }
     }
   }
-  write_keys(job, batch, kv_head, &s.keys, s.gradient_k, s.gradient_v);
+  write_keys(job, kv_head, first, count, s.gradient_k, s.gradient_v);
 }
 
-static void backward_queries(const tri_attention_backward *job, int64_t batch, int64_t head, int64_t tile,
-                             void *memory) {
+static void backward_queries(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,
+                             int64_t count, void *memory) {
   const tri_attention *call = job->call;
   const int64_t kv_head = head / (call->heads / call->kv_heads), pitch = padded(call->head_dim);
   backward_scratch s;
   backward_scratch_make(call, false, memory, &s);
   memset(s.gradient_q, 0, (size_t)(TILE * pitch) * sizeof(float));
-  pack_queries(job, batch, head, tile * TILE, smaller(TILE, call->queries - tile * TILE), &s.queries);
-  for (int64_t first = 0; first < call->keys; first += TILE) {
-    const key_tile k = {.first = first};
-    if (!sees(call, &s.queries, &k)) break;
-    pack_keys(job, batch, kv_head, first, &s.keys);
-    compute_weights(call, &s.queries, &s.keys, &s.pair);
-    add_to_queries(call, &s.queries, &s.keys, &s.pair, s.gradient_q);
+  for (const tri_attention_slice *slice = job->slices + begin; slice < job->slices + end; slice++) {
+    int64_t query = 0, queries = common_rows(slice->first_query, slice->queries, first, count, &query);
+    float *gradient_q = s.gradient_q + (query - first) * pitch;
+    if (queries == 0) continue;
+    pack_queries(job, head, query, queries, &s.queries);
+    for (int64_t key = 0; key < slice->keys; key += TILE) {
+      const key_tile k = {.first = slice->first_key + key};
+      if (!sees(slice, &s.queries, &k)) break;
+      pack_keys(job, kv_head, k.first, smaller(TILE, slice->keys - key), &s.keys);
+      compute_weights(call, slice, &s.queries, &s.keys, &s.pair);
+      add_to_queries(call, shift_of(slice, &s.queries, &k), &s.queries, &s.keys, &s.pair, gradient_q);
+    }
   }
-  write_gradient(call, job->gradient_q, call->q_batch, call->q_position, batch, head, s.queries.first, s.queries.count,
-                 s.gradient_q);
+  write_gradient(call, job->gradient_q, call->q_row, call->q_head, head, first, count, s.gradient_q);
 }
 
 #endif

@@ -135,6 +135,22 @@ INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count)
   }
 }
 
+/* to[count] += from[count] */
+INLINE void row_add(float *to, tri_dtype type, const void *from, int64_t count) {
+  const float *wide = from;
+  const uint16_t *narrow = from;
+  switch (type) {
+    case TRI_FP32:
+      for (int64_t i = 0; i < count; i++) to[i] += wide[i];
+      break;
+    case TRI_BF16:
+      for (int64_t i = 0; i < count; i++) to[i] += from_bf16(narrow[i]);
+      break;
+    case TRI_FP64:
+    case TRI_INT32: break;
+  }
+}
+
 /* to[count] = from[count] * factor */
 INLINE void row_write(void *to, tri_dtype type, const float *from, float factor, int64_t count) {
   float *wide = to;

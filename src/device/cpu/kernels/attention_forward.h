@@ -13,7 +13,7 @@
 #include "device/cpu/kernels/attention_product.h"
 
 typedef struct forward_scratch {
-  cell *keys;    /* per tile: columns */
+  cell *keys;    /* of a slice, or of one tile where slices share queries; per tile: columns */
   cell *values;  /* stacked           */
   cell *rows;    /* rows of one tile  */
   cell *queries; /* rows of one tile  */
@@ -26,9 +26,9 @@ typedef struct forward_scratch {
 
 static size_t forward_scratch_make(const tri_attention *call, void *memory, forward_scratch *out) {
   scratch from = {memory, 0};
-  const int64_t width = call->head_dim, tiles = divide_up(call->keys, TILE);
-  out->keys = take(&from, tiles * columns_bytes(width));
-  out->values = take(&from, stacked_bytes(call->keys, width));
+  const int64_t width = call->head_dim, keys = call->shares_queries ? TILE : call->most_keys;
+  out->keys = take(&from, divide_up(keys, TILE) * columns_bytes(width));
+  out->values = take(&from, stacked_bytes(keys, width));
   out->rows = take(&from, rows_bytes(TILE, width));
   out->queries = take(&from, rows_bytes(TILE, width));
   out->scores = take(&from, TILE * TILE * 4);
@@ -45,25 +45,26 @@ static size_t forward_scratch_make(const tri_attention *call, void *memory, forw
   return from.used;
 }
 
-/* Packs the first `count` keys and values of a head. */
-static void pack_keys_values(const tri_attention_forward *job, int64_t batch, int64_t kv_head, int64_t count,
+/* Packs `count` keys and values of a head from row `first` on. */
+static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, int64_t first, int64_t count,
                              const forward_scratch *to) {
   const tri_attention *call = job->call;
   const int64_t tile_cells = columns_bytes(call->head_dim) / 4;
   for (int64_t j = 0; j * TILE < count; j++) {
     int64_t keys = smaller(TILE, count - j * TILE);
-    head_rows k = rows_of(call, job->k, call->k_batch, call->k_position, batch, j * TILE, kv_head, keys);
-    head_rows v = rows_of(call, job->v, call->v_batch, call->v_position, batch, j * TILE, kv_head, keys);
+    head_rows k = rows_of(call, job->k, call->k_row, call->k_head, first + j * TILE, kv_head, keys);
+    head_rows v = rows_of(call, job->v, call->v_row, call->v_head, first + j * TILE, kv_head, keys);
     pack_rows(&k, to->rows);
     pack_columns(to->rows, keys, call->head_dim, to->keys + j * tile_cells);
     pack_stacked(&v, to->values + j * (TILE / CELL_ELEMENTS) * padded(call->head_dim));
   }
 }
 
-/* Of each row: the greatest of the old maximum and its visible scores. Hidden scores in the last vector become -inf. */
-static void find_maxima(const forward_scratch *s, int64_t rows, int64_t keys, int64_t shift) {
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t visible = clamp(i + shift + 1, 0, keys), whole = visible / LANES, rest = visible % LANES;
+/* Of each of `rows` rows from `from` on: the greatest of the old maximum and its visible scores. Hidden scores in the
+ * last vector become -inf. */
+static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, int64_t keys, int64_t shift) {
+  for (int64_t i = from; i < from + rows; i++) {
+    int64_t visible = clamp(i - from + shift + 1, 0, keys), whole = visible / LANES, rest = visible % LANES;
     float *score = s->scores + i * TILE;
     floats most = splat(s->maximum[i]);
     for (int64_t v = 0; v < whole; v++) most = larger_floats(most, load(score + v * LANES));
@@ -85,16 +86,17 @@ INLINE void weights_store(cell *to, floats x) {
 #endif
 }
 
-/* Turns scores into weights and brings maximum, factor and sum up to date. */
-static void soften(const forward_scratch *s, float scale_2, int64_t rows, int64_t keys, int64_t shift) {
-  find_maxima(s, rows, keys, shift);
+/* Turns scores into weights and brings maximum, factor and sum up to date. Of rows that are not among these the new
+ * maximum is the old one, and nothing changes. */
+static void soften(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, int64_t shift) {
+  find_maxima(s, from, rows, keys, shift);
   for (int64_t i = 0; i < TILE; i += LANES) {
     floats old = load(s->maximum + i), new = load(s->new_maximum + i);
     store(s->factor + i, select_floats(old == new, splat(1.0f), exp2_floats((old - new) * scale_2)));
     store(s->maximum + i, new);
   }
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t visible = clamp(i + shift + 1, 0, keys), vectors = divide_up(visible, LANES);
+  for (int64_t i = from; i < from + rows; i++) {
+    int64_t visible = clamp(i - from + shift + 1, 0, keys), vectors = divide_up(visible, LANES);
     const float *score = s->scores + i * TILE;
     cell *weight = s->weights + i * (TILE / CELL_ELEMENTS);
     const floats reference = splat(s->maximum[i] * scale_2);
@@ -109,53 +111,83 @@ static void soften(const forward_scratch *s, float scale_2, int64_t rows, int64_
   }
 }
 
-static void forward_tile(const tri_attention_forward *job, const forward_scratch *s, int64_t batch, int64_t head,
-                         int64_t first) {
+/* What a tile of queries has found so far: nothing, or what the calls before this one gave it. */
+static void begin_rows(const tri_attention_forward *job, const forward_scratch *s, int64_t head, int64_t first,
+                       int64_t rows) {
   const tri_attention *call = job->call;
-  const int64_t width = call->head_dim, pitch = padded(width), rows = smaller(TILE, call->queries - first);
-  const int64_t seen_by_first = first + call->keys - call->queries + 1, seen = seen_by_first + rows - 1;
-  head_rows q = rows_of(call, job->q, call->q_batch, call->q_position, batch, first, head, rows);
+  const int64_t pitch = padded(call->head_dim);
+  head_rows q = rows_of(call, job->q, call->q_row, call->q_head, first, head, rows);
   pack_rows(&q, s->queries);
   for (int64_t i = 0; i < TILE; i++) s->maximum[i] = s->new_maximum[i] = -INFINITY;
   memset(s->sum, 0, sizeof(float) * TILE * LANES);
-
-  for (int64_t j = 0; j * TILE < seen; j++) {
-    const int64_t keys = smaller(TILE, seen - j * TILE), shift = seen_by_first - 1 - j * TILE;
-    multiply(&(product){.a = s->queries,
-                        .a_row = row_cells(width),
-                        .a_step = 1,
-                        .b = s->keys + j * (columns_bytes(width) / 4),
-                        .b_step = TILE,
-                        .c = s->scores,
-                        .c_row = TILE,
-                        .rows = rows,
-                        .columns = keys,
-                        .depth = width,
-                        .trim = TRIM_COLUMNS,
-                        .shift = shift});
-    soften(s, (float)(call->scale * LOG2_E), rows, keys, shift);
-    multiply(&(product){.a = s->weights,
-                        .a_row = TILE / CELL_ELEMENTS,
-                        .a_step = 1,
-                        .b = s->values + j * (TILE / CELL_ELEMENTS) * pitch,
-                        .b_step = pitch,
-                        .c = s->out,
-                        .c_row = pitch,
-                        .rows = rows,
-                        .columns = width,
-                        .depth = keys,
-                        .row_scale = j == 0 ? NULL : s->factor,
-                        .trim = TRIM_DEPTH_END,
-                        .shift = shift});
+  if (!call->merge) return;
+  memset(s->out, 0, (size_t)(TILE * pitch) * sizeof(float));
+  for (int64_t i = 0; i < rows; i++) {
+    float log_sum_exp = job->log_sum_exp[head * call->query_rows + first + i];
+    if (log_sum_exp == -INFINITY) continue;
+    int64_t at = (first + i) * call->out_row + head * call->out_head;
+    s->maximum[i] = s->new_maximum[i] = (float)((double)log_sum_exp / call->scale);
+    s->sum[i * LANES] = 1.0f;
+    row_read(s->out + i * pitch, call->out_type, element(job->out, call->out_type, at), call->head_dim);
   }
+}
 
+/* Some rows of the tile, from row `from` on, with some packed keys and values. `fresh`: nothing is in `out` yet. */
+static void attend(const tri_attention *call, const forward_scratch *s, int64_t from, int64_t rows, const cell *keys,
+                   const cell *values, int64_t num_keys, int64_t shift, bool fresh) {
+  const int64_t width = call->head_dim, pitch = padded(width);
+  multiply(&(product){.a = s->queries + from * row_cells(width),
+                      .a_row = row_cells(width),
+                      .a_step = 1,
+                      .b = keys,
+                      .b_step = TILE,
+                      .c = s->scores + from * TILE,
+                      .c_row = TILE,
+                      .rows = rows,
+                      .columns = num_keys,
+                      .depth = width,
+                      .trim = TRIM_COLUMNS,
+                      .shift = shift});
+  soften(s, (float)(call->scale * LOG2_E), from, rows, num_keys, shift);
+  multiply(&(product){.a = s->weights + from * (TILE / CELL_ELEMENTS),
+                      .a_row = TILE / CELL_ELEMENTS,
+                      .a_step = 1,
+                      .b = values,
+                      .b_step = pitch,
+                      .c = s->out + from * pitch,
+                      .c_row = pitch,
+                      .rows = rows,
+                      .columns = width,
+                      .depth = num_keys,
+                      .row_scale = fresh ? NULL : s->factor + from,
+                      .trim = TRIM_DEPTH_END,
+                      .shift = shift});
+}
+
+/* Whether nothing was added to what the calls before gave a row. */
+static bool as_before(const tri_attention_forward *job, const forward_scratch *s, int64_t i, float sum,
+                      int64_t statistic) {
+  if (!job->call->merge || sum != 1.0f) return false;
+  return s->maximum[i] == (float)((double)job->log_sum_exp[statistic] / job->call->scale);
+}
+
+static void end_rows(const tri_attention_forward *job, const forward_scratch *s, int64_t head, int64_t first,
+                     int64_t rows) {
+  const tri_attention *call = job->call;
+  const int64_t pitch = padded(call->head_dim);
   for (int64_t i = 0; i < rows; i++) {
     float sum = sum_lanes(load(s->sum + i * LANES));
-    int64_t row = ((batch * call->queries + first + i) * call->heads + head) * width;
-    row_write(element_to_write(job->out, call->type, row), call->type, s->out + i * pitch, 1.0f / sum, width);
-    if (job->log_sum_exp)
-      job->log_sum_exp[(batch * call->heads + head) * call->queries + first + i] =
-          (float)((double)s->maximum[i] * call->scale + log((double)sum));
+    float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * call->scale + log((double)sum));
+    if (sum == 0.0f) { /* it saw nothing */
+      memset(s->out + i * pitch, 0, (size_t)pitch * sizeof(float));
+      factor = 1.0f;
+      log_sum_exp = -INFINITY;
+    }
+    int64_t at = (first + i) * call->out_row + head * call->out_head, statistic = head * call->query_rows + first + i;
+    if (as_before(job, s, i, sum, statistic)) continue;
+    row_write(element_to_write(job->out, call->out_type, at), call->out_type, s->out + i * pitch, factor,
+              call->head_dim);
+    if (job->log_sum_exp) job->log_sum_exp[statistic] = log_sum_exp;
   }
 }
 
@@ -164,20 +196,60 @@ static size_t forward_scratch_bytes(const tri_attention *call) {
   return forward_scratch_make(call, NULL, &unused);
 }
 
-static void forward(const tri_attention_forward *job, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
+/* How many of the slice's keys are seen by its queries before `after`. */
+static int64_t seen_before(const tri_attention_slice *slice, int64_t after) {
+  if (!slice->causal) return slice->keys;
+  return clamp(after + slice->keys - slice->queries, 0, slice->keys);
+}
+
+static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_head, int64_t first, int64_t count,
                     void *memory) {
   const tri_attention *call = job->call;
-  const int64_t tiles = divide_up(call->queries, TILE), group = call->heads / call->kv_heads;
+  const tri_attention_slice *slice = &job->slices[index];
+  const int64_t tiles = divide_up(slice->queries, TILE), group = call->heads / call->kv_heads;
+  const int64_t columns = columns_bytes(call->head_dim) / 4;
+  const int64_t stacked = TILE / CELL_ELEMENTS * padded(call->head_dim);
   int64_t seen = 0;
   for (int64_t unit = first; unit < first + count; unit++) {
-    int64_t after = smaller(call->queries, (unit % tiles + 1) * TILE);
-    if (after + call->keys - call->queries > seen) seen = after + call->keys - call->queries;
+    int64_t here = seen_before(slice, smaller(slice->queries, (unit % tiles + 1) * TILE));
+    if (here > seen) seen = here;
   }
   forward_scratch s;
   forward_scratch_make(call, memory, &s);
-  pack_keys_values(job, batch, kv_head, seen, &s);
-  for (int64_t unit = first; unit < first + count; unit++)
-    forward_tile(job, &s, batch, kv_head * group + unit / tiles, unit % tiles * TILE);
+  pack_keys_values(job, kv_head, slice->first_key, seen, &s);
+  for (int64_t unit = first; unit < first + count; unit++) {
+    const int64_t head = kv_head * group + unit / tiles, at = unit % tiles * TILE;
+    const int64_t row = slice->first_query + at, rows = smaller(TILE, slice->queries - at);
+    begin_rows(job, &s, head, row, rows);
+    seen = seen_before(slice, at + rows);
+    for (int64_t j = 0; j * TILE < seen; j++) {
+      attend(call, &s, 0, rows, s.keys + j * columns, s.values + j * stacked, smaller(TILE, seen - j * TILE),
+             shift_in(slice, row, slice->first_key + j * TILE), j == 0 && !call->merge);
+    }
+    end_rows(job, &s, head, row, rows);
+  }
+}
+
+/* Keys are packed anew for each tile of queries: slices cut them in tiles of their own. */
+static void forward_rows(const tri_attention_forward *job, int64_t head, int64_t first, int64_t rows, void *memory) {
+  const tri_attention *call = job->call;
+  forward_scratch s;
+  forward_scratch_make(call, memory, &s);
+  begin_rows(job, &s, head, first, rows);
+  if (!call->merge) memset(s.out, 0, (size_t)(TILE * padded(call->head_dim)) * sizeof(float));
+  for (int64_t i = 0; i < job->num_slices; i++) {
+    const tri_attention_slice *slice = &job->slices[i];
+    const int64_t begin = clamp(slice->first_query, first, first + rows);
+    const int64_t end = clamp((int64_t)slice->first_query + slice->queries, first, first + rows);
+    if (begin >= end) continue;
+    const int64_t seen = seen_before(slice, end - slice->first_query);
+    for (int64_t j = 0; j < seen; j += TILE) {
+      const int64_t key = slice->first_key + j, keys = smaller(TILE, seen - j);
+      pack_keys_values(job, head / (call->heads / call->kv_heads), key, keys, &s);
+      attend(call, &s, begin - first, end - begin, s.keys, s.values, keys, shift_in(slice, begin, key), false);
+    }
+  }
+  end_rows(job, &s, head, first, rows);
 }
 
 #endif

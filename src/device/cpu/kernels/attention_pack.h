@@ -21,10 +21,18 @@ typedef struct head_rows {
   int64_t count, head_dim;
 } head_rows;
 
-INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t batch_stride, int64_t stride,
-                         int64_t batch, int64_t position, int64_t head, int64_t count) {
-  int64_t first = batch * batch_stride + position * stride + head * call->head_dim;
-  return (head_rows){call->type, element(base, call->type, first), stride, count, call->head_dim};
+/* `count` of them from row `first` of an array with these strides of rows and heads. */
+INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t row_stride, int64_t head_stride,
+                         int64_t first, int64_t head, int64_t count) {
+  int64_t at = first * row_stride + head * head_stride;
+  return (head_rows){call->type, element(base, call->type, at), row_stride, count, call->head_dim};
+}
+
+/* With what shift query r of some rows from first_query on sees key c of some from first_key on where c <= r + shift.
+ */
+INLINE int64_t shift_in(const tri_attention_slice *slice, int64_t first_query, int64_t first_key) {
+  if (!slice->causal) return slice->keys; /* all */
+  return first_query - slice->first_query + slice->keys - slice->queries - (first_key - slice->first_key);
 }
 
 /* A multiple of 4 for pack_columns. */

@@ -8,7 +8,7 @@
 #define TRI_ATTENTION_TABLE                                                                                            \
   {                                                                                                                    \
     .forward_scratch = forward_scratch_bytes, .backward_scratch = backward_scratch_bytes, .forward = forward,          \
-    .delta = delta, .backward_whole = backward_whole, .backward_keys = backward_keys,                                  \
+    .forward_rows = forward_rows, .delta = delta, .backward_whole = backward_whole, .backward_keys = backward_keys,    \
     .backward_queries = backward_queries,                                                                              \
   }
 
