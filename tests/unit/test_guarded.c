@@ -78,8 +78,26 @@ static void test_what_it_says_it_is(void **state) {
   assert_false(device->info.host_access);
   assert_true(device->info.host_memory);
   assert_int_equal(device->info.types, reference->info.types);
-  tri_attention call = {
-      .type = TRI_FP64, .batch = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 1, .head_dim = 4};
+  tri_attention call = {.type = TRI_FP64,
+                        .out_type = TRI_FP64,
+                        .gradient_type = TRI_FP64,
+                        .heads = 2,
+                        .kv_heads = 1,
+                        .head_dim = 4,
+                        .query_rows = 4,
+                        .key_rows = 4,
+                        .q_row = 16,
+                        .q_head = 4,
+                        .k_row = 16,
+                        .k_head = 4,
+                        .v_row = 16,
+                        .v_head = 4,
+                        .out_row = 8,
+                        .out_head = 4,
+                        .num_slices = 1,
+                        .most_queries = 4,
+                        .most_keys = 4,
+                        .scale = 0.5};
   CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
   CHECK_OK(reference->description.attention_workspace(&reference->description, &call, &want));
   assert_int_equal(bytes, want);

@@ -18,10 +18,10 @@
   X(convert, int64_t, tri_dtype, const void *, tri_dtype, void *)                                                      \
   X(add, tri_dtype, int64_t, const void *, const void *, void *)                                                       \
   X(column_sum, tri_dtype, int64_t, int64_t, const void *, void *, bool)                                               \
-  X(embedding_forward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, int64_t, int64_t, \
+  X(embedding_forward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *,  \
     const void *, void *)                                                                                              \
   X(embedding_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)          \
-  X(position_backward, tri_dtype, int64_t, int64_t, int64_t, int64_t, const void *, void *, bool)                      \
+  X(position_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, const void *, void *, bool)              \
   X(layer_norm_forward, tri_dtype, int64_t, int64_t, double, const void *, const void *, const void *, void *, void *, \
     void *)                                                                                                            \
   X(layer_norm_backward_input, tri_dtype, int64_t, int64_t, const void *, const void *, const void *, const void *,    \
@@ -37,10 +37,12 @@
   X(swiglu_forward, tri_dtype, int64_t, int64_t, const void *, void *)                                                 \
   X(swiglu_backward, tri_dtype, int64_t, int64_t, const void *, const void *, void *)                                  \
   X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const void *, void *)                   \
-  X(rope, tri_dtype, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, const void *, const void *, bool, void *)   \
-  X(attention_forward, const tri_attention *, const void *, const void *, const void *, void *, void *, void *)        \
-  X(attention_backward, const tri_attention *, const void *, const void *, const void *, const void *, const void *,   \
-    const void *, void *, void *, void *, void *)                                                                      \
+  X(rope, tri_dtype, int64_t, int64_t, int64_t, int64_t, int64_t, const int32_t *, const void *, const void *, bool,   \
+    void *)                                                                                                            \
+  X(attention_forward, const tri_attention *, const tri_attention_slice *, const void *, const void *, const void *,   \
+    void *, void *, void *)                                                                                            \
+  X(attention_backward, const tri_attention *, const tri_attention_slice *, const void *, const void *, const void *,  \
+    const void *, const void *, const void *, void *, void *, void *, void *)                                          \
   X(softmax_statistics, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, void *, void *,  \
     void *)                                                                                                            \
   X(softmax_rescale, tri_dtype, int64_t, const void *, const void *, void *)                                           \
