@@ -48,6 +48,13 @@ tri_status tri_queue_finish(tri_queue *queue) {
   return tri_device_event_wait(&event);
 }
 
+void tri_queue_drain(tri_queue *queue) {
+  tri_kept before = {.status = TRI_OK};
+  tri_keep(&before, TRI_INTERNAL); /* whatever this thread has failed with */
+  (void)tri_queue_finish(queue);
+  (void)tri_kept_tell(&before);
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_queue_copy(tri_queue *queue, const tri_copy *copy) {

@@ -48,6 +48,9 @@ tri_status tri_device_event_wait(const tri_device_event *event);
 bool tri_device_event_passed(const tri_device_event *event);
 /* The host waits for all that has been queued. */
 tri_status tri_queue_finish(tri_queue *queue);
+/* The same for who cleans up: nothing that is queued uses any memory from here on. Faults are not told, and this
+ * thread's message stays. */
+void tri_queue_drain(tri_queue *queue);
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 

@@ -205,7 +205,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
 void tri_executor_destroy(tri_executor *executor) {
   if (executor == NULL) return;
   if (executor->arena != NULL) {
-    (void)tri_queue_finish(executor->device->queue); /* what is still queued there reads and writes it */
+    tri_queue_drain(executor->device->queue); /* what is still queued there reads and writes it */
     tri_exchange_destroy(executor->exchange);
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->device_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);

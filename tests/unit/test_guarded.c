@@ -408,6 +408,22 @@ static void test_a_fault_ends_its_queue(void **state) {
   end_scene(s);
 }
 
+/* What fails on the way is told by a wait for it: until then, and where somebody cleans up, the message stays. */
+static void test_a_fault_leaves_the_message(void **state) {
+  (void)state;
+  tri_device_event event;
+  scene *s = set_scene("guarded:fail_kernel=1");
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, COUNT, s->a, s->a, s->a));
+  CHECK_OK(tri_queue_mark(s->device->queue, &event));
+  (void)tri_fail(TRI_IO_FAILED, "what came first");
+  while (!tri_device_event_passed(&event)) continue;
+  assert_string_equal(tri_status_message(), "what came first");
+  tri_queue_drain(s->device->queue);
+  assert_string_equal(tri_status_message(), "what came first");
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_DEVICE_FAILED, "kernel `add`");
+  end_scene(s);
+}
+
 static void test_told_to_fail(void **state) {
   (void)state;
   void *memory = NULL;
@@ -554,6 +570,7 @@ int main(void) {
       cmocka_unit_test(test_wrong_sides),
       cmocka_unit_test(test_memory_released_too_early),
       cmocka_unit_test(test_a_fault_ends_its_queue),
+      cmocka_unit_test(test_a_fault_leaves_the_message),
       cmocka_unit_test(test_told_to_fail),
       cmocka_unit_test(test_options),
       cmocka_unit_test(test_a_touch_from_outside_is_reported),

@@ -101,9 +101,12 @@ static void remember(tri_guarded_state *state, const tri_guarded_queue *queue, c
   state->num_past++;
 }
 
+/* A failure is told by a wait: until then this thread's message stays what it was. */
 static void run_first(tri_guarded_queue *queue) {
   tri_guarded_state *state = queue->state;
   const tri_guarded_work *work = atomic_load(&queue->first);
+  tri_kept before = {.status = TRI_OK};
+  tri_keep(&before, TRI_INTERNAL);
   if (!follows_failure(queue, work) && work->run != NULL) {
     remember(state, queue, work);
     atomic_store(&state->running, true);
@@ -113,6 +116,7 @@ static void run_first(tri_guarded_queue *queue) {
   if (has_failed(queue)) {
     queue->failed_at = queue->done + 1;
     drop_all(queue);
+    (void)tri_kept_tell(&before);
   } else {
     drop_first(queue);
   }
