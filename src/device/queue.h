@@ -56,9 +56,9 @@ void tri_queue_drain(tri_queue *queue);
 
 typedef enum tri_side { TRI_SIDE_HOST, TRI_SIDE_DEVICE } tri_side;
 
-/* `rows` rows of row_bytes each, their first bytes to_stride and from_stride apart. The two must not overlap. Host
- * memory stays as it is until the copy has been waited for; copies from and to tri_device_host_create's are the fast
- * ones. */
+/* `rows` rows of row_bytes each, their first bytes to_stride and from_stride apart. The two must not overlap. The host
+ * leaves its memory as it is until the copy has been waited for; another copy of the same memory may be queued at once,
+ * in this queue or in one that waits for this place. Copies from and to tri_device_host_create's are the fast ones. */
 typedef struct tri_copy {
   void *to;
   const void *from;

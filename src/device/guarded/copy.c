@@ -80,13 +80,20 @@ typedef struct side {
   size_t rows, row_bytes, stride;
 } side;
 
+static size_t rows_of_host(tri_side which, size_t rows) {
+  switch (which) {
+    case TRI_SIDE_HOST: return rows;
+    case TRI_SIDE_DEVICE: break;
+  }
+  return 0;
+}
+
 static side read_side(const tri_copy *copy) {
-  return (side){(uintptr_t)copy->from, copy->from_side == TRI_SIDE_HOST ? copy->rows : 0, copy->row_bytes,
-                copy->from_stride};
+  return (side){(uintptr_t)copy->from, rows_of_host(copy->from_side, copy->rows), copy->row_bytes, copy->from_stride};
 }
 
 static side written_side(const tri_copy *copy) {
-  return (side){(uintptr_t)copy->to, copy->to_side == TRI_SIDE_HOST ? copy->rows : 0, copy->row_bytes, copy->to_stride};
+  return (side){(uintptr_t)copy->to, rows_of_host(copy->to_side, copy->rows), copy->row_bytes, copy->to_stride};
 }
 
 /* Of the rows that begin before the end of these bytes, the last reaches farthest. */
@@ -136,10 +143,14 @@ static void look_at_host(tri_guarded_state *state, queued_copy *queued) {
 }
 
 void tri_guarded_look_at_host(tri_guarded_state *state) {
+  if (state->unseeing == 0) return;
+  state->unseeing = 0;
   for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
     for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
       queued_copy *queued = (queued_copy *)(void *)work->data;
-      if (work->run == run_copy && !queued->looked) look_at_host(state, queued);
+      if (work->run != run_copy || queued->looked) continue;
+      look_at_host(state, queued);
+      state->unseeing += !queued->looked;
     }
   }
 }
@@ -184,6 +195,7 @@ static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
   tri_guarded_work *work = NULL;
   queued_copy queued = {.copy = *copy, .serial = ++state->copies};
   look_at_host(state, &queued);
+  state->unseeing += !queued.looked;
   TRI_TRY(tri_guarded_queue_work(queue, "kernel `copy`", run_copy, sizeof queued, &work));
   if (work == NULL) return TRI_OK;
   memcpy(work->data, &queued, sizeof queued);

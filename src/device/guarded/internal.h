@@ -129,6 +129,7 @@ struct tri_guarded_state {
   int64_t num_blocks;
   tri_guarded_queue *_Atomic queues;
   uint64_t memories, copies, kernels_queued; /* so far: what options count */
+  int64_t unseeing;                          /* copies that have yet to look at host memory, at most */
   tri_random_key random;
   uint64_t drawn;
   tri_guarded_past past[TRI_GUARDED_HISTORY];
