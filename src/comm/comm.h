@@ -53,12 +53,15 @@ const char *tri_comm_library(void);
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 typedef struct tri_group_impl tri_group_impl;
+typedef struct tri_device_collectives tri_device_collectives; /* device_collectives.h */
 
 /* Some ranks of the job, in order. Copied freely; tri_group_destroy once. */
 typedef struct tri_group {
   const char *name;     /* of its dimension: "tensor", "data", ...: for messages and timelines; outlives it */
   int rank, size;       /* this rank's place in it */
   tri_group_impl *impl; /* NULL where size is 1 */
+  const tri_device_collectives *device; /* of a device's own, where the group has joined them, and */
+  void *member;                         /* this rank's part of that; NULL: none */
 } tri_group;
 
 /* A group of this rank alone. */

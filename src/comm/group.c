@@ -196,14 +196,14 @@ tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
   MPI_Comm_size(comm, &group->size);
   TRI_TRY_GOTO(agree(group, find_places(group)), retire_group);
   TRI_TRY_GOTO(agree(group, connect(group)), retire_group);
-  *out = (tri_group){name, group->rank, group->size, group};
+  *out = (tri_group){.name = name, .rank = group->rank, .size = group->size, .impl = group};
   return TRI_OK;
 retire_group:
   retire(group);
   return status;
 }
 
-tri_group tri_group_alone(const char *name) { return (tri_group){name, 0, 1, NULL}; }
+tri_group tri_group_alone(const char *name) { return (tri_group){.name = name, .size = 1}; }
 
 tri_group tri_group_world(void) { return tri_comm_job()->world; }
 

@@ -8,6 +8,7 @@
 #include "engine/exchange.h"
 
 #include "base/memory.h"
+#include "comm/device_collectives.h"
 
 #include <string.h>
 
@@ -288,48 +289,82 @@ static tri_status reach(tri_exchange *x, bool *out) {
   return *out ? tri_queue_finish(x->queue) : TRI_OK;
 }
 
+static tri_status run_direct(const tri_exchange_request *r) {
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE: return tri_all_reduce(&r->group, r->type, r->count, r->values);
+    case EXCHANGE_ALL_MAXIMUM: return tri_all_maximum(&r->group, r->type, r->count, r->values);
+    case EXCHANGE_REDUCE_SCATTER: return tri_reduce_scatter(&r->group, r->type, r->begins, r->values);
+    case EXCHANGE_ALL_GATHER: return tri_all_gather(&r->group, r->type, r->begins, r->values);
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: break;
+  }
+  return tri_fail(TRI_INTERNAL, "a message that somebody waits for at once");
+}
+
+/* A library of the device's own is asked first: what it takes goes into the queue that computes. */
+static tri_status ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {
+  const tri_device_collectives *d = r->group.device;
+  void *member = r->group.member;
+  *taken = false;
+  if (d == NULL) return TRI_OK;
+  switch (r->kind) {
+    case EXCHANGE_ALL_REDUCE:
+      *taken = d->all_reduce != NULL;
+      return *taken ? d->all_reduce(member, x->queue, r->type, r->count, r->values) : TRI_OK;
+    case EXCHANGE_ALL_MAXIMUM:
+      *taken = d->all_maximum != NULL;
+      return *taken ? d->all_maximum(member, x->queue, r->type, r->count, r->values) : TRI_OK;
+    case EXCHANGE_REDUCE_SCATTER:
+      *taken = d->reduce_scatter != NULL;
+      return *taken ? d->reduce_scatter(member, x->queue, r->type, r->begins, r->values) : TRI_OK;
+    case EXCHANGE_ALL_GATHER:
+      *taken = d->all_gather != NULL;
+      return *taken ? d->all_gather(member, x->queue, r->type, r->begins, r->values) : TRI_OK;
+    case EXCHANGE_SEND:
+      *taken = d->send != NULL;
+      return *taken ? d->send(member, x->queue, r->peer, r->tag, r->bytes, r->values) : TRI_OK;
+    case EXCHANGE_RECEIVE:
+      *taken = d->receive != NULL;
+      return *taken ? d->receive(member, x->queue, r->peer, r->tag, r->bytes, r->values) : TRI_OK;
+  }
+  return TRI_OK;
+}
+
+static tri_status run(tri_exchange *x, tri_exchange_request *r) {
+  bool taken, direct;
+  if (r->group.size == 1) return TRI_OK;
+  TRI_TRY(ask_device(x, r, &taken));
+  if (taken) return TRI_OK;
+  TRI_TRY(reach(x, &direct));
+  return direct ? run_direct(r) : run_staged(x, r);
+}
+
 tri_status tri_exchange_all_reduce(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                    void *values) {
-  bool direct;
-  if (group->size == 1) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  if (direct) return tri_all_reduce(group, type, count, values);
   tri_exchange_request r = {
       .x = x, .kind = EXCHANGE_ALL_REDUCE, .group = *group, .type = type, .count = count, .values = values};
-  return run_staged(x, &r);
+  return run(x, &r);
 }
 
 tri_status tri_exchange_all_maximum(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                     void *values) {
-  bool direct;
-  if (group->size == 1) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  if (direct) return tri_all_maximum(group, type, count, values);
   tri_exchange_request r = {
       .x = x, .kind = EXCHANGE_ALL_MAXIMUM, .group = *group, .type = type, .count = count, .values = values};
-  return run_staged(x, &r);
+  return run(x, &r);
 }
 
 tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                        void *values) {
-  bool direct;
-  if (group->size == 1) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  if (direct) return tri_reduce_scatter(group, type, begins, values);
   tri_exchange_request r = {
       .x = x, .kind = EXCHANGE_REDUCE_SCATTER, .group = *group, .type = type, .begins = begins, .values = values};
-  return run_staged(x, &r);
+  return run(x, &r);
 }
 
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values) {
-  bool direct;
-  if (group->size == 1) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  if (direct) return tri_all_gather(group, type, begins, values);
   tri_exchange_request r = {
       .x = x, .kind = EXCHANGE_ALL_GATHER, .group = *group, .type = type, .begins = begins, .values = values};
-  return run_staged(x, &r);
+  return run(x, &r);
 }
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
@@ -368,8 +403,10 @@ static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
 }
 
 static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
-  bool direct;
+  bool taken, direct;
   if (what->group.size == 1) return TRI_OK;
+  TRI_TRY(ask_device(x, what, &taken));
+  if (taken) return TRI_OK;
   TRI_TRY(reach(x, &direct));
   TRI_TRY(make(x, what, out));
   tri_status status = direct ? start_direct(*out) : enlist(x, *out);
@@ -416,9 +453,16 @@ static void delist_send(tri_exchange *x, const tri_exchange_request *r) {
 
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
                                    const void *data, void *host, tri_exchange_request **out) {
-  bool direct;
-  tri_exchange_request what = {
-      .kind = EXCHANGE_SEND, .group = *group, .host = host, .bytes = bytes, .peer = to, .tag = tag};
+  bool taken, direct;
+  tri_exchange_request what = {.kind = EXCHANGE_SEND,
+                               .group = *group,
+                               .values = (char *)(uintptr_t)data,
+                               .host = host,
+                               .bytes = bytes,
+                               .peer = to,
+                               .tag = tag};
+  TRI_TRY(ask_device(x, &what, &taken));
+  if (taken) return TRI_OK;
   TRI_TRY(reach(x, &direct));
   TRI_TRY(make(x, &what, out));
   tri_exchange_request *r = *out;
@@ -448,8 +492,16 @@ static tri_status advance_send(tri_exchange_request *r, bool wait) {
 
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
                                       void *data, void *host, tri_exchange_request **out) {
-  tri_exchange_request what = {.kind = EXCHANGE_RECEIVE, .group = *group, .values = data, .host = host, .bytes = bytes};
-  bool direct;
+  tri_exchange_request what = {.kind = EXCHANGE_RECEIVE,
+                               .group = *group,
+                               .values = data,
+                               .host = host,
+                               .bytes = bytes,
+                               .peer = from,
+                               .tag = tag};
+  bool taken, direct;
+  TRI_TRY(ask_device(x, &what, &taken));
+  if (taken) return TRI_OK;
   TRI_TRY(reach(x, &direct)); /* nothing that is queued reads the box any more */
   TRI_TRY(make(x, &what, out));
   (*out)->staged = !direct;
