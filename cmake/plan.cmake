@@ -3,7 +3,8 @@
 file(GLOB TRIREME_PLAN_SOURCES CONFIGURE_DEPENDS
      src/base/*.c src/model/*.c src/ops/*.c src/schedule/*.c src/timeline/*.c src/plan/*.c src/checkpoint/*.c)
 # Of devices their words and descriptions; of checkpoints what one process reads.
-list(APPEND TRIREME_PLAN_SOURCES ${CMAKE_SOURCE_DIR}/src/device/dtype.c ${CMAKE_SOURCE_DIR}/src/device/queue.c)
+list(APPEND TRIREME_PLAN_SOURCES ${CMAKE_SOURCE_DIR}/src/device/dtype.c ${CMAKE_SOURCE_DIR}/src/device/queue.c
+     ${CMAKE_SOURCE_DIR}/src/device/description.c)
 list(FILTER TRIREME_PLAN_SOURCES EXCLUDE REGEX "src/checkpoint/(save|stream|copy|together)\\.c$")
 
 add_library(trireme_plan STATIC ${TRIREME_PLAN_SOURCES})

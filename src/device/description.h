@@ -78,8 +78,10 @@ typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;
 
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
-  void *facts; /* of the kind of device; not owned */
-  int threads; /* of a device that shares its work out over them, else 1 */
+  void *facts;      /* of the kind of device; not owned */
+  int threads;      /* of a device that shares its work out over them, else 1 */
+  bool packs_plain; /* a packed b is the plain matrix in b_type, as `product` says: one serves all products of a weight
+                     */
 
   /* Bytes of scratch memory that a product wants (0 is common). */
   tri_status (*matmul_workspace)(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
@@ -89,5 +91,9 @@ struct tri_device_description {
   /* Bytes of scratch for both directions. Never grows with queries x keys. */
   tri_status (*attention_workspace)(const tri_device_description *of, const tri_attention *call, size_t *bytes);
 };
+
+/* Of a kind of device that nobody has at hand, by round figures (description.c): one with memory of its own and a
+ * library of matrix products, and a CPU. */
+extern const tri_device_description tri_description_accelerator, tri_description_cpu;
 
 #endif

@@ -65,6 +65,11 @@ static tri_status choose_form(const tri_device_description *device, const tri_ma
   return TRI_OK;
 }
 
+/* Whose buffer holds what this direction reads, where it reads a packed one. */
+static tri_direction holder(const tri_device_description *device, tri_direction direction) {
+  return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
+}
+
 tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out) {
   tri_matmul chosen;
@@ -72,12 +77,12 @@ tri_status tri_weight_memory(const tri_device_description *device, const tri_mat
   TRI_TRY(choose_form(device, product, &chosen, &packed_bytes));
   TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
-  out->buffer_bytes[direction] = packed_bytes;
+  out->buffer_bytes[holder(device, direction)] = packed_bytes;
   return TRI_OK;
 }
 
 static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_direction direction) {
-  return run->buffers[call->index * TRI_OP_BUFFERS + (int)direction];
+  return run->buffers[call->index * TRI_OP_BUFFERS + (int)holder(&run->queue->device->description, direction)];
 }
 
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
@@ -85,7 +90,7 @@ tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_m
   tri_matmul chosen;
   size_t packed_bytes = 0;
   TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
-  if (!chosen.b_packed) return TRI_OK;
+  if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
   const void *value = run->parameters[call->parameters[0]].value;
   TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type), value,
                   buffer_of(run, call, direction));

@@ -27,7 +27,8 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out);
 
-/* Fills the buffer of this direction from the parameter. */
+/* Fills the buffer of this direction from the parameter; that of the forward serves both where the device packs plain.
+ */
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction);
 

@@ -102,7 +102,8 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.node_devices = from->devices,
+  tri_cluster c = {.device = TRI_CLUSTER_CPU,
+                   .node_devices = from->devices,
                    .max_devices = from->devices,
                    .vector_flops = from->vector_flops,
                    .memory_bytes = from->memory_bytes,

@@ -44,10 +44,17 @@ static const tri_config_key efficiency_keys[] = {
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
 
+#define DEVICE_KINDS(X) X("accelerator", TRI_CLUSTER_ACCELERATOR) X("cpu", TRI_CLUSTER_CPU)
+TRI_CONFIG_WORDS(device_kinds, tri_cluster_device, DEVICE_KINDS)
+
 #define CLUSTER(NAME, TYPE) KEY(tri_cluster, NAME, TYPE)
 static const tri_config_key cluster_keys[] = {
     {CLUSTER(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->name), .fallback = "inline",
      .help = "what reports call it"},
+    {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
+     .help =
+         "what scratch memory, copies of weights and host memory are counted by: accelerator (memory of its own) or "
+         "cpu"},
     {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},
     {CLUSTER(max_devices, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
      .help = "devices that there are; auto: as many as one likes"},
@@ -143,6 +150,14 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
   }
   *out = cluster;
   return TRI_OK;
+}
+
+const tri_device_description *tri_cluster_description(const tri_cluster *cluster) {
+  switch (cluster->device) {
+    case TRI_CLUSTER_ACCELERATOR: return &tri_description_accelerator;
+    case TRI_CLUSTER_CPU: return &tri_description_cpu;
+  }
+  return NULL;
 }
 
 double *tri_cluster_constants(tri_cluster *cluster) { return &cluster->efficiency.matmul; }

@@ -4,6 +4,7 @@
 #define TRI_PLAN_CLUSTER_H
 
 #include "base/config.h"
+#include "device/description.h"
 #include "device/dtype.h"
 
 #include <stdint.h>
@@ -33,8 +34,12 @@ typedef struct tri_efficiency {
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 6 };
 
+/* What the devices are to a memory plan: ones with memory of their own, or CPUs, which share the machine's. */
+typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
+
 typedef struct tri_cluster {
   char name[64];
+  tri_cluster_device device;
   int64_t node_devices;
   int64_t max_devices;                    /* 0: as many as one likes */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
@@ -58,6 +63,9 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 /* The constants as an array, for whoever fits them. */
 double *tri_cluster_constants(tri_cluster *cluster);
 const char *tri_cluster_constant_name(int i);
+
+/* What such a device wants beside a plan's tensors. */
+const tri_device_description *tri_cluster_description(const tri_cluster *cluster);
 
 /* FLOP/s of matrix products in a precision; 0: the device has none. */
 double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision);

@@ -42,13 +42,23 @@ static int64_t most_in_flight(const tri_parts *parts) {
   return frames;
 }
 
-static tri_memory_parts of_plan(const tri_memory_plan *plan) {
+/* Of a device with memory of its own, what lies in the host's takes none. */
+static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
+  if (request->device != NULL) return plan->total_bytes; /* of the machine at hand, whose memory it shares */
+  switch (request->cluster->device) {
+    case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
+    case TRI_CLUSTER_CPU: return plan->total_bytes;
+  }
+  return plan->total_bytes;
+}
+
+static tri_memory_parts of_plan(const tri_simulation_request *request, const tri_memory_plan *plan) {
   tri_memory_parts parts = {
       .parameters = (double)(plan->parameter_bytes + plan->buffer_bytes),
       .gradients = (double)plan->gradient_bytes,
       .optimizer = (double)plan->optimizer_bytes,
       .activations = (double)(plan->activation_bytes + plan->transient_bytes),
-      .peak = (double)plan->total_bytes,
+      .peak = (double)counted_bytes(request, plan),
   };
   parts.buffers = parts.peak - parts.parameters - parts.gradients - parts.optimizer - parts.activations;
   parts.steady = parts.peak - parts.activations;
@@ -104,10 +114,12 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
-  memory.device = request->device;
+  bool planned =
+      request->system->planned; /* of others' systems the operations' tensors alone are taken from the plan */
+  if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
   memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as the engine's */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
-  *out = request->system->planned ? of_plan(plan) : of_system(request, stage, &parts, plan);
+  *out = planned ? of_plan(request, plan) : of_system(request, stage, &parts, plan);
 done:
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);

@@ -21,7 +21,8 @@ typedef struct tri_simulation_request {
   int64_t global_batch, sequence;
   bool assumed_sequence; /* nobody gave it: reports say so */
   tri_dtype precision;
-  const struct tri_device_description *device; /* whose scratch memory and packed weights count; NULL: neither does */
+  const struct tri_device_description
+      *device; /* whose scratch memory and packed weights count; NULL: the cluster's kind's */
 } tri_simulation_request;
 
 /* Where a step's seconds go, in the mean over the ranks; together they are the step. */

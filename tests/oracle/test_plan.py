@@ -53,6 +53,29 @@ def test_bubbles(tmp_path, schedule, virtual, stages, micro_batches):
     assert sum(found["time"].values()) == pytest.approx(found["step_s"], rel=1e-9)
 
 
+def test_memory_of_devices_that_are_not_there(tmp_path):
+    """Products in bf16 read copies beside the optimizer's weights: an accelerator's one, a CPU's one for each direction. Its
+    scratch memory counts, the host's memory only where it is the device's."""
+    weights = 12 * 16 * 512 * 512 + 16 * 512  # of products; norms, biases and positions have no copies
+    found = {}
+    for kind in ("accelerator", "cpu"):
+        for precision in ("fp32", "bf16"):
+            cluster = dict(IDEAL, peak_fp32=1e14, device=kind)
+            found[kind, precision] = simulate(tmp_path, MODEL, cluster, 1, 4, "--precision", precision, micro_batch=2)["memory"]
+    for kind, copies in (("accelerator", 1), ("cpu", 2)):
+        more = found[kind, "bf16"]["parameters"] - found[kind, "fp32"]["parameters"]
+        assert more == pytest.approx(2 * copies * weights, rel=2e-3)
+    accelerator, cpu = found["accelerator", "fp32"], found["cpu", "fp32"]
+    assert accelerator["parameters"] == cpu["parameters"] and accelerator["gradients"] == cpu["gradients"]
+    assert accelerator["activations"] - cpu["activations"] > 2**24, "the workspace of a library"
+    assert cpu["buffers"] - accelerator["buffers"] > 8 << 20, "what waits to be saved lies in the host's memory"
+    for memory in found.values():
+        assert memory["peak"] == sum(memory[part] for part in ("parameters", "gradients", "optimizer", "activations", "buffers"))
+    unknown = run("simulate", "--model", tmp_path / "model.yaml", "--cluster", write(tmp_path / "c.yaml", dict(IDEAL, device="gpu")),
+                  "--devices", 1, "--global-batch", 4, "--layout", "zero=0", status=3)
+    assert "device" in unknown and "accelerator" in unknown and "cpu" in unknown
+
+
 def test_flops(tmp_path):
     """One device without any limit but its peak takes what its products take; 6 N D and attention, by hand."""
     found = simulate(tmp_path, MODEL, IDEAL, 1, 8)
@@ -227,7 +250,7 @@ def test_terabytes():
 # ---- use ------------------------------------------------------------------------------------------------------------
 
 def test_reports(tmp_path):
-    out = run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16,zero=1,micro_batch=1",
+    out = run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=8,pipeline=16,zero=1,micro_batch=1",
               "--tokens", "300e9", "--timeline", tmp_path / "t.svg")
     assert re.search(r"a step of 640 sequences of 2048: \S+ s, \S+ tokens/s", out) and "days" in out and ": it fits" in out
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
