@@ -51,8 +51,7 @@ static tri_status flash_attention(const tri_device_description *of, const tri_at
 /* Tiles that stay in the caches of each thread, and a number for each row of a head. */
 static tri_status tiled_attention(const tri_device_description *of, const tri_attention *call, size_t *bytes) {
   (void)of;
-  *bytes =
-      (size_t)call->batch * (size_t)call->queries * (size_t)call->heads * tri_dtype_bytes(tri_dtype_wide(call->type));
+  *bytes = (size_t)call->query_rows * (size_t)call->heads * tri_dtype_bytes(tri_dtype_wide(call->type));
   return TRI_OK;
 }
 

@@ -40,6 +40,21 @@ typedef struct tri_dropout {
   int64_t first;
 } tri_dropout;
 
+/* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
+ * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
+ * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. */
+typedef struct tri_norm {
+  tri_dtype type;
+  int64_t rows, groups, width;
+  int64_t x_row, x_group, y_row, y_group;
+  double eps;
+} tri_norm;
+
+/* Of whole rows, densely. */
+static inline tri_norm tri_norm_of_rows(tri_dtype type, int64_t rows, int64_t width, double eps) {
+  return (tri_norm){type, rows, 1, width, width, width, width, width, eps};
+}
+
 typedef struct tri_device_kernels {
   /* ---- matrix products --------------------------------------------------------------------------------------- */
 
@@ -74,28 +89,26 @@ typedef struct tri_device_kernels {
                                   const int32_t *positions, int64_t table_rows, const void *gradient,
                                   void *gradient_table, bool accumulate);
 
-  /* y = (x - mean) * rstd * weight + bias over each row; mean[R] and rstd[R] (wide) are written. bias may be NULL. */
-  tri_status (*layer_norm_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
-                                   const void *x, const void *weight, const void *bias, void *y, void *mean,
-                                   void *rstd);
-  /* gradient_x may be gradient_y (in place) when not accumulating. */
-  tri_status (*layer_norm_backward_input)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                          const void *gradient_y, const void *x, const void *weight, const void *mean,
-                                          const void *rstd, void *gradient_x, bool accumulate);
+  /* y = (x - mean) * rstd * weight + bias over each piece of a row; mean and rstd [rows, groups] (wide) are written.
+   * bias may be NULL. */
+  tri_status (*layer_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
+                                   const void *bias, void *y, void *mean, void *rstd);
+  /* gradient_x may be gradient_y (in place) where the strides are the same, when not accumulating. */
+  tri_status (*layer_norm_backward_input)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
+                                          const void *weight, const void *mean, const void *rstd, void *gradient_x,
+                                          bool accumulate);
   /* gradient_bias may be NULL. */
-  tri_status (*layer_norm_backward_weight)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                           const void *gradient_y, const void *x, const void *mean, const void *rstd,
-                                           void *gradient_weight, void *gradient_bias, bool accumulate);
+  tri_status (*layer_norm_backward_weight)(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
+                                           const void *x, const void *mean, const void *rstd, void *gradient_weight,
+                                           void *gradient_bias, bool accumulate);
 
   /* y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps). */
-  tri_status (*rms_norm_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
-                                 const void *x, const void *weight, void *y, void *rstd);
-  tri_status (*rms_norm_backward_input)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                        const void *gradient_y, const void *x, const void *weight, const void *rstd,
-                                        void *gradient_x, bool accumulate);
-  tri_status (*rms_norm_backward_weight)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                         const void *gradient_y, const void *x, const void *rstd, void *gradient_weight,
-                                         bool accumulate);
+  tri_status (*rms_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight, void *y,
+                                 void *rstd);
+  tri_status (*rms_norm_backward_input)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
+                                        const void *weight, const void *rstd, void *gradient_x, bool accumulate);
+  tri_status (*rms_norm_backward_weight)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
+                                         const void *rstd, void *gradient_weight, bool accumulate);
 
   /* GELU: tanh is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), erf is 0.5 x (1 + erf(x / sqrt 2)). */
   tri_status (*gelu_forward)(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x, void *y);

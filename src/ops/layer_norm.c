@@ -16,31 +16,34 @@ static tri_status op_layer_norm_shape(const tri_op_call *call, const tri_shape i
   return TRI_OK;
 }
 
-static tri_status op_layer_norm_forward(tri_run *run, const tri_op_call *call) {
+static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
   const layer_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, layer_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
-                  run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value,
-                  run->parameters[call->parameters[1]].value, run->slots[call->outputs[0]],
-                  run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
+  return tri_norm_of_rows(call->type, tri_run_rows(run, call), at->width, at->eps);
+}
+
+static tri_status op_layer_norm_forward(tri_run *run, const tri_op_call *call) {
+  const tri_norm norm = norm_of(run, call);
+  TRI_KERNEL_CALL(run->queue, layer_norm_forward, &norm, run->slots[call->inputs[0]],
+                  run->parameters[call->parameters[0]].value, run->parameters[call->parameters[1]].value,
+                  run->slots[call->outputs[0]], run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
   return TRI_OK;
 }
 
 static tri_status op_layer_norm_backward_input(tri_run *run, const tri_op_call *call) {
-  const layer_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, layer_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
-                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
-                  run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
+  const tri_norm norm = norm_of(run, call);
+  TRI_KERNEL_CALL(run->queue, layer_norm_backward_input, &norm, run->gradients[call->outputs[0]],
+                  run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
                   run->slots[call->outputs[2]], run->gradients[call->inputs[0]], call->accumulate[0]);
   return TRI_OK;
 }
 
 static tri_status op_layer_norm_backward_weight(tri_run *run, const tri_op_call *call) {
-  const layer_norm *at = call->attributes;
+  const tri_norm norm = norm_of(run, call);
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->queue, layer_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
-                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]], run->slots[call->outputs[1]],
-                  run->slots[call->outputs[2]], weight->gradient, bias->gradient, weight->gradient_written);
+  TRI_KERNEL_CALL(run->queue, layer_norm_backward_weight, &norm, run->gradients[call->outputs[0]],
+                  run->slots[call->inputs[0]], run->slots[call->outputs[1]], run->slots[call->outputs[2]],
+                  weight->gradient, bias->gradient, weight->gradient_written);
   weight->gradient_written = true;
   bias->gradient_written = true;
   return TRI_OK;

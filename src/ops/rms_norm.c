@@ -14,29 +14,33 @@ static tri_status op_rms_norm_shape(const tri_op_call *call, const tri_shape inp
   return TRI_OK;
 }
 
-static tri_status op_rms_norm_forward(tri_run *run, const tri_op_call *call) {
+static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, rms_norm_forward, call->type, tri_run_rows(run, call), at->width, at->eps,
-                  run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[0]],
+  return tri_norm_of_rows(call->type, tri_run_rows(run, call), at->width, at->eps);
+}
+
+static tri_status op_rms_norm_forward(tri_run *run, const tri_op_call *call) {
+  const tri_norm norm = norm_of(run, call);
+  TRI_KERNEL_CALL(run->queue, rms_norm_forward, &norm, run->slots[call->inputs[0]],
+                  run->parameters[call->parameters[0]].value, run->slots[call->outputs[0]],
                   run->slots[call->outputs[1]]);
   return TRI_OK;
 }
 
 static tri_status op_rms_norm_backward_input(tri_run *run, const tri_op_call *call) {
-  const rms_norm *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, call->type, tri_run_rows(run, call), at->width,
-                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]],
-                  run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
+  const tri_norm norm = norm_of(run, call);
+  TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, &norm, run->gradients[call->outputs[0]],
+                  run->slots[call->inputs[0]], run->parameters[call->parameters[0]].value, run->slots[call->outputs[1]],
                   run->gradients[call->inputs[0]], call->accumulate[0]);
   return TRI_OK;
 }
 
 static tri_status op_rms_norm_backward_weight(tri_run *run, const tri_op_call *call) {
-  const rms_norm *at = call->attributes;
+  const tri_norm norm = norm_of(run, call);
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
-  TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, call->type, tri_run_rows(run, call), at->width,
-                  run->gradients[call->outputs[0]], run->slots[call->inputs[0]], run->slots[call->outputs[1]],
-                  weight->gradient, weight->gradient_written);
+  TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, &norm, run->gradients[call->outputs[0]],
+                  run->slots[call->inputs[0]], run->slots[call->outputs[1]], weight->gradient,
+                  weight->gradient_written);
   weight->gradient_written = true;
   return TRI_OK;
 }

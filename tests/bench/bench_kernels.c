@@ -3,8 +3,8 @@
  *   bench_kernels [DEVICE [THREADS]]        for example: bench_kernels cpu:avx2 1
  *
  * Prints GB/s (bytes that must be read and written, counted once each), the ratio to memcpy measured just before and
- * after, and milliseconds. Machines are noisy: read the ratio. Shapes are GPT-2 124M's with 8192 tokens, the loss's
- * with 512 rows of its vocabulary. */
+ * after, and milliseconds (of attention only these say something). Machines are noisy: read the ratio. Shapes are GPT-2
+ * 124M's with 8192 tokens, the loss's with 512 rows of its vocabulary. */
 #include "base/clock.h"
 #include "device/kernels.h"
 
@@ -21,6 +21,8 @@ typedef struct bench {
   tri_dtype type;
   char *buffers[BUFFERS]; /* PARAMETERS floats each */
   int32_t *ids, *positions;
+  tri_attention_slice slices[8];
+  tri_norm norm;
   float *rows[4], *columns[2];
 } bench;
 
@@ -49,16 +51,19 @@ static tri_status embedding_backward(bench *b) {
 static tri_status position_backward(bench *b) {
   return KERNEL(position_backward, b->type, ROWS, WIDTH, b->positions, 1024, X, Z, true);
 }
+static const tri_norm *norm_of(bench *b, double eps) {
+  b->norm = tri_norm_of_rows(b->type, ROWS, WIDTH, eps);
+  return &b->norm;
+}
 static tri_status layer_norm(bench *b) {
-  return KERNEL(layer_norm_forward, b->type, ROWS, WIDTH, 1e-5, X, b->columns[0], b->columns[1], Z, b->rows[0],
-                b->rows[1]);
+  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), X, b->columns[0], b->columns[1], Z, b->rows[0], b->rows[1]);
 }
 static tri_status layer_norm_input(bench *b) {
-  return KERNEL(layer_norm_backward_input, b->type, ROWS, WIDTH, X, Y, b->columns[0], b->rows[0], b->rows[1], Z, true);
+  return KERNEL(layer_norm_backward_input, norm_of(b, 0), X, Y, b->columns[0], b->rows[0], b->rows[1], Z, true);
 }
 static tri_status layer_norm_weight(bench *b) {
-  return KERNEL(layer_norm_backward_weight, b->type, ROWS, WIDTH, X, Y, b->rows[0], b->rows[1], b->columns[0],
-                b->columns[1], true);
+  return KERNEL(layer_norm_backward_weight, norm_of(b, 0), X, Y, b->rows[0], b->rows[1], b->columns[0], b->columns[1],
+                true);
 }
 static tri_status gelu(bench *b) { return KERNEL(gelu_forward, b->type, TRI_GELU_TANH, COUNT, X, Z); }
 static tri_status gelu_backward(bench *b) { return KERNEL(gelu_backward, b->type, TRI_GELU_TANH, COUNT, X, Y, Z); }
@@ -71,6 +76,41 @@ static tri_status dropout(bench *b) {
 }
 static tri_status rope(bench *b) {
   return KERNEL(rope, b->type, ROWS, WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
+}
+/* Attention of 8 sequences, q, k and v side by side; log_sum_exp is behind out, the gradient of out behind that. */
+enum { SEQUENCES = 8, LENGTH = ROWS / SEQUENCES, HEADS = WIDTH / 64 };
+static tri_attention attention_call(tri_dtype type) {
+  return (tri_attention){.type = type,
+                         .out_type = type,
+                         .gradient_type = type,
+                         .heads = HEADS,
+                         .kv_heads = HEADS,
+                         .head_dim = 64,
+                         .scale = 0.125,
+                         .query_rows = ROWS,
+                         .key_rows = ROWS,
+                         .q_row = 3 * WIDTH,
+                         .q_head = 64,
+                         .k_row = 3 * WIDTH,
+                         .k_head = 64,
+                         .v_row = 3 * WIDTH,
+                         .v_head = 64,
+                         .out_row = WIDTH,
+                         .out_head = 64,
+                         .num_slices = SEQUENCES,
+                         .most_queries = LENGTH,
+                         .most_keys = LENGTH};
+}
+static tri_status attention_forward(bench *b) {
+  const size_t heads = WIDTH * tri_dtype_bytes(b->type), out = ROWS * heads;
+  const tri_attention call = attention_call(b->type);
+  return KERNEL(attention_forward, &call, b->slices, X, X + heads, X + 2 * heads, Y, Y + out, W);
+}
+static tri_status attention_backward(bench *b) {
+  const size_t heads = WIDTH * tri_dtype_bytes(b->type), out = ROWS * heads;
+  const tri_attention call = attention_call(b->type);
+  return KERNEL(attention_backward, &call, b->slices, X, X + heads, X + 2 * heads, Y, Y + out, Y + 2 * out, Z,
+                Z + heads, Z + 2 * heads, W);
 }
 static tri_status statistics(bench *b) {
   return KERNEL(softmax_statistics, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, b->rows[0], b->rows[1],
@@ -111,6 +151,8 @@ static const bench_case cases[] = {
     {"swiglu_backward", swiglu_backward, 5, 0},
     {"dropout", dropout, 2, 0},
     {"rope", rope, 2, 0},
+    {"attention_forward", attention_forward, 4, 0},
+    {"attention_backward", attention_backward, 8, 0},
     {"softmax_statistics", statistics, 0, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"softmax_gradient", gradient, (double)LOSS_ROWS *VOCABULARY / COUNT, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"adamw", adamw, 0, 7.0 * PARAMETERS / COUNT},
@@ -148,6 +190,9 @@ static void fill(bench *b) {
   }
   for (int64_t r = 0; r < ROWS; r++)
     b->ids[r] = (int32_t)(tri_random_u32(tri_random_stream(2, TRI_RANDOM_TEST, 9), (uint64_t)r) % (COUNT / WIDTH));
+  for (int32_t i = 0; i < SEQUENCES; i++) {
+    b->slices[i] = (tri_attention_slice){i * LENGTH, LENGTH, i * LENGTH, LENGTH, 1};
+  }
   for (int64_t r = 0; r < ROWS; r++) b->positions[r] = (int32_t)(r % 1024);
   for (int64_t r = 0; r < ROWS; r++) b->rows[2][r] = b->rows[3][r] = 2.0f;
 }

@@ -37,11 +37,12 @@ static tri_status many_kernels(tri_queue *queue, double *a, double *b, double *c
   tri_matmul product = {.m = ROWS, .n = ROWS, .k = WIDTH, .lda = WIDTH, .ldb = WIDTH, .ldc = ROWS};
   product.a_type = product.b_type = product.c_type = TRI_FP64;
   product.b_transposed = true;
+  tri_norm norm = tri_norm_of_rows(TRI_FP64, ROWS, WIDTH, 1e-5);
   TRI_KERNEL_CALL(queue, gelu_forward, TRI_FP64, TRI_GELU_ERF, COUNT, a, b);
   TRI_KERNEL_CALL(queue, add, TRI_FP64, COUNT, a, b, b);
   TRI_KERNEL_CALL(queue, matmul, &product, a, b, NULL, c, NULL);
   product = (tri_matmul){0}; /* it was copied */
-  TRI_KERNEL_CALL(queue, rms_norm_forward, TRI_FP64, ROWS, WIDTH, 1e-5, b, a, b, c + ROWS * ROWS);
+  TRI_KERNEL_CALL(queue, rms_norm_forward, &norm, b, a, b, c + ROWS * ROWS);
   TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, ROWS, WIDTH, b, a, true);
   return TRI_OK;
 }

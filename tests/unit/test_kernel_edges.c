@@ -21,6 +21,12 @@ static uint32_t bits_of(float value) {
   return bits;
 }
 
+static const tri_norm *row_of(int64_t width, double eps) {
+  static tri_norm norm;
+  norm = tri_norm_of_rows(TRI_FP32, 1, width, eps);
+  return &norm;
+}
+
 /* Calls a test with a device for each vector unit. */
 static void on_every_unit(void (*test)(tri_device *device)) {
   static const char *const names[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:avx512bf16", "reference"};
@@ -192,7 +198,7 @@ static void check_nan(tri_device *device) {
       assert_true(isnan(y[at]));
       CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, COUNT, x, one, y));
       assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(layer_norm_forward, TRI_FP32, 1, COUNT, 1e-5, x, one, NULL, y, &mean, &rstd));
+      CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, one, NULL, y, &mean, &rstd));
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
       CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));
       assert_true(isnan(sum));
@@ -338,12 +344,22 @@ static void test_positions(void **state) {
 static void check_by_hand(tri_device *device) {
   const float x[4] = {1, 2, 3, 4}, weight[4] = {1, 1, 2, 2}, bias[4] = {0, 0, 0, 10};
   float y[4], mean = 0, rstd = 0;
-  CHECK_OK(KERNEL(layer_norm_forward, TRI_FP32, 1, 4, 0.0, x, weight, bias, y, &mean, &rstd));
+  CHECK_OK(KERNEL(layer_norm_forward, row_of(4, 0.0), x, weight, bias, y, &mean, &rstd));
   double s = 1.0 / sqrt(1.25);
   assert_true(mean == 2.5f && fabs((double)rstd - s) < 1e-7);
   assert_true(fabs((double)y[0] + 1.5 * s) < 3e-7 && fabs((double)y[3] - (3.0 * s + 10.0)) < 2e-6);
-  CHECK_OK(KERNEL(rms_norm_forward, TRI_FP32, 1, 4, 0.0, x, weight, y, &rstd));
+  CHECK_OK(KERNEL(rms_norm_forward, row_of(4, 0.0), x, weight, y, &rstd));
   assert_true(fabs((double)rstd - 1.0 / sqrt(7.5)) < 1e-7 && fabs((double)y[3] - 8.0 / sqrt(7.5)) < 1e-6);
+
+  /* Two heads of 4 within a row of 10: each as by itself, and nothing else is written. */
+  const float row[10] = {1, 2, 3, 4, NAN, 10, 20, 30, 40, NAN};
+  const tri_norm heads = {TRI_FP32, 1, 2, 4, 10, 5, 9, 5, 0.0};
+  float apart[9] = {0}, stretch[2];
+  apart[4] = 7;
+  CHECK_OK(KERNEL(rms_norm_forward, &heads, row, weight, apart, stretch));
+  assert_true(memcmp(apart, y, sizeof y) == 0 && apart[4] == 7);
+  for (int i = 0; i < 4; i++) assert_true(fabsf(apart[5 + i] - y[i]) < 1e-6f);
+  assert_true(stretch[0] == rstd && fabs((double)stretch[1] - 0.1 / sqrt(7.5)) < 1e-8);
 
   float turned[4] = {1, 2, 3, 4};
   const float cosine[4] = {NAN, NAN, 0, 1}, sine[4] = {NAN, NAN, 1, 0};

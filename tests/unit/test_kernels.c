@@ -199,6 +199,12 @@ static tri_status embedding_backward_call(tri_device *device, bench *b) {
                 b->flag);
 }
 
+static const tri_norm *norm_of(const bench *b, double eps) {
+  static tri_norm norm;
+  norm = tri_norm_of_rows(b->type, b->rows, b->width, eps);
+  return &norm;
+}
+
 static void layer_norm_arguments(bench *b) {
   add(b, b->type, b->rows * b->width, 3.0, 1.5);
   input(b, b->wide, b->width);
@@ -208,8 +214,8 @@ static void layer_norm_arguments(bench *b) {
   output(b, b->wide, b->rows, false);
 }
 static tri_status layer_norm_call(tri_device *device, bench *b) {
-  return KERNEL(layer_norm_forward, b->type, b->rows, b->width, 1e-5, data_of(b, 0), data_of(b, 1),
-                b->flag ? data_of(b, 2) : NULL, data_of(b, 3), data_of(b, 4), data_of(b, 5));
+  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), data_of(b, 0), data_of(b, 1), b->flag ? data_of(b, 2) : NULL,
+                data_of(b, 3), data_of(b, 4), data_of(b, 5));
 }
 
 static void norm_backward_arguments(bench *b) {
@@ -223,16 +229,16 @@ static void norm_backward_arguments(bench *b) {
   output(b, b->wide, b->width, b->flag);
 }
 static tri_status layer_norm_backward_call(tri_device *device, bench *b) {
-  TRI_TRY(KERNEL(layer_norm_backward_input, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2),
-                 data_of(b, 3), data_of(b, 4), data_of(b, 5), b->flag));
-  return KERNEL(layer_norm_backward_weight, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3),
-                data_of(b, 4), data_of(b, 6), data_of(b, 7), b->flag);
+  TRI_TRY(KERNEL(layer_norm_backward_input, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3),
+                 data_of(b, 4), data_of(b, 5), b->flag));
+  return KERNEL(layer_norm_backward_weight, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 3), data_of(b, 4),
+                data_of(b, 6), data_of(b, 7), b->flag);
 }
 static tri_status rms_norm_backward_call(tri_device *device, bench *b) {
-  TRI_TRY(KERNEL(rms_norm_backward_input, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2),
-                 data_of(b, 4), data_of(b, 5), b->flag));
-  TRI_TRY(KERNEL(rms_norm_backward_weight, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 4),
-                 data_of(b, 6), b->flag));
+  TRI_TRY(KERNEL(rms_norm_backward_input, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 4),
+                 data_of(b, 5), b->flag));
+  TRI_TRY(KERNEL(rms_norm_backward_weight, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 4), data_of(b, 6),
+                 b->flag));
   return KERNEL(column_sum, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 7), b->flag);
 }
 
@@ -243,8 +249,58 @@ static void rms_norm_arguments(bench *b) {
   output(b, b->wide, b->rows, false);
 }
 static tri_status rms_norm_call(tri_device *device, bench *b) {
-  return KERNEL(rms_norm_forward, b->type, b->rows, b->width, 1e-6, data_of(b, 0), data_of(b, 1), data_of(b, 2),
-                data_of(b, 3));
+  return KERNEL(rms_norm_forward, norm_of(b, 1e-6), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3));
+}
+
+/* Heads of q within rows of q, k and v: 3 pieces of each row, with gaps between them, into rows of another form. */
+enum { PIECES = 3 };
+static const tri_norm *pieces_of(const bench *b, double eps) {
+  static tri_norm norm;
+  int64_t x = b->width + 2, y = b->width + 1;
+  norm = (tri_norm){b->type, b->rows, PIECES, b->width, (PIECES + 2) * x, x, PIECES * y + 3, y, eps};
+  return &norm;
+}
+static int64_t x_elements(const bench *b) { return b->rows * (PIECES + 2) * (b->width + 2); }
+static int64_t y_elements(const bench *b) { return b->rows * (PIECES * (b->width + 1) + 3); }
+
+static void pieces_arguments(bench *b) {
+  add(b, b->type, x_elements(b), 1.0, 1.5);
+  input(b, b->wide, b->width);
+  output(b, b->type, y_elements(b), true); /* what is between the pieces stays */
+  output(b, b->wide, b->rows * PIECES, false);
+  output(b, b->wide, b->rows * PIECES, false);
+}
+static tri_status layer_norm_pieces_call(tri_device *device, bench *b) {
+  return KERNEL(layer_norm_forward, pieces_of(b, 1e-5), data_of(b, 0), data_of(b, 1), NULL, data_of(b, 2),
+                data_of(b, 3), data_of(b, 4));
+}
+static tri_status rms_norm_pieces_call(tri_device *device, bench *b) {
+  memset(data_of(b, 4), 0, bytes_of(&b->buffers[4]));
+  return KERNEL(rms_norm_forward, pieces_of(b, 1e-6), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3));
+}
+
+static void pieces_backward_arguments(bench *b) {
+  input(b, b->type, y_elements(b));            /* dy     */
+  add(b, b->type, x_elements(b), 0.3, 1.0);    /* x      */
+  input(b, b->wide, b->width);                 /* weight */
+  add(b, b->wide, b->rows * PIECES, 0.3, 0.1); /* mean   */
+  add(b, b->wide, b->rows * PIECES, 1.0, 0.1); /* rstd   */
+  output(b, b->type, x_elements(b), true);     /* what is between the pieces stays */
+  output(b, b->wide, b->width, b->flag);
+  output(b, b->wide, b->width, b->flag);
+}
+static tri_status layer_norm_pieces_backward_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(layer_norm_backward_input, pieces_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3),
+                 data_of(b, 4), data_of(b, 5), b->flag));
+  return KERNEL(layer_norm_backward_weight, pieces_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 3), data_of(b, 4),
+                data_of(b, 6), data_of(b, 7), b->flag);
+}
+static tri_status rms_norm_pieces_backward_call(tri_device *device, bench *b) {
+  if (!b->flag) memset(data_of(b, 7), 0, bytes_of(&b->buffers[7]));
+  TRI_TRY(KERNEL(rms_norm_backward_input, pieces_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 4),
+                 data_of(b, 5), b->flag));
+  return KERNEL(rms_norm_backward_weight, pieces_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 4), data_of(b, 6),
+                b->flag);
 }
 
 static void gelu_arguments(bench *b) {
@@ -386,6 +442,10 @@ static const kernel_case cases[] = {
     {"layer_norm_backward", norm_backward_arguments, layer_norm_backward_call, 3e-6},
     {"rms_norm_forward", rms_norm_arguments, rms_norm_call, 2e-6},
     {"rms_norm_backward", norm_backward_arguments, rms_norm_backward_call, 3e-6},
+    {"layer_norm_forward of pieces", pieces_arguments, layer_norm_pieces_call, 2e-5},
+    {"layer_norm_backward of pieces", pieces_backward_arguments, layer_norm_pieces_backward_call, 1e-5},
+    {"rms_norm_forward of pieces", pieces_arguments, rms_norm_pieces_call, 2e-6},
+    {"rms_norm_backward of pieces", pieces_backward_arguments, rms_norm_pieces_backward_call, 1e-5},
     {"gelu", gelu_arguments, gelu_call, 3e-6},
     {"gelu_backward in place", gelu_in_place_arguments, gelu_in_place_call, 3e-6},
     {"swiglu", swiglu_arguments, swiglu_call, 3e-6},

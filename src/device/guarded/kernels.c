@@ -22,16 +22,14 @@
     const void *, void *)                                                                                              \
   X(embedding_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)          \
   X(position_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, const void *, void *, bool)              \
-  X(layer_norm_forward, tri_dtype, int64_t, int64_t, double, const void *, const void *, const void *, void *, void *, \
-    void *)                                                                                                            \
-  X(layer_norm_backward_input, tri_dtype, int64_t, int64_t, const void *, const void *, const void *, const void *,    \
-    const void *, void *, bool)                                                                                        \
-  X(layer_norm_backward_weight, tri_dtype, int64_t, int64_t, const void *, const void *, const void *, const void *,   \
-    void *, void *, bool)                                                                                              \
-  X(rms_norm_forward, tri_dtype, int64_t, int64_t, double, const void *, const void *, void *, void *)                 \
-  X(rms_norm_backward_input, tri_dtype, int64_t, int64_t, const void *, const void *, const void *, const void *,      \
+  X(layer_norm_forward, const tri_norm *, const void *, const void *, const void *, void *, void *, void *)            \
+  X(layer_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, const void *, \
     void *, bool)                                                                                                      \
-  X(rms_norm_backward_weight, tri_dtype, int64_t, int64_t, const void *, const void *, const void *, void *, bool)     \
+  X(layer_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, const void *, void *,      \
+    void *, bool)                                                                                                      \
+  X(rms_norm_forward, const tri_norm *, const void *, const void *, void *, void *)                                    \
+  X(rms_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, void *, bool)   \
+  X(rms_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, void *, bool)                \
   X(gelu_forward, tri_dtype, tri_gelu, int64_t, const void *, void *)                                                  \
   X(gelu_backward, tri_dtype, tri_gelu, int64_t, const void *, const void *, void *)                                   \
   X(swiglu_forward, tri_dtype, int64_t, int64_t, const void *, void *)                                                 \
@@ -61,6 +59,7 @@
            const tri_attention *: sizeof(tri_attention),                                                               \
            const tri_adamw *: sizeof(tri_adamw),                                                                       \
            const tri_dropout *: sizeof(tri_dropout),                                                                   \
+           const tri_norm *: sizeof(tri_norm), \
            default: 0)
 
 /* ---- a kernel whose arguments have been put away ----------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* Layer norm, RMS norm, and sums over rows.
  *
- * Along a row: a thread owns whole rows, and each row is read from memory once and from the first cache after that.
- * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with
- * the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small.
- * No result depends on how many threads there are. */
+ * Along a row: a thread owns whole pieces of rows, and each is read from memory once and from the first cache after
+ * that. Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows,
+ * with the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums
+ * small. No result depends on how many threads there are. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -34,90 +34,108 @@ INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t widt
   return vf_sum(sum);
 }
 
-INLINE void norm_row(tri_dtype type, int64_t width, int64_t at, const void *x, const float *weight, const float *bias,
-                     float mean, float rstd, void *y) {
+/* Where piece i of x and of y begins, row by row. */
+typedef struct place {
+  int64_t x, y;
+} place;
+
+INLINE place place_of(const tri_norm *norm, int64_t i) {
+  int64_t row = i / norm->groups, group = i % norm->groups;
+  return (place){row * norm->x_row + group * norm->x_group, row * norm->y_row + group * norm->y_group};
+}
+
+INLINE void norm_piece(tri_dtype type, int64_t width, place at, const void *x, const float *weight, const float *bias,
+                       float mean, float rstd, void *y) {
   FOR_VECTORS(c, count, 0, width, {
-    vf value = (vf_get(type, x, at + c, count) - mean) * rstd * vf_get(TRI_FP32, weight, c, count);
+    vf value = (vf_get(type, x, at.x + c, count) - mean) * rstd * vf_get(TRI_FP32, weight, c, count);
     if (bias != NULL) value += vf_get(TRI_FP32, bias, c, count);
-    vf_put(type, y, at + c, count, value);
+    vf_put(type, y, at.y + c, count, value);
   });
 }
 
-INLINE void layer_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, const void *x, const float *weight,
-                           const float *bias, void *y, float *mean, float *rstd) {
-  float m = row_sum(type, x, r * width, width) / (float)width;
-  float variance = row_squares(type, x, r * width, width, m) / (float)width;
-  float s = (float)(1.0 / sqrt((double)variance + eps));
-  norm_row(type, width, r * width, x, weight, bias, m, s, y);
-  mean[r] = m;
-  rstd[r] = s;
+/* The loop of every kernel here: over the pieces, shared out. */
+#define PARALLEL_PIECES                                                                                                \
+  const tri_dtype type = norm->type;                                                                                   \
+  const int64_t pieces = norm->rows * norm->groups;                                                                    \
+  _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (pieces * norm->width > TRI_ALONE)") /* of: */    \
+      for (int64_t i = 0; i < pieces; i++)
+
+INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *x, const float *weight,
+                             const float *bias, void *y, float *mean, float *rstd) {
+  const int64_t width = norm->width;
+  const place at = place_of(norm, i);
+  float m = row_sum(type, x, at.x, width) / (float)width;
+  float variance = row_squares(type, x, at.x, width, m) / (float)width;
+  float s = (float)(1.0 / sqrt((double)variance + norm->eps));
+  norm_piece(type, width, at, x, weight, bias, m, s, y);
+  mean[i] = m;
+  rstd[i] = s;
 }
 
-static tri_status layer_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
-                                     const void *x, const void *weight, const void *bias, void *y, void *mean,
-                                     void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) BY_TYPE(layer_norm_row, r, width, eps, x, weight, bias, y, mean, rstd);
+static tri_status layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
+                                     const void *bias, void *y, void *mean, void *rstd) {
+  PARALLEL_PIECES { BY_TYPE(layer_norm_piece, norm, i, x, weight, bias, y, mean, rstd); }
   return TRI_OK;
 }
 
-INLINE void rms_norm_row(tri_dtype type, int64_t r, int64_t width, double eps, const void *x, const float *weight,
-                         void *y, float *rstd) {
-  float square = row_squares(type, x, r * width, width, 0.0f) / (float)width;
-  float s = (float)(1.0 / sqrt((double)square + eps));
-  norm_row(type, width, r * width, x, weight, NULL, 0.0f, s, y);
-  rstd[r] = s;
+INLINE void rms_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *x, const float *weight, void *y,
+                           float *rstd) {
+  const int64_t width = norm->width;
+  const place at = place_of(norm, i);
+  float square = row_squares(type, x, at.x, width, 0.0f) / (float)width;
+  float s = (float)(1.0 / sqrt((double)square + norm->eps));
+  norm_piece(type, width, at, x, weight, NULL, 0.0f, s, y);
+  rstd[i] = s;
 }
 
-static tri_status rms_norm_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, double eps,
-                                   const void *x, const void *weight, void *y, void *rstd) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) BY_TYPE(rms_norm_row, r, width, eps, x, weight, y, rstd);
+static tri_status rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight, void *y,
+                                   void *rstd) {
+  PARALLEL_PIECES { BY_TYPE(rms_norm_piece, norm, i, x, weight, y, rstd); }
   return TRI_OK;
 }
 
 /* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no mean(g). */
-INLINE void backward_row(tri_dtype type, int64_t width, int64_t at, const void *gradient_y, const void *x,
-                         const float *weight, bool centred, float mean, float rstd, void *gradient_x, bool accumulate) {
+INLINE void backward_piece(tri_dtype type, int64_t width, place at, const void *gradient_y, const void *x,
+                           const float *weight, bool centred, float mean, float rstd, void *gradient_x,
+                           bool accumulate) {
   vf sum_g = (vf){0}, sum_gn = (vf){0};
   FOR_VECTORS(c, count, 0, width, {
-    vf g = vf_get(type, gradient_y, at + c, count) * vf_get(TRI_FP32, weight, c, count);
-    sum_g += g; /* 0 in lanes beyond the row */
-    sum_gn += g * ((vf_get(type, x, at + c, count) - mean) * rstd);
+    vf g = vf_get(type, gradient_y, at.y + c, count) * vf_get(TRI_FP32, weight, c, count);
+    sum_g += g; /* 0 in lanes beyond the piece */
+    sum_gn += g * ((vf_get(type, x, at.x + c, count) - mean) * rstd);
   });
   float mean_g = centred ? vf_sum(sum_g) / (float)width : 0.0f;
   float mean_gn = vf_sum(sum_gn) / (float)width;
   FOR_VECTORS(c, count, 0, width, {
-    vf g = vf_get(type, gradient_y, at + c, count) * vf_get(TRI_FP32, weight, c, count);
-    vf n = (vf_get(type, x, at + c, count) - mean) * rstd;
+    vf g = vf_get(type, gradient_y, at.y + c, count) * vf_get(TRI_FP32, weight, c, count);
+    vf n = (vf_get(type, x, at.x + c, count) - mean) * rstd;
     vf value = (g - mean_g - n * mean_gn) * rstd;
-    if (accumulate) value += vf_get(type, gradient_x, at + c, count);
-    vf_put(type, gradient_x, at + c, count, value);
+    if (accumulate) value += vf_get(type, gradient_x, at.x + c, count);
+    vf_put(type, gradient_x, at.x + c, count, value);
   });
 }
 
-static tri_status layer_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                            const void *gradient_y, const void *x, const void *weight, const void *mean,
-                                            const void *rstd, void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    float m = ((const float *)mean)[r], s = ((const float *)rstd)[r];
+static tri_status layer_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
+                                            const void *x, const void *weight, const void *mean, const void *rstd,
+                                            void *gradient_x, bool accumulate) {
+  PARALLEL_PIECES {
+    const place at = place_of(norm, i);
+    float m = ((const float *)mean)[i], s = ((const float *)rstd)[i];
     if (accumulate) {
-      BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, true, m, s, gradient_x, true);
+      BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, true, m, s, gradient_x, true);
     } else {
-      BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, true, m, s, gradient_x, false);
+      BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, true, m, s, gradient_x, false);
     }
   }
   return TRI_OK;
 }
 
-static tri_status rms_norm_backward_input(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                          const void *gradient_y, const void *x, const void *weight, const void *rstd,
-                                          void *gradient_x, bool accumulate) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    float s = ((const float *)rstd)[r];
-    BY_TYPE(backward_row, width, r * width, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
+static tri_status rms_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
+                                          const void *weight, const void *rstd, void *gradient_x, bool accumulate) {
+  PARALLEL_PIECES {
+    const place at = place_of(norm, i);
+    float s = ((const float *)rstd)[i];
+    BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
   }
   return TRI_OK;
 }
@@ -132,25 +150,42 @@ INLINE int64_t strip_columns(int64_t width, int64_t column) {
   return width - column < STRIP * LANES ? width - column : STRIP * LANES;
 }
 
-/* Sums over rows of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns). With x NULL
+typedef struct columns_job {
+  tri_norm norm;
+  const void *gradient_y, *x;             /* x is NULL where only gradient_bias is wanted */
+  const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
+  float *gradient_weight, *gradient_bias; /* or NULL                                      */
+  bool accumulate;
+} columns_job;
+
+/* Sums over pieces of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns). With x NULL
  * only the first. */
-INLINE void sum_strip(tri_dtype type, int64_t rows, int64_t width, int64_t column, int64_t columns,
-                      const void *gradient_y, const void *x, const float *mean, const float *rstd, vf total_b[STRIP],
-                      vf total_w[STRIP]) {
+INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, int64_t columns, const void *x,
+                      const float *mean, vf total_b[STRIP], vf total_w[STRIP]) {
+  const tri_norm *norm = &job->norm;
+  const int64_t pieces = norm->rows * norm->groups;
+  const void *gradient_y = job->gradient_y;
   for (int v = 0; v < STRIP; v++) total_b[v] = total_w[v] = (vf){0};
-  for (int64_t block = 0; block < rows; block += BLOCK) {
-    int64_t end = block + BLOCK < rows ? block + BLOCK : rows;
+  for (int64_t block = 0; block < pieces; block += BLOCK) {
+    int64_t end = block + BLOCK < pieces ? block + BLOCK : pieces;
+    int64_t row = block / norm->groups, group = block % norm->groups; /* of piece r */
     vf b[STRIP], w[STRIP];
     for (int v = 0; v < STRIP; v++) b[v] = w[v] = (vf){0};
     for (int64_t r = block; r < end; r++) {
+      int64_t y_at = row * norm->y_row + group * norm->y_group + column;
+      int64_t x_at = row * norm->x_row + group * norm->x_group + column;
       float m = mean == NULL ? 0.0f : mean[r];
-      float s = x == NULL ? 0.0f : rstd[r];
+      float s = x == NULL ? 0.0f : job->rstd[r];
       for (int v = 0; v < STRIP; v++) {
         int64_t count = columns - v * LANES < LANES ? columns - v * LANES : LANES;
         if (count <= 0) break;
-        vf dy = vf_get(type, gradient_y, r * width + column + v * LANES, count);
+        vf dy = vf_get(type, gradient_y, y_at + v * LANES, count);
         b[v] += dy;
-        if (x != NULL) w[v] += dy * ((vf_get(type, x, r * width + column + v * LANES, count) - m) * s);
+        if (x != NULL) w[v] += dy * ((vf_get(type, x, x_at + v * LANES, count) - m) * s);
+      }
+      if (++group == norm->groups) {
+        group = 0;
+        row++;
       }
     }
     for (int v = 0; v < STRIP; v++) {
@@ -170,31 +205,24 @@ INLINE void put_strip(float *out, int64_t column, int64_t columns, const vf tota
   }
 }
 
-typedef struct columns_job {
-  int64_t rows, width;
-  const void *gradient_y, *x;             /* x is NULL where only gradient_bias is wanted */
-  const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
-  float *gradient_weight, *gradient_bias; /* or NULL                                      */
-  bool accumulate;
-} columns_job;
-
 /* Inlined once for each of the three users, so that what is NULL is known inside the loops. */
 INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x, const float *mean, int64_t column) {
-  int64_t columns = strip_columns(job->width, column);
+  int64_t columns = strip_columns(job->norm.width, column);
   vf total_b[STRIP], total_w[STRIP];
   if (columns == STRIP * LANES) {
-    sum_strip(type, job->rows, job->width, column, STRIP * LANES, job->gradient_y, x, mean, job->rstd, total_b,
-              total_w);
+    sum_strip(type, job, column, STRIP * LANES, x, mean, total_b, total_w);
   } else {
-    sum_strip(type, job->rows, job->width, column, columns, job->gradient_y, x, mean, job->rstd, total_b, total_w);
+    sum_strip(type, job, column, columns, x, mean, total_b, total_w);
   }
   if (job->gradient_weight != NULL) put_strip(job->gradient_weight, column, columns, total_w, job->accumulate);
   if (job->gradient_bias != NULL) put_strip(job->gradient_bias, column, columns, total_b, job->accumulate);
 }
 
-static tri_status sum_columns(const tri_queue *queue, tri_dtype type, const columns_job *job) {
-  int64_t strips = num_strips(job->width);
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (job->rows * job->width > TRI_ALONE)
+static tri_status sum_columns(const tri_queue *queue, const columns_job *job) {
+  const tri_norm *norm = &job->norm;
+  const tri_dtype type = norm->type;
+  int64_t strips = num_strips(norm->width);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (norm->rows * norm->groups * norm->width > TRI_ALONE)
   for (int64_t i = 0; i < strips; i++) {
     int64_t column = i * STRIP * LANES;
     if (job->x == NULL) {
@@ -208,24 +236,23 @@ static tri_status sum_columns(const tri_queue *queue, tri_dtype type, const colu
   return TRI_OK;
 }
 
-static tri_status layer_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                             const void *gradient_y, const void *x, const void *mean, const void *rstd,
-                                             void *gradient_weight, void *gradient_bias, bool accumulate) {
-  columns_job job = {rows, width, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate};
-  return sum_columns(queue, type, &job);
+static tri_status layer_norm_backward_weight(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
+                                             const void *x, const void *mean, const void *rstd, void *gradient_weight,
+                                             void *gradient_bias, bool accumulate) {
+  columns_job job = {*norm, gradient_y, x, mean, rstd, gradient_weight, gradient_bias, accumulate};
+  return sum_columns(queue, &job);
 }
 
-static tri_status rms_norm_backward_weight(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
-                                           const void *gradient_y, const void *x, const void *rstd,
-                                           void *gradient_weight, bool accumulate) {
-  columns_job job = {rows, width, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate};
-  return sum_columns(queue, type, &job);
+static tri_status rms_norm_backward_weight(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
+                                           const void *x, const void *rstd, void *gradient_weight, bool accumulate) {
+  columns_job job = {*norm, gradient_y, x, NULL, rstd, gradient_weight, NULL, accumulate};
+  return sum_columns(queue, &job);
 }
 
 static tri_status column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
                              bool accumulate) {
-  columns_job job = {rows, width, in, NULL, NULL, NULL, NULL, out, accumulate};
-  return sum_columns(queue, type, &job);
+  columns_job job = {tri_norm_of_rows(type, rows, width, 0), in, NULL, NULL, NULL, NULL, out, accumulate};
+  return sum_columns(queue, &job);
 }
 
 void TRI_KERNEL(table_norm)(tri_device_kernels *table) {
