@@ -31,8 +31,8 @@ static tri_status check_fits(const tri_device *device, const tri_memory_plan *pl
   size_t on_host = plan->host_bytes + (info->host_memory ? plan->device_bytes : 0);
   size_t machine = tri_system_memory_available(), limit = info->memory_bytes;
   snprintf(who, sizeof who, "the device %s", info->name);
-  if (limit != 0 && plan->device_bytes > limit) return not_enough(plan, plan->device_bytes, who, limit);
   if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine);
+  if (limit != 0 && plan->device_bytes > limit) return not_enough(plan, plan->device_bytes, who, limit);
   return TRI_OK;
 }
 
