@@ -12,6 +12,8 @@
  *  - An output may be the same buffer as an input only where a comment says "in place".
  *  - A kernel writes its output and nothing else; it reads nothing beyond its inputs.
  *  - Row counts of zero are legal and do nothing.
+ *  - `tri_rows` says how many rows an array has room for and, where only the device knows it, how many there are. Rows
+ *    from there on are neither read nor written.
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
  *    (documents begin anew, shares of a sequence do not lie side by side). Whoever fills it keeps it within the tables.
  *
@@ -40,18 +42,41 @@ typedef struct tri_dropout {
   int64_t first;
 } tri_dropout;
 
+/* Rows 0 .. min(*count, capacity) - 1 of an array; `count` lies in device memory, or is NULL: all of them.
+ *
+ * So arrive the rows of an expert and the share of a sequence that a batch gives a rank: a plan and a recorded step
+ * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
+ * be wrong without (they sum over rows, or read tables by ids or positions that nobody has filled in) and those of an
+ * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
+ * slices name, the loss those that have labels; convert, dropout and fill_zero go over all of an array, element by
+ * element, and what they make of the rest nobody reads. A product of counted rows is the simplest case of one by groups
+ * of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
+typedef struct tri_rows {
+  int64_t capacity;
+  const int32_t *count;
+} tri_rows;
+
+static inline tri_rows tri_all_rows(int64_t rows) { return (tri_rows){rows, NULL}; }
+
+/* For kernels that run on the host. */
+static inline int64_t tri_rows_live(tri_rows rows) {
+  if (rows.count == NULL || *rows.count >= rows.capacity) return rows.capacity;
+  return *rows.count < 0 ? 0 : *rows.count;
+}
+
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
  * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. */
 typedef struct tri_norm {
   tri_dtype type;
-  int64_t rows, groups, width;
+  tri_rows rows;
+  int64_t groups, width;
   int64_t x_row, x_group, y_row, y_group;
   double eps;
 } tri_norm;
 
 /* Of whole rows, densely. */
-static inline tri_norm tri_norm_of_rows(tri_dtype type, int64_t rows, int64_t width, double eps) {
+static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t width, double eps) {
   return (tri_norm){type, rows, 1, width, width, width, width, width, eps};
 }
 
@@ -68,24 +93,25 @@ typedef struct tri_device_kernels {
 
   tri_status (*fill_zero)(tri_queue *queue, size_t bytes, void *out);
   tri_status (*convert)(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to, void *out);
-  /* out = a + b; out may be a or b (in place). */
-  tri_status (*add)(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out);
+  /* out[R,C] = a + b; out may be a or b (in place). */
+  tri_status (*add)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
+                    void *out);
   /* out[C] (+)= sum over the rows of in[R,C]; out is wide. */
-  tri_status (*column_sum)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
+  tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
                            bool accumulate);
 
   /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] and position_table wide;
    * position_table may be NULL, and nobody then reads positions. An id outside [first_id, first_id + table_rows) gives
    * a row of zeros (before the position is added): it belongs to another rank's slice of the vocabulary. */
-  tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
+  tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                   int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
                                   const void *position_table, void *out);
   /* gradient_table[ids[r] - first_id] += gradient[r]; always accumulates; ids outside the slice are skipped. */
-  tri_status (*embedding_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
+  tri_status (*embedding_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                    int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table);
   /* gradient_table[positions[r]] (+)= gradient[r], in the order of the rows. All table_rows rows are written: those
    * that no position meets become zero, unless accumulating. */
-  tri_status (*position_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+  tri_status (*position_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                   const int32_t *positions, int64_t table_rows, const void *gradient,
                                   void *gradient_table, bool accumulate);
 
@@ -111,13 +137,14 @@ typedef struct tri_device_kernels {
                                          const void *rstd, void *gradient_weight, bool accumulate);
 
   /* GELU: tanh is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), erf is 0.5 x (1 + erf(x / sqrt 2)). */
-  tri_status (*gelu_forward)(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x, void *y);
+  tri_status (*gelu_forward)(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                             const void *x, void *y);
   /* In place: gradient_x may be gradient_y. */
-  tri_status (*gelu_backward)(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                              const void *gradient_y, void *gradient_x);
+  tri_status (*gelu_backward)(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                              const void *x, const void *gradient_y, void *gradient_x);
   /* x[R, 2C] holds gate then up in each row; y[R,C] = silu(gate) * up. */
-  tri_status (*swiglu_forward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x, void *y);
-  tri_status (*swiglu_backward)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+  tri_status (*swiglu_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x, void *y);
+  tri_status (*swiglu_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                 const void *gradient_y, void *gradient_x);
 
   /* y = x / (1 - probability) where a number drawn for the element's global index, of the stream that seed, step and
@@ -130,7 +157,7 @@ typedef struct tri_device_kernels {
    * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head turn
    * by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r are row
    * positions[r] of cosine and sine [positions, D/2], wide. */
-  tri_status (*rope)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+  tri_status (*rope)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                      int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                      const void *sine, bool inverse, void *x);
 

@@ -209,7 +209,8 @@ static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, con
     void *of_head = engine->executor->parameters[i].gradient;
     void *of_embedding = engine->executor->parameters[head->tied_to].gradient;
     if (head->alias) {
-      TRI_KERNEL_CALL(engine->device->queue, add, wide, head->count, of_embedding, of_head, of_embedding);
+      TRI_KERNEL_CALL(engine->device->queue, add, wide, tri_all_rows(1), head->count, of_embedding, of_head,
+                      of_embedding);
     } else if (head->count > 0) {
       TRI_TRY(
           tri_exchange_all_reduce(engine->executor->exchange, &engine->options.mesh->tied, wide, head->count, of_head));

@@ -142,13 +142,15 @@ enum { LONG = 32 << 20, SHORT = 32 << 10 };
 static tri_status add_long(bench *b, const void *what) {
   (void)what;
   size_t bytes = (size_t)LONG * tri_dtype_bytes(b->type);
-  return b->device->kernels->add(b->device->queue, b->type, LONG, b->pool, b->pool + bytes, b->pool + 2 * bytes);
+  return b->device->kernels->add(b->device->queue, b->type, tri_all_rows(1), LONG, b->pool, b->pool + bytes,
+                                 b->pool + 2 * bytes);
 }
 
 static tri_status gelu_short(bench *b, const void *what) {
   (void)what;
   size_t bytes = SHORT * tri_dtype_bytes(b->type);
-  return b->device->kernels->gelu_forward(b->device->queue, b->type, TRI_GELU_TANH, SHORT, b->pool, b->pool + bytes);
+  return b->device->kernels->gelu_forward(b->device->queue, b->type, TRI_GELU_TANH, tri_all_rows(1), SHORT, b->pool,
+                                          b->pool + bytes);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

@@ -20,21 +20,21 @@ typedef struct add {
 
 static tri_status op_add_forward(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, add, call->type, tri_run_rows(run, call) * at->width, run->slots[call->inputs[0]],
-                  run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
+  TRI_KERNEL_CALL(run->queue, add, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
+                  run->slots[call->inputs[0]], run->slots[call->inputs[1]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status op_add_backward_input(tri_run *run, const tri_op_call *call) {
   const add *at = call->attributes;
-  int64_t count = tri_run_rows(run, call) * at->width;
+  const tri_rows rows = tri_all_rows(tri_run_rows(run, call));
   const void *gradient_y = run->gradients[call->outputs[0]];
   for (int i = 0; i < 2; i++) {
     void *gradient_x = run->gradients[call->inputs[i]];
     if (call->accumulate[i]) {
-      TRI_KERNEL_CALL(run->queue, add, call->type, count, gradient_x, gradient_y, gradient_x);
+      TRI_KERNEL_CALL(run->queue, add, call->type, rows, at->width, gradient_x, gradient_y, gradient_x);
     } else if (gradient_x != gradient_y) {
-      TRI_KERNEL_CALL(run->queue, convert, count, call->type, gradient_y, call->type, gradient_x);
+      TRI_KERNEL_CALL(run->queue, convert, rows.capacity * at->width, call->type, gradient_y, call->type, gradient_x);
     }
   }
   return TRI_OK;

@@ -30,9 +30,9 @@ static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
                     (long)(past + run->sequence), (long)at->max_sequence);
   }
-  TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_run_rows(run, call), at->width, run->ids, at->first_id,
-                  at->table_rows, run->parameters[call->parameters[0]].value, run->positions, position_table,
-                  run->slots[call->outputs[0]]);
+  TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width, run->ids,
+                  at->first_id, at->table_rows, run->parameters[call->parameters[0]].value, run->positions,
+                  position_table, run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
@@ -45,12 +45,12 @@ static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *
     TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)at->table_rows, token->gradient);
     token->gradient_written = true;
   }
-  TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_run_rows(run, call), at->width, run->ids,
-                  at->first_id, at->table_rows, gradient, token->gradient);
+  TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
+                  run->ids, at->first_id, at->table_rows, gradient, token->gradient);
   if (call->parameters[1] < 0) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_run_rows(run, call), at->width, run->positions,
-                  at->max_sequence, gradient, position->gradient, position->gradient_written);
+  TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
+                  run->positions, at->max_sequence, gradient, position->gradient, position->gradient_written);
   position->gradient_written = true;
   return TRI_OK;
 }

@@ -16,14 +16,14 @@ static tri_status op_gelu_shape(const tri_op_call *call, const tri_shape inputs[
 
 static tri_status op_gelu_forward(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, gelu_forward, call->type, at->variant, tri_run_rows(run, call) * at->width,
+  TRI_KERNEL_CALL(run->queue, gelu_forward, call->type, at->variant, tri_all_rows(tri_run_rows(run, call)), at->width,
                   run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status op_gelu_backward_input(tri_run *run, const tri_op_call *call) {
   const gelu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, gelu_backward, call->type, at->variant, tri_run_rows(run, call) * at->width,
+  TRI_KERNEL_CALL(run->queue, gelu_backward, call->type, at->variant, tri_all_rows(tri_run_rows(run, call)), at->width,
                   run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

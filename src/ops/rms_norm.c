@@ -16,7 +16,7 @@ static tri_status op_rms_norm_shape(const tri_op_call *call, const tri_shape inp
 
 static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
-  return tri_norm_of_rows(call->type, tri_run_rows(run, call), at->width, at->eps);
+  return tri_norm_of_rows(call->type, tri_all_rows(tri_run_rows(run, call)), at->width, at->eps);
 }
 
 static tri_status op_rms_norm_forward(tri_run *run, const tri_op_call *call) {

@@ -91,8 +91,8 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
   const char *cosine = run->constants[call->constant];
   size_t half_bytes =
       (size_t)at->table.positions * (size_t)(at->table.head_dim / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
-  TRI_KERNEL_CALL(run->queue, rope, call->type, rows, width, at->heads.heads + at->heads.kv_heads, at->heads.head_dim,
-                  at->heads.head_dim, run->positions, cosine, cosine + half_bytes, inverse, y);
+  TRI_KERNEL_CALL(run->queue, rope, call->type, tri_all_rows(rows), width, at->heads.heads + at->heads.kv_heads,
+                  at->heads.head_dim, at->heads.head_dim, run->positions, cosine, cosine + half_bytes, inverse, y);
   return TRI_OK;
 }
 

@@ -15,14 +15,14 @@ static tri_status op_swiglu_shape(const tri_op_call *call, const tri_shape input
 
 static tri_status op_swiglu_forward(tri_run *run, const tri_op_call *call) {
   const swiglu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, swiglu_forward, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, swiglu_forward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
                   run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
 static tri_status op_swiglu_backward_input(tri_run *run, const tri_op_call *call) {
   const swiglu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, swiglu_backward, call->type, tri_run_rows(run, call), at->width,
+  TRI_KERNEL_CALL(run->queue, swiglu_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
                   run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
   return TRI_OK;
 }

@@ -38,21 +38,23 @@ typedef struct bench_case {
 #define Z b->buffers[2]
 #define W b->buffers[3]
 
-static tri_status add(bench *b) { return KERNEL(add, b->type, COUNT, X, Y, Z); }
+static tri_status add(bench *b) { return KERNEL(add, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z); }
 static tri_status to_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_FP32, X, TRI_BF16, Z); }
 static tri_status from_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_BF16, X, TRI_FP32, Z); }
-static tri_status column_sum(bench *b) { return KERNEL(column_sum, b->type, ROWS, WIDTH, X, b->columns[0], true); }
+static tri_status column_sum(bench *b) {
+  return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, X, b->columns[0], true);
+}
 static tri_status embedding(bench *b) {
-  return KERNEL(embedding_forward, b->type, ROWS, WIDTH, b->ids, 0, COUNT / WIDTH, X, b->positions, Y, Z);
+  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, b->positions, Y, Z);
 }
 static tri_status embedding_backward(bench *b) {
-  return KERNEL(embedding_backward, b->type, ROWS, WIDTH, b->ids, 0, COUNT / WIDTH, X, Z);
+  return KERNEL(embedding_backward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, Z);
 }
 static tri_status position_backward(bench *b) {
-  return KERNEL(position_backward, b->type, ROWS, WIDTH, b->positions, 1024, X, Z, true);
+  return KERNEL(position_backward, b->type, tri_all_rows(ROWS), WIDTH, b->positions, 1024, X, Z, true);
 }
 static const tri_norm *norm_of(bench *b, double eps) {
-  b->norm = tri_norm_of_rows(b->type, ROWS, WIDTH, eps);
+  b->norm = tri_norm_of_rows(b->type, tri_all_rows(ROWS), WIDTH, eps);
   return &b->norm;
 }
 static tri_status layer_norm(bench *b) {
@@ -65,17 +67,27 @@ static tri_status layer_norm_weight(bench *b) {
   return KERNEL(layer_norm_backward_weight, norm_of(b, 0), X, Y, b->rows[0], b->rows[1], b->columns[0], b->columns[1],
                 true);
 }
-static tri_status gelu(bench *b) { return KERNEL(gelu_forward, b->type, TRI_GELU_TANH, COUNT, X, Z); }
-static tri_status gelu_backward(bench *b) { return KERNEL(gelu_backward, b->type, TRI_GELU_TANH, COUNT, X, Y, Z); }
-static tri_status gelu_erf(bench *b) { return KERNEL(gelu_forward, b->type, TRI_GELU_ERF, COUNT, X, Z); }
-static tri_status gelu_erf_backward(bench *b) { return KERNEL(gelu_backward, b->type, TRI_GELU_ERF, COUNT, X, Y, Z); }
-static tri_status swiglu(bench *b) { return KERNEL(swiglu_forward, b->type, ROWS, WIDTH, X, Z); }
-static tri_status swiglu_backward(bench *b) { return KERNEL(swiglu_backward, b->type, ROWS, WIDTH, X, Y, Z); }
+static tri_status gelu(bench *b) {
+  return KERNEL(gelu_forward, b->type, TRI_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Z);
+}
+static tri_status gelu_backward(bench *b) {
+  return KERNEL(gelu_backward, b->type, TRI_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+}
+static tri_status gelu_erf(bench *b) {
+  return KERNEL(gelu_forward, b->type, TRI_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Z);
+}
+static tri_status gelu_erf_backward(bench *b) {
+  return KERNEL(gelu_backward, b->type, TRI_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+}
+static tri_status swiglu(bench *b) { return KERNEL(swiglu_forward, b->type, tri_all_rows(ROWS), WIDTH, X, Z); }
+static tri_status swiglu_backward(bench *b) {
+  return KERNEL(swiglu_backward, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+}
 static tri_status dropout(bench *b) {
   return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5}, &(tri_step_values){.seed = 1}, X, Z);
 }
 static tri_status rope(bench *b) {
-  return KERNEL(rope, b->type, ROWS, WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
+  return KERNEL(rope, b->type, tri_all_rows(ROWS), WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
 }
 /* Attention of 8 sequences, q, k and v side by side; log_sum_exp is behind out, the gradient of out behind that. */
 enum { SEQUENCES = 8, LENGTH = ROWS / SEQUENCES, HEADS = WIDTH / 64 };

@@ -37,13 +37,13 @@ static tri_status many_kernels(tri_queue *queue, double *a, double *b, double *c
   tri_matmul product = {.m = ROWS, .n = ROWS, .k = WIDTH, .lda = WIDTH, .ldb = WIDTH, .ldc = ROWS};
   product.a_type = product.b_type = product.c_type = TRI_FP64;
   product.b_transposed = true;
-  tri_norm norm = tri_norm_of_rows(TRI_FP64, ROWS, WIDTH, 1e-5);
-  TRI_KERNEL_CALL(queue, gelu_forward, TRI_FP64, TRI_GELU_ERF, COUNT, a, b);
-  TRI_KERNEL_CALL(queue, add, TRI_FP64, COUNT, a, b, b);
+  tri_norm norm = tri_norm_of_rows(TRI_FP64, tri_all_rows(ROWS), WIDTH, 1e-5);
+  TRI_KERNEL_CALL(queue, gelu_forward, TRI_FP64, TRI_GELU_ERF, tri_all_rows(1), COUNT, a, b);
+  TRI_KERNEL_CALL(queue, add, TRI_FP64, tri_all_rows(1), COUNT, a, b, b);
   TRI_KERNEL_CALL(queue, matmul, &product, a, b, NULL, c, NULL);
   product = (tri_matmul){0}; /* it was copied */
   TRI_KERNEL_CALL(queue, rms_norm_forward, &norm, b, a, b, c + ROWS * ROWS);
-  TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, ROWS, WIDTH, b, a, true);
+  TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, tri_all_rows(ROWS), WIDTH, b, a, true);
   return TRI_OK;
 }
 
@@ -168,7 +168,7 @@ static bool read_in_second_queue(uint64_t seed, bool with_wait) {
   for (int i = 0; i < COUNT; i++) want[i] = 16 * start[i];
   double *a = device_memory(device, start);
   CHECK_OK(tri_queue_create(device, &second));
-  for (int i = 0; i < 4; i++) CHECK_OK(device->kernels->add(device->queue, TRI_FP64, COUNT, a, a, a));
+  for (int i = 0; i < 4; i++) CHECK_OK(device->kernels->add(device->queue, TRI_FP64, tri_all_rows(1), COUNT, a, a, a));
   CHECK_OK(tri_queue_mark(device->queue, &written));
   if (with_wait) CHECK_OK(tri_queue_wait(second, &written));
   CHECK_OK(tri_queue_download(second, host, a, BYTES));
@@ -278,7 +278,7 @@ static void test_copies_may_follow_each_other(void **state) {
   memcpy(start, s->host, BYTES);
   CHECK_OK(tri_queue_create(s->device, &second));
   CHECK_OK(tri_queue_upload(queue, b, s->host, BYTES));
-  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, COUNT, b, b, b));
+  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, tri_all_rows(1), COUNT, b, b, b));
   CHECK_OK(tri_queue_download(queue, s->host, b, BYTES));
   CHECK_OK(tri_queue_mark(queue, &event));
   CHECK_OK(tri_queue_wait(second, &event));
@@ -343,7 +343,7 @@ static void test_copies_of_rows(void **state) {
 static void test_wrong_sides(void **state) {
   (void)state;
   scene *s = set_scene("guarded");
-  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, COUNT, s->a, s->host, s->a));
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->host, s->a));
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL,
               "kernel `add` of call 12 (linear, forward): its argument 4, 0x");
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "is not this device's memory"); /* and again */
@@ -367,7 +367,7 @@ static void test_memory_released_too_early(void **state) {
   scene *s = set_scene("guarded");
   double *b = device_memory(s->device, NULL);
   void *staging = NULL;
-  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, COUNT, s->a, b, s->a));
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, b, s->a));
   tri_device_memory_destroy(s->device, b, BYTES);
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "its argument 4 is device memory that was released");
   end_scene(s);
@@ -388,9 +388,9 @@ static void test_a_fault_ends_its_queue(void **state) {
   tri_device_event before, behind;
   double got[COUNT];
   CHECK_OK(tri_queue_create(s->device, &second));
-  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, COUNT, s->a, s->a, s->a));
+  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a));
   CHECK_OK(tri_queue_mark(queue, &before));
-  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, COUNT, s->a, s->a, s->a));
+  CHECK_OK(s->device->kernels->add(queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a));
   CHECK_OK(s->device->kernels->fill_zero(queue, BYTES, s->a));
   CHECK_OK(tri_queue_mark(queue, &behind));
   CHECK_OK(tri_device_event_wait(&before));
@@ -414,7 +414,7 @@ static void test_a_fault_leaves_the_message(void **state) {
   (void)state;
   tri_device_event event;
   scene *s = set_scene("guarded:fail_kernel=1");
-  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, COUNT, s->a, s->a, s->a));
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a));
   CHECK_OK(tri_queue_mark(s->device->queue, &event));
   (void)tri_fail(TRI_IO_FAILED, "what came first");
   while (!tri_device_event_passed(&event)) continue;
@@ -486,7 +486,7 @@ static int watch_die(void (*mistake)(scene *), char *out, size_t out_bytes) {
     dup2(ends[1], STDERR_FILENO);
     sigaction(SIGSEGV, &at_start, NULL);
     scene *s = set_scene("guarded");
-    (void)s->device->kernels->add(s->device->queue, TRI_FP64, COUNT, s->a, s->a, s->a);
+    (void)s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a);
     (void)tri_queue_finish(s->device->queue);
     tri_queue_at(s->device->queue, "gelu", 13, "backward");
     (void)s->device->kernels->gelu_forward(s->device->queue, TRI_FP64, TRI_GELU_TANH, COUNT, s->a, s->a);

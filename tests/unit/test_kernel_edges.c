@@ -23,7 +23,7 @@ static uint32_t bits_of(float value) {
 
 static const tri_norm *row_of(int64_t width, double eps) {
   static tri_norm norm;
-  norm = tri_norm_of_rows(TRI_FP32, 1, width, eps);
+  norm = tri_norm_of_rows(TRI_FP32, tri_all_rows(1), width, eps);
   return &norm;
 }
 
@@ -162,20 +162,20 @@ static void check_grid(const tri_device *device, const char *name, plain_functio
 static void check_activations(tri_device *device) {
   static float gate_and_up[2 * GRID];
   make_grid(-9.0f, 9.0f);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu tanh", gelu_tanh, 3e-5);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu erf", gelu_erf, 3e-5);
   for (int i = 0; i < GRID; i++) {
     gate_and_up[2 * i] = grid_x[i];
     gate_and_up[2 * i + 1] = 1.0f;
   }
-  CHECK_OK(KERNEL(swiglu_forward, TRI_FP32, GRID, 1, gate_and_up, grid_y));
+  CHECK_OK(KERNEL(swiglu_forward, TRI_FP32, tri_all_rows(GRID), 1, gate_and_up, grid_y));
   check_grid(device, "silu", silu, 1e-6);
   make_grid(-2.0f, 2.0f);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu tanh near 0", gelu_tanh, 1e-6);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu erf near 0", gelu_erf, 1e-6);
 }
 
@@ -194,9 +194,9 @@ static void check_nan(tri_device *device) {
       int32_t label = 0;
       for (int i = 0; i < COUNT; i++) one[i] = 1.0f;
       x[at] = float_of(nans[n]);
-      CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, COUNT, x, y));
+      CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), COUNT, x, y));
       assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, COUNT, x, one, y));
+      CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), COUNT, x, one, y));
       assert_true(isnan(y[at]));
       CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, one, NULL, y, &mean, &rstd));
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
@@ -294,9 +294,9 @@ static void check_embedding(tri_device *device) {
   const float table[2 * WIDTH] = {1, 2, 3, 4, 5, 6};
   const float expected[ROWS * WIDTH] = {0, 0, 0, 4, 5, 6, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0};
   float out[ROWS * WIDTH], gradient[2 * WIDTH] = {100, 100, 100, 100, 100, 100};
-  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, table, NULL, NULL, out));
+  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, table, NULL, NULL, out));
   assert_memory_equal(out, expected, sizeof out);
-  CHECK_OK(KERNEL(embedding_backward, TRI_FP32, ROWS, WIDTH, ids, 10, 2, expected, gradient));
+  CHECK_OK(KERNEL(embedding_backward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, expected, gradient));
   const float sums[2 * WIDTH] = {101, 102, 103, 108, 110, 112};
   assert_memory_equal(gradient, sums, sizeof sums);
 }
@@ -311,11 +311,11 @@ static void check_positions(tri_device *device) {
   const float gradient[5] = {1, 2, 4, 8, 16};
   const int32_t positions[5] = {1, 2, 0, 1, 2}, others[2] = {2, 0};
   float sums[4] = {NAN, NAN, NAN, NAN};
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 5, 1, positions, 4, gradient, sums, false));
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, tri_all_rows(5), 1, positions, 4, gradient, sums, false));
   assert_true(sums[0] == 4 && sums[1] == 9 && sums[2] == 18 && sums[3] == 0);
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 2, 1, others, 4, gradient, sums, true));
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, tri_all_rows(2), 1, others, 4, gradient, sums, true));
   assert_true(sums[0] == 6 && sums[1] == 9 && sums[2] == 19 && sums[3] == 0);
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, 0, 1, positions, 4, gradient, sums, false));
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, tri_all_rows(0), 1, positions, 4, gradient, sums, false));
   assert_true(sums[0] == 0 && sums[1] == 0 && sums[2] == 0 && sums[3] == 0);
 }
 
@@ -326,7 +326,7 @@ static void check_order_of_positions(tri_device *device) {
   static float gradient[ROWS * WIDTH], sums[3 * WIDTH];
   const int32_t positions[ROWS] = {2, 0, 0, 2, 1, 0, 1, 1, 2, 1, 2, 0};
   for (int i = 0; i < ROWS * WIDTH; i++) gradient[i] = (i / WIDTH * 7 + i) % 5 == 0 ? 0x1p24f : 1.0f;
-  CHECK_OK(KERNEL(position_backward, TRI_FP32, ROWS, WIDTH, positions, 3, gradient, sums, false));
+  CHECK_OK(KERNEL(position_backward, TRI_FP32, tri_all_rows(ROWS), WIDTH, positions, 3, gradient, sums, false));
   for (int i = 0; i < 3 * WIDTH; i++) {
     float expected = 0;
     for (int r = 0; r < ROWS; r++) expected += positions[r] == i / WIDTH ? gradient[r * WIDTH + i % WIDTH] : 0.0f;
@@ -353,7 +353,7 @@ static void check_by_hand(tri_device *device) {
 
   /* Two heads of 4 within a row of 10: each as by itself, and nothing else is written. */
   const float row[10] = {1, 2, 3, 4, NAN, 10, 20, 30, 40, NAN};
-  const tri_norm heads = {TRI_FP32, 1, 2, 4, 10, 5, 9, 5, 0.0};
+  const tri_norm heads = {TRI_FP32, tri_all_rows(1), 2, 4, 10, 5, 9, 5, 0.0};
   float apart[9] = {0}, stretch[2];
   apart[4] = 7;
   CHECK_OK(KERNEL(rms_norm_forward, &heads, row, weight, apart, stretch));
@@ -364,9 +364,9 @@ static void check_by_hand(tri_device *device) {
   float turned[4] = {1, 2, 3, 4};
   const float cosine[4] = {NAN, NAN, 0, 1}, sine[4] = {NAN, NAN, 1, 0};
   const int32_t position = 1;
-  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 4, &position, cosine, sine, false, turned));
+  CHECK_OK(KERNEL(rope, TRI_FP32, tri_all_rows(1), 4, 1, 4, 4, &position, cosine, sine, false, turned));
   assert_true(turned[0] == -3 && turned[1] == 2 && turned[2] == 1 && turned[3] == 4);
-  CHECK_OK(KERNEL(rope, TRI_FP32, 1, 4, 1, 4, 4, &position, cosine, sine, true, turned));
+  CHECK_OK(KERNEL(rope, TRI_FP32, tri_all_rows(1), 4, 1, 4, 4, &position, cosine, sine, true, turned));
   assert_memory_equal(turned, x, sizeof x);
 
   const float logits[2] = {0, logf(3)};

@@ -135,7 +135,7 @@ static void add_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, false);
 }
 static tri_status add_call(tri_device *device, bench *b) {
-  return KERNEL(add, b->type, b->rows * b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2));
+  return KERNEL(add, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1), data_of(b, 2));
 }
 
 static void add_in_place_arguments(bench *b) {
@@ -143,7 +143,7 @@ static void add_in_place_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, true);
 }
 static tri_status add_in_place_call(tri_device *device, bench *b) {
-  return KERNEL(add, b->type, b->rows * b->width, data_of(b, 1), data_of(b, 0), data_of(b, 1));
+  return KERNEL(add, b->type, tri_all_rows(b->rows), b->width, data_of(b, 1), data_of(b, 0), data_of(b, 1));
 }
 
 static void column_sum_arguments(bench *b) {
@@ -151,7 +151,7 @@ static void column_sum_arguments(bench *b) {
   output(b, b->wide, b->width, b->flag);
 }
 static tri_status column_sum_call(tri_device *device, bench *b) {
-  return KERNEL(column_sum, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), b->flag);
+  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1), b->flag);
 }
 
 static void convert_arguments(bench *b) {
@@ -184,7 +184,7 @@ static void embedding_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, false);
 }
 static tri_status embedding_call(tri_device *device, bench *b) {
-  return KERNEL(embedding_forward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0),
+  return KERNEL(embedding_forward, b->type, tri_all_rows(b->rows), b->width, ids_of(b), 1, 10, data_of(b, 0),
                 b->flag ? positions_of(b) : NULL, b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
 }
 
@@ -194,14 +194,15 @@ static void embedding_backward_arguments(bench *b) {
   output(b, b->wide, POSITIONS * b->width, b->flag);
 }
 static tri_status embedding_backward_call(tri_device *device, bench *b) {
-  TRI_TRY(KERNEL(embedding_backward, b->type, b->rows, b->width, ids_of(b), 1, 10, data_of(b, 0), data_of(b, 1)));
-  return KERNEL(position_backward, b->type, b->rows, b->width, positions_of(b), POSITIONS, data_of(b, 0), data_of(b, 2),
-                b->flag);
+  TRI_TRY(KERNEL(embedding_backward, b->type, tri_all_rows(b->rows), b->width, ids_of(b), 1, 10, data_of(b, 0),
+                 data_of(b, 1)));
+  return KERNEL(position_backward, b->type, tri_all_rows(b->rows), b->width, positions_of(b), POSITIONS, data_of(b, 0),
+                data_of(b, 2), b->flag);
 }
 
 static const tri_norm *norm_of(const bench *b, double eps) {
   static tri_norm norm;
-  norm = tri_norm_of_rows(b->type, b->rows, b->width, eps);
+  norm = tri_norm_of_rows(b->type, tri_all_rows(b->rows), b->width, eps);
   return &norm;
 }
 
@@ -239,7 +240,7 @@ static tri_status rms_norm_backward_call(tri_device *device, bench *b) {
                  data_of(b, 5), b->flag));
   TRI_TRY(KERNEL(rms_norm_backward_weight, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 4), data_of(b, 6),
                  b->flag));
-  return KERNEL(column_sum, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 7), b->flag);
+  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 7), b->flag);
 }
 
 static void rms_norm_arguments(bench *b) {
@@ -257,7 +258,7 @@ enum { PIECES = 3 };
 static const tri_norm *pieces_of(const bench *b, double eps) {
   static tri_norm norm;
   int64_t x = b->width + 2, y = b->width + 1;
-  norm = (tri_norm){b->type, b->rows, PIECES, b->width, (PIECES + 2) * x, x, PIECES * y + 3, y, eps};
+  norm = (tri_norm){b->type, tri_all_rows(b->rows), PIECES, b->width, (PIECES + 2) * x, x, PIECES * y + 3, y, eps};
   return &norm;
 }
 static int64_t x_elements(const bench *b) { return b->rows * (PIECES + 2) * (b->width + 2); }
@@ -311,9 +312,9 @@ static void gelu_arguments(bench *b) {
 }
 static tri_status gelu_call(tri_device *device, bench *b) {
   tri_gelu variant = b->flag ? TRI_GELU_ERF : TRI_GELU_TANH;
-  int64_t count = b->rows * b->width;
-  TRI_TRY(KERNEL(gelu_forward, b->type, variant, count, data_of(b, 0), data_of(b, 2)));
-  return KERNEL(gelu_backward, b->type, variant, count, data_of(b, 0), data_of(b, 1), data_of(b, 3));
+  TRI_TRY(KERNEL(gelu_forward, b->type, variant, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(gelu_backward, b->type, variant, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1),
+                data_of(b, 3));
 }
 
 static void gelu_in_place_arguments(bench *b) {
@@ -321,8 +322,8 @@ static void gelu_in_place_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, true);
 }
 static tri_status gelu_in_place_call(tri_device *device, bench *b) {
-  return KERNEL(gelu_backward, b->type, b->flag ? TRI_GELU_ERF : TRI_GELU_TANH, b->rows * b->width, data_of(b, 0),
-                data_of(b, 1), data_of(b, 1));
+  return KERNEL(gelu_backward, b->type, b->flag ? TRI_GELU_ERF : TRI_GELU_TANH, tri_all_rows(b->rows), b->width,
+                data_of(b, 0), data_of(b, 1), data_of(b, 1));
 }
 
 static void swiglu_arguments(bench *b) {
@@ -332,8 +333,8 @@ static void swiglu_arguments(bench *b) {
   output(b, b->type, 2 * b->rows * b->width, false);
 }
 static tri_status swiglu_call(tri_device *device, bench *b) {
-  TRI_TRY(KERNEL(swiglu_forward, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 2)));
-  return KERNEL(swiglu_backward, b->type, b->rows, b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3));
+  TRI_TRY(KERNEL(swiglu_forward, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(swiglu_backward, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3));
 }
 
 static void dropout_arguments(bench *b) {
@@ -354,8 +355,8 @@ static void rope_arguments(bench *b) {
   output(b, b->type, b->rows * (5 * 2 * b->width), true);
 }
 static tri_status rope_call(tri_device *device, bench *b) {
-  return KERNEL(rope, b->type, b->rows, 10 * b->width, 3, 2 * b->width, 2 * b->width, positions_of(b), data_of(b, 0),
-                data_of(b, 1), b->flag, data_of(b, 2));
+  return KERNEL(rope, b->type, tri_all_rows(b->rows), 10 * b->width, 3, 2 * b->width, 2 * b->width, positions_of(b),
+                data_of(b, 0), data_of(b, 1), b->flag, data_of(b, 2));
 }
 
 /* As GPT-NeoX lays them: q, k and v head by head, and only a part of each head turns. */
@@ -367,8 +368,8 @@ static tri_status rope_apart_call(tri_device *device, bench *b) {
   int64_t head = 2 * b->width + 3; /* 3 elements of each stay */
   for (int i = 0; i < 2; i++) {
     char *x = (char *)data_of(b, 3) + (size_t)(i * head) * tri_dtype_bytes(b->type);
-    TRI_TRY(KERNEL(rope, b->type, b->rows, 6 * head, 2, 3 * head, 2 * b->width, positions_of(b), data_of(b, 0),
-                   data_of(b, 1), b->flag, x));
+    TRI_TRY(KERNEL(rope, b->type, tri_all_rows(b->rows), 6 * head, 2, 3 * head, 2 * b->width, positions_of(b),
+                   data_of(b, 0), data_of(b, 1), b->flag, x));
   }
   return TRI_OK;
 }

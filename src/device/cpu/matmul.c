@@ -101,7 +101,7 @@ static const void *staged_b(const call *at) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_b) return at->b;
   int64_t row = p->b_transposed ? p->k : p->n;
-  tri_rows job = {
+  tri_cpu_rows job = {
       .rows = p->b_transposed ? p->n : p->k,
       .columns = row,
       .from = at->b,
@@ -120,7 +120,7 @@ static void exchange_c(const call *at, int64_t first, int64_t rows, bool to_stag
   const tri_matmul *p = at->product;
   char *stored = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
   char *stage = at->workspace + at->plan->c_offset;
-  tri_rows job = {
+  tri_cpu_rows job = {
       .rows = rows,
       .columns = p->n,
       .from = to_stage ? stored : stage,
@@ -175,7 +175,7 @@ static wide widen(const call *at, bool stage, size_t offset, const char *matrix,
                   int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const char *from = matrix + (size_t)(row * ld + column) * tri_dtype_bytes(type);
   if (!stage) return (wide){(float *)(void *)from, ld};
-  tri_rows job = {
+  tri_cpu_rows job = {
       .rows = rows,
       .columns = columns,
       .from = from,
@@ -226,7 +226,7 @@ static char *tile_in_c(const call *at, const tile *t) {
 /* Puts what the sum begins with, the bias or c itself, where it is summed up. Returns whether there is any. */
 static bool begin_tile(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
-  tri_rows job = {.rows = t->rows, .columns = t->columns, .to = t->sum, .to_type = TRI_FP32, .to_ld = t->ld};
+  tri_cpu_rows job = {.rows = t->rows, .columns = t->columns, .to = t->sum, .to_type = TRI_FP32, .to_ld = t->ld};
   if (p->bias) {
     job.from = (const float *)at->bias + t->column;
     job.from_type = TRI_FP32;
@@ -244,7 +244,7 @@ static bool begin_tile(const call *at, const tile *t) {
 static void end_tile(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_c) return;
-  tri_rows job = {
+  tri_cpu_rows job = {
       .rows = t->rows,
       .columns = t->columns,
       .from = t->sum,
@@ -320,7 +320,7 @@ static void run_zero(const call *at) {
     for (int64_t i = 0; i < p->m; i++) memset(at->c + (size_t)(i * p->ldc) * element, 0, (size_t)p->n * element);
     return;
   }
-  tri_rows job = {
+  tri_cpu_rows job = {
       .rows = p->m,
       .columns = p->n,
       .from = at->bias,

@@ -6,21 +6,21 @@
 #include "device/dtype.h"
 
 /* fp32 and bf16, in any combination; the two matrices do not overlap. from_ld 0 repeats one row: a bias. */
-typedef struct tri_rows {
+typedef struct tri_cpu_rows {
   int64_t rows, columns;
   const void *from;
   tri_dtype from_type, to_type;
   int64_t from_ld, to_ld;
   void *to;
-} tri_rows;
+} tri_cpu_rows;
 
-typedef void (*tri_rows_copy)(int threads, const tri_rows *job);
+typedef void (*tri_rows_copy)(int threads, const tri_cpu_rows *job);
 
-void tri_cpu_rows_copy_baseline(int threads, const tri_rows *job);
+void tri_cpu_rows_copy_baseline(int threads, const tri_cpu_rows *job);
 #if defined(__x86_64__)
-void tri_cpu_rows_copy_avx2(int threads, const tri_rows *job);
-void tri_cpu_rows_copy_avx512(int threads, const tri_rows *job);
-void tri_cpu_rows_copy_avx512bf16(int threads, const tri_rows *job);
+void tri_cpu_rows_copy_avx2(int threads, const tri_cpu_rows *job);
+void tri_cpu_rows_copy_avx512(int threads, const tri_cpu_rows *job);
+void tri_cpu_rows_copy_avx512bf16(int threads, const tri_cpu_rows *job);
 #endif
 
 #endif

@@ -16,12 +16,12 @@
   X(matmul, const tri_matmul *, const void *, const void *, const void *, void *, void *)                              \
   X(fill_zero, size_t, void *)                                                                                         \
   X(convert, int64_t, tri_dtype, const void *, tri_dtype, void *)                                                      \
-  X(add, tri_dtype, int64_t, const void *, const void *, void *)                                                       \
-  X(column_sum, tri_dtype, int64_t, int64_t, const void *, void *, bool)                                               \
-  X(embedding_forward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *,  \
+  X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
+  X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
+  X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *, \
     const void *, void *)                                                                                              \
-  X(embedding_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)          \
-  X(position_backward, tri_dtype, int64_t, int64_t, const int32_t *, int64_t, const void *, void *, bool)              \
+  X(embedding_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)         \
+  X(position_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, const void *, void *, bool)             \
   X(layer_norm_forward, const tri_norm *, const void *, const void *, const void *, void *, void *, void *)            \
   X(layer_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, const void *, \
     void *, bool)                                                                                                      \
@@ -30,12 +30,12 @@
   X(rms_norm_forward, const tri_norm *, const void *, const void *, void *, void *)                                    \
   X(rms_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, void *, bool)   \
   X(rms_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, void *, bool)                \
-  X(gelu_forward, tri_dtype, tri_gelu, int64_t, const void *, void *)                                                  \
-  X(gelu_backward, tri_dtype, tri_gelu, int64_t, const void *, const void *, void *)                                   \
-  X(swiglu_forward, tri_dtype, int64_t, int64_t, const void *, void *)                                                 \
-  X(swiglu_backward, tri_dtype, int64_t, int64_t, const void *, const void *, void *)                                  \
+  X(gelu_forward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, void *)                                        \
+  X(gelu_backward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, const void *, void *)                         \
+  X(swiglu_forward, tri_dtype, tri_rows, int64_t, const void *, void *)                                                \
+  X(swiglu_backward, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                 \
   X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const void *, void *)                   \
-  X(rope, tri_dtype, int64_t, int64_t, int64_t, int64_t, int64_t, const int32_t *, const void *, const void *, bool,   \
+  X(rope, tri_dtype, tri_rows, int64_t, int64_t, int64_t, int64_t, const int32_t *, const void *, const void *, bool,  \
     void *)                                                                                                            \
   X(attention_forward, const tri_attention *, const tri_attention_slice *, const void *, const void *, const void *,   \
     void *, void *, void *)                                                                                            \
@@ -62,12 +62,17 @@
            const tri_norm *: sizeof(tri_norm), \
            default: 0)
 
+/* Where a pointer to device memory lies in an argument that is no pointer itself, or in a description; else 0. */
+#define COUNT_OFFSET(T)                                                                                                \
+  _Generic((T){0}, tri_rows : offsetof(tri_rows, count), const tri_norm * : offsetof(tri_norm, rows.count), default : 0)
+
 /* ---- a kernel whose arguments have been put away ----------------------------------------------------------------- */
 
 typedef struct argument {
   size_t offset; /* in the kernel's struct of arguments */
   bool pointer;
   size_t description_bytes;
+  size_t count_offset; /* of a number of rows; 0: it has none */
 } argument;
 
 typedef struct kernel {
@@ -99,16 +104,29 @@ static void set_pointer(char *arguments, const argument *which, const void *poin
   memcpy(arguments + which->offset, &pointer, sizeof pointer);
 }
 
+/* The number of rows that a struct says where to find; opened in the struct itself. */
+static tri_status open_count(tri_guarded_queue *queue, char *at) {
+  void *given, *open = NULL;
+  memcpy(&given, at, sizeof given);
+  if (given == NULL) return TRI_OK;
+  TRI_TRY(tri_guarded_open(queue->state, "its number of rows", given, sizeof(int32_t), &open));
+  memcpy(at, &open, sizeof open);
+  return TRI_OK;
+}
+
 static tri_status run_kernel(tri_guarded_queue *queue, const tri_guarded_work *work) {
   const kernel *k = work->kind;
-  _Alignas(ALIGNMENT) char arguments[MOST_BYTES];
+  _Alignas(ALIGNMENT) char arguments[MOST_BYTES], descriptions[MOST_BYTES];
   memcpy(arguments, work->data, k->bytes);
-  const char *description = work->data + aligned(k->bytes);
+  char *description = descriptions;
+  memcpy(descriptions, work->data + aligned(k->bytes), data_bytes(k) - aligned(k->bytes));
   for (int i = 0; i < k->num_arguments; i++) {
     const argument *a = &k->arguments[i];
+    if (!a->pointer && a->count_offset > 0) TRI_TRY(open_count(queue, arguments + a->offset + a->count_offset));
     void *given = a->pointer ? pointer_of(arguments, a) : NULL, *open = NULL;
     if (given == NULL) continue;
     if (a->description_bytes > 0) {
+      if (a->count_offset > 0) TRI_TRY(open_count(queue, description + a->count_offset));
       set_pointer(arguments, a, description);
       description += aligned(a->description_bytes);
       continue;
@@ -188,7 +206,8 @@ enum { POINTER_CLASS = 5 }; /* of __builtin_classify_type, in every compiler tha
 #define TAKE(i, T) , taken->a##i
 #define ONE_MORE(i, T) +1
 #define SAY(i, T)                                                                                                      \
-  {offsetof(own_arguments, a##i), __builtin_classify_type((T){0}) == POINTER_CLASS, DESCRIPTION_BYTES(T)},
+  {offsetof(own_arguments, a##i), __builtin_classify_type((T){0}) == POINTER_CLASS, DESCRIPTION_BYTES(T),              \
+   COUNT_OFFSET(T)},
 
 #define DEFINE(name_, ...)                                                                                             \
   typedef struct name_##_arguments {                                                                                   \

@@ -13,7 +13,7 @@ tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *no
                                             const void *bias, void *y, void *mean, void *rstd) {
   (void)queue;
   const tri_dtype type = norm->type, wide = tri_dtype_wide(type);
-  const int64_t pieces = norm->rows * norm->groups, width = norm->width;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups, width = norm->width;
   for (int64_t i = 0; i < pieces; i++) {
     const int64_t x_first = x_at(norm, i), y_first = y_at(norm, i);
     double sum = 0, squares = 0;
@@ -59,7 +59,7 @@ tri_status tri_reference_layer_norm_backward_input(tri_queue *queue, const tri_n
                                                    const void *rstd, void *gradient_x, bool accumulate) {
   (void)queue;
   const tri_dtype wide = tri_dtype_wide(norm->type);
-  const int64_t pieces = norm->rows * norm->groups;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
   for (int64_t i = 0; i < pieces; i++) {
     norm_backward_piece(norm, i, gradient_y, x, weight, true, load(wide, mean, i), load(wide, rstd, i), gradient_x,
                         accumulate);
@@ -72,7 +72,7 @@ tri_status tri_reference_layer_norm_backward_weight(tri_queue *queue, const tri_
                                                     void *gradient_weight, void *gradient_bias, bool accumulate) {
   (void)queue;
   const tri_dtype type = norm->type, wide = tri_dtype_wide(type);
-  const int64_t pieces = norm->rows * norm->groups, width = norm->width;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups, width = norm->width;
   for (int64_t c = 0; c < width; c++) {
     double weight = accumulate ? load(wide, gradient_weight, c) : 0.0;
     double bias = accumulate && gradient_bias != NULL ? load(wide, gradient_bias, c) : 0.0;
@@ -92,7 +92,7 @@ tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm
                                           void *y, void *rstd) {
   (void)queue;
   const tri_dtype type = norm->type, wide = tri_dtype_wide(type);
-  const int64_t pieces = norm->rows * norm->groups, width = norm->width;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups, width = norm->width;
   for (int64_t i = 0; i < pieces; i++) {
     const int64_t x_first = x_at(norm, i), y_first = y_at(norm, i);
     double squares = 0;
@@ -111,7 +111,7 @@ tri_status tri_reference_rms_norm_backward_input(tri_queue *queue, const tri_nor
                                                  bool accumulate) {
   (void)queue;
   const tri_dtype wide = tri_dtype_wide(norm->type);
-  const int64_t pieces = norm->rows * norm->groups;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
   for (int64_t i = 0; i < pieces; i++) {
     norm_backward_piece(norm, i, gradient_y, x, weight, false, 0.0, load(wide, rstd, i), gradient_x, accumulate);
   }

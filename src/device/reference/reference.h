@@ -29,29 +29,30 @@ tri_status tri_reference_convert(tri_queue *queue, int64_t count, tri_dtype from
                                  void *out);
 
 /* rows.c */
-tri_status tri_reference_add(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out);
-tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in,
+tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a,
+                             const void *b, void *out);
+tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
                                     void *out, bool accumulate);
-tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
                                            const int32_t *positions, const void *position_table, void *out);
-tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                             const int32_t *ids, int64_t first_id, int64_t table_rows,
                                             const void *gradient, void *gradient_table);
-tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *positions, int64_t table_rows, const void *gradient,
                                            void *gradient_table, bool accumulate);
-tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                                      void *y);
-tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                                       const void *gradient_y, void *gradient_x);
-tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                      const void *x, void *y);
+tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                       const void *x, const void *gradient_y, void *gradient_x);
+tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                         void *y);
-tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x);
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                                  const tri_step_values *values, const void *x, void *y);
-tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                               int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                               const void *sine, bool inverse, void *x);
 

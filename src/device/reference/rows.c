@@ -7,19 +7,22 @@
 
 static const double pi = 3.14159265358979323846;
 
-tri_status tri_reference_add(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out) {
+tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a,
+                             const void *b, void *out) {
   (void)queue;
-  for (int64_t i = 0; i < count; i++) store(type, out, i, load(type, a, i) + load(type, b, i));
+  const int64_t live = tri_rows_live(rows) * width;
+  for (int64_t i = 0; i < live; i++) store(type, out, i, load(type, a, i) + load(type, b, i));
   return TRI_OK;
 }
 
-tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in,
+tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
                                     void *out, bool accumulate) {
   (void)queue;
+  const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t c = 0; c < width; c++) {
     double sum = 0;
-    for (int64_t r = 0; r < rows; r++) sum += load(type, in, r * width + c);
+    for (int64_t r = 0; r < live; r++) sum += load(type, in, r * width + c);
     store(wide, out, c, accumulate ? load(wide, out, c) + sum : sum);
   }
   return TRI_OK;
@@ -29,12 +32,13 @@ tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, int64_t ro
 
 static bool in_slice(int64_t id, int64_t table_rows) { return id >= 0 && id < table_rows; }
 
-tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
                                            const int32_t *positions, const void *position_table, void *out) {
   (void)queue;
+  const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
-  for (int64_t r = 0; r < rows; r++) {
+  for (int64_t r = 0; r < live; r++) {
     int64_t id = ids[r] - first_id;
     for (int64_t c = 0; c < width; c++) {
       double value = in_slice(id, table_rows) ? load(wide, table, id * width + c) : 0.0;
@@ -45,12 +49,13 @@ tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, int
   return TRI_OK;
 }
 
-tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                             const int32_t *ids, int64_t first_id, int64_t table_rows,
                                             const void *gradient, void *gradient_table) {
   (void)queue;
+  const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
-  for (int64_t r = 0; r < rows; r++) {
+  for (int64_t r = 0; r < live; r++) {
     int64_t id = ids[r] - first_id;
     if (!in_slice(id, table_rows)) continue;
     for (int64_t c = 0; c < width; c++) {
@@ -61,15 +66,16 @@ tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, in
   return TRI_OK;
 }
 
-tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *positions, int64_t table_rows, const void *gradient,
                                            void *gradient_table, bool accumulate) {
   (void)queue;
+  const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t position = 0; position < table_rows; position++) {
     for (int64_t c = 0; c < width; c++) {
       double sum = accumulate ? load(wide, gradient_table, position * width + c) : 0.0;
-      for (int64_t r = 0; r < rows; r++) {
+      for (int64_t r = 0; r < live; r++) {
         if (positions[r] == position) sum += load(type, gradient, r * width + c);
       }
       store(wide, gradient_table, position * width + c, sum);
@@ -98,26 +104,29 @@ static double gelu_slope(tri_gelu variant, double x) {
   return NAN;
 }
 
-tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                                      void *y) {
+tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                      const void *x, void *y) {
   (void)queue;
-  for (int64_t i = 0; i < count; i++) store(type, y, i, gelu(variant, load(type, x, i)));
+  const int64_t live = tri_rows_live(rows) * width;
+  for (int64_t i = 0; i < live; i++) store(type, y, i, gelu(variant, load(type, x, i)));
   return TRI_OK;
 }
 
-tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                                       const void *gradient_y, void *gradient_x) {
+tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                       const void *x, const void *gradient_y, void *gradient_x) {
   (void)queue;
-  for (int64_t i = 0; i < count; i++) {
+  const int64_t live = tri_rows_live(rows) * width;
+  for (int64_t i = 0; i < live; i++) {
     store(type, gradient_x, i, load(type, gradient_y, i) * gelu_slope(variant, load(type, x, i)));
   }
   return TRI_OK;
 }
 
-tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                         void *y) {
   (void)queue;
-  for (int64_t r = 0; r < rows; r++) {
+  const int64_t live = tri_rows_live(rows);
+  for (int64_t r = 0; r < live; r++) {
     for (int64_t c = 0; c < width; c++) {
       double gate = load(type, x, r * 2 * width + c);
       double up = load(type, x, r * 2 * width + width + c);
@@ -127,10 +136,11 @@ tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, int64_
   return TRI_OK;
 }
 
-tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x) {
   (void)queue;
-  for (int64_t r = 0; r < rows; r++) {
+  const int64_t live = tri_rows_live(rows);
+  for (int64_t r = 0; r < live; r++) {
     for (int64_t c = 0; c < width; c++) {
       int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
       double gate = load(type, x, gate_at);
@@ -157,13 +167,14 @@ tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count
   return TRI_OK;
 }
 
-tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                               int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                               const void *sine, bool inverse, void *x) {
   (void)queue;
+  const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   int64_t half = head_dim / 2;
-  for (int64_t r = 0; r < rows; r++) {
+  for (int64_t r = 0; r < live; r++) {
     int64_t angles = positions[r] * half;
     for (int64_t h = 0; h < heads; h++) {
       for (int64_t d = 0; d < half; d++) {

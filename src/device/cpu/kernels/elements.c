@@ -23,7 +23,9 @@ INLINE void add_piece(tri_dtype type, int64_t first, int64_t end, const void *a,
               { vf_put(type, out, i, count, vf_get(type, a, i, count) + vf_get(type, b, i, count)); });
 }
 
-static tri_status add(tri_queue *queue, tri_dtype type, int64_t count, const void *a, const void *b, void *out) {
+static tri_status add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
+                      void *out) {
+  const int64_t count = tri_rows_live(rows) * width;
   PARALLEL_PIECES { BY_TYPE(add_piece, first, piece_end(first, count), a, b, out); }
   return TRI_OK;
 }
@@ -77,8 +79,9 @@ INLINE void gelu_piece(tri_dtype type, tri_gelu variant, int64_t first, int64_t 
   FOR_VECTORS(i, count, first, end, { vf_put(type, y, i, count, gelu(variant, vf_get(type, x, i, count))); });
 }
 
-static tri_status gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                               void *y) {
+static tri_status gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                               const void *x, void *y) {
+  const int64_t count = tri_rows_live(rows) * width;
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
     switch (variant) {
@@ -97,8 +100,9 @@ INLINE void gelu_slope_piece(tri_dtype type, tri_gelu variant, int64_t first, in
   });
 }
 
-static tri_status gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, int64_t count, const void *x,
-                                const void *gradient_y, void *gradient_x) {
+static tri_status gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                const void *x, const void *gradient_y, void *gradient_x) {
+  const int64_t count = tri_rows_live(rows) * width;
   PARALLEL_PIECES {
     int64_t end = piece_end(first, count);
     switch (variant) {
@@ -120,10 +124,11 @@ INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, 
   });
 }
 
-static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                  void *y) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_row, r, width, x, y);
+  const int64_t live = tri_rows_live(rows);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_row, r, width, x, y);
   return TRI_OK;
 }
 
@@ -140,10 +145,11 @@ INLINE void swiglu_slope_row(tri_dtype type, int64_t r, int64_t width, const voi
   });
 }
 
-static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *x,
+static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                   const void *gradient_y, void *gradient_x) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
+  const int64_t live = tri_rows_live(rows);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
   return TRI_OK;
 }
 
@@ -254,12 +260,13 @@ INLINE void rope_row(tri_dtype type, int64_t at, int64_t heads, int64_t head_str
   }
 }
 
-static tri_status rope(tri_queue *queue, tri_dtype type, int64_t rows, int64_t row_elements, int64_t heads,
+static tri_status rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                        int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                        const void *sine, bool inverse, void *x) {
+  const int64_t live = tri_rows_live(rows);
   float sign = inverse ? -1.0f : 1.0f;
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * row_elements > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * row_elements > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) {
     int64_t angle = positions[r] * (head_dim / 2);
     BY_TYPE(rope_row, r * row_elements, heads, head_stride, head_dim, (const float *)cosine + angle,
             (const float *)sine + angle, sign, x);

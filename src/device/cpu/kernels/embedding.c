@@ -23,11 +23,12 @@ INLINE void forward_row(tri_dtype type, int64_t width, const float *token, const
   });
 }
 
-static tri_status embedding_forward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
+static tri_status embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                     int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
                                     const void *position_table, void *out) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
+  const int64_t live = tri_rows_live(rows);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) {
     int64_t id = ids[r] - first_id;
     const float *token = id >= 0 && id < table_rows ? (const float *)table + id * width : NULL;
     const float *position = NULL;
@@ -43,13 +44,14 @@ INLINE void add_to_row(tri_dtype type, int64_t first, int64_t end, const void *g
   });
 }
 
-static tri_status embedding_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const int32_t *ids,
+static tri_status embedding_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                      int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table) {
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
+  const int64_t live = tri_rows_live(rows);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
   for (int part = 0; part < THREADS; part++) {
     int64_t first = 0, end = 0;
     share_of(width, part, THREADS, &first, &end);
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < live; r++) {
       int64_t id = ids[r] - first_id;
       if (id < 0 || id >= table_rows) continue;
       BY_TYPE(add_to_row, first, end, gradient, r * width, (float *)gradient_table + id * width);
@@ -66,18 +68,19 @@ INLINE int64_t strip_of(int64_t width, int64_t threads) {
   return share < MOST ? share : MOST;
 }
 
-static tri_status position_backward(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width,
+static tri_status position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                     const int32_t *positions, int64_t table_rows, const void *gradient,
                                     void *gradient_table, bool accumulate) {
+  const int64_t live = tri_rows_live(rows);
   const int64_t strip = strip_of(width, THREADS);
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * width > TRI_ALONE)
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
   for (int64_t first = 0; first < width; first += strip) {
     int64_t end = first + strip < width ? first + strip : width;
     float *table = gradient_table;
     for (int64_t p = 0; p < table_rows && !accumulate; p++) {
       memset(table + p * width + first, 0, (size_t)(end - first) * sizeof *table);
     }
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < live; r++)
       BY_TYPE(add_to_row, first, end, gradient, r * width, table + positions[r] * width);
   }
   return TRI_OK;

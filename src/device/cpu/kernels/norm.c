@@ -56,7 +56,7 @@ INLINE void norm_piece(tri_dtype type, int64_t width, place at, const void *x, c
 /* The loop of every kernel here: over the pieces, shared out. */
 #define PARALLEL_PIECES                                                                                                \
   const tri_dtype type = norm->type;                                                                                   \
-  const int64_t pieces = norm->rows * norm->groups;                                                                    \
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;                                                     \
   _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (pieces * norm->width > TRI_ALONE)") /* of: */    \
       for (int64_t i = 0; i < pieces; i++)
 
@@ -163,7 +163,7 @@ typedef struct columns_job {
 INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, int64_t columns, const void *x,
                       const float *mean, vf total_b[STRIP], vf total_w[STRIP]) {
   const tri_norm *norm = &job->norm;
-  const int64_t pieces = norm->rows * norm->groups;
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
   const void *gradient_y = job->gradient_y;
   for (int v = 0; v < STRIP; v++) total_b[v] = total_w[v] = (vf){0};
   for (int64_t block = 0; block < pieces; block += BLOCK) {
@@ -222,7 +222,8 @@ static tri_status sum_columns(const tri_queue *queue, const columns_job *job) {
   const tri_norm *norm = &job->norm;
   const tri_dtype type = norm->type;
   int64_t strips = num_strips(norm->width);
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (norm->rows * norm->groups * norm->width > TRI_ALONE)
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(THREADS) if (tri_rows_live(norm->rows) * norm->groups * norm->width > TRI_ALONE)
   for (int64_t i = 0; i < strips; i++) {
     int64_t column = i * STRIP * LANES;
     if (job->x == NULL) {
@@ -249,7 +250,7 @@ static tri_status rms_norm_backward_weight(tri_queue *queue, const tri_norm *nor
   return sum_columns(queue, &job);
 }
 
-static tri_status column_sum(tri_queue *queue, tri_dtype type, int64_t rows, int64_t width, const void *in, void *out,
+static tri_status column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
                              bool accumulate) {
   columns_job job = {tri_norm_of_rows(type, rows, width, 0), in, NULL, NULL, NULL, NULL, out, accumulate};
   return sum_columns(queue, &job);

@@ -7,20 +7,20 @@
 /* A row is cut in pieces, so that a matrix of few long rows is shared out as well. */
 enum { PIECE = 8192 };
 
-INLINE void copy_piece(tri_dtype from, tri_dtype to, const tri_rows *job, int64_t row, int64_t first, int64_t end) {
+INLINE void copy_piece(tri_dtype from, tri_dtype to, const tri_cpu_rows *job, int64_t row, int64_t first, int64_t end) {
   FOR_VECTORS(i, count, first, end, {
     vf_put(to, job->to, row * job->to_ld + i, count, vf_get(from, job->from, row * job->from_ld + i, count));
   });
 }
 
-INLINE void copy_from_bf16(tri_dtype to, const tri_rows *job, int64_t row, int64_t first, int64_t end) {
+INLINE void copy_from_bf16(tri_dtype to, const tri_cpu_rows *job, int64_t row, int64_t first, int64_t end) {
   copy_piece(TRI_BF16, to, job, row, first, end);
 }
-INLINE void copy_from_fp32(tri_dtype to, const tri_rows *job, int64_t row, int64_t first, int64_t end) {
+INLINE void copy_from_fp32(tri_dtype to, const tri_cpu_rows *job, int64_t row, int64_t first, int64_t end) {
   copy_piece(TRI_FP32, to, job, row, first, end);
 }
 
-void TRI_KERNEL(rows_copy)(int threads, const tri_rows *job) {
+void TRI_KERNEL(rows_copy)(int threads, const tri_cpu_rows *job) {
   const tri_dtype type = job->to_type;
   int64_t pieces = (job->columns + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) num_threads(threads) if (job->rows * job->columns > TRI_ALONE)
