@@ -489,7 +489,8 @@ static int watch_die(void (*mistake)(scene *), char *out, size_t out_bytes) {
     (void)s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a);
     (void)tri_queue_finish(s->device->queue);
     tri_queue_at(s->device->queue, "gelu", 13, "backward");
-    (void)s->device->kernels->gelu_forward(s->device->queue, TRI_FP64, TRI_GELU_TANH, COUNT, s->a, s->a);
+    (void)s->device->kernels->gelu_forward(s->device->queue, TRI_FP64, TRI_GELU_TANH, tri_all_rows(1), COUNT, s->a,
+                                           s->a);
     mistake(s);
     _exit(0);
   }
