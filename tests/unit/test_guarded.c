@@ -345,7 +345,7 @@ static void test_wrong_sides(void **state) {
   scene *s = set_scene("guarded");
   CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->host, s->a));
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL,
-              "kernel `add` of call 12 (linear, forward): its argument 4, 0x");
+              "kernel `add` of call 12 (linear, forward): its argument 5, 0x");
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "is not this device's memory"); /* and again */
   end_scene(s);
   s = set_scene("guarded");
@@ -369,7 +369,7 @@ static void test_memory_released_too_early(void **state) {
   void *staging = NULL;
   CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, b, s->a));
   tri_device_memory_destroy(s->device, b, BYTES);
-  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "its argument 4 is device memory that was released");
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "its argument 5 is device memory that was released");
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_device_host_create(s->device, BYTES, &staging));
