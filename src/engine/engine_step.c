@@ -382,6 +382,7 @@ static uint64_t begin_record(const tri_instruction *at) {
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
+  TRI_TRY(tri_executor_forget_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));
   for (int64_t i = 0; i < program->num_instructions; i++) {
     const tri_instruction *at = &program->instructions[i];

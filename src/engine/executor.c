@@ -267,6 +267,13 @@ static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_
   return tri_queue_undefine(run->queue, executor->arena + at->frames + number * at->frame_bytes, at->frame_bytes);
 }
 
+tri_status tri_executor_forget_step(tri_executor *executor) {
+  const tri_memory_plan *plan = executor->plan;
+  tri_queue *queue = executor->device->queue;
+  TRI_TRY(tri_queue_undefine(queue, executor->arena + plan->gradient_values, plan->gradient_bytes));
+  return tri_queue_undefine(queue, executor->arena + plan->boxes[0], plan->partial - plan->boxes[0]);
+}
+
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;

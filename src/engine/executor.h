@@ -49,6 +49,9 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 /* The parameters have new values. */
 tri_status tri_executor_prepare(tri_executor *executor);
 
+/* A step begins: nobody needs the gradients any more, nor what is in the boxes. Queued. */
+tri_status tri_executor_forget_step(tri_executor *executor);
+
 /* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's
  * backward of the weights follows its backward of the inputs. */
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run);

@@ -63,16 +63,20 @@ typedef struct small {
   tri_executor *executor;
 } small;
 
-static void create_small(tri_device *device, tri_dtype type, small *out) {
+static void create_small(tri_device *device, tri_dtype type, bool training, small *out) {
   const int64_t one_frame = 1;
   out->model = small_model(TRI_FAMILY_GPT2);
   CHECK_OK(tri_parameter_table_create(&out->model, NULL, &out->table));
-  tri_list_request wanted = tri_list_request_whole(&out->model, TRI_LIST_EVALUATE, 2, 8, type);
+  tri_list_request wanted =
+      tri_list_request_whole(&out->model, training ? TRI_LIST_TRAIN : TRI_LIST_EVALUATE, 2, 8, type);
   CHECK_OK(tri_model_operations(&out->model, &wanted, &out->list));
   tri_memory_request request = {.lists = (const tri_op_list *const *)&out->list,
                                 .num_frames = &one_frame,
                                 .num_chunks = 1,
                                 .num_values = out->table->num_elements,
+                                .num_gradients = training ? out->table->num_elements : 0,
+                                .num_moments = training ? out->table->num_elements : 0,
+                                .training = training,
                                 .device = &device->description};
   CHECK_OK(tri_executor_create(out->table, &request, device, NULL, &out->executor));
 }
@@ -85,7 +89,7 @@ static void destroy_small(const small *s) {
 
 static void use_executor(tri_device *device, tri_dtype type) {
   small s;
-  create_small(device, type, &s);
+  create_small(device, type, false, &s);
   assert_true(device->memory_bytes > 0);
   destroy_small(&s);
 }
@@ -118,7 +122,7 @@ static void test_an_instruction_inherits_nothing(void **state) {
   tri_device *device = NULL;
   small s;
   CHECK_OK(tri_device_create("guarded", 1, &device));
-  create_small(device, TRI_FP64, &s);
+  create_small(device, TRI_FP64, false, &s);
   tri_run run = tri_executor_run(s.executor, 0, 0);
   for (int64_t slot = 0; slot < s.list->num_slots; slot++) {
     double left = 1, parameter = 1;
@@ -135,8 +139,32 @@ static void test_an_instruction_inherits_nothing(void **state) {
   tri_device_destroy(device);
 }
 
+static double after_forgetting(const small *s, void *memory) {
+  double value = 1;
+  CHECK_OK(tri_queue_upload_now(s->executor->device->queue, memory, &value, sizeof value));
+  CHECK_OK(tri_executor_forget_step(s->executor));
+  CHECK_OK(tri_queue_download_now(s->executor->device->queue, &value, memory, sizeof value));
+  return value;
+}
+
+/* Nor is anything left of the gradients of the step before; the optimizer's moments are for all steps. */
+static void test_a_step_inherits_no_gradients(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  small s;
+  CHECK_OK(tri_device_create("guarded", 1, &device));
+  create_small(device, TRI_FP64, true, &s);
+  assert_true(isnan(after_forgetting(&s, tri_executor_gradients(s.executor))));
+  assert_true(after_forgetting(&s, tri_executor_values(s.executor)) == 1);
+  assert_true(after_forgetting(&s, tri_executor_moment1(s.executor)) == 1);
+  assert_true(after_forgetting(&s, tri_executor_moment2(s.executor)) == 1);
+  destroy_small(&s);
+  tri_device_destroy(device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_object_gives_back),
-                                     cmocka_unit_test(test_an_instruction_inherits_nothing)};
+                                     cmocka_unit_test(test_an_instruction_inherits_nothing),
+                                     cmocka_unit_test(test_a_step_inherits_no_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
