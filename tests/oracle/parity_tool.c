@@ -12,6 +12,7 @@
  * Flat arrays are float64 in files whatever the precision. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "device/queue.h"
 #include "engine/engine.h"
 #include "engine/generator.h"
 #include "model/model_config.h"
@@ -37,21 +38,29 @@ static tri_dtype precision_of(const char *name) {
   return strcmp(name, "fp64") == 0 ? TRI_FP64 : strcmp(name, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
 }
 
-static void to_double(tri_dtype wide, const void *in, int64_t count, double *out) {
-  for (int64_t i = 0; i < count; i++)
-    out[i] = wide == TRI_FP64 ? ((const double *)in)[i] : (double)((const float *)in)[i];
+/* The gradients of an executor; *out is the caller's to free. */
+static tri_status get_gradients(const tri_executor *executor, int64_t count, double **out) {
+  tri_dtype wide = tri_dtype_wide(executor->type);
+  size_t bytes = (size_t)count * tri_dtype_bytes(wide);
+  void *gradients = NULL;
+  TRI_TRY(tri_alloc("gradients", bytes, 1, &gradients));
+  TRI_TRY(tri_queue_download_now(executor->device->queue, gradients, tri_executor_gradients(executor), bytes));
+  TRI_TRY(tri_alloc("gradients", (size_t)count, sizeof **out, out));
+  for (int64_t i = 0; i < count; i++) (*out)[i] = tri_wide_get(wide, gradients, i);
+  tri_free(gradients);
+  return TRI_OK;
 }
 
-static tri_status set_weights(const tri_parameter_table *table, tri_dtype wide, const char *path, void *values) {
+static tri_status set_weights(const tri_parameter_table *table, const char *path, tri_executor *executor) {
+  tri_dtype wide = tri_dtype_wide(executor->type);
+  size_t bytes = (size_t)table->num_elements * tri_dtype_bytes(wide);
   double *weights = NULL;
+  void *values = NULL;
   TRI_TRY(read_array(path, (size_t)table->num_elements * sizeof(double), &weights));
-  for (int64_t i = 0; i < table->num_elements; i++) {
-    if (wide == TRI_FP64) {
-      ((double *)values)[i] = weights[i];
-    } else {
-      ((float *)values)[i] = (float)weights[i];
-    }
-  }
+  TRI_TRY(tri_alloc("weights", bytes, 1, &values));
+  for (int64_t i = 0; i < table->num_elements; i++) tri_wide_set(wide, values, i, weights[i]);
+  TRI_TRY(tri_queue_upload_now(executor->device->queue, tri_executor_values(executor), values, bytes));
+  tri_free(values);
   tri_free(weights);
   return TRI_OK;
 }
@@ -104,12 +113,10 @@ static tri_status gradients_command(char **a) {
   TRI_TRY(tri_engine_create(&options, device, &engine));
   tri_executor *executor = tri_engine_executor(engine);
   const tri_parameter_table *table = tri_engine_parameters(engine);
-  tri_dtype wide = tri_dtype_wide(options.precision);
-  TRI_TRY(set_weights(table, wide, a[7], tri_executor_values(executor)));
+  TRI_TRY(set_weights(table, a[7], executor));
   TRI_TRY(read_array(a[8], 2 * count * sizeof *tokens, &tokens));
   TRI_TRY(tri_engine_gradients(engine, tokens, tokens + count, 0, &step));
-  TRI_TRY(tri_alloc("gradients", (size_t)table->num_elements, sizeof *out, &out));
-  to_double(wide, tri_executor_gradients(executor), table->num_elements, out);
+  TRI_TRY(get_gradients(executor, table->num_elements, &out));
   TRI_TRY(tri_file_replace(a[9], out, (size_t)table->num_elements * sizeof *out));
   printf("{\"loss\": %.17g, \"grad_norm\": %.17g}\n", step.loss, step.grad_norm);
   tri_free(out);
@@ -130,8 +137,7 @@ static tri_status logits_command(char **a) {
   int64_t piece = atoll(a[3]), count = atoll(a[4]), made = 0;
   TRI_TRY(tri_device_create(a[1], 0, &device));
   TRI_TRY(tri_generator_create(&model, precision, count, device, &generator));
-  TRI_TRY(set_weights(tri_generator_parameters(generator), tri_dtype_wide(precision), a[5],
-                      tri_executor_values(tri_generator_executor(generator))));
+  TRI_TRY(set_weights(tri_generator_parameters(generator), a[5], tri_generator_executor(generator)));
   TRI_TRY(read_array(a[6], (size_t)count * sizeof *tokens, &tokens));
   TRI_TRY(tri_alloc("logits", (size_t)(count * model.vocab_size), sizeof *out, &out));
   for (int64_t first = 0; first < count; first += piece) {
