@@ -28,6 +28,7 @@ import sys
 import tempfile
 
 STEPS = 4
+LONGEST_S = 600  # nothing here takes so long, but that which hangs
 GPT2 = dict(family="gpt2", num_layers=4, hidden_size=24, num_heads=4, vocab_size=257, max_sequence=16, dropout=0.1, init_std=0.1)
 LLAMA = dict(family="llama", num_layers=4, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=42, vocab_size=257, max_sequence=16,
              tied=False, init_std=0.1)
@@ -63,8 +64,11 @@ class Difference(Exception):
 
 def run(command, **more):
     environment = {**os.environ, **QUIET, **more}
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", env=environment,
-                          stdin=subprocess.DEVNULL)
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", env=environment,
+                              stdin=subprocess.DEVNULL, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:  # ranks end with their parent
+        raise Difference(f"{' '.join(str(word) for word in command[:3])} ... has not ended after {LONGEST_S} s") from None
     if done.returncode != 0:
         raise Difference(f"{' '.join(str(word) for word in command[:3])} ... ended with {done.returncode}: {done.stderr.strip()[-1500:]}")
     return done.stdout
