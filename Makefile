@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 30
 MINUTES ?= 10
 export JOBS
 
-.PHONY: help build test test-full bench validate demo format lint fuzz soak clean
+.PHONY: help build test test-full test-guarded bench validate demo format lint fuzz soak clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -27,6 +27,12 @@ test-full: ## all tests, also against the newest PyTorch and transformers (downl
 	@scripts/python-env.sh --full
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh -C full
+
+test-guarded: ## the tests of training, saving and reading once more on the device that punishes mistakes with its memory
+	@scripts/install-deps.sh --tests
+	@scripts/python-env.sh
+	@$(MAKE) --no-print-directory build
+	@scripts/test.sh -C guarded --label-regex '^guarded$$'
 
 validate: build ## published results beside what is predicted for them: docs/validation.md
 	@build/trireme validate --out docs/validation.md && cat docs/validation.md

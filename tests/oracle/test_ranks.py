@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from parity import TRIREME, trireme, yaml_of
+from parity import DEVICE, TRIREME, trireme, yaml_of
 
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
 MODEL = dict(family="gpt2", num_layers=4, hidden_size=32, num_heads=4, vocab_size=257, max_sequence=32, dropout=0.1)
@@ -253,7 +253,7 @@ def snapshots(folder):
 
 
 SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.every=1000"]
-SNAPSHOT_STEPS = 300
+SNAPSHOT_STEPS = 60 if DEVICE else 300  # the cpu device is fast, and the run is to be disturbed before its end
 
 
 @pytest.fixture(scope="module")
