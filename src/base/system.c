@@ -64,8 +64,6 @@ size_t tri_system_memory_available(void) { return lesser(tri_system_memory_of_no
 
 size_t tri_system_peak_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmHWM"); }
 
-size_t tri_system_resident_bytes(void) { return read_kilobytes("/proc/self/status", "VmRSS"); }
-
 tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]) {
   unsigned char random[(TRI_UNIQUE_BYTES - 1) / 2];
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {

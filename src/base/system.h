@@ -14,8 +14,6 @@ size_t tri_system_memory_of_node(void);
 
 /* The most bytes of memory that this process has held at once (resident), or 0. */
 size_t tri_system_peak_resident_bytes(void);
-/* The bytes that it holds now. */
-size_t tri_system_resident_bytes(void);
 
 /* A name that nothing else has: 32 hexadecimal digits of the system's randomness, and a NUL. */
 enum { TRI_UNIQUE_BYTES = 33 };

@@ -128,13 +128,9 @@ const tri_mesh *tri_engine_mesh(const tri_engine *engine) { return engine->optio
 
 tri_executor *tri_engine_executor(tri_engine *engine) { return engine->executor; }
 
-const tri_program *tri_engine_program(const tri_engine *engine) { return engine->parts.program; }
-
 const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->parts.table; }
 
 const tri_buckets *tri_engine_buckets(const tri_engine *engine) { return engine->parts.buckets; }
-
-const tri_op_list *tri_engine_operations(const tri_engine *engine, int64_t chunk) { return engine->parts.lists[chunk]; }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 

@@ -90,9 +90,7 @@ void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine);
 const tri_mesh *tri_engine_mesh(const tri_engine *engine);
 tri_executor *tri_engine_executor(tri_engine *engine);
-const tri_program *tri_engine_program(const tri_engine *engine);
 const tri_parameter_table *tri_engine_parameters(const tri_engine *engine);
 const tri_buckets *tri_engine_buckets(const tri_engine *engine);
-const tri_op_list *tri_engine_operations(const tri_engine *engine, int64_t chunk);
 
 #endif

@@ -103,8 +103,6 @@ tri_executor *tri_generator_executor(tri_generator *generator) { return generato
 
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
 
-void tri_generator_reset(tri_generator *generator) { generator->count = 0; }
-
 /* Runs positions [first, first + length), of which those below generator->count are there. */
 static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
   tri_batch host = tri_executor_host_batch(generator->executor, 0);

@@ -19,9 +19,6 @@ void tri_generator_destroy(tri_generator *generator);
 tri_executor *tri_generator_executor(tri_generator *generator);
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator);
 
-/* Forgets the sequence so far. */
-void tri_generator_reset(tri_generator *generator);
-
 /* Appends `count` tokens to the sequence and returns the logits [vocab_size] that follow the last of them (host memory,
  * valid until the next call). */
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits);

@@ -275,7 +275,8 @@ tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group 
   tri_status status = tri_device_memory_create(device, b.pool_bytes, &pool);
   status = tri_common_status(world, status);
   b.pool = pool;
-  m.memory_bytes = (double)tri_system_memory_of_node() / (double)world->size;
+  m.memory_bytes = device->info.host_memory ? (double)tri_system_memory_of_node() / (double)world->size
+                                            : (double)device->info.memory_bytes;
   if (status == TRI_OK) status = measure_all(&b, &m);
   tri_device_memory_destroy(device, pool, b.pool_bytes);
   TRI_TRY(status);
