@@ -20,6 +20,7 @@ typedef struct bench {
   const tri_group *world;
   char *pool; /* of pool_bytes */
   size_t pool_bytes;
+  char *host; /* for messages between ranks */
   int turn;
 } bench;
 
@@ -225,7 +226,7 @@ static tri_status measure_attention(bench *b, tri_measurements *out) {
 
 static tri_status reduce(bench *b, const void *what) {
   const tri_measured_transfer *of = what;
-  return tri_all_reduce(b->world, TRI_FP32, (int64_t)(of->bytes / sizeof(float)), b->pool);
+  return tri_all_reduce(b->world, TRI_FP32, (int64_t)(of->bytes / sizeof(float)), b->host);
 }
 
 /* Every rank sends to the next and receives from the one before. */
@@ -234,15 +235,16 @@ static tri_status pass_on(bench *b, const void *what) {
   const tri_group *world = b->world;
   tri_request *sends = NULL, *receives = NULL;
   int next = (world->rank + 1) % world->size, before = (world->rank + world->size - 1) % world->size;
-  TRI_TRY(tri_receive_start(world, before, 7, (size_t)of->bytes, b->pool + (size_t)of->bytes, &receives));
-  TRI_TRY(tri_send_start(world, next, 7, (size_t)of->bytes, b->pool, &sends));
+  TRI_TRY(tri_receive_start(world, before, 7, (size_t)of->bytes, b->host + (size_t)of->bytes, &receives));
+  TRI_TRY(tri_send_start(world, next, 7, (size_t)of->bytes, b->host, &sends));
   TRI_TRY(tri_request_wait(&receives));
   return tri_request_wait(&sends);
 }
 
-static tri_status measure_links(bench *b, tri_measurements *out) {
-  static const double sizes[] = {64, 8192, 65536, 524288, 2097152, 8388608, 16777216};
-  if (b->world->size == 1) return TRI_OK;
+enum { MOST_MESSAGE_BYTES = 16777216 };
+
+static tri_status measure_messages(bench *b, tri_measurements *out) {
+  static const double sizes[] = {64, 8192, 65536, 524288, 2097152, 8388608, MOST_MESSAGE_BYTES};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     out->reduces[i].bytes = out->messages[i].bytes = sizes[i];
     TRI_TRY(time_of(b, reduce, &out->reduces[i], &out->reduces[i].seconds));
@@ -250,6 +252,18 @@ static tri_status measure_links(bench *b, tri_measurements *out) {
     out->num_reduces = out->num_messages = (int64_t)i + 1;
   }
   return TRI_OK;
+}
+
+/* Between hosts: from host memory, as what is staged is. */
+static tri_status measure_links(bench *b, tri_measurements *out) {
+  void *host = NULL;
+  if (b->world->size == 1) return TRI_OK;
+  tri_status status = tri_device_host_create(b->device, 2 * (size_t)MOST_MESSAGE_BYTES, &host);
+  b->host = host;
+  status = tri_common_status(b->world, status);
+  if (status == TRI_OK) status = measure_messages(b, out);
+  tri_device_host_destroy(b->device, host, 2 * (size_t)MOST_MESSAGE_BYTES);
+  return status;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
