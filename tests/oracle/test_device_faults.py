@@ -121,6 +121,30 @@ def test_wrong_options(tmp_path, corpus, options, words):
     assert words in said and "device: guarded" in said, said
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("device", ["reference", "guarded"])
+def test_memory_limit_below_the_plan(tmp_path, corpus, device, ranks):
+    """Refused by part before anything is allocated: the device, told to fail its first allocation, is not asked for one."""
+    options = ":fail_memory=1" if device == "guarded" else ""
+    path = write_run(tmp_path, corpus, ranks, device=device + options, device_memory=40000)
+    said = last_words(done := train(path, ranks), 6)
+    assert "fail_memory" not in done.stderr and f"the device {device}" in said and "39.06 KiB" in said, said
+    assert all(part in done.stderr for part in ("parameters", "gradients", "optimizer", "activations")), done.stderr
+    expect_nothing_left(path)
+    assert not steps_of(tmp_path)
+
+
+def test_memory_limit_to_the_byte(tmp_path, corpus):
+    """One byte less than the plan needs is refused; that and room for the matrices of the yardstick is enough."""
+    path = write_run(tmp_path, corpus, 1, device_memory=1)
+    needed = int(re.search(r"needs (\d+) bytes", last_words(train(path, 1), 6))[1])
+    said = last_words(train(path, 1, f"device_memory={needed - 1}"), 6)
+    assert f"needs {needed} bytes" in said and f"has {needed - 1} " in said, said
+    done = train(path, 1, f"device_memory={needed + (16 << 20)}")
+    assert done.returncode == 0, done.stderr
+    assert [line["step"] for line in steps_of(tmp_path)] == list(range(1, STEPS + 1))
+
+
 # What fails, by the option, the exit status, what is said. Devices have their memory from the beginning on: an allocation fails
 # before any step.
 FAULTS = {"memory": ("fail_memory", 6, "allocation"), "copy": ("fail_copy", 11, "kernel `copy`"), "kernel": ("fail_kernel", 11, r"kernel `\w+` of ")}
