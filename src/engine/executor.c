@@ -8,7 +8,10 @@
 
 /* Refuses before anything is allocated, and says by part what would not fit. */
 static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available) {
-  char need[32], have[32], fixed[32], frame[32], buffers[32], staging[32];
+  char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
+  size_t state = plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes;
+  size_t activations = plan->activation_bytes + plan->transient_bytes;
+  size_t told = state + plan->buffer_bytes + activations;
   return tri_fail(
       TRI_OUT_OF_MEMORY,
       "this run needs %zu bytes (%s) and %s has %zu (%s) to give: parameters, gradients and optimizer %s, "
@@ -16,13 +19,10 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
       "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
       "precision: bf16",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
-      tri_format_bytes((double)available, have, sizeof have),
-      tri_format_bytes((double)(plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes), fixed,
-                       sizeof fixed),
+      tri_format_bytes((double)available, have, sizeof have), tri_format_bytes((double)state, fixed, sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
-      tri_format_bytes((double)(plan->activation_bytes + plan->transient_bytes), frame, sizeof frame),
-      tri_format_bytes((double)(plan->token_bytes + plan->message_bytes + plan->exchange_bytes + plan->staging_bytes),
-                       staging, sizeof staging));
+      tri_format_bytes((double)activations, frame, sizeof frame),
+      tri_format_bytes((double)(wanted > told ? wanted - told : 0), rest, sizeof rest));
 }
 
 static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {

@@ -109,16 +109,24 @@ static tri_status best_product(tri_device *device, tri_dtype type, int64_t side,
   return status;
 }
 
+/* Whether the device has room for the matrices; scratch memory is small beside them. */
+static bool has_room(const tri_device *device, int64_t side) {
+  size_t matrices = 4 * (size_t)(side * side) * sizeof(double), limit = device->info.memory_bytes;
+  return limit == 0 || (device->memory_bytes < limit && matrices <= limit - device->memory_bytes);
+}
+
 /* A small product says how large a one there is time for (the reference device does 1 GFLOP/s, a good one 1000), and
  * how much time the work is worth. */
 static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;
   TRI_TRY(tri_device_supports(device, type));
+  *out = 0;
+  if (!has_room(device, side)) return TRI_OK;
   TRI_TRY(best_product(device, type, side, 0.02, &took_s)); /* the best of several: one may be disturbed */
   double worth_s = WORK_SHARE * work_flops * took_s / flops_of(side);
   if (worth_s < seconds) seconds = worth_s > LEAST_S ? worth_s : LEAST_S;
-  while (side < 1024 && 3 * took_s * 8 < seconds) {
+  while (side < 1024 && 3 * took_s * 8 < seconds && has_room(device, 2 * side)) {
     side *= 2;
     took_s *= 8;
   }

@@ -10,7 +10,8 @@ tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, 
 
 /* LOCAL. The device's peak in FLOP/s on activations of this type, which is what its matrix products reach. Takes about
  * 0.3 s, and less before work that is itself soon done: work_flops is what the device is about to do, INFINITY where
- * that is not known. Call it while nothing else runs. */
+ * that is not known. 0 where the device has no
+ * memory left to measure with. Call it while nothing else runs. */
 tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out);
 
 #endif

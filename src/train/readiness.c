@@ -178,7 +178,10 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   text told = {.length = 0};
   char need_text[32], have_text[32];
   if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
-  add_rank(&told, &mesh->shape, rank, n);
+  need on_device = *n; /* without what lies in host memory */
+  on_device.total = n->on_device;
+  on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations;
+  add_rank(&told, &mesh->shape, rank, &on_device);
   return tri_fail(TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`); %s:%s",
                   rank, tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
                   tri_format_bytes((double)n->device_has, have_text, sizeof have_text), advice(n), told.bytes);

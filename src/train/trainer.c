@@ -163,10 +163,13 @@ static void announce(const trainer *t) {
             (long)layout->tensor, (long)layout->pipeline, (long)layout->data, (long)layout->zero,
             (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
   }
-  tri_log("%s tokens to train on, %s of memory, peak %sFLOP/s measured",
+  char rate[64] = "no memory left to measure the peak with";
+  if (t->peak_flops > 0) {
+    snprintf(rate, sizeof rate, "peak %sFLOP/s measured", tri_format_count(t->peak_flops, peak, sizeof peak));
+  }
+  tri_log("%s tokens to train on, %s of memory, %s",
           tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpus), tokens, sizeof tokens),
-          tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes),
-          tri_format_count(t->peak_flops, peak, sizeof peak));
+          tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
