@@ -16,13 +16,14 @@
 typedef struct kind {
   const char *name;
   unsigned types; /* as in tri_device_info */
+  bool for_tests; /* known, and recommended to nobody */
   tri_status (*fill)(const char *rest, int threads, tri_device *out);
 } kind;
 
 static const kind kinds[] = {
-    {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, tri_cpu_create},
-    {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, tri_reference_create},
-    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, tri_guarded_create},
+    {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_cpu_create},
+    {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_create},
+    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_create},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -60,7 +61,7 @@ tri_status tri_device_check_name(const char *name, tri_dtype activations) {
   if (found == NULL || (found->types >> (unsigned)activations & 1u) != 0) return TRI_OK;
   for (int i = 0; i < NUM_KINDS; i++) {
     size_t used = strlen(others);
-    if ((kinds[i].types >> (unsigned)activations & 1u) == 0) continue;
+    if (kinds[i].for_tests || (kinds[i].types >> (unsigned)activations & 1u) == 0) continue;
     snprintf(others + used, sizeof others - used, "%s`device: %s`", used == 0 ? "" : " or ", kinds[i].name);
   }
   return tri_fail(TRI_BAD_CONFIG, "`precision` %s needs %s, not `device: %s`", tri_dtype_name(activations), others,
