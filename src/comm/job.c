@@ -20,7 +20,7 @@
 static const double READER_WAIT_S = 2, OTHERS_WAIT_S = 3;
 
 /* MPI has one state for the process, initialised once: this is its companion. */
-static tri_job job = {.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
+static tri_job job = {.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
 
 tri_job *tri_comm_job(void) { return &job; }
 
@@ -235,7 +235,7 @@ void tri_comm_close(void) {
   tri_share_close();
   tri_free(job.node_of);
   MPI_Finalize();
-  job = (tri_job){.size = 1, .local_size = 1, .world = {"world", 0, 1, NULL}};
+  job = (tri_job){.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
 }
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
