@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
+#include "vector_units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -301,15 +302,7 @@ static void run_device(const char *name) {
   tri_device_destroy(device);
 }
 
-#define DEVICE_TEST(isa)                                                                                               \
-  static void test_##isa(void **state) {                                                                               \
-    (void)state;                                                                                                       \
-    run_device("cpu:" #isa);                                                                                           \
-  }
-DEVICE_TEST(baseline)
-DEVICE_TEST(avx2)
-DEVICE_TEST(avx512)
-DEVICE_TEST(avx512bf16)
+VECTOR_UNIT_TESTS(run_device)
 
 /* However long the sequence: the scratch memory of a thread is a few tiles and one head's rows. */
 static void test_workspace(void **state) {
@@ -331,8 +324,9 @@ static void test_workspace(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference), cmocka_unit_test(test_workspace), cmocka_unit_test(test_baseline),
-      cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),    cmocka_unit_test(test_avx512bf16),
+      cmocka_unit_test(test_reference),
+      cmocka_unit_test(test_workspace),
+      VECTOR_UNIT_ENTRIES,
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

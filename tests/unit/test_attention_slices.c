@@ -4,6 +4,7 @@
  * vector unit that this CPU has; one, two and three threads give the same bits. */
 #include "attention_problem.h"
 #include "check.h"
+#include "vector_units.h"
 
 enum { MOST_SLICES = 24, MOST_ROWS = 200 };
 
@@ -470,15 +471,9 @@ static void test_reference(void **state) {
   check_device("reference", (const tri_dtype[]){TRI_FP64, TRI_FP32, TRI_BF16}, 3);
 }
 
-#define DEVICE_TEST(isa)                                                                                               \
-  static void test_##isa(void **state) {                                                                               \
-    (void)state;                                                                                                       \
-    check_device("cpu:" #isa, (const tri_dtype[]){TRI_FP32, TRI_BF16}, 2);                                             \
-  }
-DEVICE_TEST(baseline)
-DEVICE_TEST(avx2)
-DEVICE_TEST(avx512)
-DEVICE_TEST(avx512bf16)
+static void check_unit(const char *name) { check_device(name, (const tri_dtype[]){TRI_FP32, TRI_BF16}, 2); }
+
+VECTOR_UNIT_TESTS(check_unit)
 
 /* What calls before gave a query that no slice of this one names stays as it is, to the bit. */
 static void test_merge_leaves_others_alone(void **state) {
@@ -518,9 +513,9 @@ static void test_merge_leaves_others_alone(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference),  cmocka_unit_test(test_baseline),
-      cmocka_unit_test(test_avx2),       cmocka_unit_test(test_avx512),
-      cmocka_unit_test(test_avx512bf16), cmocka_unit_test(test_merge_leaves_others_alone),
+      cmocka_unit_test(test_reference),
+      VECTOR_UNIT_ENTRIES,
+      cmocka_unit_test(test_merge_leaves_others_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

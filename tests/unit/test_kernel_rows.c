@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
+#include "vector_units.h"
 
 #include <stdlib.h>
 
@@ -160,20 +161,14 @@ static void test_reference(void **state) {
   check_device("reference", (const tri_dtype[]){TRI_FP64, TRI_FP32, TRI_BF16}, 3);
 }
 
-#define DEVICE_TEST(isa)                                                                                               \
-  static void test_##isa(void **state) {                                                                               \
-    (void)state;                                                                                                       \
-    check_device("cpu:" #isa, (const tri_dtype[]){TRI_FP32, TRI_BF16}, 2);                                             \
-  }
-DEVICE_TEST(baseline)
-DEVICE_TEST(avx2)
-DEVICE_TEST(avx512)
-DEVICE_TEST(avx512bf16)
+static void check_unit(const char *name) { check_device(name, (const tri_dtype[]){TRI_FP32, TRI_BF16}, 2); }
+
+VECTOR_UNIT_TESTS(check_unit)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference), cmocka_unit_test(test_baseline),   cmocka_unit_test(test_avx2),
-      cmocka_unit_test(test_avx512),    cmocka_unit_test(test_avx512bf16),
+      cmocka_unit_test(test_reference),
+      VECTOR_UNIT_ENTRIES,
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
