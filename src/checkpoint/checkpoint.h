@@ -210,11 +210,12 @@ tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, 
 /* Whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 
-/* LOCAL. Reads a whole tensor into dst as `type` (see tri_safetensors_read for the conversions). A missing one, another
- * shape or, where there are checksums, another one is TRI_BAD_FILE. A name that begins with the base model's prefix
+/* LOCAL. Reads a whole tensor into dst, which lies in `memory` (NULL: the host's), as `type` (see tri_safetensors_read
+ * for the conversions). A missing one, another shape or, where there are checksums, another one is TRI_BAD_FILE. A name
+ * that begins with the base model's prefix
  * ("transformer.", "model.") is found without it too, as in files that transformers saved from a base model. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
-                               const int64_t *shape, void *dst);
+                               const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
 /* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 where
  * all are finite. */

@@ -360,11 +360,11 @@ tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *
 }
 
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
-                               const int64_t *shape, void *dst) {
+                               const int64_t *shape, const tri_checkpoint_memory *memory, void *dst) {
   int64_t count = 1;
   uint64_t sum = 0;
   for (int d = 0; d < num_dims; d++) count *= shape[d];
-  tri_checkpoint_slice whole = {.count = count, .data = dst};
+  tri_checkpoint_slice whole = {.count = count, .data = dst, .memory = memory};
   TRI_TRY(tri_checkpoint_read_part(checkpoint, name, type, num_dims, shape, &whole, &sum));
   return tri_checkpoint_compare(checkpoint, name, sum);
 }

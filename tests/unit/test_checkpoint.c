@@ -72,7 +72,7 @@ static void test_no_second_copy(void **state) {
   CHECK_OK(tri_checkpoint_open(path, &checkpoint));
   assert_null(tri_checkpoint_get_state(checkpoint)->progress);
   assert_null(tri_checkpoint_get_state(checkpoint)->run_config);
-  CHECK_OK(tri_checkpoint_read(checkpoint, "w", TRI_FP32, 1, tensor.shape, data));
+  CHECK_OK(tri_checkpoint_read(checkpoint, "w", TRI_FP32, 1, tensor.shape, NULL, data));
   tri_checkpoint_close(checkpoint);
   for (size_t i = 0; i < bytes / 4; i++) assert_true(data[i] == (float)i);
   free(data);
@@ -120,12 +120,12 @@ static void test_round_trip(void **state) {
   assert_false(tri_checkpoint_has(checkpoint, "lm_head.weight"));
 
   float data[CT_VALUES];
-  CHECK_FAILS(tri_checkpoint_read(checkpoint, "lm_head.weight", TRI_FP32, 2, (int64_t[]){17, 33}, data), TRI_BAD_FILE,
-              "step-00001200 has no tensor `lm_head.weight`");
+  CHECK_FAILS(tri_checkpoint_read(checkpoint, "lm_head.weight", TRI_FP32, 2, (int64_t[]){17, 33}, NULL, data),
+              TRI_BAD_FILE, "step-00001200 has no tensor `lm_head.weight`");
   snprintf(wanted, sizeof wanted, "has shape [17, 33], but the model's has [33, 17]");
-  CHECK_FAILS(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 2, (int64_t[]){33, 17}, data),
+  CHECK_FAILS(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 2, (int64_t[]){33, 17}, NULL, data),
               TRI_BAD_FILE, wanted);
-  CHECK_FAILS(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 1, (int64_t[]){561}, data),
+  CHECK_FAILS(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 1, (int64_t[]){561}, NULL, data),
               TRI_BAD_FILE, "model.safetensors: tensor `transformer.wte.weight`");
   tri_checkpoint_close(checkpoint);
 }
@@ -283,9 +283,9 @@ static void test_plain_folder(void **state) {
   assert_null(tri_checkpoint_get_state(checkpoint));
   assert_false(tri_checkpoint_get_entry(checkpoint, 0).has_checksum);
   /* Saved from a base model: without the prefix. */
-  CHECK_OK(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 1, (int64_t[]){4}, back));
+  CHECK_OK(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
   assert_memory_equal(values, back, sizeof values);
-  CHECK_OK(tri_checkpoint_read(checkpoint, "wte.weight", TRI_FP32, 1, (int64_t[]){4}, back));
+  CHECK_OK(tri_checkpoint_read(checkpoint, "wte.weight", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
   tri_checkpoint_close(checkpoint);
   CHECK_FAILS(tri_checkpoint_verify(NULL, root), TRI_BAD_FILE, "has no COMPLETE");
 }
@@ -304,9 +304,9 @@ static void test_shards(void **state) {
              "\"model-00002-of-00002.safetensors\", \"model.a\": \"model-00001-of-00002.safetensors\"}}");
   CHECK_OK(tri_checkpoint_open(root, &checkpoint));
   assert_int_equal(tri_checkpoint_num_tensors(checkpoint), 2);
-  CHECK_OK(tri_checkpoint_read(checkpoint, "model.a", TRI_FP32, 1, (int64_t[]){4}, back));
+  CHECK_OK(tri_checkpoint_read(checkpoint, "model.a", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
   assert_memory_equal(a, back, sizeof a);
-  CHECK_OK(tri_checkpoint_read(checkpoint, "model.b", TRI_FP32, 1, (int64_t[]){4}, back));
+  CHECK_OK(tri_checkpoint_read(checkpoint, "model.b", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
   assert_memory_equal(b, back, sizeof b);
   assert_string_equal(tri_checkpoint_get_entry(checkpoint, 1).tensor->name, "model.a");
   tri_checkpoint_close(checkpoint);
