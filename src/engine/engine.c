@@ -114,7 +114,7 @@ void tri_engine_parameters_changed(tri_engine *engine) { engine->prepared = fals
 void tri_engine_waits(const tri_engine *engine, double *results, double *staging) {
   double steps = engine->steps > 0 ? (double)engine->steps : 1;
   *results = (double)engine->result_waits / steps;
-  *staging = (double)tri_exchange_waits(engine->executor->exchange) / steps;
+  *staging = (double)engine->staging_waits / steps;
 }
 
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes) {

@@ -53,8 +53,6 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
   TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
-  engine->result_waits++;
-  engine->steps++;
   tri_exact_sum sums[2] = {results->squares, results->losses};
   if (engine->options.mesh->place.at[TRI_AXIS_TENSOR] > 0) sums[1] = (tri_exact_sum){0}; /* tensor ranks all have it */
   for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);

@@ -14,9 +14,9 @@ struct tri_engine {
   int64_t micro_batches;      /* of this rank in a step */
   tri_device_event *uploaded; /* [micro_batches + 1]: that batch has been copied to the device */
   tri_device_event values_uploaded;
-  int64_t result_waits, steps;     /* that the host waited for results; and of so many steps */
-  bool prepared;                   /* packed weights are those of the parameters */
-  tri_exchange_request **messages; /* [TRI_NUM_BOX_KINDS * most_boxes] */
+  int64_t result_waits, staging_waits, steps; /* of the host, in so many steps */
+  bool prepared;                              /* packed weights are those of the parameters */
+  tri_exchange_request **messages;            /* [TRI_NUM_BOX_KINDS * most_boxes] */
   int64_t most_boxes;
   tri_exchange_request **reductions; /* [buckets] */
   tri_exchange_request **gathers;    /* [buckets] */

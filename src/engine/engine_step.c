@@ -91,7 +91,7 @@ static tri_exchange_request **message_of(tri_engine *engine, const tri_instructi
 static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_receive_start(executor->exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+  return tri_exchange_receive_start(executor->ranks.exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
                                     executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
                                     tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
@@ -104,7 +104,7 @@ static tri_status engine_receive(tri_engine *engine, tri_step_state *state, cons
 static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_send_start(executor->exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+  return tri_exchange_send_start(executor->ranks.exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
                                  executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
                                  tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
@@ -212,11 +212,11 @@ static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, con
       TRI_KERNEL_CALL(engine->device->queue, add, wide, tri_all_rows(1), head->count, of_embedding, of_head,
                       of_embedding);
     } else if (head->count > 0) {
-      TRI_TRY(
-          tri_exchange_all_reduce(engine->executor->exchange, &engine->options.mesh->tied, wide, head->count, of_head));
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, &engine->options.mesh->tied, wide, head->count,
+                                      of_head));
     } else if (embedding->count > 0) {
-      TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, &engine->options.mesh->tied, wide, embedding->count,
-                                      of_embedding));
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, &engine->options.mesh->tied, wide,
+                                      embedding->count, of_embedding));
     }
   }
   return TRI_OK;
@@ -231,7 +231,7 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   char *own = slots + (size_t)entry->first_unit * bytes;
   TRI_KERNEL_CALL(engine->device->queue, fill_zero, bytes * (size_t)entry->split.units, slots);
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, gradient, wide, own);
-  TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
+  TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
                                   entry->count * entry->split.units, slots));
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, own, wide, gradient);
   return TRI_OK;
@@ -248,8 +248,8 @@ static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, 
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
-      TRI_TRY(tri_exchange_all_reduce(engine->executor->exchange, group_of(engine, TRI_AXIS_TENSOR), wide, entry->count,
-                                      gradient));
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
+                                      entry->count, gradient));
     }
   }
   return TRI_OK;
@@ -269,10 +269,10 @@ static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
-    return tri_exchange_all_reduce_start(engine->executor->exchange, data, type, count, gradients,
+    return tri_exchange_all_reduce_start(engine->executor->ranks.exchange, data, type, count, gradients,
                                          &engine->reductions[at->bucket]);
   }
-  return tri_exchange_reduce_scatter_start(engine->executor->exchange, data, type, bucket->begins, gradients,
+  return tri_exchange_reduce_scatter_start(engine->executor->ranks.exchange, data, type, bucket->begins, gradients,
                                            &engine->reductions[at->bucket]);
 }
 
@@ -303,7 +303,7 @@ static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
-  return tri_exchange_all_gather_start(engine->executor->exchange, group_of(engine, TRI_AXIS_DATA), wide,
+  return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_DATA), wide,
                                        bucket->begins, whole, &engine->gathers[at->bucket]);
 }
 
@@ -379,9 +379,10 @@ static uint64_t begin_record(const tri_instruction *at) {
   return tri_recorder_begin(&record);
 }
 
-tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+static tri_status execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
+  tri_queue_at(engine->device->queue, "begin", -1, NULL);
   TRI_TRY(tri_executor_forget_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));
   for (int64_t i = 0; i < program->num_instructions; i++) {
@@ -391,5 +392,16 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
     TRI_TRY(handlers[at->kind](engine, state, at));
     tri_recorder_end(ticket);
   }
+  return TRI_OK;
+}
+
+tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+  const tri_executor *executor = engine->executor;
+  int64_t results = executor->result_waits, staging = tri_exchange_waits(executor->ranks.exchange);
+  TRI_TRY(execute(engine, program, state));
+  if (state->evaluating) return TRI_OK;
+  engine->result_waits += executor->result_waits - results;
+  engine->staging_waits += tri_exchange_waits(executor->ranks.exchange) - staging;
+  engine->steps++;
   return TRI_OK;
 }

@@ -34,8 +34,8 @@ struct tri_exchange_request {
   tri_dtype type;
   const int64_t *begins; /* of the values; NULL: [0, count) is one part */
   int64_t count;
-  int64_t piece_elements; /* of each part in a piece */
-  int64_t pieces, down, worked, up;
+  int64_t piece_elements;   /* of each part in a piece */
+  int64_t pieces, down, up; /* of so many, those that were queued to come down, and to go back up */
   bool working;
   char *buffers[2];
   tri_device_event arrived[2];
@@ -49,7 +49,6 @@ struct tri_exchange_request {
 };
 
 struct tri_exchange {
-  tri_device *device;
   tri_queue *queue;  /* what computes */
   tri_queue *copies; /* staging's own; NULL where nothing is staged */
   char *staging;
@@ -61,7 +60,6 @@ struct tri_exchange {
 tri_status tri_exchange_create(tri_device *device, void *staging, tri_exchange **out) {
   tri_exchange *x = NULL;
   TRI_TRY(tri_alloc("collectives", 1, sizeof *x, &x));
-  x->device = device;
   x->queue = device->queue;
   x->staging = staging;
   tri_status status = staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
@@ -147,11 +145,11 @@ static tri_status send_down(tri_exchange_request *r) {
 }
 
 static tri_status work(tri_exchange_request *r) {
-  char *host = r->buffers[r->worked % 2];
+  char *host = r->buffers[r->up % 2];
   int64_t elements = 0;
   for (int64_t part = 0; part < num_parts(r); part++) {
     int64_t first, count;
-    stretch_of(r, r->worked, part, &first, &count);
+    stretch_of(r, r->up, part, &first, &count);
     if (r->begins != NULL) r->piece_begins[part] = elements;
     elements += count;
   }
@@ -170,8 +168,7 @@ static tri_status work(tri_exchange_request *r) {
 
 static tri_status send_up(tri_exchange_request *r) {
   r->working = false;
-  TRI_TRY(copy_piece(r, r->worked, true));
-  r->worked++;
+  TRI_TRY(copy_piece(r, r->up, true));
   r->up++;
   return r->up == r->pieces ? tri_queue_mark(r->x->copies, &r->done) : TRI_OK;
 }
@@ -198,7 +195,7 @@ static tri_status advance(tri_exchange_request *r, bool wait) {
   while (r->up < r->pieces) {
     while (r->down < r->pieces && r->down < r->up + 2) TRI_TRY(send_down(r));
     if (!r->working) {
-      const tri_device_event *arrived = &r->arrived[r->worked % 2];
+      const tri_device_event *arrived = &r->arrived[r->up % 2];
       if (!wait && !tri_device_event_passed(arrived)) return TRI_OK;
       r->x->waits++;
       TRI_TRY(tri_device_event_wait(arrived));
@@ -399,7 +396,7 @@ static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
   tri_exchange_request **last = &x->first;
   while (*last != NULL) last = &(*last)->next;
   *last = r;
-  return tri_exchange_progress(x);
+  return TRI_OK;
 }
 
 static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
@@ -410,8 +407,11 @@ static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_e
   TRI_TRY(reach(x, &direct));
   TRI_TRY(make(x, what, out));
   tri_status status = direct ? start_direct(*out) : enlist(x, *out);
-  if (status != TRI_OK) drop(out);
-  return status;
+  if (status != TRI_OK) {
+    drop(out);
+    return status;
+  }
+  return direct ? TRI_OK : tri_exchange_progress(x);
 }
 
 tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
@@ -537,22 +537,14 @@ static tri_status finish(tri_exchange_request *r) {
     case EXCHANGE_ALL_GATHER: break;
   }
   if (!r->staged) return tri_request_wait(&r->comm);
-  if (r->up < r->pieces) TRI_TRY(finish_up_to(r->x, r));
+  if (r->up < r->pieces) TRI_TRY(finish_up_to(r->x, r)); /* else it has left the list */
   return join(r);
-}
-
-static bool is_listed(const tri_exchange *x, const tri_exchange_request *r) {
-  for (const tri_exchange_request *at = x->first; at != NULL; at = at->next) {
-    if (at == r) return true;
-  }
-  return false;
 }
 
 tri_status tri_exchange_wait(tri_exchange_request **request) {
   tri_exchange_request *r = *request;
   if (r == NULL) return TRI_OK;
   tri_status status = finish(r);
-  if (status == TRI_OK && is_listed(r->x, r)) status = finish_up_to(r->x, r);
   *request = NULL;
   if (status == TRI_OK) release(r);
   return status;

@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 /* Refuses before anything is allocated, and says by part what would not fit. */
-static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available) {
+static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available,
+                             const char *more) {
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
   size_t state = plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes;
   size_t activations = plan->activation_bytes + plan->transient_bytes;
@@ -17,12 +18,12 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
       "this run needs %zu bytes (%s) and %s has %zu (%s) to give: parameters, gradients and optimizer %s, "
       "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; turn down "
       "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
-      "precision: bf16",
+      "precision: bf16%s",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
       tri_format_bytes((double)available, have, sizeof have), tri_format_bytes((double)state, fixed, sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
       tri_format_bytes((double)activations, frame, sizeof frame),
-      tri_format_bytes((double)(wanted > told ? wanted - told : 0), rest, sizeof rest));
+      tri_format_bytes((double)(wanted > told ? wanted - told : 0), rest, sizeof rest), more);
 }
 
 static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {
@@ -31,8 +32,10 @@ static tri_status check_fits(const tri_device *device, const tri_memory_plan *pl
   size_t on_host = plan->host_bytes + (info->host_memory ? plan->device_bytes : 0);
   size_t machine = tri_system_memory_available(), limit = info->memory_bytes;
   snprintf(who, sizeof who, "the device %s", info->name);
-  if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine);
-  if (limit != 0 && plan->device_bytes > limit) return not_enough(plan, plan->device_bytes, who, limit);
+  if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine, "");
+  if (limit != 0 && plan->device_bytes > limit) {
+    return not_enough(plan, plan->device_bytes, who, limit, "; in a run file `device_memory` limits what it may give");
+  }
   return TRI_OK;
 }
 
@@ -116,6 +119,7 @@ static tri_status fill_constants(tri_executor *executor, const tri_executor_chun
     void *host = NULL;
     TRI_TRY(tri_alloc("a table of constants", constant->bytes, 1, &host));
     constant->fill(constant->attributes, host);
+    tri_queue_at(executor->device->queue, "constants", -1, NULL);
     tri_status status = tri_queue_upload_now(executor->device->queue, chunk->constants[i], host, constant->bytes);
     tri_free(host);
     TRI_TRY(status);
@@ -161,8 +165,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   executor->host = host;
   TRI_TRY(tri_exchange_create(executor->device,
                               executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
-                              &executor->exchange));
-  executor->ranks.exchange = executor->exchange;
+                              &executor->ranks.exchange));
   fill_batches(executor, request);
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
@@ -206,7 +209,7 @@ void tri_executor_destroy(tri_executor *executor) {
   if (executor == NULL) return;
   if (executor->arena != NULL) {
     tri_queue_drain(executor->device->queue); /* what is still queued there reads and writes it */
-    tri_exchange_destroy(executor->exchange);
+    tri_exchange_destroy(executor->ranks.exchange);
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->device_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
@@ -283,7 +286,7 @@ tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int6
     run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
     tri_queue_at(run->queue, call->op->name, c, "forward");
     TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_exchange_progress(executor->exchange));
+    TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
   }
   return TRI_OK;
 }
@@ -301,7 +304,7 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
     run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
     tri_queue_at(run->queue, call->op->name, c, "forward again");
     TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_exchange_progress(executor->exchange));
+    TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
   }
   return TRI_OK;
 }
@@ -326,7 +329,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
       TRI_TRY(call->op->backward_weight(run, call));
     }
-    TRI_TRY(tri_exchange_progress(executor->exchange));
+    TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
   }
   return TRI_OK;
 }
@@ -400,6 +403,7 @@ tri_status tri_executor_clear_results(tri_executor *executor) {
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out) {
   tri_step_results *host = tri_executor_host_results(executor);
   *out = host;
+  executor->result_waits++;
   return tri_queue_download_now(executor->device->queue, host, tri_executor_step_results(executor), sizeof *host);
 }
 

@@ -22,18 +22,18 @@ typedef struct tri_executor_chunk {
 typedef struct tri_executor {
   tri_device *device;               /* not owned */
   const tri_parameter_table *table; /* not owned */
-  tri_ranks ranks;
-  const tri_buckets *buckets; /* not owned; NULL where there are none */
-  tri_mesh alone;             /* where the caller has none */
+  tri_ranks ranks;                  /* with the exchange, which is this executor's */
+  const tri_buckets *buckets;       /* not owned; NULL where there are none */
+  tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
-  char *arena; /* device memory, laid out by the plan */
-  char *host;  /* host memory, likewise */
-  tri_exchange *exchange;
+  char *arena;                  /* device memory, laid out by the plan */
+  char *host;                   /* host memory, likewise */
   tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   bool training;
   tri_run_parameter *parameters; /* [table->num_entries] */
+  int64_t result_waits;          /* of the host, for results: so far */
 } tri_executor;
 
 /* Plans without allocating, and says in the message of TRI_OUT_OF_MEMORY what would not fit and what to turn down if

@@ -38,6 +38,7 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
     if (parameter->alias) continue;
     int64_t stream = parameter->tied_to >= 0 ? parameter->tied_to : p;
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
+    tri_queue_at(device->queue, "initial values", -1, NULL);
     tri_stretch own = tri_stretch_of_values(buckets, table, p);
     for (int64_t done_count = 0; done_count < own.count; done_count += CHUNK_ELEMENTS) {
       int64_t count = own.count - done_count < CHUNK_ELEMENTS ? own.count - done_count : CHUNK_ELEMENTS;

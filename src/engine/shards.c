@@ -139,6 +139,7 @@ size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_sli
 
 tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host) {
   tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue_at(queue, "state", -1, "copying it");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
     TRI_TRY(tri_queue_download(queue, to_host, shards->slices[i].data, bytes));
@@ -149,6 +150,7 @@ tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, cha
 
 tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host) {
   tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue_at(queue, "state", -1, "taking it up");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
     TRI_TRY(tri_queue_upload(queue, shards->slices[i].data, from_host, bytes));

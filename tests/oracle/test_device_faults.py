@@ -208,5 +208,15 @@ def test_fails_wherever_it_is(tmp_path, corpus, fault, ranks):
         expect_nothing_left(path)
 
 
+@pytest.mark.parametrize("device", ["reference", "guarded"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_waits_of_a_step(tmp_path, corpus, ranks, device):
+    """At most two for results, whatever evaluations and saves wait for; staging only where ranks do not see the memory."""
+    trireme("train", write_run(tmp_path, corpus, ranks, device=device, evaluation=dict(every=1, batches=2)), *(["-n", "2"] if ranks > 1 else []))
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert 0 < summary["result_waits_per_step"] <= 2, summary
+    assert (summary["staging_waits_per_step"] > 0) == (ranks > 1 and device == "guarded"), summary
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__]))
