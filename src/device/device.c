@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "device/cpu/cpu.h"
+#include "device/gpu/gpu.h"
 #include "device/guarded/guarded.h"
 #include "device/queue.h"
 #include "device/reference/reference.h"
@@ -24,6 +25,7 @@ static const kind kinds[] = {
     {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_cpu_create},
     {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_create},
     {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_create},
+    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_gpu_create_emulated},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 

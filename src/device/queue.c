@@ -2,6 +2,19 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
+
+const char *tri_origin_of_work(const char *what, const tri_origin *origin, char *text, size_t text_bytes) {
+  char of[32] = "", name[128] = "";
+  if (origin->index >= 0) snprintf(of, sizeof of, " of call %lld", (long long)origin->index);
+  if (origin->name != NULL) {
+    snprintf(name, sizeof name, " (%s%s%s)", origin->name, origin->pass == NULL ? "" : ", ",
+             origin->pass == NULL ? "" : origin->pass);
+  }
+  snprintf(text, text_bytes, "%s%s%s", what, origin->name == NULL ? "" : of, name);
+  return text;
+}
+
 tri_status tri_queue_create(tri_device *device, tri_queue **out) {
   tri_queue *queue = NULL;
   TRI_TRY(tri_alloc("a queue", 1, sizeof *queue, &queue));

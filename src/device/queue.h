@@ -23,6 +23,9 @@ struct tri_queue {
   void *state;       /* the device's own */
 };
 
+/* "kernel `matmul` of call 12 (linear, forward)", of what = "kernel `matmul`": writes it into text and returns that. */
+const char *tri_origin_of_work(const char *what, const tri_origin *origin, char *text, size_t text_bytes);
+
 /* The place behind what had been queued when it was made. */
 typedef struct tri_device_event {
   tri_queue *queue; /* NULL: nothing, and passed */

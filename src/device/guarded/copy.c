@@ -204,8 +204,7 @@ static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
   return TRI_OK;
 }
 
-tri_status tri_guarded_copy(tri_queue *queue, const tri_copy *copy) {
-  tri_guarded_queue *own = queue->state;
+tri_status tri_guarded_queue_copy(tri_guarded_queue *own, const tri_copy *copy) {
   pthread_mutex_lock(&own->state->lock);
   tri_status status = queue_copy(own, copy);
   pthread_mutex_unlock(&own->state->lock);
@@ -228,8 +227,7 @@ static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work 
   return TRI_OK;
 }
 
-tri_status tri_guarded_undefine(tri_queue *queue, void *memory, size_t bytes) {
-  tri_guarded_queue *own = queue->state;
+tri_status tri_guarded_queue_undefine(tri_guarded_queue *own, void *memory, size_t bytes) {
   const stretch all = {memory, bytes};
   tri_guarded_work *work = NULL;
   pthread_mutex_lock(&own->state->lock);

@@ -35,7 +35,7 @@ static const option all_options[] = {
 };
 enum { NUM_OPTIONS = sizeof all_options / sizeof all_options[0] };
 
-static tri_status set_option(const char *text, size_t length, tri_guarded_options *out) {
+static tri_status set_option(const char *kind, const char *text, size_t length, tri_guarded_options *out) {
   const char *equals = memchr(text, '=', length);
   size_t name_length = equals == NULL ? length : (size_t)(equals - text);
   for (int i = 0; i < NUM_OPTIONS; i++) {
@@ -48,22 +48,21 @@ static tri_status set_option(const char *text, size_t length, tri_guarded_option
       memcpy((char *)out + o->offset, &value, sizeof value);
       return TRI_OK;
     }
-    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: guarded` should be %s=NUMBER, a whole number from %lld on",
-                    (int)length, text, o->name, o->least);
+    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: %s` should be %s=NUMBER, a whole number from %lld on",
+                    (int)length, text, kind, o->name, o->least);
   }
-  return tri_fail(
-      TRI_BAD_CONFIG,
-      "`%.*s` is not an option of `device: guarded`; there are seed, fail_memory, fail_copy, fail_kernel and "
-      "rank, as in guarded:seed=7,fail_copy=10",
-      (int)length, text);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`%.*s` is not an option of `device: %s`; there are seed, fail_memory, fail_copy, fail_kernel and "
+                  "rank, as in %s:seed=7,fail_copy=10",
+                  (int)length, text, kind, kind);
 }
 
 /* Which of them hold is a question of the rank: those of another rank do not. */
-static tri_status parse(const char *text, tri_guarded_options *out) {
+static tri_status parse(const char *kind, const char *text, tri_guarded_options *out) {
   *out = (tri_guarded_options){.rank = -1};
   while (*text != '\0') {
     size_t length = strcspn(text, ",");
-    TRI_TRY(set_option(text, length, out));
+    TRI_TRY(set_option(kind, text, length, out));
     text += length + (text[length] == ',');
   }
   int rank = tri_parent_rank();
@@ -71,43 +70,103 @@ static tri_status parse(const char *text, tri_guarded_options *out) {
   return TRI_OK;
 }
 
-/* ---- the device -------------------------------------------------------------------------------------------------- */
+/* ---- the state --------------------------------------------------------------------------------------------------- */
 
-static void guarded_destroy(tri_device *device) {
-  tri_guarded_state *state = device->state;
+tri_status tri_guarded_state_create(const char *kind, const char *options, tri_guarded_state **out) {
+  tri_guarded_options parsed;
+  tri_guarded_state *state = NULL;
+  TRI_TRY(parse(kind, options, &parsed));
+  TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
+  pthread_mutex_init(&state->lock, NULL);
+  state->options = parsed;
+  state->random = tri_random_stream(parsed.seed, TRI_RANDOM_TEST, 0);
+  tri_guarded_watch(state);
+  *out = state;
+  return TRI_OK;
+}
+
+void tri_guarded_state_destroy(tri_guarded_state *state) {
   tri_guarded_unwatch(state);
   tri_guarded_release_all(state);
   pthread_mutex_destroy(&state->lock);
   tri_free(state);
 }
 
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+static tri_status guarded_memory_create(tri_device *device, size_t bytes, void **out) {
+  return tri_guarded_memory_create(device->state, bytes, out);
+}
+
+static tri_status guarded_host_create(tri_device *device, size_t bytes, void **out) {
+  return tri_guarded_host_create(device->state, bytes, out);
+}
+
+static void guarded_release(tri_device *device, void *memory, size_t bytes) {
+  (void)bytes;
+  tri_guarded_memory_release(device->state, memory);
+}
+
+static tri_status guarded_queue_create(tri_queue *queue) {
+  tri_guarded_queue *own = NULL;
+  TRI_TRY(tri_guarded_queue_create(queue->device->state, queue, &own));
+  queue->state = own;
+  return TRI_OK;
+}
+
+static void guarded_queue_destroy(tri_queue *queue) { tri_guarded_queue_destroy(queue->state); }
+
+static tri_status guarded_copy(tri_queue *queue, const tri_copy *copy) {
+  return tri_guarded_queue_copy(queue->state, copy);
+}
+
+static tri_status guarded_undefine(tri_queue *queue, void *memory, size_t bytes) {
+  return tri_guarded_queue_undefine(queue->state, memory, bytes);
+}
+
+static tri_status guarded_mark(tri_queue *queue, tri_device_event *out) {
+  out->number = tri_guarded_queue_place(queue->state);
+  return TRI_OK;
+}
+
+static tri_status guarded_wait(tri_queue *queue, const tri_device_event *event) {
+  if (event->queue->device != queue->device) {
+    return tri_fail(TRI_INTERNAL, "a queue of the device waits for one of another device: a mistake of this program's");
+  }
+  return tri_guarded_queue_follow(queue->state, event->queue->state, event->number);
+}
+
+static tri_status guarded_event_wait(const tri_device_event *event) {
+  return tri_guarded_queue_reach(event->queue->state, event->number);
+}
+
+static bool guarded_event_passed(const tri_device_event *event) {
+  return tri_guarded_queue_has_passed(event->queue->state, event->number);
+}
+
+static void guarded_destroy(tri_device *device) { tri_guarded_state_destroy(device->state); }
+
 static const tri_device_driver driver = {
-    .memory_create = tri_guarded_memory_create,
-    .memory_destroy = tri_guarded_memory_destroy,
-    .host_create = tri_guarded_host_create,
-    .host_destroy = tri_guarded_host_destroy,
-    .copy = tri_guarded_copy,
-    .undefine = tri_guarded_undefine,
-    .queue_create = tri_guarded_queue_create,
-    .queue_destroy = tri_guarded_queue_destroy,
-    .mark = tri_guarded_mark,
-    .wait = tri_guarded_wait,
-    .event_wait = tri_guarded_event_wait,
-    .event_passed = tri_guarded_event_passed,
+    .memory_create = guarded_memory_create,
+    .memory_destroy = guarded_release,
+    .host_create = guarded_host_create,
+    .host_destroy = guarded_release,
+    .copy = guarded_copy,
+    .undefine = guarded_undefine,
+    .queue_create = guarded_queue_create,
+    .queue_destroy = guarded_queue_destroy,
+    .mark = guarded_mark,
+    .wait = guarded_wait,
+    .event_wait = guarded_event_wait,
+    .event_passed = guarded_event_passed,
     .destroy = guarded_destroy,
 };
 
 tri_status tri_guarded_create(const char *options, int threads, tri_device *out) {
   (void)threads;
-  tri_guarded_options parsed;
   tri_guarded_state *state = NULL;
-  TRI_TRY(parse(options, &parsed));
-  TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
-  pthread_mutex_init(&state->lock, NULL);
-  state->options = parsed;
-  state->random = tri_random_stream(parsed.seed, TRI_RANDOM_TEST, 0);
+  TRI_TRY(tri_guarded_state_create("guarded", options, &state));
   tri_guarded_fill_kernels(&state->kernels);
-  tri_guarded_watch(state);
   unsigned types = out->info.types;
   out->info = (tri_device_info){
       .name = "guarded", .memory_bytes = tri_system_memory_available(), .host_memory = true, .types = types};

@@ -26,16 +26,18 @@ typedef struct tri_guarded_block {
   atomic_bool released;
 } tri_guarded_block;
 
-tri_status tri_guarded_memory_create(tri_device *device, size_t bytes, void **out);
-void tri_guarded_memory_destroy(tri_device *device, void *memory, size_t bytes);
-tri_status tri_guarded_host_create(tri_device *device, size_t bytes, void **out);
-void tri_guarded_host_destroy(tri_device *device, void *memory, size_t bytes);
+/* Zeroed device memory, and host memory full of poison. Releasing either is the same. */
+tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out);
+tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
+void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
 void tri_guarded_release_all(tri_guarded_state *state);
 
 /* Where kernels find `bytes` (at least one) bytes of device memory; fails for what is not, or no longer, or beyond its
  * end. `what` begins the message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
+/* The same for an address that may be no device memory of this device's at all: then it stays as it is. */
+tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
 /* Fails for device memory, and for host memory of this device's that has been released. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
@@ -77,19 +79,24 @@ struct tri_guarded_queue {
 tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tri_guarded_run run, size_t data_bytes,
                                   tri_guarded_work **out);
 
-tri_status tri_guarded_queue_create(tri_queue *queue);
-void tri_guarded_queue_destroy(tri_queue *queue);
-tri_status tri_guarded_mark(tri_queue *queue, tri_device_event *out);
-tri_status tri_guarded_wait(tri_queue *queue, const tri_device_event *event);
-tri_status tri_guarded_event_wait(const tri_device_event *event);
-bool tri_guarded_event_passed(const tri_device_event *event);
+/* For a queue of a device of this state's; what it queues is said to come from there. */
+tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out);
+void tri_guarded_queue_destroy(tri_guarded_queue *queue);
+/* The place behind all that is in the queue. */
+uint64_t tri_guarded_queue_place(tri_guarded_queue *queue);
+/* What is queued from here on begins when the other queue has passed a place. */
+tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place);
+/* The host waits until a place is passed, and is told of a fault before it. */
+tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place);
+/* Whether it is passed. A look lets the device get on a little, so that who looks again and again comes to an end. */
+bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
 
 /* ---- copy.c ------------------------------------------------------------------------------------------------------ */
 
-tri_status tri_guarded_copy(tri_queue *queue, const tri_copy *copy);
+tri_status tri_guarded_queue_copy(tri_guarded_queue *queue, const tri_copy *copy);
 /* Work has gone: copies that had to wait for it before they could look at host memory do so. */
 void tri_guarded_look_at_host(tri_guarded_state *state);
-tri_status tri_guarded_undefine(tri_queue *queue, void *memory, size_t bytes);
+tri_status tri_guarded_queue_undefine(tri_guarded_queue *queue, void *memory, size_t bytes);
 
 /* ---- kernels.c --------------------------------------------------------------------------------------------------- */
 
@@ -119,6 +126,10 @@ typedef struct tri_guarded_options {
   uint64_t fail_memory, fail_copy, fail_kernel; /* the n-th, from 1 */
   int64_t rank;                                 /* that fails; -1: all */
 } tri_guarded_options;
+
+/* `options` as in the name of the device whose kind is `kind`: NAME=NUMBER,... */
+tri_status tri_guarded_state_create(const char *kind, const char *options, tri_guarded_state **out);
+void tri_guarded_state_destroy(tri_guarded_state *state);
 
 struct tri_guarded_state {
   pthread_mutex_t lock;

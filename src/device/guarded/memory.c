@@ -115,7 +115,7 @@ static void forget_the_oldest(tri_guarded_state *state) {
   }
 }
 
-static void release_block(tri_guarded_state *state, const void *memory) {
+void tri_guarded_memory_release(tri_guarded_state *state, const void *memory) {
   pthread_mutex_lock(&state->lock);
   for (tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
     if (block->given != memory || atomic_load(&block->released)) continue;
@@ -136,8 +136,7 @@ void tri_guarded_release_all(tri_guarded_state *state) {
   atomic_store(&state->blocks, NULL);
 }
 
-tri_status tri_guarded_memory_create(tri_device *device, size_t bytes, void **out) {
-  tri_guarded_state *state = device->state;
+tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out) {
   tri_guarded_block *block = NULL;
   char number[32];
   pthread_mutex_lock(&state->lock);
@@ -153,22 +152,12 @@ tri_status tri_guarded_memory_create(tri_device *device, size_t bytes, void **ou
   return TRI_OK;
 }
 
-void tri_guarded_memory_destroy(tri_device *device, void *memory, size_t bytes) {
-  (void)bytes;
-  release_block(device->state, memory);
-}
-
-tri_status tri_guarded_host_create(tri_device *device, size_t bytes, void **out) {
+tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out) {
   tri_guarded_block *block = NULL;
-  TRI_TRY(create_block(device->state, bytes, true, &block));
+  TRI_TRY(create_block(state, bytes, true, &block));
   tri_guarded_poison(block->open, bytes);
   *out = block->given;
   return TRI_OK;
-}
-
-void tri_guarded_host_destroy(tri_device *device, void *memory, size_t bytes) {
-  (void)bytes;
-  release_block(device->state, memory);
 }
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
@@ -203,6 +192,13 @@ tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, co
   }
   TRI_TRY(check_inside(block, what, memory, bytes));
   *out = block->open + ((const char *)memory - block->given);
+  return TRI_OK;
+}
+
+tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out) {
+  const tri_guarded_block *block = find(state, memory);
+  if (block != NULL && !block->host) return tri_guarded_open(state, what, memory, 1, out);
+  *out = (void *)(uintptr_t)memory;
   return TRI_OK;
 }
 

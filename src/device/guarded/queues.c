@@ -63,16 +63,8 @@ static bool can_go_on(const tri_guarded_queue *queue) {
   return work != NULL && (work->after == NULL || work->after->done >= work->after_number);
 }
 
-/* "kernel `matmul` of call 12 (linear, forward)" */
 static void name_work(const tri_guarded_work *work, char *out, size_t out_bytes) {
-  const tri_origin *origin = &work->origin;
-  char of[32] = "", name[128] = "";
-  if (origin->index >= 0) snprintf(of, sizeof of, " of call %lld", (long long)origin->index);
-  if (origin->name != NULL) {
-    snprintf(name, sizeof name, " (%s%s%s)", origin->name, origin->pass == NULL ? "" : ", ",
-             origin->pass == NULL ? "" : origin->pass);
-  }
-  snprintf(out, out_bytes, "%s%s%s", work->what, origin->name == NULL ? "" : of, name);
+  (void)tri_origin_of_work(work->what, &work->origin, out, out_bytes);
 }
 
 static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *work) {
@@ -188,35 +180,29 @@ static tri_status run_until(tri_guarded_queue *queue, uint64_t number) {
 
 /* ---- marks and waits --------------------------------------------------------------------------------------------- */
 
-tri_status tri_guarded_mark(tri_queue *queue, tri_device_event *out) {
-  tri_guarded_queue *own = queue->state;
-  pthread_mutex_lock(&own->state->lock);
-  out->number = own->queued;
-  pthread_mutex_unlock(&own->state->lock);
-  return TRI_OK;
+uint64_t tri_guarded_queue_place(tri_guarded_queue *queue) {
+  pthread_mutex_lock(&queue->state->lock);
+  uint64_t place = queue->queued;
+  pthread_mutex_unlock(&queue->state->lock);
+  return place;
 }
 
-tri_status tri_guarded_wait(tri_queue *queue, const tri_device_event *event) {
-  tri_guarded_queue *own = queue->state;
+tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place) {
   tri_guarded_work *work = NULL;
-  if (event->queue->device != queue->device) {
-    return tri_fail(TRI_INTERNAL, "a queue of the device waits for one of another device: a mistake of this program's");
-  }
-  pthread_mutex_lock(&own->state->lock);
-  tri_status status = tri_guarded_queue_work(own, "wait", NULL, 0, &work);
+  pthread_mutex_lock(&queue->state->lock);
+  tri_status status = tri_guarded_queue_work(queue, "wait", NULL, 0, &work);
   if (work != NULL) {
-    work->after = event->queue->state;
-    work->after_number = event->number;
+    work->after = other;
+    work->after_number = place;
   }
-  pthread_mutex_unlock(&own->state->lock);
+  pthread_mutex_unlock(&queue->state->lock);
   return status;
 }
 
-tri_status tri_guarded_event_wait(const tri_device_event *event) {
-  tri_guarded_queue *queue = event->queue->state;
+tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place) {
   pthread_mutex_lock(&queue->state->lock);
-  tri_status status = run_until(queue, event->number);
-  if (status == TRI_OK && has_failed(queue) && event->number >= queue->failed_at) {
+  tri_status status = run_until(queue, place);
+  if (status == TRI_OK && has_failed(queue) && place >= queue->failed_at) {
     queue->told = true;
     status = tri_kept_tell(&queue->fault);
   }
@@ -224,30 +210,27 @@ tri_status tri_guarded_event_wait(const tri_device_event *event) {
   return status;
 }
 
-/* A look lets the device get on a little, so that who looks again and again comes to an end. */
-bool tri_guarded_event_passed(const tri_device_event *event) {
-  tri_guarded_queue *queue = event->queue->state;
+bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place) {
   pthread_mutex_lock(&queue->state->lock);
   draw_eagerness(queue->state);
-  if (queue->done < event->number) advance_some(queue->state, A_LOOK);
-  bool passed = queue->done >= event->number;
+  if (queue->done < place) advance_some(queue->state, A_LOOK);
+  bool passed = queue->done >= place;
   pthread_mutex_unlock(&queue->state->lock);
   return passed;
 }
 
 /* ---- their beginning and end ------------------------------------------------------------------------------------- */
 
-tri_status tri_guarded_queue_create(tri_queue *queue) {
-  tri_guarded_state *state = queue->device->state;
+tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out) {
   tri_guarded_queue *own = NULL;
   TRI_TRY(tri_alloc("a queue", 1, sizeof *own, &own));
   own->queue = queue;
   own->state = state;
-  queue->state = own;
   pthread_mutex_lock(&state->lock);
   atomic_store(&own->next, atomic_load(&state->queues));
   atomic_store(&state->queues, own);
   pthread_mutex_unlock(&state->lock);
+  *out = own;
   return TRI_OK;
 }
 
@@ -266,8 +249,7 @@ static void forget_in_waits(const tri_guarded_queue *queue) {
   }
 }
 
-void tri_guarded_queue_destroy(tri_queue *queue) {
-  tri_guarded_queue *own = queue->state;
+void tri_guarded_queue_destroy(tri_guarded_queue *own) {
   tri_guarded_state *state = own->state;
   pthread_mutex_lock(&state->lock);
   tri_status status = run_until(own, own->queued);

@@ -1,0 +1,34 @@
+# The kernels of GPUs: their text goes into the program, to be compiled where a GPU is found, and the host's compiler makes
+# the emulator's kernels of the same files, once for each type of activations and for warps of 32 and of 64 threads.
+file(GLOB TRIREME_GPU_KERNELS CONFIGURE_DEPENDS src/device/gpu/kernels/*.c)
+
+foreach(type 64 32 16)
+  foreach(warp 32 64)
+    set(name trireme_emulated_${type}_w${warp})
+    add_library(${name} OBJECT ${TRIREME_GPU_KERNELS})
+    target_include_directories(${name} PRIVATE src)
+    target_link_libraries(${name} PRIVATE trireme_options)
+    target_compile_definitions(${name} PRIVATE TRI_GPU_TYPE=${type} TRI_GPU_WARP=${warp})
+    target_sources(trireme_core PRIVATE $<TARGET_OBJECTS:${name}>)
+  endforeach()
+endforeach()
+
+# Their text, and that of the headers that they include: tri_gpu_sources of compiler.h. Names are as an #include says them.
+file(GLOB TRIREME_GPU_TEXTS CONFIGURE_DEPENDS src/device/gpu/kernels/*.c src/device/gpu/kernels/*.h)
+list(APPEND TRIREME_GPU_TEXTS ${CMAKE_SOURCE_DIR}/src/device/step_values.h ${CMAKE_SOURCE_DIR}/src/base/exact_sum.h)
+set(asm)
+set(rows)
+set(symbols)
+set(number 0)
+foreach(file ${TRIREME_GPU_TEXTS})
+  file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/src ${file})
+  string(APPEND asm "__asm__(\".pushsection .rodata\\ntri_gpu_text_${number}:\\n.incbin \\\"${file}\\\"\\n.byte 0\\n.popsection\\n\");\n")
+  string(APPEND symbols "extern const char tri_gpu_text_${number}[];\n")
+  string(APPEND rows "    {\"${name}\", tri_gpu_text_${number}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+set(TRIREME_GPU_SOURCES_C ${CMAKE_BINARY_DIR}/gpu_sources.c)
+file(GENERATE OUTPUT ${TRIREME_GPU_SOURCES_C} CONTENT
+     "#include \"device/gpu/compiler.h\"\n\n${asm}${symbols}\nconst tri_gpu_source tri_gpu_sources[] = {\n${rows}    {NULL, NULL},\n};\n")
+set_source_files_properties(${TRIREME_GPU_SOURCES_C} PROPERTIES GENERATED TRUE OBJECT_DEPENDS "${TRIREME_GPU_TEXTS}")
+target_sources(trireme_core PRIVATE ${TRIREME_GPU_SOURCES_C})

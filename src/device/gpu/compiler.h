@@ -1,0 +1,47 @@
+/* A vendor's run-time compiler: a table with two fillings, nvrtc.c and hiprtc.c. It needs no driver and no GPU, so that
+ * kernels can be compiled for any chip anywhere. */
+#ifndef TRI_DEVICE_GPU_COMPILER_H
+#define TRI_DEVICE_GPU_COMPILER_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A file of source that is part of this program. */
+typedef struct tri_gpu_source {
+  const char *name; /* as an include says it: "device/gpu/kernels/norm.c" */
+  const char *text;
+} tri_gpu_source;
+
+/* All of them, in a fixed order; a NULL name ends the list. */
+extern const tri_gpu_source tri_gpu_sources[];
+
+typedef struct tri_gpu_compilation {
+  const char *source;       /* name of the file to compile; it may include all others */
+  const char *architecture; /* "sm_90a", "gfx90a" */
+  int type_bits;            /* TRI_GPU_TYPE: 64, 32 or 16 */
+  bool show_resources;      /* the log tells registers, shared memory and spills of each kernel */
+} tri_gpu_compilation;
+
+typedef struct tri_gpu_compiler {
+  const char *name; /* "NVRTC", "hipRTC" */
+  /* Whether it compiles for this architecture's name at all ("sm_..." or "gfx..."). */
+  bool (*takes)(const char *architecture);
+  /* Opens the library once; fails, saying where it was looked for and how to get it, where it cannot be had. */
+  tri_status (*open)(void);
+  /* After open: its version, a part of every cache key, and the file it was found in; live as long as the program. */
+  const char *(*version)(void);
+  const char *(*path)(void);
+  /* *out is an image for the runtime's module_load, *log what the compiler said ("" if nothing); both are the caller's,
+   * tri_free. A failure's message holds the beginning of the log. Where the compiler does not know the architecture, it
+   * compiles for the nearest older one that the chip's driver can still take, or fails saying what it knows. */
+  tri_status (*compile)(const tri_gpu_compilation *what, void **out, size_t *bytes, char **log);
+} tri_gpu_compiler;
+
+extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
+
+/* The one for an architecture; NULL for "" and for what nobody compiles. */
+const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
+
+#endif

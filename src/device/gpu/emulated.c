@@ -1,0 +1,425 @@
+/* The third filling of the table of run-time calls: no GPU at all. Memory, copies and queues are those of the guarded
+ * device (device/guarded): nobody but a kernel reaches device memory, and work runs late, in an order drawn from a
+ * seed. Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and
+ * run by emulator.h.
+ *
+ * A kernel's arguments hold addresses that are given out; it runs on those where the memory lies. So as a launch runs,
+ * each word of its arguments that is an address of this device's is replaced. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/system.h"
+#include "device/gpu/emulator.h"
+#include "device/gpu/kernel_list.h"
+#include "device/gpu/runtime.h"
+#include "device/guarded/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- kernels of this program ------------------------------------------------------------------------------------- */
+
+#define DECLARE(name, threads)                                                                                         \
+  extern void tri_emulated_##name##_64_w32(const void *);                                                              \
+  extern void tri_emulated_##name##_64_w64(const void *);                                                              \
+  extern void tri_emulated_##name##_32_w32(const void *);                                                              \
+  extern void tri_emulated_##name##_32_w64(const void *);                                                              \
+  extern void tri_emulated_##name##_16_w32(const void *);                                                              \
+  extern void tri_emulated_##name##_16_w64(const void *);
+TRI_GPU_KERNELS(DECLARE)
+
+struct tri_gpu_function {
+  const char *name, *what;
+  tri_emulator_kernel *kernel;
+};
+
+#define VARIANT(name, suffix)                                                                                          \
+  { #name, "kernel `" #name "`", tri_emulated_##name##_##suffix }
+#define ROW(name, threads)                                                                                             \
+  {{VARIANT(name, 64_w32), VARIANT(name, 64_w64)},                                                                     \
+   {VARIANT(name, 32_w32), VARIANT(name, 32_w64)},                                                                     \
+   {VARIANT(name, 16_w32), VARIANT(name, 16_w64)}},
+/* By type (fp64, fp32, bf16), and by warps of 32 or 64. */
+static const tri_gpu_function functions[TRI_GPU_NUM_KERNELS][TRI_GPU_NUM_TYPES][2] = {TRI_GPU_KERNELS(ROW)};
+
+struct tri_gpu_module {
+  int type, warp; /* indices */
+};
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+/* `warp` is taken out of the options; the rest are the guarded device's. */
+static tri_status parse(const char *options, int *warp, uint64_t *seed, char *rest, size_t rest_bytes) {
+  *warp = 32;
+  *seed = 0;
+  rest[0] = '\0';
+  while (*options != '\0') {
+    int length = (int)strcspn(options, ",");
+    size_t used = strlen(rest);
+    if (strncmp(options, "warp=", 5) == 0) {
+      *warp = (int)strtol(options + 5, NULL, 10);
+      if (*warp != 32 && *warp != 64) {
+        return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: emulated` should be warp=32 or warp=64", length, options);
+      }
+    } else {
+      if (strncmp(options, "seed=", 5) == 0) *seed = strtoull(options + 5, NULL, 10);
+      snprintf(rest + used, rest_bytes - used, "%s%.*s", used == 0 ? "" : ",", length, options);
+    }
+    options += length + (options[length] == ',');
+  }
+  return TRI_OK;
+}
+
+/* ---- the context ------------------------------------------------------------------------------------------------- */
+
+struct tri_gpu_context {
+  tri_guarded_state *memory;
+  tri_emulator *emulator;
+  int warp;
+};
+
+static tri_status emulated_count(int *out, const char **why) {
+  *out = 1;
+  *why = "it is always there";
+  return TRI_OK;
+}
+
+static void emulated_close(tri_gpu_context *context) {
+  tri_emulator_destroy(context->emulator);
+  if (context->memory != NULL) tri_guarded_state_destroy(context->memory);
+  tri_free(context);
+}
+
+static tri_status emulated_open(int ordinal, const char *options, tri_gpu_context **out) {
+  (void)ordinal;
+  tri_gpu_context *context = NULL;
+  uint64_t seed = 0;
+  char rest[256];
+  TRI_TRY(tri_alloc("an emulated GPU", 1, sizeof *context, &context));
+  tri_status status = parse(options, &context->warp, &seed, rest, sizeof rest);
+  if (status == TRI_OK) status = tri_guarded_state_create("emulated", rest, &context->memory);
+  if (status == TRI_OK) status = tri_emulator_create(context->warp, seed, &context->emulator);
+  if (status != TRI_OK) {
+    emulated_close(context);
+    return status;
+  }
+  *out = context;
+  return TRI_OK;
+}
+
+static tri_status emulated_memory_free(tri_gpu_context *context, size_t *out) {
+  (void)context;
+  *out = tri_system_memory_available();
+  return TRI_OK;
+}
+
+static tri_status emulated_facts(tri_gpu_context *context, tri_gpu_facts *out) {
+  *out = (tri_gpu_facts){.name = "emulated",
+                         .driver = "",
+                         .warp = context->warp,
+                         .processors = 1,
+                         .memory_bytes = tri_system_memory_available(),
+                         .shared_bytes = 64 << 10, /* the least of the chips that are known */
+                         .block_threads = 1024};
+  return TRI_OK;
+}
+
+/* ---- memory and copies ------------------------------------------------------------------------------------------- */
+
+static tri_status emulated_memory_create(tri_gpu_context *context, size_t bytes, void **out) {
+  return tri_guarded_memory_create(context->memory, bytes, out);
+}
+
+static tri_status emulated_host_create(tri_gpu_context *context, size_t bytes, void **out) {
+  return tri_guarded_host_create(context->memory, bytes, out);
+}
+
+static void emulated_release(tri_gpu_context *context, void *memory) {
+  tri_guarded_memory_release(context->memory, memory);
+}
+
+/* Where the memory lies: as an MPI that knows devices would reach it. */
+static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
+  void *open = NULL;
+  return tri_guarded_open_if_own(context->memory, "memory that another library uses", memory, &open) == TRI_OK ? open
+                                                                                                               : NULL;
+}
+
+/* ---- kernels, found ---------------------------------------------------------------------------------------------- */
+
+static int type_index(tri_dtype type) {
+  switch (type) {
+    case TRI_FP64: return 0;
+    case TRI_FP32: return 1;
+    case TRI_BF16: return 2;
+    case TRI_INT32: break;
+  }
+  return 0;
+}
+
+static tri_status emulated_module_load(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module **out) {
+  tri_gpu_module *module = NULL;
+  TRI_TRY(tri_alloc("a module", 1, sizeof *module, &module));
+  *module = (tri_gpu_module){type_index(image->type), context->warp / 64};
+  *out = module;
+  return TRI_OK;
+}
+
+static void emulated_module_unload(tri_gpu_module *module) { tri_free(module); }
+
+static tri_status emulated_module_function(tri_gpu_module *module, const char *name, tri_gpu_function **out) {
+  for (int i = 0; i < TRI_GPU_NUM_KERNELS; i++) {
+    const tri_gpu_function *function = &functions[i][module->type][module->warp];
+    if (strcmp(function->name, name) != 0) continue;
+    *out = (tri_gpu_function *)(uintptr_t)function;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_INTERNAL, "the emulator has no kernel `%s`", name);
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+/* Work as it is queued, or recorded. */
+typedef struct item {
+  struct item *next;
+  const char *what; /* NULL: a copy */
+  tri_guarded_run run;
+  bool kernel;
+  size_t bytes;
+  _Alignas(16) char data[];
+} item;
+
+struct tri_gpu_graph {
+  item *first, *last;
+};
+
+struct tri_gpu_stream {
+  tri_gpu_context *context;
+  tri_guarded_queue *queue;
+  tri_gpu_graph *recording; /* or NULL */
+};
+
+static tri_status emulated_stream_create(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out) {
+  tri_gpu_stream *stream = NULL;
+  TRI_TRY(tri_alloc("a stream", 1, sizeof *stream, &stream));
+  stream->context = context;
+  tri_status status = tri_guarded_queue_create(context->memory, queue, &stream->queue);
+  if (status != TRI_OK) {
+    tri_free(stream);
+    return status;
+  }
+  *out = stream;
+  return TRI_OK;
+}
+
+static void emulated_stream_destroy(tri_gpu_stream *stream) {
+  tri_guarded_queue_destroy(stream->queue);
+  tri_free(stream);
+}
+
+/* Kernels are counted as the guarded device counts them: the option `fail_kernel` names one. */
+static tri_status queue_work(tri_gpu_stream *stream, const item *like, const void *data) {
+  tri_guarded_state *state = stream->context->memory;
+  tri_guarded_work *work = NULL;
+  pthread_mutex_lock(&state->lock);
+  tri_status status = tri_guarded_queue_work(stream->queue, like->what, like->run, like->bytes, &work);
+  uint64_t count = like->kernel ? ++state->kernels_queued : 0;
+  if (work != NULL) {
+    memcpy(work->data, data, like->bytes);
+    work->count = count;
+    if (like->kernel && count == state->options.fail_kernel) work->told_to_fail = "fail_kernel";
+  }
+  pthread_mutex_unlock(&state->lock);
+  return status;
+}
+
+static tri_status queue_item(tri_gpu_stream *stream, const item *like, const void *data) {
+  return like->what == NULL ? tri_guarded_queue_copy(stream->queue, data) : queue_work(stream, like, data);
+}
+
+static tri_status put(tri_gpu_stream *stream, const item *like, const void *data) {
+  tri_gpu_graph *graph = stream->recording;
+  item *own = NULL;
+  if (graph == NULL) return queue_item(stream, like, data);
+  TRI_TRY(tri_alloc("recorded work", 1, sizeof *own + like->bytes, &own));
+  *own = *like;
+  memcpy(own->data, data, like->bytes);
+  if (graph->last == NULL) {
+    graph->first = own;
+  } else {
+    graph->last->next = own;
+  }
+  graph->last = own;
+  return TRI_OK;
+}
+
+static tri_status emulated_copy(tri_gpu_stream *stream, const tri_copy *copy) {
+  return put(stream, &(item){.bytes = sizeof *copy}, copy);
+}
+
+typedef struct stretch {
+  void *memory;
+  size_t bytes;
+} stretch;
+
+static tri_status run_fill_zero(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  stretch all;
+  void *open = NULL;
+  memcpy(&all, work->data, sizeof all);
+  TRI_TRY(tri_guarded_open(queue->state, "what it fills", all.memory, all.bytes, &open));
+  memset(open, 0, all.bytes);
+  return TRI_OK;
+}
+
+static tri_status emulated_fill_zero(tri_gpu_stream *stream, void *memory, size_t bytes) {
+  const stretch all = {memory, bytes};
+  return put(stream, &(item){.what = "kernel `fill_zero`", .run = run_fill_zero, .kernel = true, .bytes = sizeof all},
+             &all);
+}
+
+static tri_status emulated_undefine(tri_gpu_stream *stream, void *memory, size_t bytes) {
+  return tri_guarded_queue_undefine(stream->queue, memory, bytes);
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+enum { MOST_ARGUMENT_BYTES = 512 };
+
+typedef struct queued_launch {
+  tri_emulator *emulator;
+  tri_emulator_launch launch;
+  size_t argument_bytes;
+  _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
+} queued_launch;
+
+static tri_status run_launch(tri_guarded_queue *queue, const tri_guarded_work *work) {
+  queued_launch queued;
+  memcpy(&queued, work->data, sizeof queued);
+  for (size_t at = 0; at + sizeof(void *) <= queued.argument_bytes; at += sizeof(void *)) {
+    void *word, *open = NULL;
+    memcpy(&word, queued.arguments + at, sizeof word);
+    TRI_TRY(tri_guarded_open_if_own(queue->state, "an argument", word, &open));
+    memcpy(queued.arguments + at, &open, sizeof open);
+  }
+  queued.launch.arguments = queued.arguments;
+  return tri_emulator_run(queued.emulator, &queued.launch);
+}
+
+static tri_status emulated_launch(tri_gpu_stream *stream, const tri_gpu_launch_call *call) {
+  queued_launch queued = {.emulator = stream->context->emulator,
+                          .launch = {.kernel = call->function->kernel,
+                                     .grid = {call->grid.x, call->grid.y, call->grid.z},
+                                     .threads = call->threads,
+                                     .shared_bytes = call->shared_bytes},
+                          .argument_bytes = call->argument_bytes};
+  if (call->argument_bytes > sizeof queued.arguments) {
+    return tri_fail(TRI_INTERNAL, "%zu bytes of arguments are more than %d", call->argument_bytes, MOST_ARGUMENT_BYTES);
+  }
+  memcpy(queued.arguments, call->arguments, call->argument_bytes);
+  const item like = {.what = call->function->what, .run = run_launch, .kernel = true, .bytes = sizeof queued};
+  return put(stream, &like, &queued);
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
+
+static tri_status emulated_graph_begin(tri_gpu_stream *stream) {
+  if (stream->recording != NULL) return tri_fail(TRI_INTERNAL, "the queue is being recorded already");
+  return tri_alloc("a recording", 1, sizeof *stream->recording, &stream->recording);
+}
+
+static tri_status emulated_graph_end(tri_gpu_stream *stream, tri_gpu_graph **out) {
+  *out = stream->recording;
+  stream->recording = NULL;
+  return *out == NULL ? tri_fail(TRI_INTERNAL, "nothing was being recorded") : TRI_OK;
+}
+
+static tri_status emulated_graph_launch(tri_gpu_graph *graph, tri_gpu_stream *stream) {
+  for (const item *i = graph->first; i != NULL; i = i->next) TRI_TRY(queue_item(stream, i, i->data));
+  return TRI_OK;
+}
+
+static void emulated_graph_destroy(tri_gpu_graph *graph) {
+  item *next = NULL;
+  for (item *i = graph->first; i != NULL; i = next) {
+    next = i->next;
+    tri_free(i);
+  }
+  tri_free(graph);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+struct tri_gpu_event {
+  tri_guarded_queue *queue; /* NULL: not recorded yet */
+  uint64_t place;
+};
+
+static tri_status emulated_event_create(tri_gpu_context *context, tri_gpu_event **out) {
+  (void)context;
+  return tri_alloc("an event", 1, sizeof **out, out);
+}
+
+static void emulated_event_destroy(tri_gpu_event *event) { tri_free(event); }
+
+static tri_status emulated_event_record(tri_gpu_event *event, tri_gpu_stream *stream) {
+  event->queue = stream->queue;
+  event->place = tri_guarded_queue_place(stream->queue);
+  return TRI_OK;
+}
+
+static tri_status emulated_stream_wait(tri_gpu_stream *stream, const tri_gpu_event *event) {
+  return event->queue == NULL ? TRI_OK : tri_guarded_queue_follow(stream->queue, event->queue, event->place);
+}
+
+static tri_status emulated_event_wait(const tri_gpu_event *event) {
+  return event->queue == NULL ? TRI_OK : tri_guarded_queue_reach(event->queue, event->place);
+}
+
+static bool emulated_event_passed(const tri_gpu_event *event) {
+  return event->queue == NULL || tri_guarded_queue_has_passed(event->queue, event->place);
+}
+
+/* Runs what lies between them, and takes the time that this takes the CPU. */
+static tri_status emulated_event_seconds(const tri_gpu_event *from, const tri_gpu_event *to, double *out) {
+  TRI_TRY(emulated_event_wait(from));
+  double begin = tri_clock_s();
+  TRI_TRY(emulated_event_wait(to));
+  *out = tri_clock_s() - begin;
+  return TRI_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+const tri_gpu_runtime tri_gpu_emulated = {
+    .name = "emulated",
+    .count = emulated_count,
+    .open = emulated_open,
+    .close = emulated_close,
+    .facts = emulated_facts,
+    .memory_free = emulated_memory_free,
+    .memory_create = emulated_memory_create,
+    .memory_destroy = emulated_release,
+    .host_create = emulated_host_create,
+    .host_destroy = emulated_release,
+    .peer_address = emulated_peer_address,
+    .stream_create = emulated_stream_create,
+    .stream_destroy = emulated_stream_destroy,
+    .copy = emulated_copy,
+    .fill_zero = emulated_fill_zero,
+    .undefine = emulated_undefine,
+    .event_create = emulated_event_create,
+    .event_destroy = emulated_event_destroy,
+    .event_record = emulated_event_record,
+    .stream_wait = emulated_stream_wait,
+    .event_wait = emulated_event_wait,
+    .event_passed = emulated_event_passed,
+    .event_seconds = emulated_event_seconds,
+    .module_load = emulated_module_load,
+    .module_unload = emulated_module_unload,
+    .module_function = emulated_module_function,
+    .launch = emulated_launch,
+    .graph_begin = emulated_graph_begin,
+    .graph_end = emulated_graph_end,
+    .graph_launch = emulated_graph_launch,
+    .graph_destroy = emulated_graph_destroy,
+};

@@ -1,0 +1,385 @@
+#include "device/gpu/emulator.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "device/gpu/fiber.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+  MOST_THREADS = 1024,
+  MOST_SHARED = 8,          /* pieces of shared memory that a kernel declares */
+  SHARED_BYTES = 256 << 10, /* more than any chip has */
+  MOST_COPIES = 256         /* asynchronous ones of a thread that are not waited for yet */
+};
+
+typedef enum waiting { WAITING_FOR_NOTHING, WAITING_FOR_BLOCK, WAITING_FOR_WARP, WAITING_NO_MORE } waiting;
+
+typedef struct copy {
+  void *to;
+  const void *from;
+  int group;
+} copy;
+
+typedef struct emulated_thread {
+  tri_emulator_thread self; /* first: what the kernel sees is also where this is found */
+  tri_emulator *emulator;
+  waiting waiting;
+  const char *file; /* where it waits */
+  int line;
+  unsigned shared_rounds; /* of tri_emulator_share */
+  int first_copy, num_copies, group;
+  copy copies[MOST_COPIES]; /* a ring */
+} emulated_thread;
+
+typedef struct emulated_warp {
+  int arrived;
+  unsigned char given[2][64][TRI_EMULATOR_SHARE_BYTES];
+} emulated_warp;
+
+/* A piece of shared memory lies at the end of its mapping, in front of a page that may not be touched. */
+typedef struct shared_piece {
+  char *mapping;
+  const void *place; /* in the source */
+  void *memory;
+} shared_piece;
+
+struct tri_emulator {
+  int warp;
+  uint64_t seed, drawn;
+  tri_random_key random;
+  tri_fiber *fibers;
+  emulated_thread *threads;
+  emulated_warp *warps;
+  int order[MOST_THREADS];
+  const tri_emulator_launch *launch;
+  int arrived, ended; /* threads: at a barrier of the block, at their end */
+  shared_piece shared[MOST_SHARED];
+  int num_shared;
+  bool failed;
+  tri_kept fault;
+};
+
+_Thread_local const tri_emulator_thread *tri_emulator_now;
+
+static emulated_thread *own_thread(void) { return (emulated_thread *)(uintptr_t)tri_emulator_now; }
+
+static uint32_t draw(tri_emulator *e, uint32_t below) {
+  return (uint32_t)((uint64_t)tri_random_u32(e->random, e->drawn++) * below >> 32);
+}
+
+/* ---- a fault: the block is given up ------------------------------------------------------------------------------ */
+
+/* Of the thread that runs, which does not go on. */
+static void give_up(emulated_thread *t) {
+  tri_keep(&t->emulator->fault, TRI_DEVICE_FAILED);
+  t->emulator->failed = true;
+  t->waiting = WAITING_NO_MORE;
+  tri_fiber_leave(t->emulator->fibers, t->self.thread, 1);
+}
+
+static const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+static void differ(emulated_thread *t, const emulated_thread *other) {
+  (void)tri_fail(TRI_DEVICE_FAILED,
+                 "threads that should meet came to different places: thread %d to %s:%d, thread %d to %s:%d",
+                 t->self.thread, file_name(t->file), t->line, other->self.thread, file_name(other->file), other->line);
+  give_up(t);
+}
+
+/* No thread can go on, and some wait. */
+static tri_status stuck(const tri_emulator *e) {
+  const emulated_thread *waits = NULL, *ended = NULL;
+  for (int i = 0; i < (int)e->launch->threads; i++) {
+    const emulated_thread *t = &e->threads[i];
+    switch (t->waiting) {
+      case WAITING_FOR_BLOCK:
+      case WAITING_FOR_WARP: waits = waits == NULL ? t : waits; break;
+      case WAITING_NO_MORE: ended = ended == NULL ? t : ended; break;
+      case WAITING_FOR_NOTHING: break;
+    }
+  }
+  if (waits == NULL) return tri_fail(TRI_INTERNAL, "the emulator lost its threads: a mistake of this program's");
+  if (ended == NULL) {
+    return tri_fail(TRI_DEVICE_FAILED, "thread %d waits at %s:%d for threads that wait elsewhere", waits->self.thread,
+                    file_name(waits->file), waits->line);
+  }
+  return tri_fail(TRI_DEVICE_FAILED, "thread %d waits at %s:%d, but thread %d ended without coming there",
+                  waits->self.thread, file_name(waits->file), waits->line, ended->self.thread);
+}
+
+/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+
+static void go_on(emulated_thread *first, int count) {
+  for (int i = 0; i < count; i++) first[i].waiting = WAITING_FOR_NOTHING;
+}
+
+/* The threads from `first` on meet; *arrived counts them. */
+static void meet(emulated_thread *t, emulated_thread *first, int count, int *arrived, waiting what, const char *file,
+                 int line) {
+  t->file = file;
+  t->line = line;
+  t->waiting = what;
+  if (++*arrived < count) {
+    tri_fiber_leave(t->emulator->fibers, t->self.thread, 0);
+    tri_emulator_now = &t->self;
+    return;
+  }
+  for (int i = 0; i < count; i++) {
+    if (first[i].line != line || strcmp(first[i].file, file) != 0) differ(t, &first[i]);
+  }
+  *arrived = 0;
+  go_on(first, count);
+}
+
+void tri_emulator_barrier(const char *file, int line) {
+  emulated_thread *t = own_thread();
+  tri_emulator *e = t->emulator;
+  meet(t, e->threads, (int)e->launch->threads, &e->arrived, WAITING_FOR_BLOCK, file, line);
+}
+
+static void meet_warp(emulated_thread *t, const char *file, int line) {
+  tri_emulator *e = t->emulator;
+  int warp = t->self.thread / e->warp;
+  meet(t, &e->threads[warp * e->warp], e->warp, &e->warps[warp].arrived, WAITING_FOR_WARP, file, line);
+}
+
+void tri_emulator_warp_barrier(const char *file, int line) { meet_warp(own_thread(), file, line); }
+
+/* Two buffers in turn: who is a round ahead writes the other one, and nobody can be two ahead. */
+const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line) {
+  emulated_thread *t = own_thread();
+  emulated_warp *w = &t->emulator->warps[t->self.thread / t->emulator->warp];
+  unsigned char *given = &w->given[t->shared_rounds++ % 2][0][0];
+  memcpy(given + (size_t)(t->self.thread % t->emulator->warp) * bytes, own, bytes);
+  meet_warp(t, file, line);
+  return given;
+}
+
+float tri_emulator_shuffle_float(float x, int mask, const char *file, int line) {
+  const float *all = tri_emulator_share(&x, sizeof x, file, line);
+  return all[(own_thread()->self.thread % own_thread()->emulator->warp) ^ mask];
+}
+
+double tri_emulator_shuffle_double(double x, int mask, const char *file, int line) {
+  const double *all = tri_emulator_share(&x, sizeof x, file, line);
+  return all[(own_thread()->self.thread % own_thread()->emulator->warp) ^ mask];
+}
+
+int tri_emulator_shuffle_int(int x, int mask, const char *file, int line) {
+  const int *all = tri_emulator_share(&x, sizeof x, file, line);
+  return all[(own_thread()->self.thread % own_thread()->emulator->warp) ^ mask];
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+/* 0x7ff4 again and again: not a number in any type. */
+static void poison(void *memory, size_t bytes) {
+  static const unsigned char pattern[2] = {0xf4, 0x7f};
+  unsigned char *to = memory;
+  for (size_t i = 0; i < bytes; i++) to[i] = pattern[i % 2];
+}
+
+static size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+void *tri_emulator_shared(const void *place, size_t bytes) {
+  emulated_thread *t = own_thread();
+  tri_emulator *e = t->emulator;
+  for (int i = 0; i < e->num_shared; i++) {
+    if (e->shared[i].place == place) return e->shared[i].memory;
+  }
+  if (e->num_shared == MOST_SHARED || bytes > SHARED_BYTES) {
+    (void)tri_fail(TRI_DEVICE_FAILED,
+                   "a kernel declares %d pieces of shared memory, the last of %zu bytes; there may be %d of %d",
+                   e->num_shared + 1, bytes, MOST_SHARED, SHARED_BYTES);
+    give_up(t);
+  }
+  shared_piece *piece = &e->shared[e->num_shared++];
+  piece->place = place;
+  piece->memory = piece->mapping + SHARED_BYTES - aligned(bytes);
+  poison(piece->memory, bytes);
+  return piece->memory;
+}
+
+void *tri_emulator_shared_asked(size_t bytes) {
+  static const char place = 0;
+  emulated_thread *t = own_thread();
+  if (bytes > t->emulator->launch->shared_bytes) {
+    (void)tri_fail(TRI_DEVICE_FAILED, "a kernel takes %zu bytes of shared memory, but its launch asked for %zu", bytes,
+                   t->emulator->launch->shared_bytes);
+    give_up(t);
+  }
+  return tri_emulator_shared(&place, t->emulator->launch->shared_bytes);
+}
+
+/* ---- asynchronous copies ----------------------------------------------------------------------------------------- */
+
+void tri_emulator_copy(void *to_shared, const void *from) {
+  emulated_thread *t = own_thread();
+  if (((uintptr_t)to_shared | (uintptr_t)from) % 16 != 0 || t->num_copies == MOST_COPIES) {
+    (void)tri_fail(TRI_DEVICE_FAILED,
+                   "thread %d copies 16 bytes asynchronously from %p to %p, its %dth; both are aligned to 16, and "
+                   "there may be %d at a time",
+                   t->self.thread, from, to_shared, t->num_copies + 1, MOST_COPIES);
+    give_up(t);
+  }
+  t->copies[(t->first_copy + t->num_copies++) % MOST_COPIES] = (copy){to_shared, from, t->group};
+  poison(to_shared, 16);
+}
+
+void tri_emulator_copy_commit(void) { own_thread()->group++; }
+
+void tri_emulator_copy_wait(int pending) {
+  emulated_thread *t = own_thread();
+  while (t->num_copies > 0 && t->copies[t->first_copy].group < t->group - pending) {
+    const copy *c = &t->copies[t->first_copy];
+    memcpy(c->to, c->from, 16);
+    t->first_copy = (t->first_copy + 1) % MOST_COPIES;
+    t->num_copies--;
+  }
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void thread_entry(void *argument) {
+  emulated_thread *t = argument;
+  tri_emulator_now = &t->self;
+  t->emulator->launch->kernel(t->emulator->launch->arguments);
+  t->waiting = WAITING_NO_MORE;
+  t->emulator->ended++;
+  tri_fiber_leave(t->emulator->fibers, t->self.thread, 1);
+}
+
+static void begin_block(tri_emulator *e, const uint32_t block[3]) {
+  const tri_emulator_launch *l = e->launch;
+  e->arrived = e->ended = e->num_shared = 0;
+  for (int i = 0; i < (int)l->threads; i++) {
+    emulated_thread *t = &e->threads[i];
+    t->self = (tri_emulator_thread){i, (int)l->threads, {block[0], block[1], block[2]}, l->grid[0]};
+    t->emulator = e;
+    t->waiting = WAITING_FOR_NOTHING;
+    t->shared_rounds = 0;
+    t->first_copy = t->num_copies = t->group = 0;
+    tri_fiber_begin(e->fibers, i, thread_entry, t);
+    e->order[i] = i;
+  }
+  for (int w = 0; w < (int)l->threads / e->warp; w++) e->warps[w].arrived = 0;
+  for (int i = (int)l->threads - 1; i > 0 && e->seed != 0; i--) {
+    int j = (int)draw(e, (uint32_t)i + 1), swapped = e->order[i];
+    e->order[i] = e->order[j];
+    e->order[j] = swapped;
+  }
+}
+
+static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
+  const int threads = (int)e->launch->threads;
+  begin_block(e, block);
+  while (e->ended < threads) {
+    int begin = e->seed == 0 ? 0 : (int)draw(e, (uint32_t)threads), step = e->seed % 2 == 0 ? 1 : threads - 1;
+    bool some = false;
+    for (int n = 0, i = begin; n < threads; n++, i = (i + step) % threads) {
+      if (e->threads[e->order[i]].waiting != WAITING_FOR_NOTHING) continue;
+      some = true;
+      tri_fiber_enter(e->fibers, e->order[i]);
+      if (e->failed) return tri_kept_tell(&e->fault);
+    }
+    if (!some) return stuck(e);
+  }
+  return TRI_OK;
+}
+
+/* A number below `of` that shares no divisor with it. */
+static uint64_t coprime(tri_emulator *e, uint64_t of) {
+  for (;;) {
+    uint64_t candidate = 1 + draw(e, (uint32_t)(of < UINT32_MAX ? of : UINT32_MAX)), a = candidate, b = of;
+    while (b != 0) {
+      uint64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    if (a == 1) return candidate;
+  }
+}
+
+static tri_status check_launch(const tri_emulator *e, const tri_emulator_launch *l) {
+  if (l->grid[0] == 0 || l->grid[1] == 0 || l->grid[2] == 0 || l->threads == 0 || l->threads > MOST_THREADS ||
+      l->threads % (uint32_t)e->warp != 0 || l->grid[0] > INT32_MAX || l->grid[1] > UINT16_MAX ||
+      l->grid[2] > UINT16_MAX || l->shared_bytes > SHARED_BYTES) {
+    return tri_fail(
+        TRI_DEVICE_FAILED,
+        "a launch of %u x %u x %u blocks of %u threads and %zu bytes of shared memory is none that a GPU takes",
+        l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_emulator_run(tri_emulator *e, const tri_emulator_launch *l) {
+  TRI_TRY(check_launch(e, l));
+  const uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+  const uint64_t step = e->seed == 0 ? 1 : coprime(e, blocks);
+  uint64_t at = e->seed == 0 ? 0 : draw(e, (uint32_t)(blocks < UINT32_MAX ? blocks : UINT32_MAX));
+  const tri_emulator_thread *before = tri_emulator_now;
+  tri_status status = TRI_OK;
+  e->launch = l;
+  e->failed = false;
+  e->fault.status = TRI_OK;
+  for (uint64_t i = 0; i < blocks && status == TRI_OK; i++, at = (at + step) % blocks) {
+    const uint32_t block[3] = {(uint32_t)(at % l->grid[0]), (uint32_t)(at / l->grid[0] % l->grid[1]),
+                               (uint32_t)(at / l->grid[0] / l->grid[1])};
+    status = run_block(e, block);
+  }
+  tri_emulator_now = before;
+  return status;
+}
+
+/* ---- its beginning and end --------------------------------------------------------------------------------------- */
+
+static tri_status map_shared(shared_piece *piece) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *mapping =
+      mmap(NULL, SHARED_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED)
+    return tri_fail(TRI_OUT_OF_MEMORY, "the system does not give %d bytes of memory", SHARED_BYTES);
+  mprotect(mapping + SHARED_BYTES, page, PROT_NONE);
+  piece->mapping = mapping;
+  return TRI_OK;
+}
+
+static tri_status fill(tri_emulator *e) {
+  for (int i = 0; i < MOST_SHARED; i++) TRI_TRY(map_shared(&e->shared[i]));
+  TRI_TRY(tri_alloc("threads of the emulator", MOST_THREADS, sizeof *e->threads, &e->threads));
+  TRI_TRY(tri_alloc("warps of the emulator", (size_t)(MOST_THREADS / e->warp), sizeof *e->warps, &e->warps));
+  return tri_fibers_create(MOST_THREADS, &e->fibers);
+}
+
+tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out) {
+  tri_emulator *e = NULL;
+  TRI_TRY(tri_alloc("an emulator", 1, sizeof *e, &e));
+  e->warp = warp;
+  e->seed = seed;
+  e->random = tri_random_stream(seed, TRI_RANDOM_TEST, 1);
+  tri_status status = fill(e);
+  if (status != TRI_OK) {
+    tri_emulator_destroy(e);
+    return status;
+  }
+  *out = e;
+  return TRI_OK;
+}
+
+void tri_emulator_destroy(tri_emulator *e) {
+  if (e == NULL) return;
+  for (int i = 0; i < MOST_SHARED; i++) {
+    if (e->shared[i].mapping != NULL) munmap(e->shared[i].mapping, SHARED_BYTES + (size_t)sysconf(_SC_PAGESIZE));
+  }
+  tri_fibers_destroy(e->fibers);
+  tri_free(e->threads);
+  tri_free(e->warps);
+  tri_free(e);
+}

@@ -1,0 +1,62 @@
+/* Runs kernels on the CPU. Each thread of a block is a fiber; the blocks run one after the other, and the fibers of a
+ * block take turns at barriers and shuffles. Both orders are drawn from a seed, so that what depends on them shows.
+ *
+ * It stops the launch, with a message, where threads of a block come to different barriers, or some end where others
+ * wait. Shared memory is full of not-a-number when a block begins, and lies at the end of a page behind which nothing
+ * may be touched. What is copied asynchronously arrives when it is waited for, and not before. It does not find
+ * conflicts of banks, races inside one turn, nor what the memory model of a GPU allows beyond that. */
+#ifndef TRI_DEVICE_GPU_EMULATOR_H
+#define TRI_DEVICE_GPU_EMULATOR_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- for kernels (primitives_host.h) ----------------------------------------------------------------------------- */
+
+/* Of the fiber that runs. */
+typedef struct tri_emulator_thread {
+  int thread, threads;
+  int64_t block[3], blocks_x;
+} tri_emulator_thread;
+
+extern _Thread_local const tri_emulator_thread *tri_emulator_now;
+
+void *tri_emulator_shared(const void *place, size_t bytes);
+void *tri_emulator_shared_asked(size_t bytes);
+void tri_emulator_barrier(const char *file, int line);
+void tri_emulator_warp_barrier(const char *file, int line);
+float tri_emulator_shuffle_float(float x, int mask, const char *file, int line);
+double tri_emulator_shuffle_double(double x, int mask, const char *file, int line);
+int tri_emulator_shuffle_int(int x, int mask, const char *file, int line);
+void tri_emulator_copy(void *to_shared, const void *from);
+void tri_emulator_copy_commit(void);
+void tri_emulator_copy_wait(int pending);
+
+/* Gives `bytes` bytes of this lane's to its warp and returns those of all lanes, `bytes` apart, until the lane's next
+ * call but one: for what a warp does together (fragment.h). At most TRI_EMULATOR_SHARE_BYTES. */
+enum { TRI_EMULATOR_SHARE_BYTES = 64 };
+const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line);
+
+/* ---- for who launches -------------------------------------------------------------------------------------------- */
+
+typedef struct tri_emulator tri_emulator;
+typedef void tri_emulator_kernel(const void *arguments);
+
+typedef struct tri_emulator_launch {
+  tri_emulator_kernel *kernel;
+  const void *arguments;
+  uint32_t grid[3];
+  uint32_t threads;    /* a multiple of the warp, at most 1024 */
+  size_t shared_bytes; /* asked for: beside what the kernel declares */
+} tri_emulator_launch;
+
+/* `warp` is what its kernels were compiled for; seed 0 takes blocks and threads as they come. */
+tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
+void tri_emulator_destroy(tri_emulator *emulator);
+
+/* Runs all of it; one at a time. */
+tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
+
+#endif

@@ -1,0 +1,97 @@
+#include "device/gpu/gpu.h"
+
+#include "base/memory.h"
+#include "device/gpu/internal.h"
+
+#include <stdio.h>
+
+/* ---- the driver's functions -------------------------------------------------------------------------------------- */
+
+static tri_status gpu_memory_create(tri_device *device, size_t bytes, void **out) {
+  const tri_gpu *gpu = device->state;
+  return gpu->runtime->memory_create(gpu->context, bytes, out);
+}
+
+static void gpu_memory_destroy(tri_device *device, void *memory, size_t bytes) {
+  (void)bytes;
+  const tri_gpu *gpu = device->state;
+  gpu->runtime->memory_destroy(gpu->context, memory);
+}
+
+static tri_status gpu_host_create(tri_device *device, size_t bytes, void **out) {
+  const tri_gpu *gpu = device->state;
+  return gpu->runtime->host_create(gpu->context, bytes, out);
+}
+
+static void gpu_host_destroy(tri_device *device, void *memory, size_t bytes) {
+  (void)bytes;
+  const tri_gpu *gpu = device->state;
+  gpu->runtime->host_destroy(gpu->context, memory);
+}
+
+static void gpu_release(tri_gpu *gpu) {
+  tri_gpu_modules_destroy(gpu->modules);
+  if (gpu->context != NULL) gpu->runtime->close(gpu->context);
+  tri_free(gpu);
+}
+
+static void gpu_destroy(tri_device *device) { gpu_release(device->state); }
+
+static const tri_device_driver driver = {
+    .memory_create = gpu_memory_create,
+    .memory_destroy = gpu_memory_destroy,
+    .host_create = gpu_host_create,
+    .host_destroy = gpu_host_destroy,
+    .copy = tri_gpu_queue_copy,
+    .undefine = tri_gpu_queue_undefine,
+    .queue_create = tri_gpu_queue_create,
+    .queue_destroy = tri_gpu_queue_destroy,
+    .mark = tri_gpu_queue_mark,
+    .wait = tri_gpu_queue_wait,
+    .event_wait = tri_gpu_queue_event_wait,
+    .event_passed = tri_gpu_queue_event_passed,
+    .destroy = gpu_destroy,
+};
+
+static void fill_kernels(tri_device_kernels *out) {
+  *out = (tri_device_kernels){.fill_zero = tri_gpu_queue_fill_zero};
+#define FILL(name) tri_gpu_fill_##name(out);
+  TRI_GPU_MODULES(FILL)
+#undef FILL
+}
+
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
+
+static tri_status open_gpu(tri_gpu *gpu, int ordinal, const char *options) {
+  TRI_TRY(gpu->runtime->open(ordinal, options, &gpu->context));
+  TRI_TRY(gpu->runtime->facts(gpu->context, &gpu->facts));
+  return tri_gpu_modules_create(gpu, &gpu->modules);
+}
+
+static tri_status create(const tri_gpu_runtime *runtime, int ordinal, const char *options, tri_device *out) {
+  tri_gpu *gpu = NULL;
+  TRI_TRY(tri_alloc("a GPU", 1, sizeof *gpu, &gpu));
+  gpu->runtime = runtime;
+  fill_kernels(&gpu->kernels);
+  tri_status status = open_gpu(gpu, ordinal, options);
+  if (status != TRI_OK) {
+    gpu_release(gpu);
+    return status;
+  }
+  unsigned types = out->info.types;
+  out->info = (tri_device_info){
+      .ordinal = ordinal, .memory_bytes = gpu->facts.memory_bytes, .host_memory = false, .types = types};
+  snprintf(out->info.name, sizeof out->info.name, "%s", gpu->facts.name);
+  out->driver = &driver;
+  out->kernels = &gpu->kernels;
+  out->description = tri_description_accelerator;
+  out->state = gpu;
+  return TRI_OK;
+}
+
+tri_status tri_gpu_create_emulated(const char *options, int threads, tri_device *out) {
+  (void)threads;
+  TRI_TRY(create(&tri_gpu_emulated, 0, options, out));
+  out->info.host_memory = true;
+  return TRI_OK;
+}

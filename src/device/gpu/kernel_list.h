@@ -1,0 +1,30 @@
+/* All kernels: kernels/NAME.h has a module's arguments and list, kernels/NAME.c the kernels, and NAME.c beside this
+ * file the functions of device/kernels.h that launch them. A new module is one line here. */
+#ifndef TRI_DEVICE_GPU_KERNEL_LIST_H
+#define TRI_DEVICE_GPU_KERNEL_LIST_H
+
+#include "device/gpu/kernels/attention.h"
+#include "device/gpu/kernels/elements.h"
+#include "device/gpu/kernels/embedding.h"
+#include "device/gpu/kernels/loss.h"
+#include "device/gpu/kernels/matmul.h"
+#include "device/gpu/kernels/norm.h"
+#include "device/gpu/kernels/optimizer.h"
+#include "device/gpu/kernels/sums.h"
+
+/* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in one order. */
+#define TRI_GPU_MODULES(M) M(elements) M(sums) M(norm) M(embedding) M(loss) M(optimizer) M(matmul) M(attention)
+#define TRI_GPU_KERNELS(K)                                                                                             \
+  TRI_GPU_KERNELS_elements(K) TRI_GPU_KERNELS_sums(K) TRI_GPU_KERNELS_norm(K) TRI_GPU_KERNELS_embedding(K)             \
+      TRI_GPU_KERNELS_loss(K) TRI_GPU_KERNELS_optimizer(K) TRI_GPU_KERNELS_matmul(K) TRI_GPU_KERNELS_attention(K)
+
+#define TRI_GPU_MODULE_VALUE_(name) TRI_GPU_MODULE_##name,
+#define TRI_GPU_KERNEL_VALUE_(name, threads) TRI_GPU_KERNEL_##name,
+typedef enum tri_gpu_module_name { TRI_GPU_MODULES(TRI_GPU_MODULE_VALUE_) } tri_gpu_module_name;
+typedef enum tri_gpu_kernel { TRI_GPU_KERNELS(TRI_GPU_KERNEL_VALUE_) } tri_gpu_kernel;
+
+#define TRI_GPU_ONE_(...) +1
+enum { TRI_GPU_NUM_MODULES = TRI_GPU_MODULES(TRI_GPU_ONE_), TRI_GPU_NUM_KERNELS = TRI_GPU_KERNELS(TRI_GPU_ONE_) };
+enum { TRI_GPU_NUM_TYPES = 3 }; /* fp64, fp32, bf16 */
+
+#endif

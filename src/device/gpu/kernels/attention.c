@@ -1,0 +1,3 @@
+#include "device/gpu/kernels/attention.h"
+
+#include "device/gpu/kernels/primitives.h"

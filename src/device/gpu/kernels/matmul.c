@@ -1,0 +1,3 @@
+#include "device/gpu/kernels/matmul.h"
+
+#include "device/gpu/kernels/primitives.h"

@@ -1,0 +1,51 @@
+/* The words of primitives.h in HIP. */
+#ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
+#define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
+
+#define DEVICE static __device__ __forceinline__
+/* See primitives_cuda.h for what each word promises. */
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads) name(const name##_arguments a)
+#define SHARED(type, name)                                                                                             \
+  __shared__ type name##_memory_;                                                                                      \
+  type *const name = &name##_memory_
+#define SHARED_ASKED(type, name)                                                                                       \
+  extern __shared__ __attribute__((aligned(16))) unsigned char asked_memory_[];                                        \
+  type *const name = (type *)(void *)asked_memory_
+
+#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+enum { WARP = 32 };
+#else
+enum { WARP = 64 };
+#endif
+
+typedef uint4 sixteen_bytes;
+
+DEVICE int thread(void) { return (int)threadIdx.x; }
+DEVICE int threads(void) { return (int)blockDim.x; }
+DEVICE int lane(void) { return (int)threadIdx.x % WARP; }
+DEVICE int warp(void) { return (int)threadIdx.x / WARP; }
+DEVICE int block_warps(void) { return (int)blockDim.x / WARP; }
+DEVICE int64_t block_x(void) { return (int64_t)blockIdx.x; }
+DEVICE int64_t block_y(void) { return (int64_t)blockIdx.y; }
+DEVICE int64_t block_z(void) { return (int64_t)blockIdx.z; }
+DEVICE int64_t blocks_x(void) { return (int64_t)gridDim.x; }
+
+#define barrier() __syncthreads()
+/* Lanes of a wavefront go in step; what they wrote to shared memory has to be seen. */
+#define warp_barrier() __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront")
+
+DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
+DEVICE uint32_t bits_of_float(float x) { return __float_as_uint(x); }
+DEVICE uint64_t bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
+
+DEVICE float shuffle_float(float x, int mask) { return __shfl_xor(x, mask, WARP); }
+DEVICE double shuffle_double(double x, int mask) { return __shfl_xor(x, mask, WARP); }
+DEVICE int shuffle_int(int x, int mask) { return __shfl_xor(x, mask, WARP); }
+
+DEVICE void copy_async(void *to_shared, const void *from) {
+  *(sixteen_bytes *)to_shared = *(const sixteen_bytes *)from;
+}
+DEVICE void copy_async_commit(void) {}
+#define copy_async_wait(pending) ((void)(pending))
+
+#endif
