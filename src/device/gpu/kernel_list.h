@@ -20,8 +20,11 @@
 
 #define TRI_GPU_MODULE_VALUE_(name) TRI_GPU_MODULE_##name,
 #define TRI_GPU_KERNEL_VALUE_(name, threads) TRI_GPU_KERNEL_##name,
-typedef enum tri_gpu_module_name { TRI_GPU_MODULES(TRI_GPU_MODULE_VALUE_) } tri_gpu_module_name;
-typedef enum tri_gpu_kernel { TRI_GPU_KERNELS(TRI_GPU_KERNEL_VALUE_) } tri_gpu_kernel;
+/* Rows of the two lists. */
+typedef int tri_gpu_module_name;
+typedef int tri_gpu_kernel;
+enum { TRI_GPU_MODULES(TRI_GPU_MODULE_VALUE_) };
+enum { TRI_GPU_KERNELS(TRI_GPU_KERNEL_VALUE_) };
 
 #define TRI_GPU_ONE_(...) +1
 enum { TRI_GPU_NUM_MODULES = TRI_GPU_MODULES(TRI_GPU_ONE_), TRI_GPU_NUM_KERNELS = TRI_GPU_KERNELS(TRI_GPU_ONE_) };

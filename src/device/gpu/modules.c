@@ -54,8 +54,8 @@ static tri_gpu_module_name module_of(tri_gpu_kernel kernel) {
   static const int counts[] = {TRI_GPU_MODULES(COUNT)};
 #undef COUNT
   int module = 0, behind = counts[0];
-  while ((int)kernel >= behind) behind += counts[++module];
-  return (tri_gpu_module_name)module;
+  while (kernel >= behind) behind += counts[++module];
+  return module;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
