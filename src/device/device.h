@@ -49,6 +49,9 @@ typedef struct tri_device_driver {
   tri_status (*wait)(tri_queue *queue, const tri_device_event *event);
   tri_status (*event_wait)(const tri_device_event *event);
   bool (*event_passed)(const tri_device_event *event);
+  /* timing.h. Empty: by the host's clock. */
+  tri_status (*time)(tri_queue *queue, tri_status (*work)(tri_queue *queue, void *context, int round), void *context,
+                     int rounds, double *seconds);
 
   void (*destroy)(tri_device *device); /* releases its state; may be empty */
 } tri_device_driver;

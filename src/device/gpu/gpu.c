@@ -50,6 +50,7 @@ static const tri_device_driver driver = {
     .wait = tri_gpu_queue_wait,
     .event_wait = tri_gpu_queue_event_wait,
     .event_passed = tri_gpu_queue_event_passed,
+    .time = tri_gpu_queue_time,
     .destroy = gpu_destroy,
 };
 

@@ -5,6 +5,7 @@
 #include "device/gpu/kernel_list.h"
 #include "device/gpu/runtime.h"
 #include "device/kernels.h"
+#include "device/timing.h"
 
 #include <pthread.h>
 
@@ -42,6 +43,14 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event);
 tri_status tri_gpu_queue_copy(tri_queue *queue, const tri_copy *copy);
 tri_status tri_gpu_queue_undefine(tri_queue *queue, void *memory, size_t bytes);
 tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
+
+tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
+
+/* ---- timing.c ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_gpu_queue_time(tri_queue *queue, tri_device_work *work, void *context, int rounds, double *seconds);
+
+/* ---- launches (queues.c) ----------------------------------------------------------------------------------------- */
 
 /* How a kernel is launched: blocks, and the shared memory of a block that the kernel does not declare itself. */
 typedef struct tri_gpu_shape {

@@ -57,6 +57,8 @@ void tri_gpu_queue_destroy(tri_queue *queue) {
   release(queue, queue->state);
 }
 
+tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue) { return ((gpu_queue *)queue->state)->stream; }
+
 void *tri_gpu_scratch(tri_queue *queue) { return ((gpu_queue *)queue->state)->scratch; }
 
 /* ---- marks and waits --------------------------------------------------------------------------------------------- */
