@@ -91,7 +91,7 @@ typedef struct tri_gpu_runtime {
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);
   tri_status (*event_wait)(const tri_gpu_event *event); /* the host; tells the faults of what was queued before it */
   bool (*event_passed)(const tri_gpu_event *event);
-  /* Seconds between two that have passed, by the GPU's own clock. */
+  /* Waits for both, in this order, and tells the seconds between them by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);
 
   tri_status (*module_load)(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module **out);
