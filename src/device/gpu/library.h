@@ -21,11 +21,15 @@ typedef struct tri_gpu_symbol {
   { name, offsetof(table, field), true }
 
 typedef struct tri_gpu_library {
-  const char *what;           /* for messages: "NVIDIA's run-time compiler (NVRTC)" */
-  const char *how;            /* to get it: "it comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" */
-  const char *const *names;   /* best first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" */
-  const char *const *folders; /* where toolkits put it, beside the usual places; NULL at the end; may be NULL */
-  const char *const *wheels; /* below a Python environment's site-packages: "nvidia/cuda_nvrtc/lib", ...; may be NULL */
+  const char *what; /* for messages: "NVIDIA's run-time compiler (NVRTC)" */
+  const char *how;  /* to get it, a sentence: "It comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" */
+  /* Best first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". Names without a version would find any. */
+  const char *const *names;
+  /* Where toolkits put it, beside the usual places: patterns of glob(7), of which the newest version comes first:
+   * "/usr/local/cuda/lib64", "/usr/local/cuda-*" "/lib64". NULL at the end; may be NULL. */
+  const char *const *folders;
+  /* Below a Python environment's site-packages, patterns too: "nvidia/cu13/lib", ...; NULL at the end; may be NULL. */
+  const char *const *wheels;
   const tri_gpu_symbol *symbols; /* a NULL name ends them */
 } tri_gpu_library;
 

@@ -1,0 +1,219 @@
+#include "device/gpu/library.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "device/gpu/python_path.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One search: what it is for, and what it came across. */
+typedef struct search {
+  const tri_gpu_library *what;
+  void *table;
+  const char **path;
+  bool found;
+  char faults[2048]; /* of files that are there and were no good: "PATH: why; " */
+  char others[1024]; /* files of versions that nobody asked for */
+  char places[2048]; /* folders that are there, for the message */
+} search;
+
+/* Adds to a list, once. */
+static void append(char *list, size_t list_bytes, const char *separator, const char *more) {
+  size_t used = strlen(list), length = strlen(more);
+  for (const char *at = list; (at = strstr(at, more)) != NULL; at++) {
+    if ((at == list || at[-1] == ' ') && (at[length] == '\0' || at[length] == separator[0])) return;
+  }
+  snprintf(list + used, list_bytes - used, "%s%s", used == 0 ? "" : separator, more);
+}
+
+/* ---- one file ---------------------------------------------------------------------------------------------------- */
+
+static void fault(search *s, const char *name, const char *why) {
+  char line[1024];
+  snprintf(line, sizeof line, "%s: %s", name, why);
+  append(s->faults, sizeof s->faults, "; ", line);
+}
+
+/* NULL, or the function that is missing. */
+static const char *fill(const tri_gpu_symbol *symbols, void *handle, void *table) {
+  for (const tri_gpu_symbol *symbol = symbols; symbol->name != NULL; symbol++) {
+    void *address = dlsym(handle, symbol->name);
+    if (address == NULL && !symbol->optional) return symbol->name;
+    memcpy((char *)table + symbol->offset, &address, sizeof address);
+  }
+  return NULL;
+}
+
+static void try_open(search *s, const char *name) {
+  void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const struct link_map *map = NULL;
+  if (handle == NULL) {
+    const char *why = dlerror();
+    size_t length = strlen(name);
+    /* The loader begins with the name of what it did not find: of the library itself that is no fault, but of something
+     * that the library needs. */
+    if (strchr(name, '/') == NULL && strncmp(why, name, length) == 0 && strstr(why, "No such file") != NULL) return;
+    fault(s, name, why);
+    return;
+  }
+  const char *missing = fill(s->what->symbols, handle, s->table);
+  if (missing != NULL) {
+    char why[256];
+    snprintf(why, sizeof why, "has no function `%s`: it is of another version than this program knows", missing);
+    fault(s, dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : name, why);
+    dlclose(handle);
+    return;
+  }
+  *s->path = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : s->what->names[0];
+  s->found = true;
+}
+
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
+
+static bool is_asked_for(const tri_gpu_library *what, const char *file) {
+  for (const char *const *name = what->names; *name != NULL; name++) {
+    if (strcmp(*name, file) == 0) return true;
+  }
+  return false;
+}
+
+/* Libraries of this name that have another version's number. */
+static void note_others(search *s, const char *folder) {
+  char pattern[TRI_PATH_BYTES];
+  glob_t found;
+  const char *name = s->what->names[0], *end = strstr(name, ".so");
+  int written = snprintf(pattern, sizeof pattern, "%s/%.*s.so.*", folder, end == NULL ? 0 : (int)(end - name), name);
+  if (end == NULL || written >= (int)sizeof pattern || glob(pattern, 0, NULL, &found) != 0) return;
+  for (size_t i = 0; i < found.gl_pathc; i++) {
+    const char *slash = strrchr(found.gl_pathv[i], '/');
+    if (!is_asked_for(s->what, slash + 1)) append(s->others, sizeof s->others, ", ", found.gl_pathv[i]);
+  }
+  globfree(&found);
+}
+
+static void try_folder(search *s, const char *folder) {
+  char path[TRI_PATH_BYTES];
+  if (s->found || !tri_path_is_directory(folder)) return;
+  append(s->places, sizeof s->places, ", ", folder);
+  for (const char *const *name = s->what->names; *name != NULL && !s->found; name++) {
+    int written = snprintf(path, sizeof path, "%s/%s", folder, *name);
+    if (written < (int)sizeof path && access(path, F_OK) == 0) try_open(s, path);
+  }
+}
+
+static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
+
+/* Folders by a pattern, those with the greatest version in their names first. */
+static void each_folder(search *s, const char *pattern, void (*visit)(search *s, const char *folder)) {
+  glob_t found;
+  if (s->found || glob(pattern, 0, NULL, &found) != 0) return;
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, newer_first);
+  for (size_t i = 0; i < found.gl_pathc && !s->found; i++) visit(s, found.gl_pathv[i]);
+  globfree(&found);
+}
+
+static void try_below(search *s, const char *root, const char *rest, void (*visit)(search *s, const char *folder)) {
+  char pattern[TRI_PATH_BYTES];
+  int written = snprintf(pattern, sizeof pattern, "%s/%s", root, rest);
+  if (written < (int)sizeof pattern) each_folder(s, pattern, visit);
+}
+
+static void try_variable(search *s, const char *name, const char *rest) {
+  const char *root = getenv(name);
+  if (root != NULL && root[0] != '\0') try_below(s, root, rest, try_folder);
+}
+
+static void try_toolkits(search *s) {
+  static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH"};
+  for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+    try_variable(s, variables[i], "lib64");
+    try_variable(s, variables[i], "lib");
+  }
+  for (const char *const *folder = s->what->folders; folder != NULL && *folder != NULL; folder++)
+    each_folder(s, *folder, try_folder);
+}
+
+/* ---- Python's packages ------------------------------------------------------------------------------------------- */
+
+static void try_site(search *s, const char *site) {
+  for (const char *const *wheel = s->what->wheels; *wheel != NULL && !s->found; wheel++)
+    try_below(s, site, *wheel, try_folder);
+}
+
+static void try_environment(search *s, const char *variable) {
+  const char *root = getenv(variable);
+  if (root == NULL || root[0] == '\0') return;
+  try_below(s, root, "lib/python3*/site-packages", try_site);
+  try_below(s, root, "lib", try_folder); /* conda's own packages */
+}
+
+/* Where no variable says: python3 is asked for its folders, which takes a moment. */
+static void try_python(search *s) {
+  char *folders = NULL;
+  if (s->found || tri_python_path(&folders) != TRI_OK) return;
+  char *rest = folders;
+  for (char *folder = strtok_r(folders, "\n", &rest); folder != NULL; folder = strtok_r(NULL, "\n", &rest)) {
+    if (folder[0] == '/') try_site(s, folder);
+  }
+  tri_free(folders);
+}
+
+/* ---- all places -------------------------------------------------------------------------------------------------- */
+
+/* Folders in which the loader looks, as far as they can be listed: for libraries that nobody asked for. */
+static void note_others_of_loader(search *s) {
+  static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                                      "/usr/lib", "/usr/local/lib"};
+  const char *set = getenv("LD_LIBRARY_PATH");
+  char list[TRI_PATH_BYTES];
+  for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) note_others(s, usual[i]);
+  snprintf(list, sizeof list, "%s", set == NULL ? "" : set);
+  char *rest = list;
+  for (char *folder = strtok_r(list, ":", &rest); folder != NULL; folder = strtok_r(NULL, ":", &rest))
+    note_others(s, folder);
+}
+
+static void note_others_of_places(search *s) {
+  char list[sizeof s->places];
+  snprintf(list, sizeof list, "%s", s->places);
+  char *rest = list;
+  for (char *folder = strtok_r(list, ",", &rest); folder != NULL; folder = strtok_r(NULL, ",", &rest))
+    note_others(s, folder + (folder[0] == ' '));
+}
+
+static tri_status tell(search *s) {
+  char names[256] = "";
+  for (const char *const *name = s->what->names; *name != NULL; name++) append(names, sizeof names, ", ", *name);
+  if (s->faults[0] != '\0') {
+    return tri_fail(TRI_UNSUPPORTED, "%s cannot be used: %s. %s", s->what->what, s->faults, s->what->how);
+  }
+  note_others_of_loader(s);
+  note_others_of_places(s);
+  if (s->others[0] != '\0') {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s is there only in versions that this program does not know (%s); it takes %s. %s", s->what->what,
+                    s->others, names, s->what->how);
+  }
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s was not found: looked for %s where the loader looks (LD_LIBRARY_PATH, ldconfig)%s%s%s. %s",
+                  s->what->what, names, s->places[0] == '\0' ? "" : ", in ", s->places,
+                  s->what->wheels == NULL ? "" : " and in Python's site-packages", s->what->how);
+}
+
+tri_status tri_gpu_library_open(const tri_gpu_library *what, void *table, const char **path) {
+  search s = {.what = what, .table = table, .path = path};
+  for (const char *const *name = what->names; *name != NULL && !s.found; name++) try_open(&s, *name);
+  try_toolkits(&s);
+  if (what->wheels != NULL) {
+    try_environment(&s, "VIRTUAL_ENV");
+    try_environment(&s, "CONDA_PREFIX");
+    try_python(&s);
+  }
+  return s.found ? TRI_OK : tell(&s);
+}
