@@ -1,0 +1,266 @@
+/* NVIDIA's run-time compiler, with prototypes of our own (nvrtc.h of the CUDA toolkit says the same:
+ * tests/gpu/prototypes_cuda.c compares). */
+#include "base/memory.h"
+#include "device/gpu/compiler.h"
+#include "device/gpu/library.h"
+#include "device/gpu/nvrtc_calls.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SOURCES = 128, MOST_ARCHITECTURES = 64, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
+
+#define HOW_TO_GET                                                                                                     \
+  "It comes with the CUDA toolkit (put its lib64 into LD_LIBRARY_PATH, or set CUDA_HOME) or with `pip install "        \
+  "nvidia-cuda-nvrtc`"
+
+/* ---- the library, opened once in a process ----------------------------------------------------------------------- */
+
+typedef struct nvrtc_library {
+  tri_nvrtc_calls calls;
+  const char *path;
+  char version[32];
+  int major;
+  int architectures[MOST_ARCHITECTURES], num_architectures; /* 90, 100, ... */
+  tri_kept fault;
+} nvrtc_library;
+
+/* All that a process ever knows of it: written once, by open_once. */
+static nvrtc_library library;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* The compiler opens its builtins by name when it first compiles, and might find those of another version elsewhere:
+ * once they are open, it gets these. Where there are none beside it, it looks by itself. */
+static void open_builtins(int major, int minor) {
+  char path[4096];
+  const char *slash = strrchr(library.path, '/');
+  int folder = slash == NULL ? 0 : (int)(slash - library.path) + 1;
+  int written = snprintf(path, sizeof path, "%.*slibnvrtc-builtins.so.%d.%d", folder, library.path, major, minor);
+  if (folder > 0 && written < (int)sizeof path) (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static tri_status find_library(void) {
+  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
+  static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-1[23]*/lib64", NULL};
+  static const char *const wheels[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", NULL};
+  static const tri_gpu_symbol symbols[] = {
+#define SYMBOL(field, symbol) TRI_GPU_SYMBOL(tri_nvrtc_calls, field, symbol),
+      TRI_NVRTC_CALLS(SYMBOL){NULL, 0, false}};
+#undef SYMBOL
+  static const tri_gpu_library what = {.what = "NVIDIA's run-time compiler (NVRTC)",
+                                       .how = HOW_TO_GET,
+                                       .names = names,
+                                       .folders = folders,
+                                       .wheels = wheels,
+                                       .symbols = symbols};
+  return tri_gpu_library_open(&what, &library.calls, &library.path);
+}
+
+static tri_status ask_library(void) {
+  int major = 0, minor = 0, count = 0;
+  if (library.calls.version(&major, &minor) != 0 || (major != 12 && major != 13)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s is version %d.%d of NVIDIA's run-time compiler; this program knows 12 and 13. %s", library.path,
+                    major, minor, HOW_TO_GET);
+  }
+  library.major = major;
+  snprintf(library.version, sizeof library.version, "%d.%d", major, minor);
+  if (library.calls.num_architectures(&count) != 0 || count < 1 || count > MOST_ARCHITECTURES ||
+      library.calls.architectures(library.architectures) != 0) {
+    return tri_fail(TRI_UNSUPPORTED, "%s (NVRTC %s) does not say for which chips it compiles. %s", library.path,
+                    library.version, HOW_TO_GET);
+  }
+  library.num_architectures = count;
+  open_builtins(major, minor);
+  return TRI_OK;
+}
+
+static void open_once(void) {
+  tri_status status = find_library();
+  if (status == TRI_OK) status = ask_library();
+  tri_keep(&library.fault, status);
+}
+
+static tri_status nvrtc_open(void) {
+  pthread_once(&once, open_once);
+  return tri_kept_tell(&library.fault);
+}
+
+static const char *nvrtc_version(void) { return library.version; }
+static const char *nvrtc_path(void) { return library.path; }
+
+/* ---- what to compile for ----------------------------------------------------------------------------------------- */
+
+/* The number of "sm_90a", 90; 0 for other names. */
+static int chip_of(const char *architecture, const char **suffix) {
+  char *end = NULL;
+  if (strncmp(architecture, "sm_", 3) != 0) return 0;
+  long chip = strtol(architecture + 3, &end, 10);
+  if (chip < 10 || chip > 9999 || strlen(end) > 1) return 0;
+  *suffix = end;
+  return (int)chip;
+}
+
+static bool nvrtc_takes(const char *architecture) {
+  const char *suffix = "";
+  return chip_of(architecture, &suffix) != 0;
+}
+
+/* A chip that is newer than the compiler takes the text (PTX) for the newest that the compiler knows, which its driver
+ * translates: then *is_text. */
+static tri_status choose_architecture(const char *architecture, char option[64], bool *is_text) {
+  const char *suffix = "";
+  const int chip = chip_of(architecture, &suffix);
+  int below = 0, least = library.architectures[0];
+  for (int i = 0; i < library.num_architectures; i++) {
+    const int known = library.architectures[i];
+    if (known <= chip && known > below) below = known;
+    if (known < least) least = known;
+  }
+  if (chip == 0) return tri_fail(TRI_UNSUPPORTED, "`%s` is no chip of NVIDIA's", architecture);
+  if (below == 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "NVRTC %s (%s) compiles for sm_%d and newer, not for %s: this GPU needs an older compiler%s",
+                    library.version, library.path, least, architecture,
+                    library.major > 12 ? ", as `pip install nvidia-cuda-nvrtc-cu12` gives one" : "");
+  }
+  *is_text = below != chip;
+  if (*is_text) {
+    snprintf(option, 64, "--gpu-architecture=compute_%d", below);
+  } else {
+    snprintf(option, 64, "--gpu-architecture=sm_%d%s", chip, suffix);
+  }
+  return TRI_OK;
+}
+
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+
+/* What kernels need of the C library's header: there is none where a program compiles as it runs. */
+static const char stdint_text[] =
+    "#ifndef TRI_STDINT_H\n"
+    "#define TRI_STDINT_H\n"
+    "typedef signed char int8_t;\n"
+    "typedef unsigned char uint8_t;\n"
+    "typedef short int16_t;\n"
+    "typedef unsigned short uint16_t;\n"
+    "typedef int int32_t;\n"
+    "typedef unsigned int uint32_t;\n"
+    "typedef long int64_t;\n"
+    "typedef unsigned long uint64_t;\n"
+    "typedef long intptr_t;\n"
+    "typedef unsigned long uintptr_t;\n"
+    "#define INT32_MAX 2147483647\n"
+    "#define INT32_MIN (-2147483647 - 1)\n"
+    "#define UINT32_MAX 4294967295u\n"
+    "#define INT64_MAX 9223372036854775807l\n"
+    "#define INT64_MIN (-9223372036854775807l - 1)\n"
+    "#define UINT64_MAX 18446744073709551615ul\n"
+    "#define INT64_C(x) x##l\n"
+    "#define UINT64_C(x) x##ul\n"
+    "#endif\n";
+
+static tri_status refused(const char *what, int error) {
+  return tri_fail(TRI_UNSUPPORTED, "NVRTC %s (%s) does not %s: %s%s", library.version, library.path, what,
+                  library.calls.error_text(error),
+                  error == TRI_NVRTC_BUILTINS
+                      ? "; the libnvrtc-builtins of its version, which belongs beside it, is missing or damaged"
+                      : "");
+}
+
+/* All texts of this program are headers of the one that is compiled. */
+static tri_status create_program(const char *name, tri_nvrtc_program *out) {
+  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {stdint_text}, *own = NULL;
+  int count = 1;
+  for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
+    if (strcmp(source->name, name) == 0) {
+      own = source->text;
+      continue;
+    }
+    if (count == MOST_SOURCES) return tri_fail(TRI_INTERNAL, "there are more than %d texts of kernels", MOST_SOURCES);
+    names[count] = source->name;
+    texts[count++] = source->text;
+  }
+  if (own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
+  int error = library.calls.create(out, own, name, count, texts, names);
+  return error == 0 ? TRI_OK : refused("begin", error);
+}
+
+static tri_status take_log(tri_nvrtc_program program, char **out) {
+  size_t bytes = 0;
+  if (library.calls.log_bytes(program, &bytes) != 0) bytes = 0;
+  TRI_TRY(tri_alloc("a compiler's messages", bytes + 1, 1, out));
+  if (bytes > 0 && library.calls.log(program, *out) != 0) (*out)[0] = '\0';
+  return TRI_OK;
+}
+
+static tri_status take_image(tri_nvrtc_program program, bool is_text, void **out, size_t *out_bytes) {
+  size_t bytes = 0;
+  void *image = NULL;
+  int error = is_text ? library.calls.text_bytes(program, &bytes) : library.calls.binary_bytes(program, &bytes);
+  if (error != 0 || bytes == 0) return refused("say how large its output is", error);
+  TRI_TRY(tri_alloc("compiled kernels", bytes, 1, &image));
+  error = is_text ? library.calls.text(program, image) : library.calls.binary(program, image);
+  if (error != 0) {
+    tri_free(image);
+    return refused("hand out what it compiled", error);
+  }
+  *out = image;
+  *out_bytes = bytes;
+  return TRI_OK;
+}
+
+/* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+static tri_status compile_program(tri_nvrtc_program program, const tri_gpu_compilation *what, const char *architecture,
+                                  char **log) {
+  char type[32];
+  const char *options[MOST_OPTIONS] = {architecture, type, "--std=c++17", "--fmad=false"};
+  int count = 4;
+  snprintf(type, sizeof type, "-DTRI_GPU_TYPE=%d", what->type_bits);
+  if (what->show_resources) options[count++] = "--ptxas-options=-v";
+  const int error = library.calls.compile(program, count, options);
+  TRI_TRY(take_log(program, log));
+  if (error == 0) return TRI_OK;
+  char text[256];
+  snprintf(text, sizeof text, "compile %s with %s for %d bits", what->source, architecture, what->type_bits);
+  if (error != TRI_NVRTC_COMPILATION) return refused(text, error);
+  return tri_fail(TRI_UNSUPPORTED,
+                  "NVRTC %s (%s) does not %s: a mistake of this program's, or of that version: another version of the "
+                  "compiler may help. It says: %.*s",
+                  library.version, library.path, text, LOG_IN_MESSAGE, *log);
+}
+
+static tri_status compile_and_take(tri_nvrtc_program program, const tri_gpu_compilation *what, void **out,
+                                   size_t *bytes, char **log) {
+  char architecture[64];
+  bool is_text = false;
+  TRI_TRY(choose_architecture(what->architecture, architecture, &is_text));
+  TRI_TRY(compile_program(program, what, architecture, log));
+  return take_image(program, is_text, out, bytes);
+}
+
+static tri_status nvrtc_compile(const tri_gpu_compilation *what, void **out, size_t *bytes, char **log) {
+  tri_nvrtc_program program = NULL;
+  char *said = NULL;
+  TRI_TRY(nvrtc_open());
+  TRI_TRY(create_program(what->source, &program));
+  tri_status status = compile_and_take(program, what, out, bytes, &said);
+  (void)library.calls.destroy(&program);
+  if (status != TRI_OK) {
+    tri_free(said);
+    return status;
+  }
+  *log = said;
+  return TRI_OK;
+}
+
+const tri_gpu_compiler tri_gpu_nvrtc = {
+    .name = "NVRTC",
+    .takes = nvrtc_takes,
+    .open = nvrtc_open,
+    .version = nvrtc_version,
+    .path = nvrtc_path,
+    .compile = nvrtc_compile,
+};
