@@ -33,7 +33,7 @@ static void release(tri_queue *queue, gpu_queue *own) {
 static tri_status fill(tri_queue *queue, gpu_queue *own) {
   const tri_gpu_runtime *runtime = own->gpu->runtime;
   TRI_TRY(runtime->stream_create(own->gpu->context, queue, &own->stream));
-  for (int i = 0; i < EVENTS; i++) TRI_TRY(runtime->event_create(own->gpu->context, &own->events[i]));
+  for (int i = 0; i < EVENTS; i++) TRI_TRY(runtime->event_create(own->gpu->context, false, &own->events[i]));
   if (queue->number > 0) return TRI_OK;
   return tri_device_memory_create(queue->device, TRI_GPU_SCRATCH_BYTES, &own->scratch);
 }

@@ -85,7 +85,8 @@ typedef struct tri_gpu_runtime {
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
   tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes); /* may be empty: device.h */
 
-  tri_status (*event_create)(tri_gpu_context *context, tri_gpu_event **out);
+  /* `timed`: for event_seconds. A GPU has less to do for others. */
+  tri_status (*event_create)(tri_gpu_context *context, bool timed, tri_gpu_event **out);
   void (*event_destroy)(tri_gpu_event *event);
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);

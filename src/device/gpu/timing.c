@@ -21,8 +21,8 @@ static tri_status record(stopwatch *w, tri_queue *queue, tri_device_work *work, 
 
 static tri_status measure(stopwatch *w, tri_queue *queue, tri_device_work *work, void *context, int rounds,
                           double *seconds) {
-  TRI_TRY(w->runtime->event_create(((const tri_gpu *)queue->device->state)->context, &w->from));
-  TRI_TRY(w->runtime->event_create(((const tri_gpu *)queue->device->state)->context, &w->to));
+  TRI_TRY(w->runtime->event_create(((const tri_gpu *)queue->device->state)->context, true, &w->from));
+  TRI_TRY(w->runtime->event_create(((const tri_gpu *)queue->device->state)->context, true, &w->to));
   TRI_TRY(record(w, queue, work, context, rounds));
   TRI_TRY(w->runtime->event_record(w->from, w->stream));
   TRI_TRY(w->runtime->graph_launch(w->graph, w->stream));
