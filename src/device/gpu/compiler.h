@@ -25,7 +25,8 @@ typedef struct tri_gpu_compilation {
 } tri_gpu_compilation;
 
 typedef struct tri_gpu_compiler {
-  const char *name; /* "NVRTC", "hipRTC" */
+  const char *name;    /* "NVRTC", "hipRTC" */
+  const char *options; /* what all compilations have in common: options, headers of its own. Goes into cache keys */
   /* Whether it compiles for this architecture's name at all ("sm_..." or "gfx..."). */
   bool (*takes)(const char *architecture);
   /* Opens the library once; fails, saying where it was looked for and how to get it, where it cannot be had. */

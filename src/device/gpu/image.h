@@ -4,9 +4,13 @@
 
 #include "device/gpu/internal.h"
 
-/* For the GPU's chip. *out is released with tri_gpu_image_release. For a runtime that compiles nothing (architecture
- * "") it has no image. */
-tri_status tri_gpu_image_create(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_image *out);
-void tri_gpu_image_release(tri_gpu_image *image);
+/* A module for the GPU's chip, loaded. Where the compiler is missing, what any version of it has put into the cache
+ * serves. A cache that cannot be read or written is none; what the driver refuses of it is compiled again. */
+tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
+
+/* Compiles a module for a chip that need not be here and puts it into a folder, for TRIREME_CACHE on machines without a
+ * compiler. *log is what the compiler said, with the resources of each kernel; released with tri_free. */
+tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architecture, const char *module, tri_dtype type,
+                                       char **log);
 
 #endif

@@ -80,21 +80,15 @@ void tri_gpu_modules_destroy(tri_gpu_modules *all) {
   tri_free(all);
 }
 
-static tri_status load(tri_gpu_modules *all, tri_gpu_module_name name, tri_dtype type, tri_gpu_module **out) {
-  tri_gpu_image image = {0};
-  TRI_TRY(tri_gpu_image_create(all->gpu, tri_gpu_module_text(name), type, &image));
-  tri_status status = all->gpu->runtime->module_load(all->gpu->context, &image, out);
-  tri_gpu_image_release(&image);
-  return status;
-}
-
 static tri_status find(tri_gpu_modules *all, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out) {
   const tri_gpu_module_name name = module_of(kernel);
   const int t = type_index(type);
   if (t < 0)
     return tri_fail(TRI_INTERNAL, "kernel `%s` is not for %s", tri_gpu_kernel_name(kernel), tri_dtype_name(type));
   if (all->functions[kernel][t] == NULL) {
-    if (all->modules[name][t] == NULL) TRI_TRY(load(all, name, type, &all->modules[name][t]));
+    if (all->modules[name][t] == NULL) {
+      TRI_TRY(tri_gpu_image_load(all->gpu, tri_gpu_module_text(name), type, &all->modules[name][t]));
+    }
     TRI_TRY(all->gpu->runtime->module_function(all->modules[name][t], tri_gpu_kernel_name(kernel),
                                                &all->functions[kernel][t]));
   }

@@ -139,28 +139,28 @@ static tri_status choose_architecture(const char *architecture, char option[64],
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
 /* What kernels need of the C library's header: there is none where a program compiles as it runs. */
-static const char stdint_text[] =
-    "#ifndef TRI_STDINT_H\n"
-    "#define TRI_STDINT_H\n"
-    "typedef signed char int8_t;\n"
-    "typedef unsigned char uint8_t;\n"
-    "typedef short int16_t;\n"
-    "typedef unsigned short uint16_t;\n"
-    "typedef int int32_t;\n"
-    "typedef unsigned int uint32_t;\n"
-    "typedef long int64_t;\n"
-    "typedef unsigned long uint64_t;\n"
-    "typedef long intptr_t;\n"
-    "typedef unsigned long uintptr_t;\n"
-    "#define INT32_MAX 2147483647\n"
-    "#define INT32_MIN (-2147483647 - 1)\n"
-    "#define UINT32_MAX 4294967295u\n"
-    "#define INT64_MAX 9223372036854775807l\n"
-    "#define INT64_MIN (-9223372036854775807l - 1)\n"
-    "#define UINT64_MAX 18446744073709551615ul\n"
-    "#define INT64_C(x) x##l\n"
-    "#define UINT64_C(x) x##ul\n"
-    "#endif\n";
+#define STDINT_TEXT                                                                                                    \
+  "#ifndef TRI_STDINT_H\n"                                                                                             \
+  "#define TRI_STDINT_H\n"                                                                                             \
+  "typedef signed char int8_t;\n"                                                                                      \
+  "typedef unsigned char uint8_t;\n"                                                                                   \
+  "typedef short int16_t;\n"                                                                                           \
+  "typedef unsigned short uint16_t;\n"                                                                                 \
+  "typedef int int32_t;\n"                                                                                             \
+  "typedef unsigned int uint32_t;\n"                                                                                   \
+  "typedef long int64_t;\n"                                                                                            \
+  "typedef unsigned long uint64_t;\n"                                                                                  \
+  "typedef long intptr_t;\n"                                                                                           \
+  "typedef unsigned long uintptr_t;\n"                                                                                 \
+  "#define INT32_MAX 2147483647\n"                                                                                     \
+  "#define INT32_MIN (-2147483647 - 1)\n"                                                                              \
+  "#define UINT32_MAX 4294967295u\n"                                                                                   \
+  "#define INT64_MAX 9223372036854775807l\n"                                                                           \
+  "#define INT64_MIN (-9223372036854775807l - 1)\n"                                                                    \
+  "#define UINT64_MAX 18446744073709551615ul\n"                                                                        \
+  "#define INT64_C(x) x##l\n"                                                                                          \
+  "#define UINT64_C(x) x##ul\n"                                                                                        \
+  "#endif\n"
 
 static tri_status refused(const char *what, int error) {
   return tri_fail(TRI_UNSUPPORTED, "NVRTC %s (%s) does not %s: %s%s", library.version, library.path, what,
@@ -172,7 +172,7 @@ static tri_status refused(const char *what, int error) {
 
 /* All texts of this program are headers of the one that is compiled. */
 static tri_status create_program(const char *name, tri_nvrtc_program *out) {
-  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {stdint_text}, *own = NULL;
+  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {STDINT_TEXT}, *own = NULL;
   int count = 1;
   for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
     if (strcmp(source->name, name) == 0) {
@@ -213,10 +213,13 @@ static tri_status take_image(tri_nvrtc_program program, bool is_text, void **out
 }
 
 /* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+#define LANGUAGE "--std=c++17"
+#define NO_FUSING "--fmad=false"
+
 static tri_status compile_program(tri_nvrtc_program program, const tri_gpu_compilation *what, const char *architecture,
                                   char **log) {
   char type[32];
-  const char *options[MOST_OPTIONS] = {architecture, type, "--std=c++17", "--fmad=false"};
+  const char *options[MOST_OPTIONS] = {architecture, type, LANGUAGE, NO_FUSING};
   int count = 4;
   snprintf(type, sizeof type, "-DTRI_GPU_TYPE=%d", what->type_bits);
   if (what->show_resources) options[count++] = "--ptxas-options=-v";
@@ -258,6 +261,7 @@ static tri_status nvrtc_compile(const tri_gpu_compilation *what, void **out, siz
 
 const tri_gpu_compiler tri_gpu_nvrtc = {
     .name = "NVRTC",
+    .options = LANGUAGE " " NO_FUSING "\n" STDINT_TEXT,
     .takes = nvrtc_takes,
     .open = nvrtc_open,
     .version = nvrtc_version,

@@ -1,0 +1,154 @@
+#include "device/gpu/cache.h"
+
+#include "base/memory.h"
+#include "base/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static const size_t most_bytes = (size_t)1 << 30;
+
+/* A file begins with this; then come its name and the image. `sum` is of both. */
+typedef struct header {
+  char magic[8];
+  uint64_t name_bytes, image_bytes, sum_low, sum_high;
+} header;
+
+static const char magic[8] = "tri-gpu";
+
+bool tri_gpu_cache_folder(char out[TRI_PATH_BYTES]) {
+  static const struct {
+    const char *variable, *below;
+  } places[] = {{"TRIREME_CACHE", ""}, {"XDG_CACHE_HOME", "/trireme"}, {"HOME", "/.cache/trireme"}};
+  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+    const char *root = getenv(places[i].variable);
+    if (root == NULL || root[0] == '\0') continue;
+    return snprintf(out, TRI_PATH_BYTES, "%s%s", root, places[i].below) < TRI_PATH_BYTES;
+  }
+  return false;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* Whether the bytes are a whole file of this name; then its image. */
+static bool check(const char *data, size_t bytes, const char *name, size_t *image, size_t *image_bytes) {
+  header h;
+  const size_t name_bytes = strlen(name);
+  if (bytes < sizeof h) return false;
+  memcpy(&h, data, sizeof h);
+  bytes -= sizeof h;
+  if (memcmp(h.magic, magic, sizeof magic) != 0 || h.name_bytes != name_bytes || bytes < name_bytes ||
+      h.image_bytes != bytes - name_bytes || h.image_bytes == 0 || memcmp(data + sizeof h, name, name_bytes) != 0) {
+    return false;
+  }
+  const XXH128_hash_t sum = XXH3_128bits(data + sizeof h, bytes);
+  *image = sizeof h + name_bytes;
+  *image_bytes = bytes - name_bytes;
+  return sum.low64 == h.sum_low && sum.high64 == h.sum_high;
+}
+
+/* Only what is a file: a pipe would be waited for. */
+static bool is_file(const char *path) {
+  struct stat facts;
+  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t *bytes) {
+  char path[TRI_PATH_BYTES], *data = NULL;
+  size_t held = 0, image = 0;
+  if (tri_path_join(path, folder, name) != TRI_OK || !is_file(path)) return false;
+  if (tri_file_read(path, most_bytes, &data, &held) != TRI_OK) return false;
+  if (!check(data, held, name, &image, bytes)) {
+    tri_free(data);
+    return false;
+  }
+  memmove(data, data + image, *bytes); /* so that the image is aligned, and released as a whole */
+  *out = data;
+  return true;
+}
+
+static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
+
+bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, size_t *bytes) {
+  char pattern[TRI_PATH_BYTES];
+  glob_t found;
+  bool read = false;
+  if (snprintf(pattern, sizeof pattern, "%s/%s*.image", folder, beginning) >= (int)sizeof pattern) return false;
+  if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return false;
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, newer_first);
+  for (size_t i = 0; i < found.gl_pathc && !read; i++)
+    read = tri_gpu_cache_read(folder, strrchr(found.gl_pathv[i], '/') + 1, out, bytes);
+  globfree(&found);
+  return read;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static bool put_all(int file, const void *data, size_t bytes) {
+  const char *at = data;
+  while (bytes > 0) {
+    ssize_t put = write(file, at, bytes);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    at += put;
+    bytes -= (size_t)put;
+  }
+  return true;
+}
+
+static bool put_file(int file, const char *name, const void *image, size_t bytes) {
+  header h = {.name_bytes = strlen(name), .image_bytes = bytes};
+  XXH3_state_t *hash = XXH3_createState();
+  if (hash == NULL) return false;
+  XXH3_128bits_reset(hash);
+  XXH3_128bits_update(hash, name, h.name_bytes);
+  XXH3_128bits_update(hash, image, bytes);
+  const XXH128_hash_t sum = XXH3_128bits_digest(hash);
+  XXH3_freeState(hash);
+  memcpy(h.magic, magic, sizeof magic);
+  h.sum_low = sum.low64;
+  h.sum_high = sum.high64;
+  return put_all(file, &h, sizeof h) && put_all(file, name, h.name_bytes) && put_all(file, image, bytes);
+}
+
+/* What killed processes have left half written: nobody takes a day for it. */
+static void clear_old(const char *folder) {
+  char pattern[TRI_PATH_BYTES];
+  glob_t found;
+  struct stat facts;
+  if (snprintf(pattern, sizeof pattern, "%s/*.image.tmp.*", folder) >= (int)sizeof pattern) return;
+  if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return;
+  for (size_t i = 0; i < found.gl_pathc; i++) {
+    if (stat(found.gl_pathv[i], &facts) == 0 && time(NULL) - facts.st_mtime > 24 * 3600)
+      (void)unlink(found.gl_pathv[i]);
+  }
+  globfree(&found);
+}
+
+/* Under a name that no process of any node has, then renamed. It is not flushed to disk: the checksum finds out. */
+tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes) {
+  char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES], ending[TRI_UNIQUE_BYTES + 8], unique[TRI_UNIQUE_BYTES];
+  TRI_TRY(tri_directory_create(folder));
+  TRI_TRY(tri_path_join(path, folder, name));
+  TRI_TRY(tri_system_unique(unique));
+  snprintf(ending, sizeof ending, ".tmp.%s", unique);
+  TRI_TRY(tri_path_with(temporary, path, ending));
+  clear_old(folder);
+  int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, strerror(errno));
+  bool written = put_file(file, name, image, bytes);
+  int reason = errno;
+  written = close(file) == 0 && written;
+  if (written && rename(temporary, path) == 0) return TRI_OK;
+  if (written) reason = errno;
+  (void)unlink(temporary);
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+}
