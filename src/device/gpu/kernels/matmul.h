@@ -1,8 +1,36 @@
+/* Matrix products: kernels/matmul.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_H
 
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_matmul(K)
+#define TRI_GPU_KERNELS_matmul(K)                                                                                      \
+  K(matmul_large, 256)                                                                                                 \
+  K(matmul_small, 128)                                                                                                 \
+  K(matmul_pack, 256)
+
+enum { matmul_large_threads = 256, matmul_small_threads = 128, matmul_pack_threads = 256 };
+
+/* A block makes a square tile of c. */
+enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
+
+/* device/description.h, tri_matmul: of elements; bias is wide, and so may c be. */
+typedef struct matmul_arguments {
+  const void *a, *b, *bias; /* bias: or NULL */
+  void *c;
+  int64_t m, n, k, lda, ldb, ldc;
+  int32_t a_transposed, b_transposed, c_is_wide, accumulate;
+} matmul_arguments;
+
+typedef matmul_arguments matmul_large_arguments;
+typedef matmul_arguments matmul_small_arguments;
+
+/* Rows of wide numbers, or of elements, ld apart, as elements densely. */
+typedef struct matmul_pack_arguments {
+  const void *in;
+  void *out;
+  int64_t rows, width, ld;
+  int32_t in_is_wide;
+} matmul_pack_arguments;
 
 #endif

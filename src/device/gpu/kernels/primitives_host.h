@@ -32,7 +32,7 @@
 
 enum { WARP = TRI_GPU_WARP };
 
-typedef struct sixteen_bytes {
+typedef struct __attribute__((may_alias)) sixteen_bytes {
   _Alignas(16) uint64_t words[2];
 } sixteen_bytes;
 

@@ -1,0 +1,46 @@
+/* Tiles in shared memory: pieces of matrices in device memory, with zeros where a matrix has ended. */
+#ifndef TRI_DEVICE_GPU_KERNELS_TILE_H
+#define TRI_DEVICE_GPU_KERNELS_TILE_H
+
+#include "device/gpu/kernels/primitives.h"
+
+/* Before a loop: over parts of an array that is to lie in registers; and one that is seldom taken, to be kept small. */
+#if defined(TRI_GPU_HOST)
+#define UNROLL
+#define ONE_BY_ONE
+#else
+#define UNROLL _Pragma("unroll")
+#define ONE_BY_ONE _Pragma("unroll 1")
+#endif
+
+/* Whether all rows of a matrix begin where 16 bytes can be moved. */
+DEVICE int rows_are_aligned(const element *from, int64_t stride) { return is_aligned(from) && stride % VECTOR == 0; }
+
+/* Of VECTOR elements the first `live`, then zeros. */
+DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
+  ONE_BY_ONE
+  for (int j = 0; j < VECTOR; j++) store(to + j, j < live ? load(from + j) : 0);
+}
+
+/* rows x columns from `from`, whose rows lie `stride` apart, into `to`, where they lie `pitch` apart; what is not among
+ * live_rows x live_columns becomes zero. Threads `first`, first + threads, ... do it: all of a block. There for the
+ * block behind copy_async_wait and a barrier. */
+DEVICE void tile_load(element *to, const int pitch, const element *from, int64_t stride, const int rows,
+                      const int columns, int64_t live_rows, int64_t live_columns, int aligned, const int threads) {
+  const int vectors = columns / VECTOR;
+  UNROLL
+  for (int first = 0; first < rows * vectors; first += threads) {
+    const int i = first + thread(), row = i / vectors, column = i % vectors * VECTOR;
+    if ((rows * vectors) % threads != 0 && i >= rows * vectors) break;
+    element *at = to + row * pitch + column;
+    const element *of = from + row * stride + column;
+    const int64_t live = row < live_rows ? live_columns - column : 0;
+    if (aligned && live >= VECTOR) {
+      copy_async(at, of);
+    } else {
+      tile_put_some(at, of, live);
+    }
+  }
+}
+
+#endif
