@@ -21,7 +21,10 @@ typedef struct tri_gpu_compilation {
   const char *source;       /* name of the file to compile; it may include all others */
   const char *architecture; /* "sm_90a", "gfx90a" */
   int type_bits;            /* TRI_GPU_TYPE: 64, 32 or 16 */
-  bool show_resources;      /* the log tells registers, shared memory and spills of each kernel */
+  /* The log ends with a line for each kernel, in the order of the compiler's output:
+   * "kernel NAME: R registers, S bytes of shared memory, P bytes spilled", R of 32 bits a thread (AMD: vector
+   * registers, accumulators included), S declared by the kernel, P of a thread's own memory (a stack's included). */
+  bool show_resources;
 } tri_gpu_compilation;
 
 typedef struct tri_gpu_compiler {

@@ -1,4 +1,5 @@
-/* The words of primitives.h in HIP. */
+/* The words of primitives.h in HIP, as hipRTC compiles it: its own declarations (threadIdx, __shfl_xor, exp, ...) are
+ * there without an include. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 
@@ -12,13 +13,12 @@
   extern __shared__ __attribute__((aligned(16))) unsigned char asked_memory_[];                                        \
   type *const name = (type *)(void *)asked_memory_
 
-#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
-enum { WARP = 32 };
-#else
-enum { WARP = 64 };
-#endif
+/* Threads of a wavefront. hiprtc.c says it by the chip's name and looks into the compiled code whether it is so: the
+ * compiler's own macros for it differ by version. */
+enum { WARP = TRI_GPU_WARP };
 
-typedef uint4 sixteen_bytes;
+/* The compiler's, and not HIP's uint4: that is a class, and a union may hold it only in some versions. */
+typedef unsigned sixteen_bytes __attribute__((ext_vector_type(4), may_alias));
 
 DEVICE int thread(void) { return (int)threadIdx.x; }
 DEVICE int threads(void) { return (int)blockDim.x; }
@@ -31,8 +31,13 @@ DEVICE int64_t block_z(void) { return (int64_t)blockIdx.z; }
 DEVICE int64_t blocks_x(void) { return (int64_t)gridDim.x; }
 
 #define barrier() __syncthreads()
-/* Lanes of a wavefront go in step; what they wrote to shared memory has to be seen. */
-#define warp_barrier() __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront")
+/* Lanes of a wavefront go in step and see each other's shared memory in order. No instruction is needed, but the
+ * compiler must not move reads and writes over it. */
+DEVICE void warp_barrier(void) {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
 
 DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 DEVICE uint32_t bits_of_float(float x) { return __float_as_uint(x); }
