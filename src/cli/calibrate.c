@@ -10,6 +10,7 @@
 #include "comm/launcher.h"
 #include "comm/placement.h"
 #include "engine/measure.h"
+#include "engine/rank_device.h"
 #include "plan/calibration.h"
 
 #include <getopt.h>
@@ -155,9 +156,10 @@ static tri_status calibrate_measure(const arguments *given) {
   TRI_TRY(tri_comm_open());
   TRI_TRY(tri_placement_apply(&threads));
   tri_device *device = NULL;
-  TRI_TRY(tri_device_create("auto", threads, &device));
+  TRI_TRY(tri_rank_device_create("auto", threads, &device));
   tri_group world = tri_group_world();
-  if (world.rank == 0) tri_log("measuring %d ranks of %d threads", world.size, device->description.threads);
+  char what[128];
+  if (world.rank == 0) tri_log("measuring %d ranks of %s", world.size, tri_device_describe(device, what, sizeof what));
   tri_status status = tri_measure(device, given->precision, &world, &m);
   if (status == TRI_OK) status = tri_first_rank_status(&world, world.rank == 0 ? write_cluster(given, &m) : TRI_OK);
   tri_device_destroy(device);

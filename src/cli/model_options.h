@@ -25,8 +25,8 @@ enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OP
   }
 #define TRI_MODEL_OPTION_HELP                                                                                          \
   "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
-  "  --precision P       fp32 (the default), bf16, or fp64 with --device reference\n"                                  \
-  "  --device D          auto (the default), cpu, reference or guarded (for tests)\n"                                  \
+  "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"                              \
+  "  --device D          auto (the default), cpu, reference, gpu (gpu:2 ...), guarded or emulated\n"                   \
   "  --threads N         cores to use; all unless given\n"                                                             \
   "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
 

@@ -13,17 +13,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The kinds of devices; the first is `auto`. A name is a kind's own, or that, a colon and what the kind knows about. */
+/* The kinds of devices. A name is a kind's own, or that, a colon and what the kind knows about. */
 typedef struct kind {
   const char *name;
   unsigned types; /* as in tri_device_info */
   bool for_tests; /* known, and recommended to nobody */
-  tri_status (*fill)(const char *rest, int threads, tri_device *out);
+  tri_status (*fill)(const char *rest, const tri_device_request *request, tri_device *out);
 } kind;
 
 static const kind kinds[] = {
     {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_cpu_create},
     {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_create},
+    {"gpu", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_gpu_create},
     {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_create},
     {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_gpu_create_emulated},
 };
@@ -32,7 +33,6 @@ enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 /* *rest: what stands behind the colon. NULL for an unknown name. */
 static const kind *find_kind(const char *name, const char **rest) {
   *rest = "";
-  if (strcmp(name, "auto") == 0) return &kinds[0];
   for (int i = 0; i < NUM_KINDS; i++) {
     size_t length = strlen(kinds[i].name);
     if (strncmp(name, kinds[i].name, length) != 0 || (name[length] != '\0' && name[length] != ':')) continue;
@@ -42,25 +42,28 @@ static const kind *find_kind(const char *name, const char **rest) {
   return NULL;
 }
 
-static tri_status fill(const char *name, int threads, tri_device *device) {
+static tri_status fill(const tri_device_request *request, tri_device *device) {
   const char *rest;
-  const kind *found = find_kind(name, &rest);
+  const kind *found = find_kind(request->name, &rest);
   if (found != NULL) {
     device->info.types = found->types;
-    return found->fill(rest, threads, device);
+    return found->fill(rest, request, device);
   }
   return tri_fail(
       TRI_BAD_CONFIG,
-      "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference and guarded "
-      "(guarded:seed=7, ... for tests)",
-      name);
+      "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference, gpu (gpu:2, ... for "
+      "one of several), and for tests guarded (guarded:seed=7, ...) and emulated (emulated:warp=64, ...)",
+      request->name);
 }
+
+static bool is_auto(const char *name) { return strcmp(name, "auto") == 0; }
 
 tri_status tri_device_check_name(const char *name, tri_dtype activations) {
   const char *rest;
-  const kind *found = find_kind(name, &rest);
+  const kind *found = find_kind(is_auto(name) ? "cpu" : name, &rest);
   char others[128] = "";
   if (found == NULL || (found->types >> (unsigned)activations & 1u) != 0) return TRI_OK;
+  if (is_auto(name) && tri_gpu_is_visible()) return TRI_OK;
   for (int i = 0; i < NUM_KINDS; i++) {
     size_t used = strlen(others);
     if (kinds[i].for_tests || (kinds[i].types >> (unsigned)activations & 1u) == 0) continue;
@@ -70,21 +73,42 @@ tri_status tri_device_check_name(const char *name, tri_dtype activations) {
                   name);
 }
 
-tri_status tri_device_create(const char *name, int threads, tri_device **out) {
+static tri_status create(const tri_device_request *request, tri_device **out) {
   tri_device *device = NULL;
   TRI_TRY(tri_alloc("a device", 1, sizeof *device, &device));
-  tri_status status = fill(name, threads, device);
+  tri_status status = fill(request, device);
   if (status != TRI_OK) {
     tri_free(device);
     return status;
   }
-  status = tri_queue_create(device, &device->queue);
+  status = tri_device_share(device, 1);
+  if (status == TRI_OK) status = tri_queue_create(device, &device->queue);
   if (status != TRI_OK) {
     tri_device_destroy(device);
     return status;
   }
   *out = device;
   return TRI_OK;
+}
+
+/* A GPU that is visible and cannot be used is worth a line: whoever has paid for it would not guess. */
+static tri_status create_best(const tri_device_request *request, tri_device **out) {
+  tri_device_request gpu = *request, cpu = *request;
+  gpu.name = "gpu";
+  cpu.name = "cpu";
+  if (tri_gpu_is_visible()) {
+    if (create(&gpu, out) == TRI_OK) return TRI_OK;
+    tri_warn("this runs on the CPU, since the GPU that is there cannot be used: %s", tri_status_message());
+  }
+  return create(&cpu, out);
+}
+
+tri_status tri_device_create_for(const tri_device_request *request, tri_device **out) {
+  return is_auto(request->name) ? create_best(request, out) : create(request, out);
+}
+
+tri_status tri_device_create(const char *name, int threads, tri_device **out) {
+  return tri_device_create_for(&(tri_device_request){.name = name, .threads = threads}, out);
 }
 
 void tri_device_destroy(tri_device *device) {
@@ -96,6 +120,19 @@ void tri_device_destroy(tri_device *device) {
   }
   if (device->driver->destroy != NULL) device->driver->destroy(device);
   tri_free(device);
+}
+
+/* What this process has taken already is counted to it, and to each of the others as much. */
+tri_status tri_device_share(tri_device *device, int sharers) {
+  tri_device_info *info = &device->info;
+  size_t left = 0, ranks = (size_t)(sharers < 1 ? 1 : sharers);
+  info->sharers = (int)ranks;
+  if (device->driver->memory_free == NULL) return TRI_OK;
+  TRI_TRY(device->driver->memory_free(device, &left));
+  size_t all = left + ranks * device->memory_bytes;
+  info->memory_bytes = left / ranks + device->memory_bytes;
+  info->taken_bytes = info->total_bytes > all ? info->total_bytes - all : 0;
+  return TRI_OK;
 }
 
 void tri_device_limit_memory(tri_device *device, size_t bytes) {
@@ -149,6 +186,29 @@ void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes) {
     device->driver->host_destroy(device, memory, bytes);
   }
   device->host_bytes -= bytes;
+}
+
+/* ---- for people -------------------------------------------------------------------------------------------------- */
+
+const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes) {
+  const tri_device_info *info = &device->info;
+  if (info->place[0] != '\0') {
+    snprintf(text, text_bytes, "%s (GPU %d at %s)", info->name, info->ordinal, info->place);
+  } else {
+    snprintf(text, text_bytes, "%s with %d threads", info->name, device->description.threads);
+  }
+  return text;
+}
+
+const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes) {
+  char total[32], taken[32], shared[64] = "";
+  text[0] = '\0';
+  if (info->total_bytes == 0) return text;
+  if (info->sharers > 1) snprintf(shared, sizeof shared, ", and %d ranks share the rest", info->sharers);
+  snprintf(text, text_bytes, " (of %s; others, and the driver for this program, have taken %s%s)",
+           tri_format_bytes((double)info->total_bytes, total, sizeof total),
+           tri_format_bytes((double)info->taken_bytes, taken, sizeof taken), shared);
+  return text;
 }
 
 /* ---- what it runs ------------------------------------------------------------------------------------------------ */

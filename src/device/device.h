@@ -19,15 +19,18 @@ typedef struct tri_device_event tri_device_event;
 typedef struct tri_copy tri_copy;
 typedef struct tri_device_kernels tri_device_kernels;
 
-enum { TRI_DEVICE_NAME_BYTES = 64 };
+enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24 };
 
 typedef struct tri_device_info {
-  char name[TRI_DEVICE_NAME_BYTES]; /* "cpu avx512", "reference" */
-  int ordinal;                      /* which of the machine's devices of its kind */
-  size_t memory_bytes;              /* that it can give, as far as is known or as a run allows; 0: not known */
-  bool host_memory;                 /* its memory is the machine's, which others take from too */
-  bool host_access;                 /* the host may read and write its memory while no queue does */
-  unsigned types;                   /* bit 1 << t for each type t of activations that it runs */
+  char name[TRI_DEVICE_NAME_BYTES];   /* "cpu avx512", "reference" */
+  int ordinal;                        /* which of the machine's devices of its kind */
+  char place[TRI_DEVICE_PLACE_BYTES]; /* of one of several that the machine has: where it sits, else "" */
+  size_t memory_bytes;                /* that it can give, as far as is known or as a run allows; 0: not known */
+  size_t total_bytes, taken_bytes;    /* where its memory is its own: all of it, and what others have taken; else 0 */
+  int sharers;                        /* processes of this job that share it, this one too; 1 where it is not known */
+  bool host_memory;                   /* its memory is the machine's, which others take from too */
+  bool host_access;                   /* the host may read and write its memory while no queue does */
+  unsigned types;                     /* bit 1 << t for each type t of activations that it runs */
 } tri_device_info;
 
 /* What a kind of device does beside kernels. Empty functions: see there. */
@@ -35,6 +38,8 @@ typedef struct tri_device_driver {
   /* Zeroed memory aligned to at least 64 bytes, all pages touched (from the threads that will use them). */
   tri_status (*memory_create)(tri_device *device, size_t bytes, void **out);
   void (*memory_destroy)(tri_device *device, void *memory, size_t bytes);
+  /* Bytes of its own memory that anybody can still take. Empty: it has none of its own. */
+  tri_status (*memory_free)(tri_device *device, size_t *bytes);
   /* Host memory that copies are fast from and to. Empty: any. */
   tri_status (*host_create)(tri_device *device, size_t bytes, void **out);
   void (*host_destroy)(tri_device *device, void *memory, size_t bytes);
@@ -68,13 +73,31 @@ struct tri_device {
   void *state;                            /* the kind's own */
 };
 
-/* Creates a device by its configured name: "auto" (the best there is), "cpu", "reference" or "guarded". threads 0 takes
- * all cores that this process may use. An unknown name lists the known ones. Release with tri_device_destroy. */
+/* What a process asks for. Ranks of a job do so through engine/rank_device.h. */
+typedef struct tri_device_request {
+  const char *name; /* as configured: "auto", "cpu", "gpu", "gpu:2,blocking", ...: docs/devices.md */
+  int threads;      /* 0: all cores that this process may use */
+  int place;        /* among the processes of the job on this machine: they take its GPUs in turn */
+} tri_device_request;
+
+/* Creates a device. "auto" takes a GPU if one can be used, and else the CPU, and says why not where one is visible. An
+ * unknown name lists the known ones. Release with tri_device_destroy. */
+tri_status tri_device_create_for(const tri_device_request *request, tri_device **out);
+/* The same for a process that is alone. */
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
 
 /* LOCAL. Whether a device of this name runs these activations, without creating it. TRI_OK for unknown names. */
 tri_status tri_device_check_name(const char *name, tri_dtype activations);
+
+/* LOCAL. `sharers` processes, which have all created their devices, and none of which takes more memory meanwhile,
+ * share this one: each may have an equal share of what others leave. Nothing where its memory is not its own. */
+tri_status tri_device_share(tri_device *device, int sharers);
+
+/* "NVIDIA H200 (GPU 0 at 0000:81:00.0)", "cpu avx512 with 8 threads". */
+const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes);
+/* Why it has not all of its memory to give, for messages: " (of 139.0 GiB; ...)", or "". */
+const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes);
 
 /* A run's limit: the device gives no more than this. 0 is none. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);

@@ -8,19 +8,20 @@
 
 /* Refuses before anything is allocated, and says by part what would not fit. */
 static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available,
-                             const char *more) {
+                             const char *taken, const char *more) {
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
   size_t state = plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes;
   size_t activations = plan->activation_bytes + plan->transient_bytes;
   size_t told = state + plan->buffer_bytes + activations;
   return tri_fail(
       TRI_OUT_OF_MEMORY,
-      "this run needs %zu bytes (%s) and %s has %zu (%s) to give: parameters, gradients and optimizer %s, "
+      "this run needs %zu bytes (%s) and %s has %zu (%s) to give%s: parameters, gradients and optimizer %s, "
       "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; turn down "
       "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
       "precision: bf16%s",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
-      tri_format_bytes((double)available, have, sizeof have), tri_format_bytes((double)state, fixed, sizeof fixed),
+      tri_format_bytes((double)available, have, sizeof have), taken,
+      tri_format_bytes((double)state, fixed, sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
       tri_format_bytes((double)activations, frame, sizeof frame),
       tri_format_bytes((double)(wanted > told ? wanted - told : 0), rest, sizeof rest), more);
@@ -28,13 +29,14 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
 
 static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {
   const tri_device_info *info = &device->info;
-  char who[TRI_DEVICE_NAME_BYTES + 16];
+  char who[TRI_DEVICE_NAME_BYTES + 16], taken[160];
   size_t on_host = plan->host_bytes + (info->host_memory ? plan->device_bytes : 0);
   size_t machine = tri_system_memory_available(), limit = info->memory_bytes;
   snprintf(who, sizeof who, "the device %s", info->name);
-  if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine, "");
+  if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine, "", "");
   if (limit != 0 && plan->device_bytes > limit) {
-    return not_enough(plan, plan->device_bytes, who, limit, "; in a run file `device_memory` limits what it may give");
+    return not_enough(plan, plan->device_bytes, who, limit, tri_device_taken(info, taken, sizeof taken),
+                      "; in a run file `device_memory` limits what it may give");
   }
   return TRI_OK;
 }

@@ -101,6 +101,15 @@ static void print_program(const tri_parts *parts, FILE *to) {
   }
 }
 
+/* Which of several, and what it has to give. */
+static void print_device(const tri_device *device, FILE *to) {
+  char name[128], has[32], taken[160];
+  if (device->info.place[0] == '\0') return;
+  fprintf(to, "device: %s, %s to give%s\n", tri_device_describe(device, name, sizeof name),
+          tri_format_bytes((double)device->info.memory_bytes, has, sizeof has),
+          tri_device_taken(&device->info, taken, sizeof taken));
+}
+
 static void print_memory(const tri_memory_plan *plan, FILE *to) {
   const struct {
     const char *name;
@@ -138,6 +147,7 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   }
   for (int64_t c = 0; c < parts.num_chunks; c++) print_operations(parts.lists[c], c, parts.num_chunks, to);
   print_program(&parts, to);
+  print_device(device, to);
   print_memory(plan, to);
 done:
   tri_memory_plan_destroy(plan);

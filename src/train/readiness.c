@@ -78,7 +78,7 @@ typedef struct need {
   size_t on_node;   /* of the total: in the node's memory */
   size_t available; /* there, to all of the node's ranks */
   size_t on_device, device_has;
-  char device[TRI_DEVICE_NAME_BYTES];
+  char device[TRI_DEVICE_NAME_BYTES], taken[160];
   char node[NODE_BYTES];
 } need;
 
@@ -109,6 +109,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
     out->total += more;
     out->on_node += more;
     snprintf(out->device, sizeof out->device, "%s", device->info.name);
+    (void)tri_device_taken(&device->info, out->taken, sizeof out->taken);
     out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
@@ -182,9 +183,10 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   on_device.total = n->on_device;
   on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations;
   add_rank(&told, &mesh->shape, rank, &on_device);
-  return tri_fail(TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`); %s:%s",
-                  rank, tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
-                  tri_format_bytes((double)n->device_has, have_text, sizeof have_text), advice(n), told.bytes);
+  return tri_fail(
+      TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`)%s; %s:%s", rank,
+      tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
+      tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), told.bytes);
 }
 
 tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots) {

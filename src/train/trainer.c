@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "engine/peak.h"
+#include "engine/rank_device.h"
 #include "model/family.h"
 #include "recovery/checkpointing.h"
 #include "recovery/flight.h"
@@ -153,10 +154,10 @@ static tri_status open_output(trainer *t, const char *resume) {
 static void announce(const trainer *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
-  char parameters[32], bytes[32], tokens[32], peak[32];
-  tri_log("%s: %s parameters, %s on %s with %d threads", config->model.name,
+  char parameters[32], bytes[32], tokens[32], peak[32], device[128];
+  tri_log("%s: %s parameters, %s on %s", config->model.name,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
-          t->device->info.name, t->device->description.threads);
+          tri_device_describe(t->device, device, sizeof device));
   const tri_layout *layout = &config->layout;
   if (t->mesh.world.size > 1) {
     tri_log("%d ranks: tensor %ld x pipeline %ld x data %ld, zero %ld, %ld micro-batches a step", t->mesh.world.size,
@@ -508,21 +509,21 @@ static tri_status choose_layout(tri_run_config *config, int64_t ranks) {
 /* A dry run is of any layout on one process; a run is of the job's ranks. */
 static tri_status trainer_set_up(trainer *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
-  int threads = config->threads > 0 ? (int)config->threads : options->threads;
   int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
   TRI_TRY(choose_layout(config, ranks));
   if (options->dry_run_rank >= ranks) {
     return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",
                     (long)options->dry_run_rank, (long)ranks - 1);
   }
-  TRI_TRY(tri_device_create(config->device, threads, &t->device));
-  tri_device_limit_memory(t->device, (size_t)config->device_memory);
   return TRI_OK;
 }
 
 static tri_status trainer_start(trainer *t, const tri_train_options *options) {
   tri_group world = tri_group_world();
   TRI_TRY(tri_common_status(&world, trainer_set_up(t, options)));
+  const int threads = t->config->threads > 0 ? (int)t->config->threads : options->threads;
+  TRI_TRY(tri_rank_device_create(t->config->device, threads, &t->device));
+  tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
   tri_mesh_shape shape = tri_layout_mesh(&t->config->layout);
   TRI_TRY(tri_mesh_create(&shape, &t->mesh));

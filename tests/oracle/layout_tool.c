@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "engine/rank_device.h"
 #include "model/model_config.h"
 
 #include <stdio.h>
@@ -113,7 +114,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
   };
   tri_device *device = NULL;
   tri_engine *engine = NULL;
-  TRI_TRY(tri_device_create(a->device, 1, &device));
+  TRI_TRY(tri_rank_device_create(a->device, 1, &device));
   tri_status status = tri_engine_create(&options, device, &engine);
   if (status == TRI_OK) status = tri_engine_share_gradients(engine);
   if (status == TRI_OK) status = train(a, engine, tokens, to);

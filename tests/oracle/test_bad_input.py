@@ -62,7 +62,7 @@ def test_run_file(tmp_path, made):
     check(trireme("train", path, "--set", "model.num_heads=3", status=3), "num_heads", "16")
     check(trireme("train", path, "--set", "data.sequence=64", status=3), "64", "32")
     check(trireme("train", path, "--set", "optimizer.global_batch=3", status=3), "global_batch", "3", "micro_batch")
-    check(trireme("train", path, "--set", "device=gpu", status=3), "`gpu` is not a device; there are auto, cpu")
+    check(trireme("train", path, "--set", "device=gpus", status=3), "`gpus` is not a device; there are auto, cpu")
     check(trireme("train", path, "--set", "precision=fp64", status=3), "fp64", "reference")
     check(trireme("train", path, "--set", "layout.tensor=2", status=3), "tensor 2", "= 2 does not divide the 1 ranks")
     check(trireme("train", path, "--set", "layout.context=2", status=7), "layout.context", "1")

@@ -96,7 +96,7 @@ def undisturbed(tmp_path_factory, corpus):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("name", ["gpu", "guardedly", "Guarded", "reference2"])
+@pytest.mark.parametrize("name", ["gpus", "guardedly", "Guarded", "reference2"])
 def test_no_such_device(tmp_path, corpus, name, ranks):
     path = write_run(tmp_path, corpus, ranks, device=name)
     said = last_words(train(path, ranks), 3)
@@ -109,8 +109,8 @@ def test_no_such_device(tmp_path, corpus, name, ranks):
 def test_no_such_device_to_read_with(tmp_path, corpus, reader):
     trireme("train", write_run(tmp_path, corpus, 1, device="reference"), "--set", "optimizer.steps=1")
     words = [corpus / "train"] if reader == "eval" else ["--prompt", "a"]
-    done = trireme(reader, tmp_path / "run", *words, "--device", "gpu", status=3)
-    assert "`gpu` is not a device" in done.stderr and done.stdout == ""
+    done = trireme(reader, tmp_path / "run", *words, "--device", "gpus", status=3)
+    assert "`gpus` is not a device" in done.stderr and done.stdout == ""
 
 
 @pytest.mark.parametrize("options, words", [

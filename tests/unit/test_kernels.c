@@ -650,7 +650,7 @@ static void test_adamw_first_step(void **state) {
 static void test_device_names(void **state) {
   (void)state;
   tri_device *device = NULL;
-  CHECK_FAILS(tri_device_create("gpu", 1, &device), TRI_BAD_CONFIG, "`gpu` is not a device; there are auto, cpu");
+  CHECK_FAILS(tri_device_create("gpus", 1, &device), TRI_BAD_CONFIG, "`gpus` is not a device; there are auto, cpu");
   CHECK_FAILS(tri_device_create("cpu:avx1024", 1, &device), TRI_UNSUPPORTED, "no kernels for `avx1024`; it runs");
   CHECK_OK(tri_device_create("cpu", 3, &device));
   assert_int_equal(device->description.threads, 3);

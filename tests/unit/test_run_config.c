@@ -174,7 +174,9 @@ static void refuses_impossible_combinations(void **state) {
        TRI_BAD_CONFIG},
       {"optimizer.min_lr=1e-3", "--set optimizer.min_lr=1e-3: `optimizer.min_lr` 0.001 is above optimizer.lr 0.0006",
        TRI_BAD_CONFIG},
-      {"precision=fp64", "--set precision=fp64: `precision` fp64 needs `device: reference`, not `device: auto`",
+      {"precision=fp64",
+       "--set precision=fp64: `precision` fp64 needs `device: reference` or `device: gpu`, not "
+       "`device: auto`",
        TRI_BAD_CONFIG},
       {"layout.tensor=16777216",
        "`layout` asks for more than 16777216 ranks: tensor x pipeline x context x data (line "

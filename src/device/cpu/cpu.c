@@ -162,14 +162,14 @@ static const tri_device_driver driver = {
     .destroy = cpu_destroy,
 };
 
-tri_status tri_cpu_create(const char *isa, int threads, tri_device *out) {
+tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out) {
   const variant *chosen = NULL;
   cpu_state *state = NULL;
   TRI_TRY(find_variant(isa, &chosen));
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
   state->chosen = chosen;
   fill_kernels(chosen, &state->kernels);
-  if (threads <= 0) threads = omp_get_num_procs();
+  const int threads = request->threads <= 0 ? omp_get_num_procs() : request->threads;
   tri_cpu_matmul_options options = {.threads = threads, .copy_rows = chosen->copy_rows};
   tri_status status = tri_cpu_matmul_state_create(&options, &state->matmul);
   if (status != TRI_OK) {

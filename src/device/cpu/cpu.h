@@ -6,7 +6,7 @@
 
 /* Fills in an empty device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16"; one
  * that the CPU lacks is TRI_UNSUPPORTED. threads 0 is all cores that this process may use. */
-tri_status tri_cpu_create(const char *isa, int threads, tri_device *out);
+tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out);
 
 /* memory.c: host memory in pages as large as the system gives. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out);

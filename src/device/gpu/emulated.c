@@ -13,6 +13,7 @@
 #include "device/gpu/runtime.h"
 #include "device/guarded/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,26 +49,65 @@ struct tri_gpu_module {
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
-/* `warp` is taken out of the options; the rest are the guarded device's. */
-static tri_status parse(const char *options, int *warp, uint64_t *seed, char *rest, size_t rest_bytes) {
-  *warp = 32;
-  *seed = 0;
+typedef struct emulated_options {
+  int64_t warp; /* 32 or 64 */
+  int64_t seed; /* of the order of threads and blocks; the guarded device has it too */
+  int64_t memory,
+      taken; /* bytes that the GPU has, and that others have taken of them. memory 0: what the machine has */
+} emulated_options;
+
+typedef struct option {
+  const char *name;
+  size_t offset;
+  bool shared; /* the guarded device reads it too */
+} option;
+
+static const option all_options[] = {
+    {"warp", offsetof(emulated_options, warp), false},
+    {"memory", offsetof(emulated_options, memory), false},
+    {"taken", offsetof(emulated_options, taken), false},
+    {"seed", offsetof(emulated_options, seed), true},
+};
+
+static const option *find_option(const char *text, size_t name_length) {
+  for (size_t i = 0; i < sizeof all_options / sizeof all_options[0]; i++) {
+    const option *o = &all_options[i];
+    if (strlen(o->name) == name_length && strncmp(o->name, text, name_length) == 0) return o;
+  }
+  return NULL;
+}
+
+static tri_status set_option(const option *o, const char *text, int length, emulated_options *out) {
+  char *end = NULL;
+  const char *number = text + strlen(o->name) + 1;
+  errno = 0;
+  int64_t value = strtoll(number, &end, 10);
+  if (errno != 0 || end != text + length || *number < '0' || *number > '9') {
+    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: emulated` should be %s=NUMBER, a whole number from 0 on",
+                    length, text, o->name);
+  }
+  memcpy((char *)out + o->offset, &value, sizeof value);
+  return TRI_OK;
+}
+
+/* What is not known here is the guarded device's to read, and goes to `rest`. */
+static tri_status parse(const char *options, emulated_options *out, char *rest, size_t rest_bytes) {
+  *out = (emulated_options){.warp = 32};
   rest[0] = '\0';
   while (*options != '\0') {
-    int length = (int)strcspn(options, ",");
-    size_t used = strlen(rest);
-    if (strncmp(options, "warp=", 5) == 0) {
-      *warp = (int)strtol(options + 5, NULL, 10);
-      if (*warp != 32 && *warp != 64) {
-        return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: emulated` should be warp=32 or warp=64", length, options);
-      }
-    } else {
-      if (strncmp(options, "seed=", 5) == 0) *seed = strtoull(options + 5, NULL, 10);
+    const int length = (int)strcspn(options, ",");
+    const char *equals = memchr(options, '=', (size_t)length);
+    const option *own = equals == NULL ? NULL : find_option(options, (size_t)(equals - options));
+    const size_t used = strlen(rest);
+    if (own != NULL) TRI_TRY(set_option(own, options, length, out));
+    if (own == NULL || own->shared) {
       snprintf(rest + used, rest_bytes - used, "%s%.*s", used == 0 ? "" : ",", length, options);
     }
     options += length + (options[length] == ',');
   }
-  return TRI_OK;
+  if (out->warp == 32 || out->warp == 64) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`warp=%lld` of `device: emulated` should be warp=32 or warp=64",
+                  (long long)out->warp);
 }
 
 /* ---- the context ------------------------------------------------------------------------------------------------- */
@@ -75,7 +115,8 @@ static tri_status parse(const char *options, int *warp, uint64_t *seed, char *re
 struct tri_gpu_context {
   tri_guarded_state *memory;
   tri_emulator *emulator;
-  int warp;
+  emulated_options options;
+  int ordinal, warp;
 };
 
 static tri_status emulated_count(int *out, const char **why) {
@@ -91,14 +132,16 @@ static void emulated_close(tri_gpu_context *context) {
 }
 
 static tri_status emulated_open(int ordinal, const char *options, tri_gpu_context **out) {
-  (void)ordinal;
   tri_gpu_context *context = NULL;
-  uint64_t seed = 0;
   char rest[256];
   TRI_TRY(tri_alloc("an emulated GPU", 1, sizeof *context, &context));
-  tri_status status = parse(options, &context->warp, &seed, rest, sizeof rest);
+  tri_status status = parse(options, &context->options, rest, sizeof rest);
+  context->ordinal = ordinal;
+  context->warp = (int)context->options.warp;
   if (status == TRI_OK) status = tri_guarded_state_create("emulated", rest, &context->memory);
-  if (status == TRI_OK) status = tri_emulator_create(context->warp, seed, &context->emulator);
+  if (status == TRI_OK) {
+    status = tri_emulator_create(context->warp, (uint64_t)context->options.seed, &context->emulator);
+  }
   if (status != TRI_OK) {
     emulated_close(context);
     return status;
@@ -107,9 +150,15 @@ static tri_status emulated_open(int ordinal, const char *options, tri_gpu_contex
   return TRI_OK;
 }
 
+static size_t memory_of(const tri_gpu_context *context) {
+  return context->options.memory > 0 ? (size_t)context->options.memory : tri_system_memory_available();
+}
+
+/* Of what the machine has, this process has taken its part already. */
 static tri_status emulated_memory_free(tri_gpu_context *context, size_t *out) {
-  (void)context;
-  *out = tri_system_memory_available();
+  size_t all = memory_of(context), gone = (size_t)context->options.taken;
+  if (context->options.memory > 0) gone += tri_guarded_memory_held(context->memory);
+  *out = all > gone ? all - gone : 0;
   return TRI_OK;
 }
 
@@ -118,9 +167,10 @@ static tri_status emulated_facts(tri_gpu_context *context, tri_gpu_facts *out) {
                          .driver = "",
                          .warp = context->warp,
                          .processors = 1,
-                         .memory_bytes = tri_system_memory_available(),
+                         .memory_bytes = memory_of(context),
                          .shared_bytes = 64 << 10, /* the least of the chips that are known */
                          .block_threads = 1024};
+  snprintf(out->bus, sizeof out->bus, "emulated:%d", context->ordinal);
   return TRI_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "device/gpu/gpu.h"
 
 #include "base/memory.h"
+#include "device/gpu/choice.h"
 #include "device/gpu/internal.h"
 
 #include <stdio.h>
@@ -16,6 +17,11 @@ static void gpu_memory_destroy(tri_device *device, void *memory, size_t bytes) {
   (void)bytes;
   const tri_gpu *gpu = device->state;
   gpu->runtime->memory_destroy(gpu->context, memory);
+}
+
+static tri_status gpu_memory_free(tri_device *device, size_t *bytes) {
+  const tri_gpu *gpu = device->state;
+  return gpu->runtime->memory_free(gpu->context, bytes);
 }
 
 static tri_status gpu_host_create(tri_device *device, size_t bytes, void **out) {
@@ -40,6 +46,7 @@ static void gpu_destroy(tri_device *device) { gpu_release(device->state); }
 static const tri_device_driver driver = {
     .memory_create = gpu_memory_create,
     .memory_destroy = gpu_memory_destroy,
+    .memory_free = gpu_memory_free,
     .host_create = gpu_host_create,
     .host_destroy = gpu_host_destroy,
     .copy = tri_gpu_queue_copy,
@@ -63,26 +70,33 @@ static void fill_kernels(tri_device_kernels *out) {
 
 /* ---- creation ---------------------------------------------------------------------------------------------------- */
 
-static tri_status open_gpu(tri_gpu *gpu, int ordinal, const char *options) {
-  TRI_TRY(gpu->runtime->open(ordinal, options, &gpu->context));
+/* A GPU for which no kernels can be had is refused now, and not in the first step. */
+static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
+  tri_gpu_function *any = NULL;
+  TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));
   TRI_TRY(gpu->runtime->facts(gpu->context, &gpu->facts));
-  return tri_gpu_modules_create(gpu, &gpu->modules);
+  TRI_TRY(tri_gpu_modules_create(gpu, &gpu->modules));
+  return tri_gpu_function_of(gpu->modules, TRI_GPU_KERNEL_convert, TRI_FP32, &any);
 }
 
-static tri_status create(const tri_gpu_runtime *runtime, int ordinal, const char *options, tri_device *out) {
+static tri_status create(const tri_gpu_choice *choice, tri_device *out) {
   tri_gpu *gpu = NULL;
   TRI_TRY(tri_alloc("a GPU", 1, sizeof *gpu, &gpu));
-  gpu->runtime = runtime;
+  gpu->runtime = choice->runtime;
+  gpu->blocking = choice->blocking;
   fill_kernels(&gpu->kernels);
-  tri_status status = open_gpu(gpu, ordinal, options);
+  tri_status status = open_gpu(gpu, choice);
   if (status != TRI_OK) {
     gpu_release(gpu);
     return status;
   }
   unsigned types = out->info.types;
-  out->info = (tri_device_info){
-      .ordinal = ordinal, .memory_bytes = gpu->facts.memory_bytes, .host_memory = false, .types = types};
+  out->info = (tri_device_info){.ordinal = choice->number,
+                                .memory_bytes = gpu->facts.memory_bytes,
+                                .total_bytes = gpu->facts.memory_bytes,
+                                .types = types};
   snprintf(out->info.name, sizeof out->info.name, "%s", gpu->facts.name);
+  snprintf(out->info.place, sizeof out->info.place, "%s", gpu->facts.bus);
   out->driver = &driver;
   out->kernels = &gpu->kernels;
   out->description = tri_description_accelerator;
@@ -90,9 +104,22 @@ static tri_status create(const tri_gpu_runtime *runtime, int ordinal, const char
   return TRI_OK;
 }
 
-tri_status tri_gpu_create_emulated(const char *options, int threads, tri_device *out) {
-  (void)threads;
-  TRI_TRY(create(&tri_gpu_emulated, 0, options, out));
+bool tri_gpu_is_visible(void) {
+  int count = 0;
+  return tri_gpu_count(tri_gpu_runtimes, &count, NULL, 0) == TRI_OK && count > 0;
+}
+
+tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out) {
+  tri_gpu_choice choice;
+  TRI_TRY(tri_gpu_choose("gpu", tri_gpu_runtimes, options, request->place, &choice));
+  return create(&choice, out);
+}
+
+tri_status tri_gpu_create_emulated(const char *options, const tri_device_request *request, tri_device *out) {
+  static const tri_gpu_runtime *const emulated[] = {&tri_gpu_emulated, NULL};
+  tri_gpu_choice choice;
+  TRI_TRY(tri_gpu_choose("emulated", emulated, options, request->place, &choice));
+  TRI_TRY(create(&choice, out));
   out->info.host_memory = true;
   return TRI_OK;
 }

@@ -1,10 +1,14 @@
-/* Devices of kind `emulated`: the kernels of GPUs on the CPU, for tests. */
+/* Devices of the kinds `gpu` and `emulated`: the kernels of GPUs on the CPU, for tests. */
 #ifndef TRI_DEVICE_GPU_GPU_H
 #define TRI_DEVICE_GPU_GPU_H
 
 #include "device/device.h"
 
-/* Fills in a device that has its types. `options` stands behind the colon of its name: emulated.c. */
-tri_status tri_gpu_create_emulated(const char *options, int threads, tri_device *out);
+/* Whether any GPU can be seen; opens drivers, and says nothing. */
+bool tri_gpu_is_visible(void);
+
+/* Each fills in a device that has its types. `options` stands behind the colon of its name: choice.h, emulated.c. */
+tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out);
+tri_status tri_gpu_create_emulated(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

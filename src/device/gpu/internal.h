@@ -18,6 +18,7 @@ typedef struct tri_gpu {
   tri_gpu_facts facts;
   tri_gpu_modules *modules;
   tri_device_kernels kernels;
+  bool blocking; /* each kernel and each copy is waited for as it is queued */
 } tri_gpu;
 
 /* ---- modules.c --------------------------------------------------------------------------------------------------- */

@@ -162,8 +162,8 @@ static const tri_device_driver driver = {
     .destroy = guarded_destroy,
 };
 
-tri_status tri_guarded_create(const char *options, int threads, tri_device *out) {
-  (void)threads;
+tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out) {
+  (void)request;
   tri_guarded_state *state = NULL;
   TRI_TRY(tri_guarded_state_create("guarded", options, &state));
   tri_guarded_fill_kernels(&state->kernels);

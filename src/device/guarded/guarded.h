@@ -7,6 +7,6 @@
 #include "device/device.h"
 
 /* Fills in a device that has its types. `options`, behind the colon of its name: "" or NAME=NUMBER,... */
-tri_status tri_guarded_create(const char *options, int threads, tri_device *out);
+tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

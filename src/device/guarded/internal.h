@@ -31,6 +31,8 @@ tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, voi
 tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
 void tri_guarded_release_all(tri_guarded_state *state);
+/* Bytes of device memory that have not been released. */
+size_t tri_guarded_memory_held(tri_guarded_state *state);
 
 /* Where kernels find `bytes` (at least one) bytes of device memory; fails for what is not, or no longer, or beyond its
  * end. `what` begins the message: "its argument 3". */

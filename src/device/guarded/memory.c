@@ -136,6 +136,16 @@ void tri_guarded_release_all(tri_guarded_state *state) {
   atomic_store(&state->blocks, NULL);
 }
 
+size_t tri_guarded_memory_held(tri_guarded_state *state) {
+  size_t held = 0;
+  pthread_mutex_lock(&state->lock);
+  for (const tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
+    if (!block->host && !atomic_load(&block->released)) held += block->bytes;
+  }
+  pthread_mutex_unlock(&state->lock);
+  return held;
+}
+
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out) {
   tri_guarded_block *block = NULL;
   char number[32];

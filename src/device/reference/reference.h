@@ -8,7 +8,7 @@
 #include "device/reference/attention.h"
 
 /* Fills in a device that has its types. `rest` of its name must be "". */
-tri_status tri_reference_create(const char *rest, int threads, tri_device *out);
+tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
 /* Its kernels and what they want, for devices that run them elsewhere. */
 extern const tri_device_kernels tri_reference_kernels;

@@ -1,0 +1,53 @@
+"""Which GPU each rank of a job takes, what of its memory it may have, and what a user hears of it: on emulated GPUs."""
+import re
+import shutil
+import subprocess
+
+import pytest
+from parity import trireme
+from test_device_faults import RANKS, corpus, last_words, train, write_run  # noqa: F401: fixtures
+
+pytestmark = pytest.mark.cpu  # names its devices itself
+needs_mpi = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+MIB = 1 << 20
+
+
+def has_gpu():
+    return any(shutil.which(name) and subprocess.run([name], capture_output=True).returncode == 0 for name in ("nvidia-smi", "rocm-smi"))
+
+
+@pytest.mark.skipif(has_gpu(), reason="SKIPPED: there is a GPU")
+@pytest.mark.parametrize("ranks", RANKS)
+def test_no_gpu(tmp_path, corpus, ranks):  # noqa: F811
+    said = last_words(train(write_run(tmp_path, corpus, ranks, device="gpu"), ranks), 7)
+    assert "no GPU that this process can use" in said and "trireme doctor" in said and "device: cpu" in said, said
+
+
+def test_a_number_too_high(tmp_path, corpus):  # noqa: F811
+    said = last_words(train(write_run(tmp_path, corpus, 1, device="emulated:2,gpus=2"), 1), 3)
+    assert "can use 2 GPUs, numbered from 0 to 1" in said, said
+
+
+@needs_mpi
+@pytest.mark.parametrize("device, shared", [("emulated", True), ("emulated:gpus=2", False), ("emulated:gpus=2,1", True), ("emulated:gpus=3", False)])
+def test_ranks_take_them_in_turn(tmp_path, corpus, device, shared):  # noqa: F811
+    done = train(write_run(tmp_path, corpus, 2, device=device), 2)
+    said = re.findall(r".*more ranks than GPUs.*", done.stderr)
+    assert len(said) == shared, done.stderr
+    assert not shared or "up to 2 ranks share one" in said[0] and f"emulated:{1 if ',1' in device else 0})" in said[0], said
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_what_others_have_taken(tmp_path, corpus, ranks):  # noqa: F811
+    """Another process fills the GPU: the plan refuses the run, and says so, before a step."""
+    device = f"emulated:memory={200 * MIB},taken={(200 - 33 * ranks) * MIB}"
+    path = write_run(tmp_path, corpus, ranks, device=device, model=dict(family="gpt2", num_layers=2, hidden_size=128, num_heads=2, vocab_size=257, max_sequence=16))
+    said = last_words(train(path, ranks), 6)
+    assert "(of 200.00 MiB; others, and the driver for this program, have taken " in said, said
+    assert ("and 2 ranks share the rest" in said) == (ranks == 2), said
+    assert "turn down" in said or "turn up" in said, said
+
+
+def test_dry_run_names_it(tmp_path, corpus):  # noqa: F811
+    done = trireme("train", write_run(tmp_path, corpus, 1, device="emulated:gpus=4,3"), "--dry-run")
+    assert "device: emulated (GPU 3 at emulated:3)" in done.stdout, done.stdout
