@@ -58,6 +58,7 @@ static tri_status tiled_attention(const tri_device_description *of, const tri_at
 const tri_device_description tri_description_accelerator = {
     .threads = 1,
     .packs_plain = true,
+    .queue_bytes = (size_t)32 << 20, /* for kernels in several stages, as a GPU's queue has it here (gpu/internal.h) */
     .matmul_workspace = accelerator_matmul,
     .matmul_packed = narrow_packed,
     .attention_workspace = flash_attention,

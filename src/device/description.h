@@ -83,6 +83,8 @@ struct tri_device_description {
   bool packs_plain; /* a packed b is the plain matrix in b_type, as `product` says: one serves all products of a weight
                      */
 
+  size_t queue_bytes; /* of its memory, that the queue of kernels holds for itself as long as the device is there */
+
   /* Bytes of scratch memory that a product wants (0 is common). */
   tri_status (*matmul_workspace)(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
   /* Bytes of a packed b for this product (its lda, ldc and m guide the choice of the layout), or 0 where packing is

@@ -159,7 +159,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
   void *arena = NULL, *host = NULL;
-  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->device_bytes, &arena));
+  TRI_TRY(tri_device_memory_create(executor->device, executor->plan->arena_bytes, &arena));
   executor->arena = arena;
   if (executor->plan->host_bytes > 0) {
     TRI_TRY(tri_device_host_create(executor->device, executor->plan->host_bytes, &host));
@@ -212,7 +212,7 @@ void tri_executor_destroy(tri_executor *executor) {
   if (executor->arena != NULL) {
     tri_queue_drain(executor->device->queue); /* what is still queued there reads and writes it */
     tri_exchange_destroy(executor->ranks.exchange);
-    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->device_bytes);
+    tri_device_memory_destroy(executor->device, executor->arena, executor->plan->arena_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
   tri_free(executor->parameters);

@@ -350,7 +350,9 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->message_bytes = end - begin;
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   plan->transient = end;
-  plan->device_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  plan->arena_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  plan->queue_bytes = request->device == NULL ? 0 : request->device->queue_bytes;
+  plan->device_bytes = tri_bytes_plus(plan->arena_bytes, plan->queue_bytes);
   plan_host(request, plan);
   plan->total_bytes = tri_bytes_plus(plan->device_bytes, plan->host_bytes);
   if (plan->total_bytes < TRI_BYTES_MOST) return TRI_OK;

@@ -63,7 +63,9 @@ typedef struct tri_memory_plan {
   /* Their sizes in bytes; those of batches and messages on both sides together. */
   size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, staging_bytes,
       constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
-  size_t device_bytes, host_bytes, total_bytes; /* the arena, host memory, both */
+  size_t arena_bytes;
+  size_t queue_bytes;                           /* beside the arena: what the device holds for its queue of kernels */
+  size_t device_bytes, host_bytes, total_bytes; /* the arena and that, host memory, all */
 } tri_memory_plan;
 
 /* What to plan for. */

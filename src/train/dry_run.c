@@ -115,13 +115,21 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
     const char *name;
     size_t bytes;
   } rows[] = {
-      {"parameters", plan->parameter_bytes},      {"gradients", plan->gradient_bytes},
-      {"optimizer", plan->optimizer_bytes},       {"tokens", plan->token_bytes},
-      {"messages", plan->message_bytes},          {"exchange", plan->exchange_bytes},
-      {"checkpoint buffer", plan->staging_bytes}, {"constants", plan->constant_bytes},
-      {"packed weights", plan->buffer_bytes},     {"activations kept", plan->activation_bytes},
-      {"transient", plan->transient_bytes},       {"device memory", plan->device_bytes},
-      {"host memory", plan->host_bytes},          {"all", plan->total_bytes},
+      {"parameters", plan->parameter_bytes},
+      {"gradients", plan->gradient_bytes},
+      {"optimizer", plan->optimizer_bytes},
+      {"tokens", plan->token_bytes},
+      {"messages", plan->message_bytes},
+      {"exchange", plan->exchange_bytes},
+      {"checkpoint buffer", plan->staging_bytes},
+      {"constants", plan->constant_bytes},
+      {"packed weights", plan->buffer_bytes},
+      {"activations kept", plan->activation_bytes},
+      {"transient", plan->transient_bytes},
+      {"queue's scratch", plan->queue_bytes},
+      {"device memory", plan->device_bytes},
+      {"host memory", plan->host_bytes},
+      {"all", plan->total_bytes},
   };
   fprintf(to, "memory plan:\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

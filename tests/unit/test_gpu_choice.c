@@ -133,6 +133,7 @@ static void test_memory(void **state) {
   (void)state;
   tri_device *device = create("emulated:memory=268435456,taken=67108864", 0);
   size_t held = device->memory_bytes;
+  assert_true(held == device->description.queue_bytes && held == tri_description_accelerator.queue_bytes);
   assert_true(device->info.total_bytes == 256 * (size_t)MIB && device->info.taken_bytes == 64 * (size_t)MIB);
   assert_true(device->info.memory_bytes == 192 * (size_t)MIB && device->info.sharers == 1);
   CHECK_OK(tri_device_share(device, 2));

@@ -215,7 +215,7 @@ static void check(bench *b, bool split, int times) {
   /* Poison: whatever is read before it is written shows. */
   memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
   size_t frames = b->executor->plan->chunks[0].frames;
-  memset(b->executor->arena + frames, 0xff, b->executor->plan->device_bytes - frames);
+  memset(b->executor->arena + frames, 0xff, b->executor->plan->arena_bytes - frames);
   find_gradients(b, split, times);
   /* Padding between parameters is nobody's. */
   compare(b, times);

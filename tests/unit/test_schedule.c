@@ -451,11 +451,14 @@ static void test_plan(void **state) {
                                     .training = true,
                                     .split_backward = split == 1,
                                     .num_frames = &frames,
-                                    .num_batches = 2};
+                                    .num_batches = 2,
+                                    .device = frames == 2 ? &tri_description_accelerator : NULL};
       tri_memory_plan *plan = NULL;
       CHECK_OK(tri_memory_plan_create(&request, &plan));
       const tri_chunk_plan *chunk = &plan->chunks[0];
-      assert_int_equal(plan->device_bytes, plan->transient + plan->transient_bytes);
+      assert_int_equal(plan->arena_bytes, plan->transient + plan->transient_bytes);
+      assert_int_equal(plan->queue_bytes, frames == 2 ? (size_t)32 << 20 : 0);
+      assert_int_equal(plan->device_bytes, plan->arena_bytes + plan->queue_bytes);
       assert_int_equal(plan->total_bytes, plan->device_bytes + plan->host_bytes);
       assert_int_equal(plan->transient, chunk->frames + (size_t)frames * chunk->frame_bytes);
       assert_true(plan->gradient_values >= plan->parameters + (size_t)table->num_elements * 4);

@@ -100,6 +100,7 @@ static tri_status create(const tri_gpu_choice *choice, tri_device *out) {
   out->driver = &driver;
   out->kernels = &gpu->kernels;
   out->description = tri_description_accelerator;
+  out->description.queue_bytes = TRI_GPU_SCRATCH_BYTES;
   out->state = gpu;
   return TRI_OK;
 }
