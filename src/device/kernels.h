@@ -24,23 +24,14 @@
 #define TRI_DEVICE_KERNELS_H
 
 #include "base/exact_sum.h"
-#include "base/random.h"
 #include "device/description.h"
+#include "device/dropout.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 
 typedef struct tri_adamw {
   double beta1, beta2, eps, weight_decay;
 } tri_adamw;
-
-/* Element i of the call is element first_sample * sample_elements + first + i of those that `site` drops in the step.
- */
-typedef struct tri_dropout {
-  double probability;
-  int64_t site;            /* of the model, below 2^16 */
-  int64_t sample_elements; /* of one sequence */
-  int64_t first;
-} tri_dropout;
 
 /* Rows 0 .. min(*count, capacity) - 1 of an array; `count` lies in device memory, or is NULL: all of them.
  *
@@ -215,14 +206,6 @@ typedef struct tri_device_kernels {
   /* Adds the value to the sum. */
   tri_status (*exact_add)(tri_queue *queue, const double *value, tri_exact_sum *sum);
 } tri_device_kernels;
-
-/* For kernels: the stream that a dropout draws from, and the index in it of the call's first element. */
-static inline tri_random_key tri_dropout_stream(const tri_dropout *options, const tri_step_values *values,
-                                                uint64_t *first) {
-  *first = (uint64_t)values->first_sample * (uint64_t)options->sample_elements + (uint64_t)options->first;
-  /* 2^16 places in a model, 2^40 steps. */
-  return tri_random_stream(values->seed, TRI_RANDOM_DROPOUT, (uint64_t)values->step << 16 | (uint64_t)options->site);
-}
 
 /* Queues a kernel; an empty slot in the device's table is reported by name. */
 #define TRI_KERNEL_CALL(queue_, kernel_, ...)                                                                          \

@@ -1,0 +1,53 @@
+/* What adding to a tri_exact_sum does to its limbs, for whoever adds: the host (exact_sum.c) and kernels of GPUs. All
+ * of it is whole numbers, so any order of adding gives the same limbs. */
+#ifndef TRI_BASE_EXACT_TERMS_H
+#define TRI_BASE_EXACT_TERMS_H
+
+#include "base/exact_sum.h"
+#include "base/host_and_gpu.h"
+
+/* Limbs hold at most this many terms of below 2^32 each, less one, between carries: far below 2^63. */
+enum { TRI_EXACT_MOST_PENDING = 1 << 29 };
+
+/* A term as it is added: parts[i] goes to limb first + i. */
+typedef struct tri_exact_term {
+  int32_t first;      /* 0 .. TRI_EXACT_SUM_LIMBS - 3 */
+  int32_t not_finite; /* 1: the rest means nothing    */
+  int64_t parts[3];   /* of one sign, below 2^32; all 0 for zero */
+} tri_exact_term;
+
+/* Of the bits of a double. It is a whole number of 53 bits times a power of two, and the lowest there is, 2^-1074, lies
+ * 14 bits above the lowest bit of limb 0. */
+TRI_HOST_AND_GPU tri_exact_term tri_exact_split(uint64_t bits) {
+  const int32_t exponent = (int32_t)(bits >> 52 & 0x7ff);
+  const uint64_t fraction = bits & 0xfffffffffffffull;
+  const uint64_t whole = exponent == 0 ? fraction : fraction | (uint64_t)1 << 52;
+  const int32_t bit = (exponent == 0 ? 0 : exponent - 1) + 14;
+  const int32_t shift = bit % 32;
+  const int64_t sign = bits >> 63 != 0 ? -1 : 1;
+  const uint64_t low = (whole & 0xffffffffu) << shift;
+  const uint64_t high = ((whole >> 32) << shift) + (low >> 32);
+  tri_exact_term term;
+  term.first = bit / 32;
+  term.not_finite = exponent == 0x7ff;
+  term.parts[0] = sign * (int64_t)(low & 0xffffffffu);
+  term.parts[1] = sign * (int64_t)(high & 0xffffffffu);
+  term.parts[2] = sign * (int64_t)(high >> 32);
+  return term;
+}
+
+/* Passes carries on: each limb but the last is then in [0, 2^32). */
+TRI_HOST_AND_GPU void tri_exact_carry(tri_exact_sum *sum) {
+  const int64_t base = (int64_t)1 << 32;
+  int64_t carry = 0;
+  for (int32_t i = 0; i < TRI_EXACT_SUM_LIMBS - 1; i++) {
+    const int64_t value = sum->limbs[i] + carry;
+    const int64_t low = value & (base - 1);
+    carry = (value - low) / base;
+    sum->limbs[i] = low;
+  }
+  sum->limbs[TRI_EXACT_SUM_LIMBS - 1] += carry;
+  sum->pending = 0;
+}
+
+#endif

@@ -1,0 +1,12 @@
+/* Functions that the program and its kernels for GPUs share: written once, in the common subset of C and C++, so that
+ * both have the same bits. Compilers of kernels see their text as part of the program (cmake/gpu_kernels.cmake). */
+#ifndef TRI_BASE_HOST_AND_GPU_H
+#define TRI_BASE_HOST_AND_GPU_H
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
+#define TRI_HOST_AND_GPU static __device__ __forceinline__
+#else
+#define TRI_HOST_AND_GPU static inline
+#endif
+
+#endif
