@@ -1,20 +1,101 @@
 #include "device/gpu/internal.h"
 
+#include <math.h>
+
+/* Blocks for `count` elements: a thread moves 16 bytes of each array at a time. */
+static tri_gpu_shape shape_of(tri_dtype type, int64_t count, int threads) {
+  const int64_t vector = 16 / (int64_t)tri_dtype_bytes(type);
+  return tri_gpu_shape_of((count + vector - 1) / vector, threads);
+}
+
 static tri_status gpu_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
                           void *out) {
-  TRI_GPU_LAUNCH(add, type, tri_gpu_shape_of(rows.capacity * width, add_threads), .a = a, .b = b, .out = out,
+  TRI_GPU_LAUNCH(add, type, shape_of(type, rows.capacity * width, add_threads), .a = a, .b = b, .out = out,
                  .capacity = rows.capacity, .width = width, .count = rows.count);
   return TRI_OK;
 }
 
 static tri_status gpu_convert(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to,
                               void *out) {
-  TRI_GPU_LAUNCH(convert, from, tri_gpu_shape_of(count, convert_threads), .in = in, .out = out, .count = count,
-                 .to_bits = tri_gpu_type_bits(to));
+  if (count == 0) return TRI_OK;
+  if (from == to) return tri_queue_move(queue, out, in, (size_t)count * tri_dtype_bytes(from));
+  if (tri_gpu_type_bits(from) == 0 || tri_gpu_type_bits(to) == 0) {
+    return tri_fail(TRI_UNSUPPORTED, "a GPU does not convert %s to %s", tri_dtype_name(from), tri_dtype_name(to));
+  }
+  TRI_GPU_LAUNCH(convert, from, tri_gpu_shape_of((count + 7) / 8, convert_threads), .in = in, .out = out,
+                 .count = count, .to_bits = tri_gpu_type_bits(to));
+  return TRI_OK;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static int32_t is_erf(tri_gelu variant) {
+  switch (variant) {
+    case TRI_GELU_ERF: return 1;
+    case TRI_GELU_TANH: return 0;
+  }
+  return 0;
+}
+
+static tri_status gpu_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                   const void *x, void *y) {
+  TRI_GPU_LAUNCH(gelu_forward, type, shape_of(type, rows.capacity * width, gelu_forward_threads), .x = x, .y = y,
+                 .capacity = rows.capacity, .width = width, .count = rows.count, .erf = is_erf(variant));
+  return TRI_OK;
+}
+
+static tri_status gpu_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+                                    const void *x, const void *gradient_y, void *gradient_x) {
+  TRI_GPU_LAUNCH(gelu_backward, type, shape_of(type, rows.capacity * width, gelu_backward_threads), .x = x,
+                 .gradient_y = gradient_y, .gradient_x = gradient_x, .capacity = rows.capacity, .width = width,
+                 .count = rows.count, .erf = is_erf(variant));
+  return TRI_OK;
+}
+
+static tri_status gpu_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                     void *y) {
+  TRI_GPU_LAUNCH(swiglu_forward, type, shape_of(type, rows.capacity * width, swiglu_forward_threads), .x = x, .y = y,
+                 .capacity = rows.capacity, .width = width, .count = rows.count);
+  return TRI_OK;
+}
+
+static tri_status gpu_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                      const void *gradient_y, void *gradient_x) {
+  TRI_GPU_LAUNCH(swiglu_backward, type, shape_of(type, rows.capacity * width, swiglu_backward_threads), .x = x,
+                 .gradient_y = gradient_y, .gradient_x = gradient_x, .capacity = rows.capacity, .width = width,
+                 .count = rows.count);
+  return TRI_OK;
+}
+
+/* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
+
+/* A word of 32 bits is at least probability * 2^32 where it is at least that rounded up; no word is 2^32. */
+static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
+                              const tri_step_values *values, const void *x, void *y) {
+  const double threshold = ceil(options->probability * 0x1p32);
+  if (threshold > (double)UINT32_MAX) return tri_gpu_queue_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
+  TRI_GPU_LAUNCH(dropout, type, shape_of(type, count, dropout_threads), .x = x, .y = y, .values = values,
+                 .count = count, .options = *options, .threshold = (uint32_t)threshold);
+  return TRI_OK;
+}
+
+static tri_status gpu_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
+                           int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
+                           const void *sine, bool inverse, void *x) {
+  const int64_t pairs = rows.capacity * heads * (head_dim / 2);
+  TRI_GPU_LAUNCH(rope, type, shape_of(type, pairs, rope_threads), .x = x, .positions = positions, .cosine = cosine,
+                 .sine = sine, .capacity = rows.capacity, .row_elements = row_elements, .heads = heads,
+                 .head_stride = head_stride, .head_dim = head_dim, .count = rows.count, .inverse = inverse);
   return TRI_OK;
 }
 
 void tri_gpu_fill_elements(tri_device_kernels *out) {
   out->add = gpu_add;
   out->convert = gpu_convert;
+  out->gelu_forward = gpu_gelu_forward;
+  out->gelu_backward = gpu_gelu_backward;
+  out->swiglu_forward = gpu_swiglu_forward;
+  out->swiglu_backward = gpu_swiglu_backward;
+  out->dropout = gpu_dropout;
+  out->rope = gpu_rope;
 }

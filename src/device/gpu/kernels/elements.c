@@ -1,8 +1,9 @@
 /* Kernels that go over elements. Each thread takes VECTOR of them at a time where all addresses allow 16 bytes at once,
- * and blocks go on in strides of the whole grid, so that any number of blocks is right. */
+ * and blocks go on in strides of the whole grid, so that any number of blocks is right. An element is computed by the
+ * same function either way: where an array lies does not show in its bits. */
 #include "device/gpu/kernels/elements.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/rows.h"
 
 /* The first vector of this thread, and the step to its next. */
 DEVICE int64_t first_item(void) { return block_x() * threads() + thread(); }
@@ -24,6 +25,8 @@ KERNEL(add) {
     store(out + i, load(x + i) + load(y + i));
 }
 
+/* ---- conversion -------------------------------------------------------------------------------------------------- */
+
 /* A narrower result is rounded once. */
 DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   if (bits == 64) {
@@ -35,7 +38,248 @@ DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   }
 }
 
+/* 8 numbers are whole vectors of every type. */
+enum { CONVERTED = 8 };
+
+typedef union converted {
+  sixteen_bytes all[4];
+  double doubles[CONVERTED];
+  float floats[CONVERTED];
+  bf16 halves[CONVERTED];
+} converted;
+
+DEVICE void store_converted(int bits, sixteen_bytes *out, const wide values[CONVERTED]) {
+  converted u;
+  if (bits == 64) {
+    for (int j = 0; j < CONVERTED; j++) u.doubles[j] = (double)values[j];
+    for (int j = 0; j < 4; j++) out[j] = u.all[j];
+  } else if (bits == 32) {
+    for (int j = 0; j < CONVERTED; j++) u.floats[j] = (float)values[j];
+    for (int j = 0; j < 2; j++) out[j] = u.all[j];
+  } else {
+    for (int j = 0; j < CONVERTED; j++) u.halves[j] = bf16_of_wide(values[j]);
+    out[0] = u.all[0];
+  }
+}
+
 KERNEL(convert) {
   const element *in = (const element *)a.in;
-  for (int64_t i = first_item(); i < a.count; i += item_step()) store_as(a.to_bits, a.out, i, load(in + i));
+  const int64_t whole = is_aligned(in) && is_aligned(a.out) ? a.count / CONVERTED : 0;
+  const int bytes = CONVERTED / 8 * a.to_bits;
+  wide values[CONVERTED];
+  for (int64_t i = first_item(); i < whole; i += item_step()) {
+    for (int j = 0; j < CONVERTED; j += VECTOR) load_vector(in + i * CONVERTED + j, values + j);
+    store_converted(a.to_bits, (sixteen_bytes *)(void *)((char *)a.out + i * bytes), values);
+  }
+  for (int64_t i = whole * CONVERTED + first_item(); i < a.count; i += item_step())
+    store_as(a.to_bits, a.out, i, load(in + i));
+}
+
+/* ---- GELU -------------------------------------------------------------------------------------------------------- */
+
+/* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
+ * = 2 sqrt(2/pi). From 20 on it is 0 or 1 in every type, and x^2 stays finite. */
+#define LINEAR ((wide)1.5957691216057307118)
+#define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
+#define ROOT_HALF ((wide)0.70710678118654752440)
+
+DEVICE wide within_20(wide x) {
+  if (x > 20) x = 20;
+  if (x < -20) x = -20;
+  return x; /* not-a-number stays */
+}
+
+DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
+
+DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
+
+DEVICE wide gelu(int erf_formula, wide x) { return x * (erf_formula ? normal_cdf(x) : gelu_sigmoid(within_20(x))); }
+
+DEVICE wide gelu_slope(int erf_formula, wide x) {
+  const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
+  if (erf_formula) return normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x);
+  return sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner)));
+}
+
+KERNEL(gelu_forward) {
+  const element *x = (const element *)a.x;
+  element *y = (element *)a.y;
+  const int64_t count = live_rows(a.capacity, a.count) * a.width;
+  const int64_t vectors = is_aligned(x) && is_aligned(y) ? count / VECTOR : 0;
+  wide values[VECTOR];
+  for (int64_t i = first_item(); i < vectors; i += item_step()) {
+    load_vector(x + i * VECTOR, values);
+    for (int j = 0; j < VECTOR; j++) values[j] = gelu(a.erf, values[j]);
+    store_vector(y + i * VECTOR, values);
+  }
+  for (int64_t i = vectors * VECTOR + first_item(); i < count; i += item_step()) store(y + i, gelu(a.erf, load(x + i)));
+}
+
+KERNEL(gelu_backward) {
+  const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
+  element *dx = (element *)a.gradient_x;
+  const int64_t count = live_rows(a.capacity, a.count) * a.width;
+  const int64_t vectors = is_aligned(x) && is_aligned(dy) && is_aligned(dx) ? count / VECTOR : 0;
+  wide values[VECTOR], gradients[VECTOR];
+  for (int64_t i = first_item(); i < vectors; i += item_step()) {
+    load_vector(x + i * VECTOR, values);
+    load_vector(dy + i * VECTOR, gradients);
+    for (int j = 0; j < VECTOR; j++) gradients[j] *= gelu_slope(a.erf, values[j]);
+    store_vector(dx + i * VECTOR, gradients);
+  }
+  for (int64_t i = vectors * VECTOR + first_item(); i < count; i += item_step())
+    store(dx + i, load(dy + i) * gelu_slope(a.erf, load(x + i)));
+}
+
+/* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
+
+DEVICE wide swiglu(wide gate, wide up) { return gate / (1 + wide_exp(-gate)) * up; }
+
+/* *gate and *up become their gradients. */
+DEVICE void swiglu_slopes(wide dy, wide *gate, wide *up) {
+  const wide g = *gate, sigmoid = 1 / (1 + wide_exp(-g));
+  *gate = dy * *up * sigmoid * (1 + g * (1 - sigmoid));
+  *up = dy * g * sigmoid;
+}
+
+KERNEL(swiglu_forward) {
+  const element *x = (const element *)a.x;
+  element *y = (element *)a.y;
+  const int64_t rows = live_rows(a.capacity, a.count);
+  if (is_aligned(x) && is_aligned(y) && a.width % VECTOR == 0) {
+    const int64_t vectors = a.width / VECTOR;
+    wide gates[VECTOR], ups[VECTOR];
+    for (int64_t i = first_item(); i < rows * vectors; i += item_step()) {
+      const element *from = x + (i + quotient(i, vectors) * vectors) * VECTOR;
+      load_vector(from, gates);
+      load_vector(from + a.width, ups);
+      for (int j = 0; j < VECTOR; j++) gates[j] = swiglu(gates[j], ups[j]);
+      store_vector(y + i * VECTOR, gates);
+    }
+    return;
+  }
+  for (int64_t i = first_item(); i < rows * a.width; i += item_step()) {
+    const element *from = x + i + quotient(i, a.width) * a.width;
+    store(y + i, swiglu(load(from), load(from + a.width)));
+  }
+}
+
+KERNEL(swiglu_backward) {
+  const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
+  element *dx = (element *)a.gradient_x;
+  const int64_t rows = live_rows(a.capacity, a.count);
+  if (is_aligned(x) && is_aligned(dy) && is_aligned(dx) && a.width % VECTOR == 0) {
+    const int64_t vectors = a.width / VECTOR;
+    wide gates[VECTOR], ups[VECTOR], gradients[VECTOR];
+    for (int64_t i = first_item(); i < rows * vectors; i += item_step()) {
+      const int64_t at = (i + quotient(i, vectors) * vectors) * VECTOR;
+      load_vector(x + at, gates);
+      load_vector(x + at + a.width, ups);
+      load_vector(dy + i * VECTOR, gradients);
+      for (int j = 0; j < VECTOR; j++) swiglu_slopes(gradients[j], &gates[j], &ups[j]);
+      store_vector(dx + at, gates);
+      store_vector(dx + at + a.width, ups);
+    }
+    return;
+  }
+  for (int64_t i = first_item(); i < rows * a.width; i += item_step()) {
+    const int64_t at = i + quotient(i, a.width) * a.width;
+    wide gate = load(x + at), up = load(x + at + a.width);
+    swiglu_slopes(load(dy + i), &gate, &up);
+    store(dx + at, gate);
+    store(dx + at + a.width, up);
+  }
+}
+
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
+
+/* Elements whose words are drawn together: whole vectors and whole blocks of Philox. */
+enum { DRAWN = VECTOR > 4 ? VECTOR : 4 };
+
+/* To the bit what the CPU's kernels give: those of fp32 and bf16 multiply by an fp32 number, the reference divides. */
+#if TRI_GPU_TYPE == 64
+DEVICE wide dropout_factor(double probability) { return 1.0 - probability; }
+DEVICE wide scaled(wide x, wide factor) { return x / factor; }
+#else
+DEVICE wide dropout_factor(double probability) { return (float)(1.0 / (1.0 - probability)); }
+DEVICE wide scaled(wide x, wide factor) { return x * factor; }
+#endif
+
+DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
+  uint32_t words[4];
+  const int which = (int)(index % 4);
+  tri_philox_block(key, index / 4, words);
+  return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
+}
+
+KERNEL(dropout) {
+  const element *x = (const element *)a.x;
+  element *y = (element *)a.y;
+  uint64_t first;
+  const tri_random_key key = tri_dropout_stream(&a.options, a.values, &first);
+  const wide factor = dropout_factor(a.options.probability);
+  const int64_t whole = is_aligned(x) && is_aligned(y) && first % 4 == 0 ? a.count / DRAWN : 0;
+  wide values[DRAWN];
+  uint32_t words[DRAWN];
+  for (int64_t i = first_item(); i < whole; i += item_step()) {
+    for (int j = 0; j < DRAWN; j += VECTOR) load_vector(x + i * DRAWN + j, values + j);
+    for (int j = 0; j < DRAWN; j += 4) tri_philox_block(key, (first + (uint64_t)(i * DRAWN + j)) / 4, words + j);
+    for (int j = 0; j < DRAWN; j++) values[j] = words[j] >= a.threshold ? scaled(values[j], factor) : 0;
+    for (int j = 0; j < DRAWN; j += VECTOR) store_vector(y + i * DRAWN + j, values + j);
+  }
+  for (int64_t i = whole * DRAWN + first_item(); i < a.count; i += item_step()) {
+    const int kept = word_of(key, first + (uint64_t)i) >= a.threshold;
+    store(y + i, kept ? scaled(load(x + i), factor) : 0);
+  }
+}
+
+/* ---- rotary embedding -------------------------------------------------------------------------------------------- */
+
+DEVICE void rotate(wide cosine, wide sine, wide *low, wide *high) {
+  const wide before = *low;
+  *low = before * cosine - *high * sine;
+  *high = *high * cosine + before * sine;
+}
+
+/* Where item i of all rows lies, `each` items to half a head: in x, and its angles. */
+typedef struct rope_place {
+  int64_t x, angle;
+} rope_place;
+
+DEVICE rope_place rope_place_of(const rope_arguments *a, int64_t i, int64_t each, int elements) {
+  const int64_t head_of_all = quotient(i, each), row = quotient(head_of_all, a->heads);
+  const int64_t d = (i - head_of_all * each) * elements;
+  rope_place at;
+  at.x = row * a->row_elements + (head_of_all - row * a->heads) * a->head_stride + d;
+  at.angle = a->positions[row] * (a->head_dim / 2) + d;
+  return at;
+}
+
+KERNEL(rope) {
+  element *x = (element *)a.x;
+  const wide *cosine = (const wide *)a.cosine, *sine = (const wide *)a.sine;
+  const wide sign = a.inverse ? (wide)-1 : (wide)1;
+  const int64_t half = a.head_dim / 2, heads = live_rows(a.capacity, a.count) * a.heads;
+  if (is_aligned(x) && is_aligned(cosine) && is_aligned(sine) && half % VECTOR == 0 && a.row_elements % VECTOR == 0 &&
+      a.head_stride % VECTOR == 0) {
+    wide low[VECTOR], high[VECTOR], c[VECTOR], s[VECTOR];
+    for (int64_t i = first_item(); i < heads * (half / VECTOR); i += item_step()) {
+      const rope_place at = rope_place_of(&a, i, half / VECTOR, VECTOR);
+      load_vector(x + at.x, low);
+      load_vector(x + at.x + half, high);
+      load_wide_vector(cosine + at.angle, c);
+      load_wide_vector(sine + at.angle, s);
+      for (int j = 0; j < VECTOR; j++) rotate(c[j], s[j] * sign, &low[j], &high[j]);
+      store_vector(x + at.x, low);
+      store_vector(x + at.x + half, high);
+    }
+    return;
+  }
+  for (int64_t i = first_item(); i < heads * half; i += item_step()) {
+    const rope_place at = rope_place_of(&a, i, half, 1);
+    wide low = load(x + at.x), high = load(x + at.x + half);
+    rotate(cosine[at.angle], sine[at.angle] * sign, &low, &high);
+    store(x + at.x, low);
+    store(x + at.x + half, high);
+  }
 }

@@ -2,14 +2,31 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 #define TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 
+#include "device/dropout.h"
+
 #include <stdint.h>
 
 /* Each kernel and the threads of its blocks. */
 #define TRI_GPU_KERNELS_elements(K)                                                                                    \
   K(add, 256)                                                                                                          \
-  K(convert, 256)
+  K(convert, 256)                                                                                                      \
+  K(gelu_forward, 256)                                                                                                 \
+  K(gelu_backward, 256)                                                                                                \
+  K(swiglu_forward, 256)                                                                                               \
+  K(swiglu_backward, 256)                                                                                              \
+  K(dropout, 256)                                                                                                      \
+  K(rope, 256)
 
-enum { add_threads = 256, convert_threads = 256 };
+enum {
+  add_threads = 256,
+  convert_threads = 256,
+  gelu_forward_threads = 256,
+  gelu_backward_threads = 256,
+  swiglu_forward_threads = 256,
+  swiglu_backward_threads = 256,
+  dropout_threads = 256,
+  rope_threads = 256
+};
 
 /* out = a + b: `width` elements a row. */
 typedef struct add_arguments {
@@ -19,12 +36,62 @@ typedef struct add_arguments {
   const int32_t *count; /* of rows; or NULL */
 } add_arguments;
 
-/* From elements to numbers of `to_bits` bits (64, 32, 16). */
+/* From elements to numbers of `to_bits` bits (64, 32, 16), which differ from them in type. */
 typedef struct convert_arguments {
   const void *in;
   void *out;
   int64_t count;
   int32_t to_bits;
 } convert_arguments;
+
+typedef struct gelu_forward_arguments {
+  const void *x;
+  void *y;
+  int64_t capacity, width;
+  const int32_t *count;
+  int32_t erf; /* 0: the tanh formula */
+} gelu_forward_arguments;
+
+typedef struct gelu_backward_arguments {
+  const void *x, *gradient_y;
+  void *gradient_x;
+  int64_t capacity, width;
+  const int32_t *count;
+  int32_t erf;
+} gelu_backward_arguments;
+
+/* A row of x is `width` gates and as many ups. */
+typedef struct swiglu_forward_arguments {
+  const void *x;
+  void *y;
+  int64_t capacity, width;
+  const int32_t *count;
+} swiglu_forward_arguments;
+
+typedef struct swiglu_backward_arguments {
+  const void *x, *gradient_y;
+  void *gradient_x;
+  int64_t capacity, width;
+  const int32_t *count;
+} swiglu_backward_arguments;
+
+/* An element stays where its word is at least `threshold`. */
+typedef struct dropout_arguments {
+  const void *x;
+  void *y;
+  const tri_step_values *values;
+  int64_t count;
+  tri_dropout options;
+  uint32_t threshold;
+} dropout_arguments;
+
+typedef struct rope_arguments {
+  void *x;
+  const int32_t *positions;
+  const void *cosine, *sine; /* [positions, head_dim / 2] */
+  int64_t capacity, row_elements, heads, head_stride, head_dim;
+  const int32_t *count;
+  int32_t inverse;
+} rope_arguments;
 
 #endif

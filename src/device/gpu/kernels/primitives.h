@@ -65,6 +65,7 @@ DEVICE wide wide_log(wide x) { return log(x); }
 DEVICE wide wide_sqrt(wide x) { return sqrt(x); }
 DEVICE wide wide_tanh(wide x) { return tanh(x); }
 DEVICE wide wide_erf(wide x) { return erf(x); }
+DEVICE wide wide_erfc(wide x) { return erfc(x); }
 DEVICE wide wide_multiply_add(wide a, wide b, wide c) { return fma(a, b, c); }
 #else
 #if TRI_GPU_TYPE == 32
@@ -85,6 +86,7 @@ DEVICE wide wide_log(wide x) { return logf(x); }
 DEVICE wide wide_sqrt(wide x) { return sqrtf(x); }
 DEVICE wide wide_tanh(wide x) { return tanhf(x); }
 DEVICE wide wide_erf(wide x) { return erff(x); }
+DEVICE wide wide_erfc(wide x) { return erfcf(x); }
 DEVICE wide wide_multiply_add(wide a, wide b, wide c) { return fmaf(a, b, c); }
 #endif
 

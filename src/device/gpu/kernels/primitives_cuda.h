@@ -13,6 +13,8 @@
 #define SHARED_ASKED(type, name)                                                                                       \
   extern __shared__ __align__(16) unsigned char asked_memory_[];                                                       \
   type *const name = (type *)(void *)asked_memory_
+/* In front of a loop of a fixed number of rounds whose arrays are to be registers. */
+#define UNROLL _Pragma("unroll")
 
 enum { WARP = 32 };
 

@@ -12,6 +12,7 @@
 #define SHARED_ASKED(type, name)                                                                                       \
   extern __shared__ __attribute__((aligned(16))) unsigned char asked_memory_[];                                        \
   type *const name = (type *)(void *)asked_memory_
+#define UNROLL _Pragma("unroll")
 
 /* Threads of a wavefront. hiprtc.c says it by the chip's name and looks into the compiled code whether it is so: the
  * compiler's own macros for it differ by version. */

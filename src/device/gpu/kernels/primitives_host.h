@@ -29,6 +29,7 @@
   static const char name##_place_ = 0;                                                                                 \
   type *const name = (type *)tri_emulator_shared(&name##_place_, sizeof(type))
 #define SHARED_ASKED(type, name) type *const name = (type *)tri_emulator_shared_asked(sizeof(type))
+#define UNROLL
 
 enum { WARP = TRI_GPU_WARP };
 
