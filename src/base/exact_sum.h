@@ -17,10 +17,13 @@ typedef struct tri_exact_sum {
   int64_t pending;                    /* terms since carries were passed on                                */
 } tri_exact_sum;
 
+/* Kernels for GPUs know the struct alone: their run-time compilers refuse prototypes of functions of the host. */
+#if !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)
 void tri_exact_sum_add(tri_exact_sum *sum, double term);
 /* Passes carries on, so that the limbs of up to 2^30 ranks can be added. */
 void tri_exact_sum_normalise(tri_exact_sum *sum);
 /* The nearest double but for one rounding of the last bits; NaN where a term was not finite. */
 double tri_exact_sum_value(tri_exact_sum *sum);
+#endif
 
 #endif
