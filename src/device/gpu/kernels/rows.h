@@ -10,4 +10,34 @@ DEVICE int64_t quotient(int64_t a, int64_t b) {
   return a / b;
 }
 
+/* ---- parts: VECTOR columns of a row, or the `count` below that that are left of it ------------------------------- */
+
+/* Zeros behind them. `aligned` says that all parts of the array begin at multiples of 16 bytes. */
+DEVICE void load_part(const element *from, int aligned, int64_t count, wide out[VECTOR]) {
+  if (aligned && count >= VECTOR) {
+    load_vector(from, out);
+  } else {
+    for (int j = 0; j < VECTOR; j++) out[j] = j < count ? load(from + j) : 0;
+  }
+}
+
+DEVICE void store_part(element *to, int aligned, int64_t count, const wide values[VECTOR]) {
+  if (aligned && count >= VECTOR) {
+    store_vector(to, values);
+  } else {
+    for (int j = 0; j < VECTOR; j++) {
+      if (j < count) store(to + j, values[j]);
+    }
+  }
+}
+
+/* The same of wide numbers beside elements. */
+DEVICE void load_wide_part(const wide *from, int aligned, int64_t count, wide out[VECTOR]) {
+  if (aligned && count >= VECTOR) {
+    load_wide_vector(from, out);
+  } else {
+    for (int j = 0; j < VECTOR; j++) out[j] = j < count ? from[j] : 0;
+  }
+}
+
 #endif

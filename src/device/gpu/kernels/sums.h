@@ -1,8 +1,91 @@
+/* Sums: down columns, over an array, and exact ones. */
 #ifndef TRI_DEVICE_GPU_KERNELS_SUMS_H
 #define TRI_DEVICE_GPU_KERNELS_SUMS_H
 
+#include "base/exact_sum.h"
+
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_sums(K)
+#define TRI_GPU_KERNELS_sums(K)                                                                                        \
+  K(column_sum, 256)                                                                                                   \
+  K(column_totals, 256)                                                                                                \
+  K(sum_parts, 256)                                                                                                    \
+  K(sum_total, 256)                                                                                                    \
+  K(exact_squares, 256)                                                                                                \
+  K(exact_merge, 1024)                                                                                                 \
+  K(exact_add, 64)
+
+enum {
+  column_sum_threads = 256,
+  column_totals_threads = 256,
+  sum_parts_threads = 256,
+  sum_total_threads = 256,
+  exact_squares_threads = 256,
+  exact_merge_threads = 1024,
+  exact_add_threads = 64
+};
+
+/* How stage 1 of a sum down columns is cut (columns.h): `across` is a power of two, at most 32. */
+typedef struct column_slabs {
+  int64_t slab_rows, first_slab;
+  int64_t across;
+} column_slabs;
+
+typedef struct column_sum_arguments {
+  const void *in;
+  void *slabs; /* [slabs of the launch, width] */
+  int64_t capacity, width;
+  const int32_t *count;
+  column_slabs cut;
+} column_sum_arguments;
+
+/* Stage 2: out[width] (+)= the slabs, `stride` apart, of rows that are there; there are `groups` sums to a row. */
+typedef struct column_totals_arguments {
+  const void *slabs;
+  void *out;
+  int64_t capacity, groups;
+  const int32_t *count;
+  int64_t slab_rows, first_slab, num_slabs;
+  int64_t width, stride;
+  int32_t accumulate;
+} column_totals_arguments;
+
+/* Columns that a block of stage 2 adds up. */
+enum { COLUMN_TOTALS = 8 };
+
+/* parts[i] = sum of elements [i * part, (i + 1) * part) of in. */
+typedef struct sum_parts_arguments {
+  const void *in;
+  double *parts;
+  int64_t count, part;
+} sum_parts_arguments;
+
+typedef struct sum_total_arguments {
+  const double *parts;
+  double *out;
+  int64_t count;
+  int32_t accumulate;
+} sum_total_arguments;
+
+/* sums[b] = the squares of the blocks of elements that block b of the grid takes, EXACT_TERMS at a time. */
+typedef struct exact_squares_arguments {
+  const void *in;
+  tri_exact_sum *sums;
+  int64_t count, block, terms;
+} exact_squares_arguments;
+
+enum { EXACT_TERMS = 64 };
+
+/* *sum += all of `sums`. */
+typedef struct exact_merge_arguments {
+  const tri_exact_sum *sums;
+  tri_exact_sum *sum;
+  int64_t count;
+} exact_merge_arguments;
+
+typedef struct exact_add_arguments {
+  const double *value;
+  tri_exact_sum *sum;
+} exact_add_arguments;
 
 #endif

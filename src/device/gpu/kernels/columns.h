@@ -1,0 +1,53 @@
+/* Sums down the columns of many rows, in two stages, so that every processor has work and no sum depends on who adds
+ * first. Stage 1: a block adds `slab_rows` rows (a slab) of a strip of columns; its threads stand `across` side by
+ * side, VECTOR columns each, and 256 / across one below the other. Stage 2, the kernel column_totals, adds the slabs in
+ * their order. Slabs begin at the same rows however many rows there are, so rows that are not there change nothing. */
+#ifndef TRI_DEVICE_GPU_KERNELS_COLUMNS_H
+#define TRI_DEVICE_GPU_KERNELS_COLUMNS_H
+
+#include "device/gpu/kernels/rows.h"
+#include "device/gpu/kernels/sums.h"
+
+enum { COLUMN_THREADS = 256 };
+
+/* Where a thread of stage 1 is. */
+typedef struct column_place {
+  int64_t slab, row, end; /* its first row, and the first behind the slab */
+  int64_t column, width;  /* its first column */
+  int across, down;       /* threads side by side, one below the other */
+} column_place;
+
+/* `slabs` is of this launch: they are written from the beginning of the scratch memory. */
+DEVICE column_place column_place_of(const column_slabs *s, int64_t width, int64_t live) {
+  column_place at;
+  const int64_t strips = quotient(width + s->across * VECTOR - 1, s->across * VECTOR);
+  at.slab = quotient(block_x(), strips);
+  at.width = width;
+  at.across = s->across;
+  at.down = COLUMN_THREADS / s->across;
+  at.column = ((block_x() - at.slab * strips) * s->across + thread() % s->across) * VECTOR;
+  at.row = (s->first_slab + at.slab) * s->slab_rows;
+  at.end = at.row + s->slab_rows < live ? at.row + s->slab_rows : live;
+  at.row += thread() / s->across;
+  return at;
+}
+
+typedef struct column_shared {
+  wide sums[COLUMN_THREADS * VECTOR];
+} column_shared;
+
+/* Adds what the threads one below the other have, in their order, into a row of `out`. */
+DEVICE void add_up_columns(const column_place *at, const wide own[VECTOR], column_shared *shared, wide *out) {
+  const int columns = at->across * VECTOR;
+  const int64_t first = at->column - thread() % at->across * VECTOR;
+  barrier();
+  for (int j = 0; j < VECTOR; j++) shared->sums[thread() * VECTOR + j] = own[j];
+  barrier();
+  for (int c = thread(); c < columns && first + c < at->width; c += COLUMN_THREADS) {
+    wide sum = 0;
+    for (int y = 0; y < at->down; y++) sum += shared->sums[y * columns + c];
+    out[first + c] = sum;
+  }
+}
+
+#endif
