@@ -1,7 +1,5 @@
 #include "base/exact_sum.h"
 
-#include "base/exact_terms.h"
-
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>

@@ -6,16 +6,7 @@
 #ifndef TRI_BASE_EXACT_SUM_H
 #define TRI_BASE_EXACT_SUM_H
 
-#include <stdint.h>
-
-/* From 2^-1074, the smallest double, to 2^1024 and as many terms as there can be. */
-enum { TRI_EXACT_SUM_LIMBS = 68 };
-
-typedef struct tri_exact_sum {
-  int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
-  int64_t not_finite;                 /* terms that were infinite or not a number: then the sum is neither */
-  int64_t pending;                    /* terms since carries were passed on                                */
-} tri_exact_sum;
+#include "base/exact_terms.h"
 
 /* Kernels for GPUs know the struct alone: their run-time compilers refuse prototypes of functions of the host. */
 #if !defined(__CUDACC_RTC__) && !defined(__HIPCC_RTC__)

@@ -3,8 +3,18 @@
 #ifndef TRI_BASE_EXACT_TERMS_H
 #define TRI_BASE_EXACT_TERMS_H
 
-#include "base/exact_sum.h"
 #include "base/host_and_gpu.h"
+
+#include <stdint.h>
+
+/* From 2^-1074, the smallest double, to 2^1024 and as many terms as there can be. */
+enum { TRI_EXACT_SUM_LIMBS = 68 };
+
+typedef struct tri_exact_sum {
+  int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
+  int64_t not_finite;                 /* terms that were infinite or not a number: then the sum is neither */
+  int64_t pending;                    /* terms since carries were passed on                                */
+} tri_exact_sum;
 
 /* Limbs hold at most this many terms of below 2^32 each, less one, between carries: far below 2^63. */
 enum { TRI_EXACT_MOST_PENDING = 1 << 29 };

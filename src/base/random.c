@@ -1,7 +1,5 @@
 #include "base/random.h"
 
-#include "base/philox.h"
-
 #include <math.h>
 
 tri_random_key tri_random_stream(uint64_t seed, tri_random_purpose purpose, uint64_t stream) {

@@ -24,6 +24,7 @@
 #define TRI_DEVICE_KERNELS_H
 
 #include "base/exact_sum.h"
+#include "base/random.h"
 #include "device/description.h"
 #include "device/dropout.h"
 #include "device/queue.h"

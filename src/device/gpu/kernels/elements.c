@@ -45,7 +45,7 @@ typedef union converted {
   sixteen_bytes all[4];
   double doubles[CONVERTED];
   float floats[CONVERTED];
-  bf16 halves[CONVERTED];
+  uint32_t pairs[CONVERTED / 2]; /* of bf16 */
 } converted;
 
 DEVICE void store_converted(int bits, sixteen_bytes *out, const wide values[CONVERTED]) {
@@ -57,7 +57,8 @@ DEVICE void store_converted(int bits, sixteen_bytes *out, const wide values[CONV
     for (int j = 0; j < CONVERTED; j++) u.floats[j] = (float)values[j];
     for (int j = 0; j < 2; j++) out[j] = u.all[j];
   } else {
-    for (int j = 0; j < CONVERTED; j++) u.halves[j] = bf16_of_wide(values[j]);
+    for (int j = 0; j < CONVERTED; j += 2)
+      u.pairs[j / 2] = bf16_of_wide(values[j]).bits | (uint32_t)bf16_of_wide(values[j + 1]).bits << 16;
     out[0] = u.all[0];
   }
 }
@@ -96,8 +97,8 @@ DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
 DEVICE wide gelu(int erf_formula, wide x) { return x * (erf_formula ? normal_cdf(x) : gelu_sigmoid(within_20(x))); }
 
 DEVICE wide gelu_slope(int erf_formula, wide x) {
-  const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
   if (erf_formula) return normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x);
+  const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
   return sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner)));
 }
 

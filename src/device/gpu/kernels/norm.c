@@ -1,3 +1,358 @@
+/* Layer norm and RMS norm of pieces of rows. With n = (x - mean) rstd and g = dy weight:
+ *
+ *   y  = n weight + bias
+ *   dx = rstd (g - mean(g) - n mean(g n))
+ *
+ * and RMS norm is the same without means of x and g. Narrow pieces are a warp's, others a block's. The squares of
+ * deviations are added when the mean is known, since mean(x^2) - mean^2 cancels.
+ *
+ * The kernels called `warp` and `block` keep a piece in registers and read memory once: all arrays begin at multiples
+ * of 16 bytes, and widths and strides are whole vectors. `any` takes whatever there is, and reads what it needs again.
+ * Either way the same thread has the same columns, and adds them in the same order. */
 #include "device/gpu/kernels/norm.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/columns.h"
+
+/* ---- who works on what ------------------------------------------------------------------------------------------- */
+
+/* The pieces of a thread, and its first column and the step to its next in each of them. */
+typedef struct norm_walk {
+  int64_t first, end, step;
+  int column, columns, width;
+} norm_walk;
+
+DEVICE int64_t live_pieces(const norm_shape *s) { return live_rows(s->capacity, s->count) * s->groups; }
+
+DEVICE norm_walk walk_of(const norm_shape *s, int by_warp) {
+  enum { WARPS = NORM_THREADS / WARP };
+  norm_walk w;
+  w.end = live_pieces(s);
+  w.first = by_warp ? block_x() * WARPS + warp() : block_x();
+  w.step = by_warp ? blocks_x() * WARPS : blocks_x();
+  w.column = (by_warp ? lane() : thread()) * VECTOR;
+  w.columns = (by_warp ? WARP : NORM_THREADS) * VECTOR;
+  w.width = (int)s->width;
+  return w;
+}
+
+/* Where piece i begins in x and in y. */
+typedef struct piece_place {
+  int64_t x, y;
+} piece_place;
+
+DEVICE piece_place place_of(const norm_shape *s, int64_t i) {
+  const int64_t row = s->groups == 1 ? i : quotient(i, s->groups), group = i - row * s->groups;
+  piece_place at;
+  at.x = row * s->x_row + group * s->x_group;
+  at.y = row * s->y_row + group * s->y_group;
+  return at;
+}
+
+/* Whether all pieces begin at multiples of 16 bytes. */
+DEVICE int x_is_aligned(const norm_shape *s, const void *x) {
+  return is_aligned(x) && s->x_row % VECTOR == 0 && s->x_group % VECTOR == 0;
+}
+DEVICE int y_is_aligned(const norm_shape *s, const void *y) {
+  return is_aligned(y) && s->y_row % VECTOR == 0 && s->y_group % VECTOR == 0;
+}
+
+typedef struct warp_sums {
+  wide each[MOST_WARPS];
+} warp_sums;
+
+DEVICE wide piece_sum(int by_warp, wide own, warp_sums *shared) {
+  return by_warp ? warp_sum(own) : block_sum(own, shared->each);
+}
+
+/* ---- a piece in registers ---------------------------------------------------------------------------------------- */
+
+enum { KEPT = NORM_KEPT / VECTOR };
+
+DEVICE void keep(const element *from, const norm_walk *w, sixteen_bytes kept[KEPT]) {
+  UNROLL for (int n = 0; n < KEPT; n++) {
+    const int column = w->column + n * w->columns;
+    if (column < w->width) kept[n] = *(const sixteen_bytes *)(const void *)(from + column);
+  }
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+DEVICE wide sum_of(const wide values[VECTOR]) {
+  wide sum = 0;
+  for (int j = 0; j < VECTOR; j++) sum += values[j];
+  return sum;
+}
+
+/* Of the first `count` at most. */
+DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
+  wide sum = 0;
+  for (int j = 0; j < VECTOR; j++) {
+    const wide deviation = values[j] - mean;
+    if (j < count) sum += deviation * deviation;
+  }
+  return sum;
+}
+
+DEVICE wide rstd_of(wide squares, int width, double eps) { return 1 / wide_sqrt(squares / (wide)width + (wide)eps); }
+
+/* x becomes y. */
+DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * weight[j];
+}
+
+DEVICE void add_bias(wide x[VECTOR], const wide bias[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) x[j] += bias[j];
+}
+
+DEVICE void store_statistics(const norm_forward_arguments *a, const norm_walk *w, int64_t i, wide mean, wide rstd) {
+  if (w->column > 0) return;
+  if (a->mean != 0) ((wide *)a->mean)[i] = mean;
+  ((wide *)a->rstd)[i] = rstd;
+}
+
+DEVICE wide kept_mean(const norm_walk *w, int by_warp, const sixteen_bytes kept[KEPT], warp_sums *shared) {
+  wide values[VECTOR], sum = 0;
+  UNROLL for (int n = 0; n < KEPT; n++) {
+    if (w->column + n * w->columns >= w->width) continue;
+    unpack(&kept[n], values);
+    sum += sum_of(values);
+  }
+  return piece_sum(by_warp, sum, shared) / (wide)w->width;
+}
+
+DEVICE wide kept_squares(const norm_walk *w, int by_warp, const sixteen_bytes kept[KEPT], wide mean,
+                         warp_sums *shared) {
+  wide values[VECTOR], sum = 0;
+  UNROLL for (int n = 0; n < KEPT; n++) {
+    if (w->column + n * w->columns >= w->width) continue;
+    unpack(&kept[n], values);
+    sum += squares_of(values, mean, VECTOR);
+  }
+  return piece_sum(by_warp, sum, shared);
+}
+
+DEVICE void forward_kept(const norm_forward_arguments *a, int by_warp, warp_sums *shared) {
+  const norm_walk w = walk_of(&a->shape, by_warp);
+  const wide *weight = (const wide *)a->weight, *bias = (const wide *)a->bias;
+  for (int64_t i = w.first; i < w.end; i += w.step) {
+    const piece_place at = place_of(&a->shape, i);
+    element *y = (element *)a->y + at.y;
+    sixteen_bytes kept[KEPT];
+    keep((const element *)a->x + at.x, &w, kept);
+    const wide mean = a->mean == 0 ? 0 : kept_mean(&w, by_warp, kept, shared);
+    const wide rstd = rstd_of(kept_squares(&w, by_warp, kept, mean, shared), w.width, a->eps);
+    UNROLL for (int n = 0; n < KEPT; n++) {
+      const int column = w.column + n * w.columns;
+      wide values[VECTOR], parameters[VECTOR];
+      if (column >= w.width) continue;
+      unpack(&kept[n], values);
+      load_wide_vector(weight + column, parameters);
+      normalise(values, mean, rstd, parameters);
+      if (bias != 0) {
+        load_wide_vector(bias + column, parameters);
+        add_bias(values, parameters);
+      }
+      store_vector(y + column, values);
+    }
+    store_statistics(a, &w, i, mean, rstd);
+  }
+}
+
+KERNEL(norm_forward_warp) { forward_kept(&a, 1, (warp_sums *)0); }
+
+KERNEL(norm_forward_block) {
+  SHARED(warp_sums, shared);
+  forward_kept(&a, 0, shared);
+}
+
+KERNEL(norm_forward_any) {
+  SHARED(warp_sums, shared);
+  const norm_walk w = walk_of(&a.shape, a.by_warp);
+  const wide *weight = (const wide *)a.weight, *bias = (const wide *)a.bias;
+  const int x_aligned = x_is_aligned(&a.shape, a.x), y_aligned = y_is_aligned(&a.shape, a.y);
+  for (int64_t i = w.first; i < w.end; i += w.step) {
+    const piece_place at = place_of(&a.shape, i);
+    const element *x = (const element *)a.x + at.x;
+    element *y = (element *)a.y + at.y;
+    wide values[VECTOR], parameters[VECTOR], mean = 0, sum = 0;
+    for (int column = w.column; column < w.width && a.mean != 0; column += w.columns) {
+      load_part(x + column, x_aligned, w.width - column, values);
+      sum += sum_of(values);
+    }
+    if (a.mean != 0) mean = piece_sum(a.by_warp, sum, shared) / (wide)w.width;
+    sum = 0;
+    for (int column = w.column; column < w.width; column += w.columns) {
+      load_part(x + column, x_aligned, w.width - column, values);
+      sum += squares_of(values, mean, w.width - column);
+    }
+    const wide rstd = rstd_of(piece_sum(a.by_warp, sum, shared), w.width, a.eps);
+    for (int column = w.column; column < w.width; column += w.columns) {
+      const int count = w.width - column;
+      load_part(x + column, x_aligned, count, values);
+      load_wide_part(weight + column, is_aligned(weight), count, parameters);
+      normalise(values, mean, rstd, parameters);
+      if (bias != 0) {
+        load_wide_part(bias + column, is_aligned(bias), count, parameters);
+        add_bias(values, parameters);
+      }
+      store_part(y + column, y_aligned, count, values);
+    }
+    store_statistics(&a, &w, i, mean, rstd);
+  }
+}
+
+/* ---- backward, of the input -------------------------------------------------------------------------------------- */
+
+/* Of a piece: where it lies, its statistics, and the means of g and of g n. */
+typedef struct backward_piece {
+  piece_place at;
+  wide mean, rstd, mean_g, mean_gn;
+} backward_piece;
+
+DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_t i) {
+  backward_piece p;
+  p.at = place_of(&a->shape, i);
+  p.mean = a->mean == 0 ? 0 : ((const wide *)a->mean)[i];
+  p.rstd = ((const wide *)a->rstd)[i];
+  p.mean_g = p.mean_gn = 0;
+  return p;
+}
+
+/* x becomes n, and dy becomes g. */
+DEVICE void make_n_and_g(const backward_piece *p, const wide weight[VECTOR], wide x[VECTOR], wide dy[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) {
+    x[j] = (x[j] - p->mean) * p->rstd;
+    dy[j] *= weight[j];
+  }
+}
+
+DEVICE void add_to_means(backward_piece *p, const wide n[VECTOR], const wide g[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) {
+    p->mean_g += g[j];
+    p->mean_gn += g[j] * n[j];
+  }
+}
+
+/* Once all threads of the piece have added what they have. */
+DEVICE void finish_means(backward_piece *p, const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
+  const wide width = (wide)a->shape.width;
+  p->mean_g = a->mean == 0 ? 0 : piece_sum(by_warp, p->mean_g, shared) / width;
+  p->mean_gn = piece_sum(by_warp, p->mean_gn, shared) / width;
+}
+
+/* g becomes dx. */
+DEVICE void make_gradient(const backward_piece *p, const wide n[VECTOR], wide g[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) g[j] = p->rstd * (g[j] - p->mean_g - n[j] * p->mean_gn);
+}
+
+DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) to[j] += values[j];
+}
+
+/* gradient_x may be gradient_y: who writes a column has read it, and nobody else does. */
+DEVICE void backward_kept(const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
+  const norm_walk w = walk_of(&a->shape, by_warp);
+  const wide *weight = (const wide *)a->weight;
+  for (int64_t i = w.first; i < w.end; i += w.step) {
+    backward_piece p = backward_piece_of(a, i);
+    element *dx = (element *)a->gradient_x + p.at.x;
+    sixteen_bytes kept_x[KEPT], kept_dy[KEPT];
+    wide n[VECTOR], g[VECTOR], others[VECTOR];
+    keep((const element *)a->x + p.at.x, &w, kept_x);
+    keep((const element *)a->gradient_y + p.at.y, &w, kept_dy);
+    UNROLL for (int k = 0; k < KEPT; k++) {
+      const int column = w.column + k * w.columns;
+      if (column >= w.width) continue;
+      unpack(&kept_x[k], n);
+      unpack(&kept_dy[k], g);
+      load_wide_vector(weight + column, others);
+      make_n_and_g(&p, others, n, g);
+      add_to_means(&p, n, g);
+    }
+    finish_means(&p, a, by_warp, shared);
+    UNROLL for (int k = 0; k < KEPT; k++) {
+      const int column = w.column + k * w.columns;
+      if (column >= w.width) continue;
+      unpack(&kept_x[k], n);
+      unpack(&kept_dy[k], g);
+      load_wide_vector(weight + column, others);
+      make_n_and_g(&p, others, n, g);
+      make_gradient(&p, n, g);
+      if (a->accumulate) {
+        load_vector(dx + column, others);
+        add_to(g, others);
+      }
+      store_vector(dx + column, g);
+    }
+  }
+}
+
+KERNEL(norm_backward_warp) { backward_kept(&a, 1, (warp_sums *)0); }
+
+KERNEL(norm_backward_block) {
+  SHARED(warp_sums, shared);
+  backward_kept(&a, 0, shared);
+}
+
+/* n and g of VECTOR columns; g is zero beyond the piece. */
+DEVICE void load_n_and_g(const norm_backward_arguments *a, const backward_piece *p, int column, wide n[VECTOR],
+                         wide g[VECTOR]) {
+  const wide *weight = (const wide *)a->weight + column;
+  const int64_t count = a->shape.width - column;
+  wide weights[VECTOR];
+  load_part((const element *)a->x + p->at.x + column, x_is_aligned(&a->shape, a->x), count, n);
+  load_part((const element *)a->gradient_y + p->at.y + column, y_is_aligned(&a->shape, a->gradient_y), count, g);
+  load_wide_part(weight, is_aligned(weight), count, weights);
+  make_n_and_g(p, weights, n, g);
+}
+
+KERNEL(norm_backward_any) {
+  SHARED(warp_sums, shared);
+  const norm_walk w = walk_of(&a.shape, a.by_warp);
+  const int dx_aligned = x_is_aligned(&a.shape, a.gradient_x);
+  for (int64_t i = w.first; i < w.end; i += w.step) {
+    backward_piece p = backward_piece_of(&a, i);
+    element *dx = (element *)a.gradient_x + p.at.x;
+    wide n[VECTOR], g[VECTOR];
+    for (int column = w.column; column < w.width; column += w.columns) {
+      load_n_and_g(&a, &p, column, n, g);
+      add_to_means(&p, n, g);
+    }
+    finish_means(&p, &a, a.by_warp, shared);
+    for (int column = w.column; column < w.width; column += w.columns) {
+      load_n_and_g(&a, &p, column, n, g);
+      make_gradient(&p, n, g);
+      if (a.accumulate) {
+        load_part(dx + column, dx_aligned, w.width - column, n);
+        add_to(g, n);
+      }
+      store_part(dx + column, dx_aligned, w.width - column, g);
+    }
+  }
+}
+
+/* ---- backward, of weight and bias -------------------------------------------------------------------------------- */
+
+KERNEL(norm_weight_slabs) {
+  SHARED(column_shared, shared);
+  const norm_shape *s = &a.shape;
+  const int64_t live = live_pieces(s);
+  const column_place at = column_place_of(&a.cut, s->width, live);
+  const int x_aligned = x_is_aligned(s, a.x), dy_aligned = y_is_aligned(s, a.gradient_y);
+  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block */
+  wide weight[VECTOR], bias[VECTOR], x[VECTOR], dy[VECTOR];
+  for (int j = 0; j < VECTOR; j++) weight[j] = bias[j] = 0;
+  for (int64_t i = at.row; i < at.end && at.column < s->width; i += at.down) {
+    const piece_place piece = place_of(s, i);
+    const wide mean = a.mean == 0 ? 0 : ((const wide *)a.mean)[i], rstd = ((const wide *)a.rstd)[i];
+    load_part((const element *)a.x + piece.x + at.column, x_aligned, s->width - at.column, x);
+    load_part((const element *)a.gradient_y + piece.y + at.column, dy_aligned, s->width - at.column, dy);
+    for (int j = 0; j < VECTOR; j++) {
+      weight[j] += dy[j] * ((x[j] - mean) * rstd);
+      bias[j] += dy[j];
+    }
+  }
+  wide *slab = (wide *)a.slabs + at.slab * a.sums * s->width;
+  add_up_columns(&at, weight, shared, slab);
+  if (a.sums > 1) add_up_columns(&at, bias, shared, slab + s->width);
+}

@@ -1,8 +1,68 @@
+/* Layer norm and RMS norm: kernels/norm.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_NORM_H
 #define TRI_DEVICE_GPU_KERNELS_NORM_H
 
+#include "device/gpu/kernels/sums.h"
+
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_norm(K)
+#define TRI_GPU_KERNELS_norm(K)                                                                                        \
+  K(norm_forward_warp, 256)                                                                                            \
+  K(norm_forward_block, 256)                                                                                           \
+  K(norm_forward_any, 256)                                                                                             \
+  K(norm_backward_warp, 256)                                                                                           \
+  K(norm_backward_block, 256)                                                                                          \
+  K(norm_backward_any, 256)                                                                                            \
+  K(norm_weight_slabs, 256)
+
+enum { NORM_THREADS = 256 };
+enum {
+  norm_forward_warp_threads = NORM_THREADS,
+  norm_forward_block_threads = NORM_THREADS,
+  norm_forward_any_threads = NORM_THREADS,
+  norm_backward_warp_threads = NORM_THREADS,
+  norm_backward_block_threads = NORM_THREADS,
+  norm_backward_any_threads = NORM_THREADS,
+  norm_weight_slabs_threads = NORM_THREADS
+};
+
+/* What a thread keeps of a piece in registers, and so the widest piece that a warp of 32, or a block, reads once. */
+enum { NORM_KEPT = 32, NORM_WARP_WIDTH = 32 * NORM_KEPT, NORM_BLOCK_WIDTH = NORM_THREADS * NORM_KEPT };
+
+/* tri_norm of device/kernels.h. */
+typedef struct norm_shape {
+  int64_t capacity; /* of rows */
+  const int32_t *count;
+  int64_t groups, width;
+  int64_t x_row, x_group, y_row, y_group;
+} norm_shape;
+
+/* mean is NULL for RMS norm; bias may be NULL. */
+typedef struct norm_forward_arguments {
+  norm_shape shape;
+  const void *x, *weight, *bias;
+  void *y, *mean, *rstd;
+  double eps;
+  int32_t by_warp; /* a warp to a piece; else a block */
+} norm_forward_arguments;
+typedef norm_forward_arguments norm_forward_warp_arguments, norm_forward_block_arguments, norm_forward_any_arguments;
+
+typedef struct norm_backward_arguments {
+  norm_shape shape;
+  const void *gradient_y, *x, *weight, *mean, *rstd;
+  void *gradient_x;
+  int32_t by_warp, accumulate;
+} norm_backward_arguments;
+typedef norm_backward_arguments norm_backward_warp_arguments, norm_backward_block_arguments,
+    norm_backward_any_arguments;
+
+/* Stage 1 of the weight's gradient (columns.h), and behind it in each slab the bias's where `sums` is 2. */
+typedef struct norm_weight_slabs_arguments {
+  norm_shape shape;
+  const void *gradient_y, *x, *mean, *rstd;
+  void *slabs; /* [slabs of the launch, sums, width] */
+  column_slabs cut;
+  int32_t sums;
+} norm_weight_slabs_arguments;
 
 #endif

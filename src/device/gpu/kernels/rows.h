@@ -10,6 +10,16 @@ DEVICE int64_t quotient(int64_t a, int64_t b) {
   return a / b;
 }
 
+/* The numbers of 16 bytes that were moved at once. */
+DEVICE void unpack(const sixteen_bytes *from, wide out[VECTOR]) {
+  union {
+    sixteen_bytes all;
+    element each[VECTOR];
+  } u;
+  u.all = *from;
+  for (int j = 0; j < VECTOR; j++) out[j] = load(&u.each[j]);
+}
+
 /* ---- parts: VECTOR columns of a row, or the `count` below that that are left of it ------------------------------- */
 
 /* Zeros behind them. `aligned` says that all parts of the array begin at multiples of 16 bytes. */

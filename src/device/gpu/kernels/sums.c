@@ -1,7 +1,6 @@
 /* Sums whose order depends on shapes alone: not on where an array lies, nor on the number of blocks. */
 #include "device/gpu/kernels/sums.h"
 
-#include "base/exact_terms.h"
 #include "device/gpu/kernels/columns.h"
 
 /* ---- down columns ------------------------------------------------------------------------------------------------ */
