@@ -1,3 +1,44 @@
+/* Launches kernels/loss.c. */
 #include "device/gpu/internal.h"
 
-void tri_gpu_fill_loss(tri_device_kernels *out) { (void)out; }
+static tri_status gpu_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                         const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
+                                         void *sum, void *label_logit) {
+  const tri_gpu_shape a_block_each = {.x = rows};
+  TRI_GPU_LAUNCH(softmax_statistics, type, a_block_each, .logits = logits, .labels = labels, .maximum = maximum,
+                 .sum = sum, .label_logit = label_logit, .vocabulary = vocabulary, .ld = ld, .first_id = first_id);
+  return TRI_OK;
+}
+
+static tri_status gpu_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
+                                      void *sum) {
+  TRI_GPU_LAUNCH(softmax_rescale, type, tri_gpu_shape_of(rows, softmax_rescale_threads), .from = from, .to = to,
+                 .sum = sum, .rows = rows);
+  return TRI_OK;
+}
+
+static tri_status gpu_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                   int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
+                                   void *losses) {
+  TRI_GPU_LAUNCH(softmax_loss, type, tri_gpu_shape_of(rows, softmax_loss_threads), .labels = labels, .maximum = maximum,
+                 .sum = sum, .label_logit = label_logit, .losses = losses, .rows = rows, .ignore_index = ignore_index);
+  return TRI_OK;
+}
+
+static tri_status gpu_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                       const void *logits, const int32_t *labels, int64_t first_id,
+                                       int32_t ignore_index, const tri_step_values *values, const void *maximum,
+                                       const void *sum, int64_t gradient_ld, void *gradient) {
+  const tri_gpu_shape a_block_each = {.x = rows};
+  TRI_GPU_LAUNCH(softmax_gradient, type, a_block_each, .logits = logits, .labels = labels, .values = values,
+                 .maximum = maximum, .sum = sum, .gradient = gradient, .vocabulary = vocabulary, .ld = ld,
+                 .gradient_ld = gradient_ld, .first_id = first_id, .ignore_index = ignore_index);
+  return TRI_OK;
+}
+
+void tri_gpu_fill_loss(tri_device_kernels *out) {
+  out->softmax_statistics = gpu_softmax_statistics;
+  out->softmax_rescale = gpu_softmax_rescale;
+  out->softmax_loss = gpu_softmax_loss;
+  out->softmax_gradient = gpu_softmax_gradient;
+}

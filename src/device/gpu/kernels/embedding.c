@@ -1,3 +1,282 @@
+/* Rows of a table, and the gradient of the table: for each of its rows the sum of the gradient's rows that name it.
+ *
+ * Nobody knows ahead how often a row is named: most never, a few many thousand times. With atomics the sums would come
+ * out in another order in every run. So the rows are sorted by the id that they name, and then stretches of equal ids
+ * are summed (reduction by key). The host knows nothing but the capacity; each kernel finds in the keys how far to go.
+ *
+ *  - A key is the id in its upper half and the row in the lower, so no two are equal, and sorted they have the rows of
+ *    an id in order. Rows of no id of the slice have the id NOBODY and come last.
+ *  - embedding_sort sorts tiles; embedding_merge makes one sorted stretch of eight, again and again: a key's place is
+ *    its own in its stretch and the number of lesser ones in the seven others.
+ *  - embedding_sum goes over windows of the sorted keys, a block each. What is all in its window is added to the table;
+ *    what crosses an edge is a partial sum: that of an id from the window before (HEAD), and that of an id which goes
+ *    on in the next (TAIL). Since the windows cut everything into stretches of a fixed length, an id that is named
+ *    60000 times is the work of many blocks.
+ *  - embedding_join adds up the partial sums of an id that crosses edges, in the window where it begins.
+ *
+ * Each row of the table is written by one block of one kernel, once. Which sums are made depends on the ids alone. */
 #include "device/gpu/kernels/embedding.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/wide.h"
+
+enum { GOES_ON, TO_TABLE, HEAD, TAIL };
+
+DEVICE uint32_t nobody(void) { return 0xffffffffu; }
+DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
+
+/* ---- forward: a warp for each row -------------------------------------------------------------------------------- */
+
+KERNEL(embedding_forward) {
+  const int64_t rows = live_rows(a.capacity, a.count), warps = blocks_x() * block_warps();
+  const wide *table = (const wide *)a.table, *position_table = (const wide *)a.position_table;
+  element *out = (element *)a.out;
+  const int whole = a.width % VECTOR == 0 && is_aligned(table) && is_aligned(position_table) && is_aligned(out);
+  const int64_t vectors = whole ? a.width / VECTOR : 0;
+  for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
+    const int64_t id = a.ids[row] - a.first_id;
+    const wide *token = id >= 0 && id < a.table_rows ? table + id * a.width : 0;
+    const wide *position = position_table == 0 ? 0 : position_table + a.positions[row] * a.width;
+    for (int64_t i = lane(); i < vectors; i += WARP) {
+      wide x[VECTOR], y[VECTOR];
+      for (int j = 0; j < VECTOR; j++) x[j] = y[j] = 0;
+      if (token != 0) load_wide_vector(token + i * VECTOR, x);
+      if (position != 0) load_wide_vector(position + i * VECTOR, y);
+      for (int j = 0; j < VECTOR; j++) x[j] += y[j];
+      store_vector(out + row * a.width + i * VECTOR, x);
+    }
+    for (int64_t i = vectors * VECTOR + lane(); i < a.width; i += WARP)
+      store(out + row * a.width + i, (token == 0 ? 0 : token[i]) + (position == 0 ? 0 : position[i]));
+  }
+}
+
+/* ---- keys in order ----------------------------------------------------------------------------------------------- */
+
+DEVICE int rows_of_piece(const embedding_piece *rows) {
+  const int64_t live = live_rows(rows->capacity, rows->count) - rows->first;
+  if (live < 0) return 0;
+  return (int)(live < rows->piece ? live : rows->piece);
+}
+
+typedef struct sorted_tile {
+  uint64_t keys[EMBEDDING_TILE];
+} sorted_tile;
+
+/* Bitonic: compares keys `apart` from each other, so that stretches of `length` ascend and descend in turn. */
+DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
+  for (int i = thread(); i < size / 2; i += threads()) {
+    const int low = (i & ~(apart - 1)) * 2 + (i & (apart - 1)), high = low + apart;
+    const uint64_t x = keys[low], y = keys[high];
+    if ((x > y) == ((low & length) == 0)) {
+      keys[low] = y;
+      keys[high] = x;
+    }
+  }
+}
+
+KERNEL(embedding_sort) {
+  SHARED(sorted_tile, tile);
+  const int rows = rows_of_piece(&a.rows), begin = (int)block_x() * EMBEDDING_TILE;
+  const int here = rows - begin < EMBEDDING_TILE ? rows - begin : EMBEDDING_TILE;
+  if (here <= 0) return;
+  int size = 1;
+  while (size < here) size *= 2;
+  for (int i = thread(); i < size; i += threads()) {
+    uint64_t key = ~(uint64_t)0;
+    if (i < here) {
+      const int64_t id = a.ids[begin + i] - a.first_id;
+      const uint32_t known = id >= 0 && id < a.table_rows ? (uint32_t)id : nobody();
+      key = (uint64_t)known << 32 | (uint32_t)(begin + i);
+    }
+    tile->keys[i] = key;
+  }
+  for (int length = 2; length <= size; length *= 2) {
+    for (int apart = length / 2; apart > 0; apart /= 2) {
+      barrier();
+      compare_keys(tile->keys, size, length, apart);
+    }
+  }
+  barrier();
+  for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
+}
+
+/* The searches in the other stretches go side by side: each waits for memory most of the time. */
+KERNEL(embedding_merge) {
+  const int rows = rows_of_piece(&a.rows), run_bits = (int)a.run_bits;
+  for (int i = (int)block_x() * threads() + thread(); i < rows; i += (int)blocks_x() * threads()) {
+    const uint64_t key = a.in[i];
+    const int base = i >> (run_bits + EMBEDDING_WAYS_BITS) << (run_bits + EMBEDDING_WAYS_BITS);
+    int lesser[EMBEDDING_WAYS];
+    for (int s = 0; s < EMBEDDING_WAYS; s++) lesser[s] = 0;
+    for (int step = 1 << run_bits; step > 0; step /= 2) {
+      for (int s = 0; s < EMBEDDING_WAYS; s++) {
+        const int last = lesser[s] + step - 1, at = base + (s << run_bits) + last;
+        if (last >> run_bits == 0 && at < rows && a.in[at] < key) lesser[s] += step;
+      }
+    }
+    int place = base;
+    for (int s = 0; s < EMBEDDING_WAYS; s++) place += lesser[s];
+    a.out[place] = key;
+  }
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+typedef struct sum_window {
+  uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
+  int where[EMBEDDING_WINDOW]; /* what is done behind this row */
+} sum_window;
+
+/* Up to VECTOR columns of a row, of which `columns` are there. */
+DEVICE void load_columns(const element *from, int columns, int whole, wide out[VECTOR]) {
+  if (whole) {
+    load_vector(from, out);
+    return;
+  }
+  for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
+}
+
+/* To `count` columns, WIDE_VECTOR or, at the end of a row, less. */
+DEVICE void add_to_table(wide *to, int count, int whole, const wide *values) {
+  if (whole) {
+    wide sum[WIDE_VECTOR];
+    load_16_bytes(to, sum);
+    for (int j = 0; j < WIDE_VECTOR; j++) sum[j] += values[j];
+    store_16_bytes(to, sum);
+    return;
+  }
+  for (int j = 0; j < WIDE_VECTOR; j++) {
+    if (j < count) to[j] += values[j];
+  }
+}
+
+DEVICE int is_whole(const void *table, int64_t width) { return is_aligned(table) && width % WIDE_VECTOR == 0; }
+
+/* Reads the window; returns how many of its rows name an id. */
+DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
+  const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW, at = begin + thread();
+  const uint32_t id = at < rows ? id_of(a->keys[at]) : nobody();
+  const uint32_t next = at + 1 < rows ? id_of(a->keys[at + 1]) : nobody();
+  const int last = thread() + 1 == EMBEDDING_WINDOW;
+  w->ids[thread()] = id;
+  w->rows[thread()] = at < rows ? (uint32_t)a->keys[at] : 0;
+  if (next == id && !last) {
+    w->where[thread()] = GOES_ON;
+  } else if (begin > 0 && begin < rows && id_of(a->keys[begin - 1]) == id) {
+    w->where[thread()] = HEAD;
+  } else {
+    w->where[thread()] = next == id ? TAIL : TO_TABLE;
+  }
+  barrier();
+  int here = 0;
+  for (int step = EMBEDDING_WINDOW; step > 0; step /= 2) {
+    if (here + step <= EMBEDDING_WINDOW && w->ids[here + step - 1] != nobody()) here += step;
+  }
+  return here;
+}
+
+DEVICE void put_sum(const embedding_sum_arguments *a, int where, uint32_t id, int64_t column, int whole,
+                    const wide sum[VECTOR]) {
+  if (where == TO_TABLE) {
+    wide *to = (wide *)a->table + (int64_t)id * a->width + column;
+    const int64_t columns = a->width - column;
+    for (int j = 0; j < VECTOR; j += WIDE_VECTOR) add_to_table(to + j, (int)(columns - j), whole, sum + j);
+  } else {
+    wide *to = (wide *)a->partial + (2 * block_x() + (where == TAIL)) * a->stride + column;
+    for (int j = 0; j < VECTOR; j += WIDE_VECTOR) store_16_bytes(to + j, sum + j);
+  }
+}
+
+KERNEL(embedding_sum) {
+  enum { AHEAD = 4 }; /* rows on their way at a time */
+  SHARED(sum_window, w);
+  const int here = read_window(&a, w);
+  const int64_t column = (block_y() * threads() + thread()) * VECTOR;
+  if (column >= a.width) return;
+  const element *gradient = (const element *)a.gradient + column;
+  const int columns = (int)(a.width - column < VECTOR ? a.width - column : VECTOR);
+  const int whole = is_aligned(a.gradient) && a.width % VECTOR == 0, whole_table = is_whole(a.table, a.width);
+  wide sum[VECTOR], in[AHEAD][VECTOR];
+  for (int k = 0; k < VECTOR; k++) sum[k] = 0;
+  for (int i = 0; i < here; i += AHEAD) {
+    for (int j = 0; j < AHEAD; j++) {
+      const int64_t row = w->rows[i + j < here ? i + j : here - 1];
+      load_columns(gradient + row * a.width, columns, whole, in[j]);
+    }
+    for (int j = 0; j < AHEAD; j++) {
+      if (i + j >= here) break;
+      for (int k = 0; k < VECTOR; k++) sum[k] += in[j][k];
+      if (w->where[i + j] == GOES_ON) continue;
+      put_sum(&a, w->where[i + j], w->ids[i + j], column, whole_table, sum);
+      for (int k = 0; k < VECTOR; k++) sum[k] = 0;
+    }
+  }
+}
+
+/* ---- sums over several windows ----------------------------------------------------------------------------------- */
+
+/* The first window behind the last that this id, which begins in this block's window, reaches; 0 where none begins here
+ * that goes on in the next. The same for all threads. */
+DEVICE int windows_end(const embedding_join_arguments *a) {
+  const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
+  const int behind = begin + EMBEDDING_WINDOW;
+  if (behind >= rows) return 0;
+  const uint32_t id = id_of(a->keys[behind]);
+  if (id == nobody() || id_of(a->keys[behind - 1]) != id) return 0;
+  if (begin > 0 && id_of(a->keys[begin - 1]) == id) return 0;
+  int low = behind, high = rows; /* keys before low have the id; keys from high on have not */
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (id_of(a->keys[middle]) == id) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return (low - 1) / EMBEDDING_WINDOW + 1;
+}
+
+enum { JOIN_GROUPS = embedding_join_threads / EMBEDDING_JOIN_LANES };
+
+typedef struct join_sums {
+  wide of[JOIN_GROUPS][EMBEDDING_JOIN_LANES][WIDE_VECTOR];
+} join_sums;
+
+/* Sums a stretch of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs
+ * of the ones behind it. */
+DEVICE void sum_partial(const wide *partial, int64_t stride, int from, int first, int behind, wide sum[WIDE_VECTOR]) {
+  enum { AHEAD = 4 };
+  for (int k = 0; k < WIDE_VECTOR; k++) sum[k] = 0;
+  for (int i = first; i < behind; i += AHEAD) {
+    wide in[AHEAD][WIDE_VECTOR];
+    for (int j = 0; j < AHEAD; j++) {
+      const int window = i + j < behind ? i + j : behind - 1;
+      load_16_bytes(partial + (2 * (int64_t)window + (window == from)) * stride, in[j]);
+    }
+    for (int j = 0; j < AHEAD; j++) {
+      for (int k = 0; k < WIDE_VECTOR; k++) {
+        if (i + j < behind) sum[k] += in[j][k];
+      }
+    }
+  }
+}
+
+KERNEL(embedding_join) {
+  SHARED(join_sums, sums);
+  const int from = (int)block_x(), end = windows_end(&a);
+  if (end == 0) return;
+  const int group = thread() / EMBEDDING_JOIN_LANES, of_group = thread() % EMBEDDING_JOIN_LANES;
+  const int each = (end - from + JOIN_GROUPS - 1) / JOIN_GROUPS, first = from + group * each;
+  const int64_t column = (block_y() * EMBEDDING_JOIN_LANES + of_group) * WIDE_VECTOR;
+  wide sum[WIDE_VECTOR];
+  if (column < a.width) {
+    sum_partial((const wide *)a.partial + column, a.stride, from, first, first + each < end ? first + each : end, sum);
+    for (int k = 0; k < WIDE_VECTOR; k++) sums->of[group][of_group][k] = sum[k];
+  }
+  barrier();
+  if (group > 0 || column >= a.width) return;
+  for (int g = 1; g < JOIN_GROUPS; g++) {
+    for (int k = 0; k < WIDE_VECTOR; k++) sum[k] += sums->of[g][of_group][k];
+  }
+  wide *to = (wide *)a.table + (int64_t)id_of(a.keys[(from + 1) * EMBEDDING_WINDOW]) * a.width + column;
+  add_to_table(to, (int)(a.width - column), is_whole(a.table, a.width), sum);
+}

@@ -1,3 +1,129 @@
+/* The loss: a block for each row of logits, which are by far the most that these kernels move. The statistics read them
+ * once, with a maximum and a sum that are brought up to date together (Milakov and Gimelshein 2018, "Online normalizer
+ * calculation for softmax"): where the maximum grows, the sum so far shrinks by exp(old - new).
+ *
+ * Which thread takes which elements does not depend on addresses, and so the bits do not either. */
 #include "device/gpu/kernels/loss.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/wide.h"
+
+enum {
+  TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4,
+  TAKEN = TAKEN_VECTORS * WIDE_VECTOR
+}; /* that a thread takes at a time */
+
+/* Up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity where there are no more. */
+DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, int aligned, wide out[WIDE_VECTOR]) {
+  if (aligned && at + WIDE_VECTOR <= vocabulary) {
+    load_16_bytes(row + at, out);
+    return;
+  }
+  for (int j = 0; j < WIDE_VECTOR; j++) out[j] = at + j < vocabulary ? row[at + j] : -wide_infinity();
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+typedef struct running {
+  wide most, sum; /* of what has been seen: its maximum, and the sum of exp(x - maximum) */
+} running;
+
+/* What exponents are taken less of: so that exp(-infinity - shift) is 0 where there has been nothing else. */
+DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
+
+/* Not-a-number never is the maximum, but makes the sum one. */
+DEVICE void take(running *r, const wide x[TAKEN]) {
+  wide most = r->most;
+  for (int j = 0; j < TAKEN; j++) most = x[j] > most ? x[j] : most;
+  const wide shift = shift_of(most);
+  if (most > r->most) r->sum *= wide_exp(r->most - shift);
+  r->most = most;
+  for (int j = 0; j < TAKEN; j++) r->sum += wide_exp(x[j] - shift);
+}
+
+typedef struct softmax_shared {
+  wide each[MOST_WARPS];
+} softmax_shared;
+
+KERNEL(softmax_statistics) {
+  SHARED(softmax_shared, shared);
+  const int64_t r = block_x();
+  const wide *row = (const wide *)a.logits + r * a.ld;
+  const int aligned = is_aligned(row);
+  running own;
+  own.most = -wide_infinity();
+  own.sum = 0;
+  for (int64_t base = thread() * WIDE_VECTOR; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
+    wide x[TAKEN];
+    for (int i = 0; i < TAKEN_VECTORS; i++)
+      load_logits(row, base + (int64_t)i * threads() * WIDE_VECTOR, a.vocabulary, aligned, x + i * WIDE_VECTOR);
+    take(&own, x);
+  }
+  const wide most = block_maximum(own.most, shared->each);
+  wide sum = block_sum(own.sum * wide_exp(own.most - shift_of(most)), shared->each);
+  if (most == -wide_infinity() && a.vocabulary > 0) sum = most - most; /* nothing but -infinity: not a number */
+  if (thread() > 0) return;
+  const int64_t label = a.labels[r] - a.first_id;
+  ((wide *)a.maximum)[r] = most;
+  ((wide *)a.sum)[r] = sum;
+  ((wide *)a.label_logit)[r] = label >= 0 && label < a.vocabulary ? row[label] : 0;
+}
+
+/* ---- a number a row: in double, which costs nothing here --------------------------------------------------------- */
+
+KERNEL(softmax_rescale) {
+  const wide *from = (const wide *)a.from, *to = (const wide *)a.to;
+  wide *sum = (wide *)a.sum;
+  for (int64_t r = block_x() * threads() + thread(); r < a.rows; r += blocks_x() * threads())
+    sum[r] = (wide)((double)sum[r] * exp((double)from[r] - (double)to[r]));
+}
+
+KERNEL(softmax_loss) {
+  const wide *maximum = (const wide *)a.maximum, *sum = (const wide *)a.sum, *logit = (const wide *)a.label_logit;
+  for (int64_t r = block_x() * threads() + thread(); r < a.rows; r += blocks_x() * threads()) {
+    const double loss = log((double)sum[r]) + (double)maximum[r] - (double)logit[r];
+    ((wide *)a.losses)[r] = a.labels[r] == a.ignore_index ? 0 : (wide)loss;
+  }
+}
+
+/* ---- gradient ---------------------------------------------------------------------------------------------------- */
+
+enum { GRADIENT_VECTORS = TAKEN / VECTOR };
+
+DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int aligned, const wide values[VECTOR]) {
+  if (aligned && at + VECTOR <= vocabulary) {
+    store_vector(row + at, values);
+    return;
+  }
+  for (int j = 0; j < VECTOR; j++) {
+    if (at + j < vocabulary) store(row + at + j, values[j]);
+  }
+}
+
+/* The gradient may lie over the logits, its elements narrower. So the block goes along the row in stretches that it
+ * first reads, all of it, and then writes: elements up to the end of the stretch end where no logit lies that is still
+ * to be read. */
+KERNEL(softmax_gradient) {
+  const int64_t r = block_x(), label = a.labels[r] - a.first_id;
+  const wide *logits = (const wide *)a.logits + r * a.ld;
+  element *out = (element *)a.gradient + r * a.gradient_ld;
+  const int logits_aligned = is_aligned(logits), out_aligned = is_aligned(out);
+  const int counted = a.labels[r] != a.ignore_index;
+  const wide most = ((const wide *)a.maximum)[r], scale = (wide)a.values->loss_scale;
+  const wide each = 1 / ((const wide *)a.sum)[r];
+  for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
+    const int64_t first = base + thread() * VECTOR, step = (int64_t)threads() * VECTOR;
+    wide x[TAKEN];
+    for (int i = 0; i < TAKEN; i++) x[i] = 0;
+    if (counted) {
+      for (int i = 0; i < TAKEN; i += WIDE_VECTOR)
+        load_logits(logits, first + i / VECTOR * step + i % VECTOR, a.vocabulary, logits_aligned, x + i);
+      for (int i = 0; i < TAKEN; i++) {
+        const wide one = first + i / VECTOR * step + i % VECTOR == label ? 1 : 0;
+        x[i] = scale * (wide_exp(x[i] - most) * each - one);
+      }
+    }
+    barrier();
+    for (int i = 0; i < GRADIENT_VECTORS; i++)
+      store_gradient(out, first + i * step, a.vocabulary, out_aligned, x + i * VECTOR);
+  }
+}

@@ -1,3 +1,67 @@
+/* AdamW, element by element: each is read and written once, 16 bytes at a time where all four addresses allow it. */
 #include "device/gpu/kernels/optimizer.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/wide.h"
+
+/* What is the same for all elements: worked out in double, by one thread of each block. */
+typedef struct adamw_factors {
+  wide gradient_scale, decay, beta1, beta2, rest1, rest2; /* rest = 1 - beta */
+  wide step, inverse2, eps;                               /* lr / (1 - beta1^update), 1 / (1 - beta2^update) */
+} adamw_factors;
+
+/* x^n, n >= 0, by squares: no two libraries' pow agree to the last bit. */
+DEVICE double whole_power(double x, int64_t n) {
+  double out = 1;
+  for (; n > 0; n /= 2) {
+    if (n % 2 == 1) out *= x;
+    x *= x;
+  }
+  return out;
+}
+
+DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
+  const tri_step_values *values = a->values;
+  f->gradient_scale = (wide)values->gradient_scale;
+  f->decay = (wide)(1.0 - values->lr * a->weight_decay);
+  f->beta1 = (wide)a->beta1;
+  f->beta2 = (wide)a->beta2;
+  f->rest1 = (wide)(1.0 - a->beta1);
+  f->rest2 = (wide)(1.0 - a->beta2);
+  f->step = (wide)(values->lr / (1.0 - whole_power(a->beta1, values->update)));
+  f->inverse2 = (wide)(1.0 / (1.0 - whole_power(a->beta2, values->update)));
+  f->eps = (wide)a->eps;
+}
+
+/* Multiply-adds by name: left to the compiler, it might choose others for vectors than for what is left behind them. */
+DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide *moment1, wide *moment2) {
+  const wide g = gradient * f->gradient_scale;
+  const wide m = wide_multiply_add(f->beta1, *moment1, f->rest1 * g);
+  const wide v = wide_multiply_add(f->beta2, *moment2, f->rest2 * g * g);
+  *parameter = wide_multiply_add(*parameter, f->decay, -(f->step * m / (wide_sqrt(v * f->inverse2) + f->eps)));
+  *moment1 = m;
+  *moment2 = v;
+}
+
+KERNEL(adamw) {
+  SHARED(adamw_factors, shared);
+  wide *parameter = (wide *)a.parameter, *moment1 = (wide *)a.moment1, *moment2 = (wide *)a.moment2;
+  const wide *gradient = (const wide *)a.gradient;
+  if (thread() == 0) fill_factors(&a, shared);
+  barrier();
+  const adamw_factors f = *shared;
+  const int whole = is_aligned(parameter) && is_aligned(gradient) && is_aligned(moment1) && is_aligned(moment2);
+  const int64_t vectors = whole ? a.count / WIDE_VECTOR : 0, first = block_x() * threads() + thread();
+  for (int64_t i = first; i < vectors; i += blocks_x() * threads()) {
+    wide p[WIDE_VECTOR], g[WIDE_VECTOR], m[WIDE_VECTOR], v[WIDE_VECTOR];
+    load_16_bytes(parameter + i * WIDE_VECTOR, p);
+    load_16_bytes(gradient + i * WIDE_VECTOR, g);
+    load_16_bytes(moment1 + i * WIDE_VECTOR, m);
+    load_16_bytes(moment2 + i * WIDE_VECTOR, v);
+    for (int j = 0; j < WIDE_VECTOR; j++) update(&f, g[j], &p[j], &m[j], &v[j]);
+    store_16_bytes(parameter + i * WIDE_VECTOR, p);
+    store_16_bytes(moment1 + i * WIDE_VECTOR, m);
+    store_16_bytes(moment2 + i * WIDE_VECTOR, v);
+  }
+  for (int64_t i = vectors * WIDE_VECTOR + first; i < a.count; i += blocks_x() * threads())
+    update(&f, gradient[i], &parameter[i], &moment1[i], &moment2[i]);
+}

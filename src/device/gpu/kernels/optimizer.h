@@ -1,8 +1,23 @@
+/* The optimizer: kernels/optimizer.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 #define TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 
+#include "device/step_values.h"
+
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_optimizer(K)
+#define TRI_GPU_KERNELS_optimizer(K) K(adamw, 256)
+
+enum { adamw_threads = 256 };
+
+/* All arrays are wide. */
+typedef struct adamw_arguments {
+  void *parameter;
+  const void *gradient;
+  void *moment1, *moment2;
+  const tri_step_values *values;
+  int64_t count;
+  double beta1, beta2, eps, weight_decay;
+} adamw_arguments;
 
 #endif
