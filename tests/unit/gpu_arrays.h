@@ -44,12 +44,6 @@ typedef struct gpu_bench {
   int count;
 } gpu_bench;
 
-static inline gpu_bench gpu_bench_create(const char *name, size_t misaligned) {
-  gpu_bench b = {.misaligned = misaligned};
-  CHECK_OK(tri_device_create(name, 1, &b.device));
-  return b;
-}
-
 static inline void *gpu_host(size_t bytes) {
   void *memory = malloc(bytes + 1);
   assert_non_null(memory);
@@ -89,16 +83,38 @@ static inline void gpu_get(gpu_bench *b, const void *data, void *out) {
   free(host);
 }
 
-static inline void gpu_bench_destroy(gpu_bench *b) {
-  size_t begin = 0;
-  for (int i = 0; i < b->count; i++) {
-    begin = (size_t)(b->arrays[i].data - b->arrays[i].memory);
-    unsigned char *all = gpu_host(b->arrays[i].bytes);
-    gpu_get(b, b->arrays[i].data, all); /* inputs have guards too */
+/* Releases all arrays; inputs have guards too. */
+static inline void gpu_clear(gpu_bench *b) {
+  for (; b->count > 0; b->count--) {
+    const gpu_array *array = &b->arrays[b->count - 1];
+    const size_t begin = (size_t)(array->data - array->memory);
+    unsigned char *all = gpu_host(array->bytes);
+    gpu_get(b, array->data, all);
     free(all);
-    tri_device_memory_destroy(b->device, b->arrays[i].memory, begin + b->arrays[i].bytes + GPU_GUARD);
+    tri_device_memory_destroy(b->device, array->memory, begin + array->bytes + GPU_GUARD);
   }
-  tri_device_destroy(b->device);
+}
+
+/* The devices of a test: for cmocka's group. They stay, and so does what a kernel leaves in its scratch memory. */
+typedef struct gpu_benches {
+  gpu_bench reference, each[GPU_DEVICES];
+} gpu_benches;
+
+static inline int gpu_benches_create(void **state) {
+  gpu_benches *all = calloc(1, sizeof *all);
+  assert_non_null(all);
+  CHECK_OK(tri_device_create("reference", 1, &all->reference.device));
+  for (int d = 0; d < GPU_DEVICES; d++) CHECK_OK(tri_device_create(gpu_devices[d], 1, &all->each[d].device));
+  *state = all;
+  return 0;
+}
+
+static inline int gpu_benches_destroy(void **state) {
+  gpu_benches *all = *state;
+  tri_device_destroy(all->reference.device);
+  for (int d = 0; d < GPU_DEVICES; d++) tri_device_destroy(all->each[d].device);
+  free(all);
+  return 0;
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -122,7 +138,7 @@ static inline void gpu_store(tri_dtype type, void *data, int64_t i, double value
   if (type == TRI_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
 }
 
-/* Normal values of this scale, made anew for each stream; NaN for a scale that is. */
+/* Normal values of this scale, other ones for each stream; NaN for a scale that is. */
 static inline void *gpu_values(tri_dtype type, int64_t count, double scale, uint64_t stream) {
   void *data = gpu_host((size_t)count * tri_dtype_bytes(type));
   const tri_random_key key = tri_random_stream(14, TRI_RANDOM_TEST, stream);

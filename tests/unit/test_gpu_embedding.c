@@ -125,10 +125,10 @@ static void *run_positions(gpu_bench *b, const problem *p) {
   return result(b, out, table_bytes(p));
 }
 
-static void *run_on(const char *device, run *of, const problem *p) {
-  gpu_bench b = gpu_bench_create(device, p->misaligned);
-  void *out = of(&b, p);
-  gpu_bench_destroy(&b);
+static void *run_on(gpu_bench *b, run *of, const problem *p) {
+  b->misaligned = p->misaligned;
+  void *out = of(b, p);
+  gpu_clear(b);
   return out;
 }
 
@@ -142,19 +142,19 @@ static void say(const char *what, const char *device, const problem *p) {
 }
 
 /* Of the first `devices`, 0: all of them. */
-static void check(run *of, const problem *p, int devices) {
+static void check(gpu_benches *all, run *of, const problem *p, int devices) {
   const bool forward = of == run_forward;
   const tri_dtype type = forward ? p->type : wide_of(p);
   const int64_t count = (forward ? p->rows : p->table_rows) * p->width;
   const size_t bytes = (size_t)count * tri_dtype_bytes(type);
-  void *expected = run_on("reference", of, p), *first = run_on(gpu_devices[0], of, p);
+  void *expected = run_on(&all->reference, of, p), *first = run_on(&all->each[0], of, p);
   const double difference = gpu_difference(type, count, first, expected);
   if (!(difference <= gpu_tolerance(p->type))) {
     print_message("differs by %g\n", difference);
     say("another result", gpu_devices[0], p);
   }
   for (int d = 1; d < (devices == 0 ? GPU_DEVICES : devices); d++) {
-    void *other = run_on(gpu_devices[d], of, p);
+    void *other = run_on(&all->each[d], of, p);
     if (memcmp(other, first, bytes) != 0) say("other bits", gpu_devices[d], p);
     free(other);
   }
@@ -188,38 +188,35 @@ static problem problem_of(size_t shape, tri_dtype type, pattern ids) {
 }
 
 static void test_forward(void **state) {
-  (void)state;
   for (size_t s = 0; s < NUM_SHAPES; s++) {
     for (int t = 0; t < GPU_TYPES; t++) {
       for (int with = 0; with < 2; with++) {
         problem p = problem_of(s, gpu_types[t], with == 0 ? RANDOM : MOSTLY_EQUAL);
         p.with_positions = with == 1;
-        check(run_forward, &p, 0);
+        check(*state, run_forward, &p, 0);
       }
     }
   }
 }
 
 static void test_backward(void **state) {
-  (void)state;
   for (size_t s = 0; s < NUM_SHAPES; s++) {
     for (int t = 0; t < GPU_TYPES; t++) {
       for (int ids = 0; ids < NUM_PATTERNS; ids++) {
         problem p = problem_of(s, gpu_types[t], (pattern)ids);
-        check(run_backward, &p, ids == RANDOM || ids == EQUAL ? 0 : 2);
+        check(*state, run_backward, &p, ids == RANDOM || ids == EQUAL ? 0 : 2);
       }
     }
   }
 }
 
 static void test_positions(void **state) {
-  (void)state;
   for (size_t s = 0; s < NUM_SHAPES; s++) {
     for (int t = 0; t < GPU_TYPES; t++) {
       for (int accumulate = 0; accumulate < 2; accumulate++) {
         problem p = problem_of(s, gpu_types[t], accumulate == 0 ? REPEATED : RANDOM);
         p.accumulate = accumulate == 1;
-        check(run_positions, &p, 0);
+        check(*state, run_positions, &p, 0);
       }
     }
   }
@@ -227,29 +224,32 @@ static void test_positions(void **state) {
 
 /* Tiles that are merged once, twice and thrice; ids over many windows; rows in several pieces. */
 static void test_many_rows(void **state) {
-  (void)state;
   static const int64_t rows[] = {1024, 1025, 3000, 8193, 70000};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     for (int ids = 0; ids < NUM_PATTERNS; ids++) {
       problem p = {.type = TRI_FP64, .ids = (pattern)ids, .rows = rows[i], .width = 3, .table_rows = 12345};
       p.count = ALL_ROWS;
-      check(run_backward, &p, rows[i] < 8000 ? 3 : 1);
+      check(*state, run_backward, &p, rows[i] < 8000 ? 3 : 1);
       p.count = (int32_t)(rows[i] - 5);
-      check(run_backward, &p, 1);
+      check(*state, run_backward, &p, 1);
     }
   }
-  check(run_backward,
+  check(*state, run_backward,
         &(problem){
             .type = TRI_FP64, .ids = MOSTLY_EQUAL, .rows = 600001, .width = 1, .table_rows = 50257, .count = ALL_ROWS},
         1);
+  /* More than the warps of a grid. */
+  check(*state, run_forward,
+        &(problem){.type = TRI_BF16, .ids = RANDOM, .rows = 70000, .width = 9, .table_rows = 100, .count = ALL_ROWS},
+        2);
 }
 
 /* A row of the table that no row names has the bits that it had. */
 static void test_other_rows_stay(void **state) {
-  (void)state;
+  gpu_benches *all = *state;
   const problem p = {
       .type = TRI_FP32, .ids = EQUAL, .rows = 500, .width = 12, .table_rows = 9, .first_id = 5, .count = ALL_ROWS};
-  float *before = gpu_values(TRI_FP32, 9 * 12, 1, 4), *after = run_on("emulated:seed=9", run_backward, &p);
+  float *before = gpu_values(TRI_FP32, 9 * 12, 1, 4), *after = run_on(&all->each[3], run_backward, &p);
   for (int i = 0; i < 9 * 12; i++) assert_true(i / 12 == 4 ? after[i] != before[i] : after[i] == before[i]);
   free(before);
   free(after);
@@ -257,13 +257,13 @@ static void test_other_rows_stay(void **state) {
 
 /* As many rows as the device counts give the bits that so many rows alone do. */
 static void test_counted_bits(void **state) {
-  (void)state;
+  gpu_benches *all = *state;
   for (int t = 0; t < GPU_TYPES; t++) {
     problem p = {.type = gpu_types[t], .ids = RANDOM, .rows = 1500, .width = 10, .table_rows = 6, .count = 700};
-    void *counted = run_on("emulated", run_backward, &p);
+    void *counted = run_on(&all->each[0], run_backward, &p);
     p.rows = 700;
     p.count = ALL_ROWS;
-    void *alone = run_on("emulated", run_backward, &p);
+    void *alone = run_on(&all->each[0], run_backward, &p);
     assert_memory_equal(counted, alone, table_bytes(&p));
     free(counted);
     free(alone);
@@ -271,14 +271,14 @@ static void test_counted_bits(void **state) {
 }
 
 static void test_too_wide(void **state) {
-  (void)state;
-  gpu_bench b = gpu_bench_create("emulated", 0);
+  gpu_benches *all = *state;
+  gpu_bench *b = &all->each[0];
   int32_t id = 0;
-  void *memory = gpu_put(&b, &id, sizeof id, sizeof id);
-  CHECK_FAILS(b.device->kernels->embedding_backward(b.device->queue, TRI_FP64, tri_all_rows(1), 3000000, memory, 0, 1,
-                                                    memory, memory),
+  void *memory = gpu_put(b, &id, sizeof id, sizeof id);
+  CHECK_FAILS(b->device->kernels->embedding_backward(b->device->queue, TRI_FP64, tri_all_rows(1), 3000000, memory, 0, 1,
+                                                     memory, memory),
               TRI_UNSUPPORTED, "a GPU does not sum embeddings of 3000000 elements a row; at most about 2097152");
-  gpu_bench_destroy(&b);
+  gpu_clear(b);
 }
 
 int main(void) {
@@ -287,5 +287,5 @@ int main(void) {
       cmocka_unit_test(test_many_rows), cmocka_unit_test(test_other_rows_stay), cmocka_unit_test(test_counted_bits),
       cmocka_unit_test(test_too_wide),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, gpu_benches_create, gpu_benches_destroy);
 }

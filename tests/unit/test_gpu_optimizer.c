@@ -1,0 +1,89 @@
+/* AdamW for GPUs, on the emulator, beside the reference device on the same inputs. */
+#include "gpu_arrays.h"
+
+enum { PARAMETER, MOMENT1, MOMENT2, OUTPUTS };
+
+typedef struct problem {
+  tri_dtype type;
+  int64_t count, update;
+  size_t misaligned;
+  double weight_decay;
+} problem;
+
+static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
+
+/* The three arrays one behind the other. */
+static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
+  const tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = p->weight_decay};
+  const tri_step_values values = {.lr = 3e-3, .gradient_scale = 0.3, .loss_scale = NAN, .update = p->update};
+  const size_t element = tri_dtype_bytes(wide_of(p)), bytes = (size_t)p->count * element;
+  void *arrays[OUTPUTS + 1];
+  b->misaligned = 0;
+  const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
+  b->misaligned = p->misaligned;
+  for (int i = 0; i < OUTPUTS + 1; i++) {
+    void *host = gpu_values(wide_of(p), p->count, 1, (uint64_t)i);
+    for (int64_t j = 0; i == MOMENT2 && j < p->count; j++)
+      gpu_store(wide_of(p), host, j, j % 7 == 0 ? 0 : fabs(gpu_load(wide_of(p), host, j)));
+    arrays[i] = gpu_put(b, host, bytes, element);
+    free(host);
+  }
+  CHECK_OK(b->device->kernels->adamw(b->device->queue, p->type, p->count, &options, step, arrays[PARAMETER],
+                                     arrays[OUTPUTS], arrays[MOMENT1], arrays[MOMENT2]));
+  unsigned char *out = gpu_host(bytes * OUTPUTS);
+  for (int i = 0; i < OUTPUTS; i++) gpu_get(b, arrays[i], out + (size_t)i * bytes);
+  gpu_clear(b);
+  return out;
+}
+
+/* Returns what came out on the first. */
+static unsigned char *check(gpu_benches *all, const problem *p, int devices) {
+  const size_t bytes = (size_t)p->count * tri_dtype_bytes(wide_of(p));
+  unsigned char *expected = run_adamw(&all->reference, p), *first = run_adamw(&all->each[0], p);
+  for (int i = 0; i < OUTPUTS; i++) {
+    const double difference =
+        gpu_difference(wide_of(p), p->count, first + (size_t)i * bytes, expected + (size_t)i * bytes);
+    if (!(difference <= gpu_tolerance(wide_of(p))))
+      fail_msg("array %d of %ld, %s, update %ld, differs by %g", i, (long)p->count, tri_dtype_name(p->type),
+               (long)p->update, difference);
+  }
+  for (int d = 1; d < devices; d++) {
+    unsigned char *other = run_adamw(&all->each[d], p);
+    if (memcmp(other, first, bytes * OUTPUTS) != 0)
+      fail_msg("%s has other bits: %ld, %s", gpu_devices[d], (long)p->count, tri_dtype_name(p->type));
+    free(other);
+  }
+  free(expected);
+  return first;
+}
+
+static void test_adamw(void **state) {
+  static const int64_t counts[] = {0, 1, 3, 4, 255, 1000, 4099}, updates[] = {1, 2, 1000, 1000000};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    for (int t = 0; t < GPU_TYPES; t++) {
+      for (size_t u = 0; u < sizeof updates / sizeof *updates; u++) {
+        const problem p = {gpu_types[t], counts[c], updates[u], 0, u % 2 == 0 ? 0.1 : 0};
+        free(check(*state, &p, u == 0 ? GPU_DEVICES : 2));
+      }
+    }
+  }
+}
+
+/* Neither where the arrays lie nor with how many others an element is updated changes a bit of it. */
+static void test_same_bits(void **state) {
+  const problem many = {TRI_FP32, 4200003, 5, 0, 0.1}, few = {TRI_FP32, 1001, 5, 1, 0.1};
+  unsigned char *of_many = check(*state, &many, 2), *of_few = check(*state, &few, 2);
+  for (int i = 0; i < OUTPUTS; i++)
+    assert_memory_equal(of_many + (size_t)i * 4200003 * sizeof(float), of_few + (size_t)i * 1001 * sizeof(float),
+                        1001 * sizeof(float));
+  free(of_many);
+  free(of_few);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_adamw),
+      cmocka_unit_test(test_same_bits),
+  };
+  return cmocka_run_group_tests(tests, gpu_benches_create, gpu_benches_destroy);
+}
