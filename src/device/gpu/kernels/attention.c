@@ -1,3 +1,25 @@
+/* Flash attention (Dao 2023) in tiles of shared memory, of matrix fragments: exact, and never larger than a tile. The
+ * backward has no atomics: one kernel goes over tiles of queries and one over tiles of keys, and each makes the scores
+ * again. So the order of every sum is that of the call and its list.
+ *
+ * Rows that do not begin at 16 bytes are copied element by element; head sizes that no tile divides are filled up with
+ * zeros in shared memory. */
 #include "device/gpu/kernels/attention.h"
 
-#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/attention_forward.h"
+
+enum { NARROW = ATTENTION_NARROW / (int)sizeof(element), WIDE = ATTENTION_WIDE / (int)sizeof(element) };
+
+typedef struct asked {
+  sixteen_bytes at[1];
+} asked;
+
+KERNEL(attention_forward_narrow) {
+  SHARED_ASKED(asked, memory);
+  forward_block(&a, (element *)(void *)memory, NARROW);
+}
+
+KERNEL(attention_forward_wide) {
+  SHARED_ASKED(asked, memory);
+  forward_block(&a, (element *)(void *)memory, WIDE);
+}

@@ -1,8 +1,59 @@
+/* Exact attention that never holds queries x keys: kernels/attention.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_attention(K)
+#define TRI_GPU_KERNELS_attention(K)                                                                                   \
+  K(attention_forward_narrow, 128)                                                                                     \
+  K(attention_forward_wide, 128)
+
+enum { attention_forward_narrow_threads = 128, attention_forward_wide_threads = 128 };
+
+/* Rows of a block's own tile (of queries; of keys in attention_keys), and of the tiles that it meets. */
+enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16 };
+/* Bytes of a row of a tile, of the kernels named so. What a head has beyond it goes through the tiles in turn. */
+enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
+/* Rows of all tiles of a block, and bytes beside them (for finding slices). Rows lie 16 bytes further apart than they
+ * are long. Behind it all lies a fragment_scratch for each warp, but for bf16 in warps of 32. */
+enum {
+  ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
+  ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,
+  ATTENTION_FOUND_BYTES = 64
+};
+
+/* As tri_attention_slice. */
+typedef struct attention_slice {
+  int32_t first_query, queries, first_key, keys;
+  int32_t causal;
+} attention_slice;
+
+/* device/description.h, tri_attention. */
+typedef struct attention_arguments {
+  const attention_slice *slices;
+  const void *q, *k, *v;
+  void *out, *log_sum_exp;         /* log_sum_exp: or NULL, in the forward */
+  const void *gradient_out, *sums; /* of the backward, as what follows; sums [heads, query_rows] of out x gradient */
+  void *gradient_q, *gradient_k, *gradient_v;
+  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
+  double scale;
+  int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: heads to one of keys and values */
+  int32_t out_is_wide, gradient_is_wide, merge, accumulate;
+} attention_arguments;
+
+typedef attention_arguments attention_forward_narrow_arguments;
+typedef attention_arguments attention_forward_wide_arguments;
+typedef attention_arguments attention_queries_narrow_arguments;
+typedef attention_arguments attention_queries_wide_arguments;
+typedef attention_arguments attention_keys_narrow_arguments;
+typedef attention_arguments attention_keys_wide_arguments;
+
+/* sums[h, row] = sum over d of out x gradient_out. */
+typedef struct attention_row_sums_arguments {
+  const void *out, *gradient_out;
+  void *sums;
+  int64_t rows, heads, row, head, head_dim; /* row and head: strides */
+  int32_t out_is_wide;
+} attention_row_sums_arguments;
 
 #endif

@@ -4,12 +4,19 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Before a loop: over parts of an array that is to lie in registers; and one that is seldom taken, to be kept small. */
+/* Before a loop: over parts of an array that is to lie in registers; one whose rounds may overlap; and one that is
+ * seldom taken, to be kept small. */
 #if defined(TRI_GPU_HOST)
 #define UNROLL
+#define UNROLL_SOME
 #define ONE_BY_ONE
 #else
 #define UNROLL _Pragma("unroll")
+#if TRI_GPU_TYPE == 16
+#define UNROLL_SOME _Pragma("unroll 4")
+#else
+#define UNROLL_SOME _Pragma("unroll 1") /* a round has work enough, and takes many registers */
+#endif
 #define ONE_BY_ONE _Pragma("unroll 1")
 #endif
 

@@ -1,0 +1,289 @@
+/* The forward: a block has a tile of queries of one head, and goes over the keys that they see with a softmax that is
+ * brought up to date as it goes (Milakov and Gimelshein 2018; Dao et al. 2022): m is the largest score so far of a row,
+ * l the sum of exp(score - m), out the sum of exp(score - m) v. Scores are kept times log2(e), so that exp is exp2.
+ *
+ * While scores are made of a tile of keys, its values arrive; while these are summed up, the next keys do.
+ *
+ * A head wider than the tiles is gone through in chunks for the scores, and once more for each part of out. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
+#define TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
+
+#include "device/gpu/kernels/attention_walk.h"
+
+/* Of fp64 fewer keys at a time: their scores lie in registers. */
+enum { KEYS = sizeof(element) == 8 ? ATTENTION_KEYS / 2 : ATTENTION_KEYS, KEY_BLOCKS = KEYS / FRAGMENT };
+
+typedef struct forward {
+  const attention_arguments *p;
+  const element *q, *k, *v; /* of the head, from their first rows on */
+  int q_aligned, k_aligned, v_aligned;
+  element *q_tile, *k_tile, *v_tile;
+  fragment_scratch *scratch; /* of the warp */
+  int32_t head, part;
+  walk walk;
+  wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: of the lane's own columns */
+  fragment scores[HIGH][KEY_BLOCKS];
+  fragment out[HIGH][MOST_ACROSS];
+} forward;
+
+/* Columns of a head that a chunk of `width` has. */
+DEVICE int32_t chunk_columns(const attention_arguments *p, int32_t chunk, const int width) {
+  return smaller(p->head_dim - chunk * width, width);
+}
+
+DEVICE void load_queries(forward *f, int32_t chunk, const int width) {
+  const int32_t first = f->walk.own_first;
+  tile_load(f->q_tile, width + VECTOR, f->q + first * f->p->q_row + chunk * width, f->p->q_row, ATTENTION_OWN, width,
+            f->p->query_rows - first, chunk_columns(f->p, chunk, width), f->q_aligned, ATTENTION_THREADS);
+}
+
+/* And where they go through the tiles in chunks, the queries. */
+DEVICE void load_keys(forward *f, const int width) {
+  const walk *w = &f->walk;
+  if (walk_is_done(w)) return;
+  if (w->chunks > 1) load_queries(f, w->chunk, width);
+  tile_load(f->k_tile, width + VECTOR, f->k + (int64_t)(w->slice.first_key + w->at) * f->p->k_row + w->chunk * width,
+            f->p->k_row, KEYS, width, w->slice.keys - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned,
+            ATTENTION_THREADS);
+}
+
+DEVICE void load_values(forward *f, const int width) {
+  const walk *w = &f->walk;
+  tile_load(f->v_tile, width + VECTOR, f->v + (int64_t)(w->slice.first_key + w->at) * f->p->v_row + f->part * width,
+            f->p->v_row, KEYS, width, w->slice.keys - w->at, chunk_columns(f->p, f->part, width), f->v_aligned,
+            ATTENTION_THREADS);
+}
+
+DEVICE void add_scores(forward *f, const int width) {
+  const int pitch = width + VECTOR, depth = chunk_columns(f->p, f->walk.chunk, width);
+  UNROLL_SOME
+  for (int d = 0; d < depth; d += FRAGMENT_K) {
+    fragment_a a[HIGH];
+    UNROLL
+    for (int h = 0; h < HIGH; h++)
+      a[h] = fragment_load_a(f->q_tile + (warp() * HIGH + h) * FRAGMENT * pitch + d, pitch, 0);
+    UNROLL
+    for (int j = 0; j < KEY_BLOCKS; j++) {
+      const fragment_b b = fragment_load_b(f->k_tile + j * FRAGMENT * pitch + d, pitch, 1);
+      UNROLL
+      for (int h = 0; h < HIGH; h++) fragment_multiply_add(&f->scores[h][j], &a[h], &b);
+    }
+  }
+}
+
+/* Scores that a row does not see become -infinity. Most tiles lie within what all rows see. */
+DEVICE void mask_scores(forward *f) {
+  const walk *w = &f->walk;
+  const attention_slice *s = &w->slice;
+  const int whole = w->own_first >= s->first_query && w->own_first + ATTENTION_OWN <= s->first_query + s->queries;
+  if (whole && w->at + KEYS <= keys_seen(s, w->own_first)) return;
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      const int32_t seen = keys_seen(s, w->own_first + own_row(h, r)) - w->at;
+      UNROLL
+      for (int j = 0; j < KEY_BLOCKS; j++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          if (j * FRAGMENT + fragment_column(c) >= seen) f->scores[h][j].at[r][c] = -wide_infinity();
+        }
+      }
+    }
+  }
+}
+
+/* Scores become exp(score - m), and what was summed up before is brought to the new m. */
+DEVICE void bring_up_to_date(forward *f, const int width) {
+  const wide scale = (wide)(f->p->scale * LOG2_E);
+  mask_scores(f);
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      wide most = -wide_infinity(), sum = 0;
+      UNROLL
+      for (int j = 0; j < KEY_BLOCKS; j++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          const wide score = f->scores[h][j].at[r][c];
+          if (!(score <= most)) most = score;
+        }
+      }
+      most = fragment_row_maximum(most) * scale;
+      if (most <= f->m[h][r]) most = f->m[h][r]; /* else it is larger, or not a number */
+      if (f->m[h][r] != f->m[h][r]) most = f->m[h][r];
+      const wide base = most == -wide_infinity() ? 0 : most; /* where nothing is seen yet */
+      const wide old = wide_exp2(f->m[h][r] - base);
+      UNROLL
+      for (int j = 0; j < KEY_BLOCKS; j++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          const wide e = wide_exp2(wide_multiply_add(f->scores[h][j].at[r][c], scale, -base));
+          f->scores[h][j].at[r][c] = e;
+          sum += e;
+        }
+      }
+      f->m[h][r] = most;
+      f->l[h][r] = f->l[h][r] * old + sum;
+      UNROLL
+      for (int n = 0; n < width / FRAGMENT; n++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) f->out[h][n].at[r][c] *= old;
+      }
+    }
+  }
+}
+
+DEVICE void add_values(forward *f, const int width) {
+  const int pitch = width + VECTOR, columns = chunk_columns(f->p, f->part, width);
+  UNROLL
+  for (int j = 0; j < KEY_BLOCKS; j++) {
+    fragment_a a[HIGH][FRAGMENT_STEPS];
+    UNROLL
+    for (int h = 0; h < HIGH; h++) fragment_pass(&f->scores[h][j], f->scratch, a[h]);
+    UNROLL
+    for (int n = 0; n < width / FRAGMENT; n++) {
+      if (n * FRAGMENT >= columns) break;
+      UNROLL
+      for (int k = 0; k < FRAGMENT_STEPS; k++) {
+        const fragment_b b =
+            fragment_load_b(f->v_tile + (j * FRAGMENT + k * FRAGMENT_K) * pitch + n * FRAGMENT, pitch, 0);
+        UNROLL
+        for (int h = 0; h < HIGH; h++) fragment_multiply_add(&f->out[h][n], &a[h][k], &b);
+      }
+    }
+  }
+}
+
+/* ---- what calls before gave, and what this one gives ------------------------------------------------------------- */
+
+DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
+  return row * f->p->out_row + f->head * f->p->out_head + column;
+}
+
+/* Nothing; or, merging, out as a sum of weight 1 at m = log_sum_exp. */
+DEVICE void begin_rows(forward *f, const int width) {
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      const int32_t row = f->walk.own_first + own_row(h, r);
+      wide before = -wide_infinity();
+      if (f->p->merge && row < f->p->query_rows)
+        before = ((const wide *)f->p->log_sum_exp)[(int64_t)f->head * f->p->query_rows + row];
+      const int some = before != -wide_infinity();
+      f->m[h][r] = before * (wide)LOG2_E;
+      f->l[h][r] = some && fragment_column(0) == 0 ? 1 : 0; /* in one lane of the row */
+      UNROLL
+      for (int n = 0; n < width / FRAGMENT; n++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          const int32_t column = f->part * width + n * FRAGMENT + fragment_column(c);
+          f->out[h][n].at[r][c] =
+              some && column < f->p->head_dim ? load_either(f->p->out, out_at(f, row, column), f->p->out_is_wide) : 0;
+        }
+      }
+    }
+  }
+}
+
+/* Whether any slice shows the row a key. */
+DEVICE int sees_anything(const forward *f, int32_t row) {
+  for (int32_t i = f->walk.first_index; i < f->walk.end_index; i++) {
+    if (names_rows(&f->p->slices[i], 0, row, row + 1) && keys_seen(&f->p->slices[i], row) > 0) return 1;
+  }
+  return 0;
+}
+
+DEVICE void end_rows(const forward *f, const int width) {
+  const int last = f->part == f->walk.chunks - 1;
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      const int32_t row = f->walk.own_first + own_row(h, r);
+      const wide l = fragment_row_sum(f->l[h][r]);
+      if (row >= f->p->query_rows) continue;
+      const int sees = sees_anything(f, row);
+      if (!sees && f->p->merge) continue; /* it stays as it is */
+      UNROLL
+      for (int n = 0; n < width / FRAGMENT; n++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          const int32_t column = f->part * width + n * FRAGMENT + fragment_column(c);
+          if (column < f->p->head_dim)
+            store_either(f->p->out, out_at(f, row, column), f->p->out_is_wide, sees ? f->out[h][n].at[r][c] / l : 0);
+        }
+      }
+      if (last && f->p->log_sum_exp != 0 && fragment_column(0) == 0)
+        ((wide *)f->p->log_sum_exp)[(int64_t)f->head * f->p->query_rows + row] =
+            sees ? f->m[h][r] * (wide)LN_2 + wide_log(l) : -wide_infinity();
+    }
+  }
+}
+
+/* ---- a block ----------------------------------------------------------------------------------------------------- */
+
+DEVICE void clear_scores(forward *f) {
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int j = 0; j < KEY_BLOCKS; j++) fragment_clear(&f->scores[h][j]);
+  }
+}
+
+/* One part of out. */
+DEVICE void forward_part(forward *f, const int width) {
+  begin_rows(f, width);
+  if (f->walk.chunks == 1) load_queries(f, 0, width);
+  load_keys(f, width);
+  copy_async_commit();
+  while (!walk_is_done(&f->walk)) {
+    const int first = f->walk.chunk == 0, last = f->walk.chunk == f->walk.chunks - 1;
+    copy_async_wait(0);
+    barrier(); /* the keys are there, and nobody needs the values any more */
+    if (last) load_values(f, width);
+    copy_async_commit();
+    if (first) clear_scores(f);
+    add_scores(f, width);
+    if (last) bring_up_to_date(f, width);
+    copy_async_wait(0);
+    barrier(); /* the values are there, and nobody needs the keys any more */
+    walk_next(&f->walk, f->p->slices, 0, KEYS);
+    load_keys(f, width);
+    copy_async_commit();
+    if (last) add_values(f, width);
+  }
+  end_rows(f, width);
+}
+
+DEVICE void forward_block(const attention_arguments *p, element *tiles, const int width) {
+  forward f;
+  const int pitch = width + VECTOR;
+  const int32_t chunks = (p->head_dim + width - 1) / width, blocks = (int32_t)blocks_x();
+  /* The last queries see the most keys: they begin first. */
+  const int32_t first = (blocks - 1 - (int32_t)block_x()) * ATTENTION_OWN;
+  f.p = p;
+  f.head = (int32_t)block_y();
+  f.q = (const element *)p->q + f.head * p->q_head;
+  f.k = (const element *)p->k + f.head / p->group * p->k_head;
+  f.v = (const element *)p->v + f.head / p->group * p->v_head;
+  f.q_aligned = rows_are_aligned(f.q, p->q_row);
+  f.k_aligned = rows_are_aligned(f.k, p->k_row);
+  f.v_aligned = rows_are_aligned(f.v, p->v_row);
+  f.q_tile = tiles;
+  f.k_tile = f.q_tile + ATTENTION_OWN * pitch;
+  f.v_tile = f.k_tile + KEYS * pitch;
+  element *found = f.v_tile + KEYS * pitch;
+  f.scratch = (fragment_scratch *)(void *)((char *)found + ATTENTION_FOUND_BYTES) + warp();
+  const walk begin = walk_begin(p, 0, first, smaller(first + ATTENTION_OWN, p->query_rows), f.head, 1, chunks,
+                                (int32_t *)(void *)found);
+  for (f.part = 0; f.part < chunks; f.part++) {
+    f.walk = begin;
+    forward_part(&f, width);
+    barrier();
+  }
+}
+
+#endif

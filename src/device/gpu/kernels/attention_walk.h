@@ -1,0 +1,145 @@
+/* What a block of attention goes through: it owns a tile of rows of one side (queries, or keys), and meets the rows of
+ * the other side that the list of slices shows it, tile by tile: head by head where heads share keys, slice by slice in
+ * the order of the list, and in each slice from the first row to the last that is seen. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
+#define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
+
+#include "device/gpu/kernels/attention.h"
+#include "device/gpu/kernels/fragment.h"
+
+DEVICE int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+DEVICE int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* How many of the slice's keys a row of q sees. */
+DEVICE int32_t keys_seen(const attention_slice *s, int32_t row) {
+  const int32_t i = row - s->first_query;
+  if (i < 0 || i >= s->queries) return 0;
+  return s->causal ? larger(s->keys - s->queries + i + 1, 0) : s->keys;
+}
+
+/* Whether the slice names any of these rows. */
+DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first, int32_t end) {
+  const int32_t from = of_keys ? s->first_key : s->first_query, count = of_keys ? s->keys : s->queries;
+  return s->queries > 0 && s->keys > 0 && from < end && from + count > first;
+}
+
+typedef struct walk {
+  attention_slice slice;
+  int32_t index, first_index, end_index; /* of slices */
+  int32_t at, end;                       /* the other side's rows, counted from the slice's first */
+  int32_t head, end_head;
+  int32_t chunk, chunks; /* of what a head has, as it goes through the tiles */
+  int32_t own_first, own_end;
+} walk;
+
+DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
+
+/* What the slice at w->index shows of the other side, if anything. */
+DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys) {
+  w->slice = slices[w->index];
+  const attention_slice *s = &w->slice;
+  if (!names_rows(s, own_keys, w->own_first, w->own_end)) return 0;
+  if (own_keys) { /* from the first query that sees the first own key */
+    const int32_t key = larger(w->own_first - s->first_key, 0);
+    w->at = s->causal ? larger(key - s->keys + s->queries, 0) : 0;
+    w->end = s->queries;
+  } else { /* up to the last key that the last own query sees */
+    w->at = 0;
+    w->end = keys_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
+  }
+  return w->at < w->end;
+}
+
+/* To the next slice that shows anything, from w->index on; of the next head, where there is none. */
+DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_keys) {
+  while (!walk_is_done(w)) {
+    for (; w->index < w->end_index; w->index++) {
+      if (walk_enter(w, slices, own_keys)) return;
+    }
+    w->index = w->first_index;
+    w->head++;
+  }
+}
+
+DEVICE void walk_next(walk *w, const attention_slice *slices, const int own_keys, const int step) {
+  if (++w->chunk < w->chunks) return;
+  w->chunk = 0;
+  w->at += step;
+  if (w->at < w->end) return;
+  w->index++;
+  walk_settle(w, slices, own_keys);
+}
+
+/* Of rows first .. end - 1 and these heads. All threads of the block look for the slices that name any of the rows;
+ * `found` is shared memory of ATTENTION_FOUND_BYTES. */
+DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t first, int32_t end, int32_t head,
+                       int32_t heads, int32_t chunks, int32_t *found) {
+  walk w;
+  const attention_slice none = {0, 0, 0, 0, 0};
+  int32_t low = p->num_slices, high = 0;
+  for (int32_t i = thread(); i < p->num_slices; i += threads()) {
+    if (!names_rows(&p->slices[i], own_keys, first, end)) continue;
+    low = smaller(low, i);
+    high = i + 1;
+  }
+  for (int mask = 1; mask < WARP; mask *= 2) {
+    low = smaller(low, shuffle_int(low, mask));
+    high = larger(high, shuffle_int(high, mask));
+  }
+  if (lane() == 0) {
+    found[2 * warp()] = low;
+    found[2 * warp() + 1] = high;
+  }
+  barrier();
+  for (int i = 0; i < block_warps(); i++) {
+    low = smaller(low, found[2 * i]);
+    high = larger(high, found[2 * i + 1]);
+  }
+  w.slice = none;
+  w.index = w.first_index = low;
+  w.end_index = high;
+  w.at = w.end = w.chunk = 0;
+  w.chunks = chunks;
+  w.head = low < high ? head : head + heads;
+  w.end_head = head + heads;
+  w.own_first = first;
+  w.own_end = end;
+  walk_settle(&w, p->slices, own_keys);
+  return w;
+}
+
+/* ---- what both directions share ---------------------------------------------------------------------------------- */
+
+enum {
+  ATTENTION_THREADS = 128,
+  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP), /* fragments that a warp's rows are high */
+  MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
+};
+
+DEVICE wide wide_exp2(wide x) {
+#if TRI_GPU_TYPE == 64
+  return exp2(x);
+#else
+  return exp2f(x);
+#endif
+}
+
+#define LOG2_E 1.4426950408889634074
+#define LN_2 0.69314718055994530942
+
+/* A row within the block's tile that a lane has elements of. */
+DEVICE int own_row(int h, int r) { return (warp() * HIGH + h) * FRAGMENT + fragment_row(r); }
+
+/* A row of out or of a gradient, of elements or wide. */
+DEVICE wide load_either(const void *from, int64_t at, int is_wide) {
+  return is_wide ? ((const wide *)from)[at] : load((const element *)from + at);
+}
+DEVICE void store_either(void *to, int64_t at, int is_wide, wide value) {
+  if (is_wide) {
+    ((wide *)to)[at] = value;
+  } else {
+    store((element *)to + at, value);
+  }
+}
+
+#endif
