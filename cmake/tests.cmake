@@ -33,6 +33,7 @@ if(CMOCKA_FOUND)
 endif()
 
 include(cmake/comm_tests.cmake)
+include(cmake/stand_in.cmake)
 
 # tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.
 file(GLOB TRIREME_BENCHES CONFIGURE_DEPENDS tests/bench/bench_*.c)

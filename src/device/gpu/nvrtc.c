@@ -47,7 +47,7 @@ static tri_status find_library(void) {
   static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-1[23]*/lib64", NULL};
   static const char *const wheels[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", NULL};
   static const tri_gpu_symbol symbols[] = {
-#define SYMBOL(field, symbol) TRI_GPU_SYMBOL(tri_nvrtc_calls, field, symbol),
+#define SYMBOL(field, symbol) TRI_GPU_SYMBOL(tri_nvrtc_calls, field, #symbol),
       TRI_NVRTC_CALLS(SYMBOL){NULL, 0, false}};
 #undef SYMBOL
   static const tri_gpu_library what = {.what = "NVIDIA's run-time compiler (NVRTC)",

@@ -28,18 +28,18 @@ typedef struct tri_nvrtc_calls {
 
 /* C(FIELD, NAME) for each: the library's own name. */
 #define TRI_NVRTC_CALLS(C)                                                                                             \
-  C(error_text, "nvrtcGetErrorString")                                                                                 \
-  C(version, "nvrtcVersion")                                                                                           \
-  C(num_architectures, "nvrtcGetNumSupportedArchs")                                                                    \
-  C(architectures, "nvrtcGetSupportedArchs")                                                                           \
-  C(create, "nvrtcCreateProgram")                                                                                      \
-  C(destroy, "nvrtcDestroyProgram")                                                                                    \
-  C(compile, "nvrtcCompileProgram")                                                                                    \
-  C(text_bytes, "nvrtcGetPTXSize")                                                                                     \
-  C(text, "nvrtcGetPTX")                                                                                               \
-  C(binary_bytes, "nvrtcGetCUBINSize")                                                                                 \
-  C(binary, "nvrtcGetCUBIN")                                                                                           \
-  C(log_bytes, "nvrtcGetProgramLogSize")                                                                               \
-  C(log, "nvrtcGetProgramLog")
+  C(error_text, nvrtcGetErrorString)                                                                                   \
+  C(version, nvrtcVersion)                                                                                             \
+  C(num_architectures, nvrtcGetNumSupportedArchs)                                                                      \
+  C(architectures, nvrtcGetSupportedArchs)                                                                             \
+  C(create, nvrtcCreateProgram)                                                                                        \
+  C(destroy, nvrtcDestroyProgram)                                                                                      \
+  C(compile, nvrtcCompileProgram)                                                                                      \
+  C(text_bytes, nvrtcGetPTXSize)                                                                                       \
+  C(text, nvrtcGetPTX)                                                                                                 \
+  C(binary_bytes, nvrtcGetCUBINSize)                                                                                   \
+  C(binary, nvrtcGetCUBIN)                                                                                             \
+  C(log_bytes, nvrtcGetProgramLogSize)                                                                                 \
+  C(log, nvrtcGetProgramLog)
 
 #endif

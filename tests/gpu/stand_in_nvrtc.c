@@ -1,0 +1,135 @@
+/* Stands in for NVRTC (stand_in.h): it takes what a real one takes, and compiles nothing. */
+#include "device/gpu/nvrtc_calls.h"
+#include "stand_in.h"
+
+#include <stdbool.h>
+
+enum { INVALID_INPUT = 3, INVALID_OPTION = 5 };
+
+struct tri_nvrtc_program_object {
+  stand_in_image image;
+  char text[256], log[256];
+};
+
+static const int chips[] = {75, 80, 86, 89, 90, 100, 103, 110, 120, 121};
+enum { NUM_CHIPS = sizeof chips / sizeof chips[0] };
+
+#define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_nvrtc_calls *)NULL)->field) name;
+TRI_NVRTC_CALLS(DECLARE)
+
+const char *nvrtcGetErrorString(int error) {
+  switch (error) {
+    case TRI_NVRTC_COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    case TRI_NVRTC_BUILTINS: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+    default: return "NVRTC_ERROR unknown";
+  }
+}
+
+int nvrtcVersion(int *major, int *minor) {
+  const int version = stand_in_version("nvrtc", 130);
+  *major = version / 10;
+  *minor = version % 10;
+  return 0;
+}
+
+int nvrtcGetNumSupportedArchs(int *count) {
+  *count = NUM_CHIPS;
+  return 0;
+}
+
+int nvrtcGetSupportedArchs(int *out) {
+  memcpy(out, chips, sizeof chips);
+  return 0;
+}
+
+/* The headers that the text includes are there by name, and theirs. */
+static bool headers_are_there(const char *text, int num_headers, const char *const *texts, const char *const *names,
+                              int depth) {
+  for (const char *at = text; (at = strstr(at, "\n#include ")) != NULL;) {
+    char name[128];
+    int found = -1;
+    at += strlen("\n#include ");
+    if (sscanf(at + 1, "%127[^\">]", name) != 1) return false;
+    if (strcmp(name, "device/gpu/kernels/primitives_host.h") == 0 ||
+        strcmp(name, "device/gpu/kernels/primitives_hip.h") == 0)
+      continue; /* behind an #if */
+    for (int i = 0; i < num_headers; i++) {
+      if (strcmp(names[i], name) == 0) found = i;
+    }
+    if (found < 0) return false;
+    if (depth < 8 && !headers_are_there(texts[found], num_headers, texts, names, depth + 1)) return false;
+  }
+  return true;
+}
+
+int nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
+                       const char *const *texts, const char *const *names) {
+  tri_nvrtc_program program = calloc(1, sizeof *program);
+  if (program == NULL) return 1;
+  if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
+      !headers_are_there(text, num_headers, texts, names, 0)) {
+    free(program);
+    return INVALID_INPUT;
+  }
+  *out = program;
+  return 0;
+}
+
+int nvrtcDestroyProgram(tri_nvrtc_program *program) {
+  free(*program);
+  *program = NULL;
+  return 0;
+}
+
+static bool knows(int chip) {
+  for (int i = 0; i < NUM_CHIPS; i++) {
+    if (chips[i] == chip) return true;
+  }
+  return false;
+}
+
+int nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *const *options) {
+  stand_in_image *image = &program->image;
+  const int fails = (int)stand_in_number("nvrtc_fails", 0);
+  for (int i = 0; i < num_options; i++) {
+    if (sscanf(options[i], "-DTRI_GPU_TYPE=%d", &image->bits) == 1) continue;
+    if (sscanf(options[i], "--gpu-architecture=compute_%d", &image->chip) == 1) continue;
+    if (sscanf(options[i], "--gpu-architecture=sm_%d", &image->chip) == 1) image->binary = 1;
+  }
+  if (!knows(image->chip) || (image->bits != 64 && image->bits != 32 && image->bits != 16)) return INVALID_OPTION;
+  if (fails != 0) {
+    snprintf(program->log, sizeof program->log, "%s.c(1): error: told to fail", image->module);
+    return fails;
+  }
+  snprintf(program->text, sizeof program->text, STAND_IN_IMAGE, image->module, image->bits, image->chip, image->binary,
+           stand_in_version("nvrtc", 130));
+  return 0;
+}
+
+int nvrtcGetPTXSize(tri_nvrtc_program program, size_t *out) {
+  *out = strlen(program->text) + 1;
+  return 0;
+}
+
+int nvrtcGetPTX(tri_nvrtc_program program, char *out) {
+  memcpy(out, program->text, strlen(program->text) + 1);
+  return 0;
+}
+
+/* There is none where the text was asked for. */
+int nvrtcGetCUBINSize(tri_nvrtc_program program, size_t *out) {
+  *out = program->image.binary ? strlen(program->text) + 1 : 0;
+  return 0;
+}
+
+int nvrtcGetCUBIN(tri_nvrtc_program program, char *out) { return nvrtcGetPTX(program, out); }
+
+int nvrtcGetProgramLogSize(tri_nvrtc_program program, size_t *out) {
+  *out = strlen(program->log) + 1;
+  return 0;
+}
+
+int nvrtcGetProgramLog(tri_nvrtc_program program, char *out) {
+  memcpy(out, program->log, strlen(program->log) + 1);
+  return 0;
+}

@@ -1,0 +1,66 @@
+/* The stand-in driver's streams: work that is queued, and done when somebody waits for it. */
+#ifndef TRI_TESTS_GPU_STAND_IN_WORK_H
+#define TRI_TESTS_GPU_STAND_IN_WORK_H
+
+#include "device/gpu/cuda_calls.h"
+#include "device/gpu/emulator.h"
+
+#include <stdbool.h>
+
+enum { MOST_ARGUMENT_BYTES = 512 };
+
+typedef enum work_kind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_WAIT, WORK_RECORD } work_kind;
+
+typedef struct work {
+  struct work *next;
+  work_kind kind;
+  /* copy and fill: rows of bytes */
+  char *to;
+  const char *from;
+  size_t rows, row_bytes, to_pitch, from_pitch;
+  /* launch */
+  tri_emulator_launch launch;
+  size_t argument_bytes;
+  _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
+  /* wait: for this place of another stream; record: into this event */
+  struct tri_cuda_stream_object *stream;
+  unsigned long place;
+  struct tri_cuda_event_object *event;
+} work;
+
+struct tri_cuda_graph_object {
+  work *first, *last;
+};
+
+struct tri_cuda_stream_object {
+  work *first, *last;
+  unsigned long queued, done;
+  struct tri_cuda_graph_object *recording; /* or NULL */
+  bool spoiled;                            /* the recording */
+};
+
+struct tri_cuda_event_object {
+  struct tri_cuda_stream_object *stream; /* NULL: not recorded yet */
+  unsigned long place;
+  bool timed;
+  double time_s;
+};
+
+/* Memory that is given out as addresses that nobody but a kernel or a copy can use. */
+bool stand_in_memory_open(size_t bytes);
+tri_cuda_address stand_in_memory_create(size_t bytes); /* 0: full */
+bool stand_in_memory_destroy(tri_cuda_address memory);
+bool stand_in_memory_range(tri_cuda_address of, tri_cuda_address *base, size_t *bytes);
+size_t stand_in_memory_used(void);
+bool stand_in_memory_is(const void *address);
+
+/* Adds a copy of the work; 0 or an error. */
+int stand_in_queue(tri_cuda_stream stream, const work *like);
+/* Does what is queued up to a place; 0 or the error of what failed, which stays. */
+int stand_in_run(tri_cuda_stream stream, unsigned long place);
+/* The error that the GPU does not recover from; 0 before that. */
+extern int stand_in_broken;
+/* Whether the next piece of work is told to fail, and how. */
+int stand_in_told(const char *name);
+
+#endif
