@@ -98,22 +98,45 @@ enum { VECTOR = 16 / (int)sizeof(element) };
 /* Whether 16 bytes can be moved to and from this address. */
 DEVICE int is_aligned(const void *at) { return ((uintptr_t)at & 15u) == 0; }
 
-/* VECTOR elements from an aligned address, as wide numbers; and back. */
+/* VECTOR elements from an aligned address, as wide numbers; and back. Elements of 16 bits are taken out of words of 32:
+ * compilers keep those in registers, and halves of them in memory. */
 DEVICE void load_vector(const element *from, wide out[VECTOR]) {
+#if TRI_GPU_TYPE == 16
+  union {
+    sixteen_bytes all;
+    uint32_t each[4];
+  } u;
+  u.all = *(const sixteen_bytes *)(const void *)from;
+  for (int i = 0; i < 4; i++) {
+    out[2 * i] = float_of_bits(u.each[i] << 16);
+    out[2 * i + 1] = float_of_bits(u.each[i] & 0xffff0000u);
+  }
+#else
   union {
     sixteen_bytes all;
     element each[VECTOR];
   } u;
   u.all = *(const sixteen_bytes *)(const void *)from;
-  for (int i = 0; i < VECTOR; i++) out[i] = load(&u.each[i]);
+  for (int i = 0; i < VECTOR; i++) out[i] = u.each[i];
+#endif
 }
 
 DEVICE void store_vector(element *to, const wide values[VECTOR]) {
+#if TRI_GPU_TYPE == 16
+  union {
+    sixteen_bytes all;
+    uint32_t each[4];
+  } u;
+  for (int i = 0; i < 4; i++) {
+    u.each[i] = bf16_of_wide(values[2 * i]).bits | (uint32_t)bf16_of_wide(values[2 * i + 1]).bits << 16;
+  }
+#else
   union {
     sixteen_bytes all;
     element each[VECTOR];
   } u;
-  for (int i = 0; i < VECTOR; i++) store(&u.each[i], values[i]);
+  for (int i = 0; i < VECTOR; i++) u.each[i] = values[i];
+#endif
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
