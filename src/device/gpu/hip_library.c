@@ -1,0 +1,8 @@
+#include "device/gpu/hip_library.h"
+
+#include <stddef.h>
+
+const char *const tri_hip_folders[] = {"/opt/rocm/lib", "/opt/rocm/core/lib", "/opt/rocm-[567]*/lib", NULL};
+
+/* AMD's own wheels (rocm-sdk-core), and PyTorch's for ROCm. */
+const char *const tri_hip_wheels[] = {"_rocm_sdk_core/lib", "torch/lib", NULL};
