@@ -35,6 +35,7 @@ endif()
 include(cmake/comm_tests.cmake)
 include(cmake/stand_in.cmake)
 include(cmake/gpu_hip_tests.cmake)
+include(cmake/product_tests.cmake)
 
 # tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.
 file(GLOB TRIREME_BENCHES CONFIGURE_DEPENDS tests/bench/bench_*.c)

@@ -58,6 +58,13 @@ typedef struct tri_device_driver {
   tri_status (*time)(tri_queue *queue, tri_status (*work)(tri_queue *queue, void *context, int round), void *context,
                      int rounds, double *seconds);
 
+  /* choices.h. Empty: there is nothing to choose. */
+  void (*allow_tf32)(tri_device *device);
+  void (*chooser)(tri_device *device, char *out);
+  tri_status (*products_asked)(tri_device *device, char **out);
+  tri_status (*products_choose)(tri_device *device, const char *products, bool timed, char **choices);
+  tri_status (*products_take)(tri_device *device, const char *choices);
+
   void (*destroy)(tri_device *device); /* releases its state; may be empty */
 } tri_device_driver;
 

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "device/gpu/cuda_driver.h"
+#include "device/gpu/products.h"
 #include "device/gpu/runtime.h"
 
 #include <pthread.h>
@@ -128,6 +129,8 @@ static tri_status fill(tri_gpu_context *context) {
   CALL(context, stream_create, &context->zeroing, TRI_CUDA_STREAM_NON_BLOCKING);
   return TRI_OK;
 }
+
+static tri_status cuda_enter(tri_gpu_context *context) { return use(context); }
 
 static tri_status cuda_open(int ordinal, const char *options, tri_gpu_context **out) {
   const tri_cuda_driver *driver = NULL;
@@ -307,6 +310,11 @@ static tri_status cuda_stream_create(tri_gpu_context *context, tri_queue *queue,
   }
   *out = stream;
   return TRI_OK;
+}
+
+static void *cuda_stream_handle(tri_gpu_stream *stream, const char *work) {
+  stream->last = (last_work){work, stream->queue->origin};
+  return stream->own;
 }
 
 static tri_cuda_copy_side side_of(tri_side side, const void *at, size_t stride) {
@@ -583,10 +591,12 @@ static void cuda_graph_destroy(tri_gpu_graph *graph) {
 
 const tri_gpu_runtime tri_gpu_cuda = {
     .name = "CUDA",
+    .products = &tri_gpu_cublaslt,
     .count = cuda_count,
     .open = cuda_open,
     .close = cuda_close,
     .facts = cuda_facts,
+    .enter = cuda_enter,
     .memory_free = cuda_memory_free,
     .memory_create = cuda_memory_create,
     .memory_destroy = cuda_memory_destroy,
@@ -595,6 +605,7 @@ const tri_gpu_runtime tri_gpu_cuda = {
     .peer_address = cuda_peer_address,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
+    .stream_handle = cuda_stream_handle,
     .copy = cuda_copy,
     .fill_zero = cuda_fill_zero,
     .event_create = cuda_event_create,

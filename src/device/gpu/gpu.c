@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "device/gpu/choice.h"
 #include "device/gpu/internal.h"
+#include "device/gpu/products.h"
 
 #include <stdio.h>
 
@@ -36,6 +37,7 @@ static void gpu_host_destroy(tri_device *device, void *memory, size_t bytes) {
 }
 
 static void gpu_release(tri_gpu *gpu) {
+  tri_gpu_products_destroy(gpu->products);
   tri_gpu_modules_destroy(gpu->modules);
   if (gpu->context != NULL) gpu->runtime->close(gpu->context);
   tri_free(gpu);
@@ -58,6 +60,11 @@ static const tri_device_driver driver = {
     .event_wait = tri_gpu_queue_event_wait,
     .event_passed = tri_gpu_queue_event_passed,
     .time = tri_gpu_queue_time,
+    .allow_tf32 = tri_gpu_allow_tf32,
+    .chooser = tri_gpu_chooser,
+    .products_asked = tri_gpu_products_asked,
+    .products_choose = tri_gpu_products_choose,
+    .products_take = tri_gpu_products_take,
     .destroy = gpu_destroy,
 };
 
@@ -76,6 +83,7 @@ static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
   TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));
   TRI_TRY(gpu->runtime->facts(gpu->context, &gpu->facts));
   TRI_TRY(tri_gpu_modules_create(gpu, &gpu->modules));
+  TRI_TRY(tri_gpu_products_create(gpu, &gpu->products));
   return tri_gpu_function_of(gpu->modules, TRI_GPU_KERNEL_convert, TRI_FP32, &any);
 }
 
@@ -101,6 +109,8 @@ static tri_status create(const tri_gpu_choice *choice, tri_device *out) {
   out->kernels = &gpu->kernels;
   out->description = tri_description_accelerator;
   out->description.queue_bytes = TRI_GPU_SCRATCH_BYTES;
+  out->description.facts = gpu->products;
+  out->description.matmul_workspace = tri_gpu_matmul_workspace;
   out->state = gpu;
   return TRI_OK;
 }

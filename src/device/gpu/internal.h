@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 typedef struct tri_gpu_modules tri_gpu_modules;
+typedef struct tri_gpu_products tri_gpu_products; /* products.h */
 
 /* A device's state. */
 typedef struct tri_gpu {
@@ -17,6 +18,7 @@ typedef struct tri_gpu {
   tri_gpu_context *context;
   tri_gpu_facts facts;
   tri_gpu_modules *modules;
+  tri_gpu_products *products;
   tri_device_kernels kernels;
   bool blocking; /* each kernel and each copy is waited for as it is queued */
 } tri_gpu;
@@ -45,6 +47,7 @@ tri_status tri_gpu_queue_copy(tri_queue *queue, const tri_copy *copy);
 tri_status tri_gpu_queue_undefine(tri_queue *queue, void *memory, size_t bytes);
 tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 
+/* For who queues work in it past this file: marks that were made before do not stand for that. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */

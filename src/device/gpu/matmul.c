@@ -1,9 +1,9 @@
 /* Matrix products by kernels of our own: for any shape and any chip. */
-#include "device/gpu/internal.h"
+#include "device/gpu/products.h"
 
 static int64_t dense_ldb(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
 
-static tri_status check(const tri_matmul *p) {
+tri_status tri_gpu_matmul_check(const tri_matmul *p) {
   const tri_dtype wide = tri_dtype_wide(p->a_type);
   const bool types = tri_gpu_type_bits(p->a_type) != 0 && (p->b_type == p->a_type || p->b_type == wide) &&
                      (p->c_type == p->a_type || p->c_type == wide);
@@ -22,66 +22,65 @@ static tri_status check(const tri_matmul *p) {
                   (long long)p->ldc, p->bias, p->accumulate);
 }
 
-/* b of this type, as `product` says but for that, densely in the type of a. */
-static tri_status narrow(tri_queue *queue, const tri_matmul *p, tri_dtype from, const void *b, void *out) {
-  const int64_t rows = p->b_transposed ? p->n : p->k, width = dense_ldb(p);
-  TRI_GPU_LAUNCH(matmul_pack, p->a_type, tri_gpu_shape_of(rows * ((width + 7) / 8), matmul_pack_threads), .in = b,
-                 .out = out, .rows = rows, .width = width, .ld = p->ldb, .in_is_wide = from != p->a_type);
+tri_status tri_gpu_narrow(tri_queue *queue, const tri_gpu_narrowing *what, const void *in, void *out) {
+  TRI_GPU_LAUNCH(matmul_pack, what->to, tri_gpu_shape_of(what->rows * ((what->width + 7) / 8), matmul_pack_threads),
+                 .in = in, .out = out, .rows = what->rows, .width = what->width, .ld = what->ld,
+                 .in_is_wide = what->in_is_wide);
   return TRI_OK;
+}
+
+tri_status tri_gpu_narrow_b(tri_queue *queue, const tri_matmul *p, tri_dtype from, const void *b, void *out) {
+  const tri_gpu_narrowing what = {.to = p->a_type,
+                                  .rows = p->b_transposed ? p->n : p->k,
+                                  .width = dense_ldb(p),
+                                  .ld = p->ldb,
+                                  .in_is_wide = from != p->a_type};
+  return tri_gpu_narrow(queue, &what, b, out);
 }
 
 static tri_status gpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
                                   void *packed) {
   const tri_dtype wide = tri_dtype_wide(product->a_type);
-  TRI_TRY(check(product));
+  TRI_TRY(tri_gpu_matmul_check(product));
   if (wide == product->a_type || product->b_type != product->a_type ||
       (b_plain_type != wide && b_plain_type != product->a_type)) {
     return tri_fail(TRI_INTERNAL, "%s for products of %s and %s is not packed: see matmul_packed",
                     tri_dtype_name(b_plain_type), tri_dtype_name(product->a_type), tri_dtype_name(product->b_type));
   }
-  return narrow(queue, product, b_plain_type, b, packed);
+  return tri_gpu_narrow_b(queue, product, b_plain_type, b, packed);
 }
 
 static int64_t tiles(const tri_matmul *p, int64_t side) {
   return ((p->m + side - 1) / side) * ((p->n + side - 1) / side);
 }
 
-/* Large tiles read less; small ones give all processors of a chip work where there is little. By the shape alone, so
- * that every chip sums in the same order. */
-enum { MANY_TILES = 96 };
+/* Large tiles read less; small ones give all processors of a chip work where there is little. */
+enum { MANY_TILES = 96, LARGE = 0, SMALL = 1 };
 
-static tri_status gpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b,
-                             const void *bias, void *c, void *workspace) {
-  tri_matmul p = *product;
-  TRI_TRY(check(&p));
-  if (p.b_packed) p.ldb = dense_ldb(&p);
-  if (p.m == 0 || p.n == 0) return TRI_OK;
-  if (p.b_type != p.a_type && p.k > 0) {
-    TRI_TRY(narrow(queue, &p, p.b_type, b, workspace));
-    b = workspace;
-    p.ldb = dense_ldb(&p);
-  }
-  const bool large = tiles(&p, MATMUL_LARGE) >= MANY_TILES;
-  const matmul_arguments arguments = {.a = p.k == 0 ? NULL : a,
-                                      .b = p.k == 0 ? NULL : b,
-                                      .bias = p.bias ? bias : NULL,
+int tri_gpu_tiled_first(const tri_matmul *product) {
+  return tiles(product, MATMUL_LARGE) >= MANY_TILES ? LARGE : SMALL;
+}
+
+tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *p, int variant, const void *a, const void *b,
+                                  const void *bias, void *c) {
+  const matmul_arguments arguments = {.a = a,
+                                      .b = b,
+                                      .bias = p->bias ? bias : NULL,
                                       .c = c,
-                                      .m = p.m,
-                                      .n = p.n,
-                                      .k = p.k,
-                                      .lda = p.lda,
-                                      .ldb = p.ldb,
-                                      .ldc = p.ldc,
-                                      .a_transposed = p.a_transposed,
-                                      .b_transposed = p.b_transposed,
-                                      .c_is_wide = p.c_type != p.a_type,
-                                      .accumulate = p.accumulate};
-  return tri_gpu_launch(queue, large ? TRI_GPU_KERNEL_matmul_large : TRI_GPU_KERNEL_matmul_small, p.a_type,
-                        (tri_gpu_shape){.x = tiles(&p, large ? MATMUL_LARGE : MATMUL_SMALL)}, &arguments,
+                                      .m = p->m,
+                                      .n = p->n,
+                                      .k = p->k,
+                                      .lda = p->lda,
+                                      .ldb = p->ldb,
+                                      .ldc = p->ldc,
+                                      .a_transposed = p->a_transposed,
+                                      .b_transposed = p->b_transposed,
+                                      .c_is_wide = p->c_type != p->a_type,
+                                      .accumulate = p->accumulate};
+  const bool large = variant == LARGE;
+  return tri_gpu_launch(queue, large ? TRI_GPU_KERNEL_matmul_large : TRI_GPU_KERNEL_matmul_small, p->a_type,
+                        (tri_gpu_shape){.x = tiles(p, large ? MATMUL_LARGE : MATMUL_SMALL)}, &arguments,
                         sizeof arguments);
 }
 
-void tri_gpu_fill_matmul(tri_device_kernels *out) {
-  out->matmul = gpu_matmul;
-  out->matmul_pack = gpu_matmul_pack;
-}
+void tri_gpu_fill_matmul(tri_device_kernels *out) { out->matmul_pack = gpu_matmul_pack; }

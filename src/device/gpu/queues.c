@@ -58,7 +58,11 @@ void tri_gpu_queue_destroy(tri_queue *queue) {
   release(queue, queue->state);
 }
 
-tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue) { return ((gpu_queue *)queue->state)->stream; }
+tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue) {
+  gpu_queue *own = queue->state;
+  own->marked = false;
+  return own->stream;
+}
 
 void *tri_gpu_scratch(tri_queue *queue) { return ((gpu_queue *)queue->state)->scratch; }
 

@@ -59,8 +59,11 @@ typedef struct tri_gpu_image {
   size_t bytes;
 } tri_gpu_image;
 
+typedef struct tri_gpu_product_library tri_gpu_product_library; /* products.h */
+
 typedef struct tri_gpu_runtime {
-  const char *name; /* "CUDA", "HIP", "emulated" */
+  const char *name;                        /* "CUDA", "HIP", "emulated" */
+  const tri_gpu_product_library *products; /* the vendor's library of matrix products; NULL: there is none */
 
   /* How many there are that this process may use; 0 with TRI_OK where there is no driver, or no GPU. `*why` says in a
    * few words what was looked for and found, for who asked for a GPU by name; lives as long as the program. */
@@ -69,6 +72,8 @@ typedef struct tri_gpu_runtime {
   tri_status (*open)(int ordinal, const char *options, tri_gpu_context **out);
   void (*close)(tri_gpu_context *context);
   tri_status (*facts)(tri_gpu_context *context, tri_gpu_facts *out);
+  /* What this thread does next with another of the vendor's libraries is meant for this GPU. May be empty. */
+  tri_status (*enter)(tri_gpu_context *context);
   /* Bytes that can still be taken on the GPU, other processes' taken off. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
@@ -81,6 +86,9 @@ typedef struct tri_gpu_runtime {
 
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
   void (*stream_destroy)(tri_gpu_stream *stream); /* after what is in it */
+  /* The stream as the vendor's libraries know it, for `work` ("matmul") that one of them is about to queue there. Empty
+   * where there are none. */
+  void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
   tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes); /* may be empty: device.h */

@@ -1,0 +1,13 @@
+/* The bias, where a library adds none: in fp64, which nobody is in a hurry with. */
+#include "device/gpu/kernels/products.h"
+
+#include "device/gpu/kernels/primitives.h"
+
+KERNEL(add_bias) {
+  const wide *bias = (const wide *)a.bias;
+  for (int64_t row = block_y(); row < a.rows; row += a.row_step) {
+    element *out = (element *)a.out + row * a.ld;
+    for (int64_t i = block_x() * threads() + thread(); i < a.width; i += blocks_x() * threads())
+      store(out + i, load(out + i) + bias[i]);
+  }
+}

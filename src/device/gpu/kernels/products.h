@@ -1,0 +1,19 @@
+/* What stands around a product that a library makes: kernels/products.c. */
+#ifndef TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
+#define TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_products(K) K(add_bias, 256)
+
+enum { add_bias_threads = 256 };
+
+/* out[r, j] += bias[j], which is wide. Blocks along x share a row's columns, blocks along y the rows: `row_step` of
+ * them. */
+typedef struct add_bias_arguments {
+  void *out;
+  const void *bias;
+  int64_t rows, width, ld, row_step;
+} add_bias_arguments;
+
+#endif

@@ -1,0 +1,83 @@
+/* What cuBLASLt and hipBLASLt have in common, which is all but their numbers: the same calls with the same arguments.
+ * Prototypes are this program's own; tests/gpu/prototypes_cublaslt.c holds them against the vendor's header where there
+ * is one.
+ *
+ * They see matrices by columns. A row-major c[m,n] is a column-major c^T[n,m], so what they are asked for is c^T = b^T
+ * a^T: b as the first matrix, a as the second, and each is read as it is where the program has it plain, and transposed
+ * where the program has it transposed. A bias goes along the rows of c^T, as theirs does. */
+#ifndef TRI_DEVICE_GPU_LT_H
+#define TRI_DEVICE_GPU_LT_H
+
+#include "device/gpu/library.h"
+#include "device/gpu/products.h"
+
+/* Types of elements have the same numbers in both. */
+enum { TRI_LT_R_32F = 0, TRI_LT_R_64F = 1, TRI_LT_R_16BF = 14 };
+
+/* Statuses, types and attributes are enums of the libraries', as wide as an int; descriptors and handles are pointers;
+ * what ends in _of takes one of the attributes in tri_gpu_lt. */
+typedef struct tri_gpu_lt_calls {
+  int (*create)(void **handle);
+  int (*destroy)(void *handle);
+  int (*description_create)(void **out, int compute_type, int scale_type);
+  int (*description_destroy)(void *description);
+  int (*description_set)(void *description, int attribute, const void *value, size_t bytes);
+  int (*layout_create)(void **out, int type, uint64_t rows, uint64_t columns, int64_t ld);
+  int (*layout_destroy)(void *layout);
+  int (*preference_create)(void **out);
+  int (*preference_destroy)(void *preference);
+  int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
+  /* d = a b + c, all layouts; results[most] are structs of result_bytes each. */
+  int (*heuristic)(void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int most,
+                   void *results, int *count);
+  int (*matmul)(void *handle, void *description, const void *alpha, const void *a, void *a_layout, const void *b,
+                void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                const void *algorithm, void *workspace, size_t workspace_bytes, void *stream);
+  const char *(*status_name)(int status);           /* may be NULL */
+  int (*property)(int which, int *value);           /* cuBLASLt: 0 major, 1 minor, 2 patch */
+  int (*version)(const void *handle, int *version); /* hipBLASLt: major * 100000 + minor * 100 + patch */
+} tri_gpu_lt_calls;
+
+enum { TRI_GPU_LT_ADDRESSES = 4, TRI_GPU_LT_MOST_RESULT_BYTES = 128 };
+
+/* One of the two. An attribute of -1 is one that the library has not. */
+typedef struct tri_gpu_lt {
+  const tri_gpu_product_library *is;
+  const tri_gpu_library *file;
+  int least_major, most_major; /* versions whose numbers these are */
+  tri_status (*read_version)(const tri_gpu_lt_calls *calls, const void *handle, int out[3]);
+  int (*compute_type)(const tri_gpu_product *product);
+  /* Of a description, and values of theirs. */
+  int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
+  int operation_transpose, epilogue_bias;
+  /* Of a preference. Reductions: how parts of a long sum are added up (a mask); addresses: of a, b, c and d. */
+  int workspace, reductions, addresses[TRI_GPU_LT_ADDRESSES];
+  uint32_t allowed_reductions;
+  /* Of a heuristic's result: the algorithm lies at its beginning. */
+  size_t algorithm_bytes, result_bytes, workspace_at, state_at;
+} tri_gpu_lt;
+
+tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out);
+void tri_gpu_lt_close(tri_gpu_product_state *state);
+void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]);
+bool tri_gpu_lt_adds_bias(const tri_gpu_product *product);
+tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+                                 tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
+tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call);
+
+/* Functions that both have under names that begin with theirs. */
+#define TRI_GPU_LT_SYMBOLS(prefix)                                                                                     \
+  TRI_GPU_SYMBOL(tri_gpu_lt_calls, create, prefix "Create"),                                                           \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, destroy, prefix "Destroy"),                                                     \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_create, prefix "MatmulDescCreate"),                                 \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_destroy, prefix "MatmulDescDestroy"),                               \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_set, prefix "MatmulDescSetAttribute"),                              \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, layout_create, prefix "MatrixLayoutCreate"),                                    \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, layout_destroy, prefix "MatrixLayoutDestroy"),                                  \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_create, prefix "MatmulPreferenceCreate"),                            \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_destroy, prefix "MatmulPreferenceDestroy"),                          \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_set, prefix "MatmulPreferenceSetAttribute"),                         \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, heuristic, prefix "MatmulAlgoGetHeuristic"),                                    \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, matmul, prefix "Matmul")
+
+#endif

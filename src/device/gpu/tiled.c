@@ -1,0 +1,76 @@
+/* The third of the libraries of products: this program's own kernel (matmul.c), which takes any product. Its algorithms
+ * are its tiles. */
+#include "device/gpu/products.h"
+
+#include <stdio.h>
+
+static tri_status tiled_open(tri_gpu *gpu, tri_gpu_product_state **out) {
+  (void)gpu;
+  *out = NULL; /* it has nothing of its own */
+  return TRI_OK;
+}
+
+static void tiled_close(tri_gpu_product_state *state) { (void)state; }
+
+/* Of the order in which it adds up: another one is another version. */
+static void tiled_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]) {
+  (void)state;
+  snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);
+}
+
+static bool tiled_adds_bias(const tri_gpu_product *product) {
+  (void)product;
+  return true;
+}
+
+static tri_matmul matmul_of(const tri_gpu_product *p) {
+  return (tri_matmul){.m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .lda = p->lda,
+                      .ldb = p->ldb,
+                      .ldc = p->ldc,
+                      .a_type = p->in,
+                      .b_type = p->in,
+                      .c_type = p->out,
+                      .a_transposed = p->a_transposed,
+                      .b_transposed = p->b_transposed,
+                      .accumulate = p->accumulate,
+                      .bias = p->bias};
+}
+
+static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+                                   tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
+  (void)state;
+  (void)workspace_bytes;
+  const tri_matmul matmul = matmul_of(product);
+  const int first = tri_gpu_tiled_first(&matmul);
+  *count = 0;
+  for (int i = 0; i < TRI_GPU_TILED_VARIANTS; i++) {
+    const int variant = (first + i) % TRI_GPU_TILED_VARIANTS;
+    out[(*count)++] = (tri_gpu_algorithm){.data = {(unsigned char)variant}};
+  }
+  return TRI_OK;
+}
+
+static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call) {
+  (void)state;
+  const tri_matmul matmul = matmul_of(call->product);
+  const int variant = call->algorithm->data[0];
+  if (variant >= TRI_GPU_TILED_VARIANTS) {
+    return tri_fail(TRI_BAD_FILE, "the kernel for matrix products has no variant %d; remove the run's products.json",
+                    variant);
+  }
+  return tri_gpu_tiled_multiply(queue, &matmul, variant, call->a, call->b, call->product->bias ? call->bias : NULL,
+                                call->c);
+}
+
+const tri_gpu_product_library tri_gpu_tiled = {
+    .name = "tiled",
+    .open = tiled_open,
+    .close = tiled_close,
+    .version = tiled_version,
+    .adds_bias = tiled_adds_bias,
+    .algorithms = tiled_algorithms,
+    .multiply = tiled_multiply,
+};
