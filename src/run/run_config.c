@@ -128,6 +128,11 @@ static const tri_config_key run_keys[] = {
      .help = "auto, cpu, reference, gpu (gpu:2: that one), or for tests guarded, emulated"},
     {AUTO("device_memory", device_memory, 0, (int64_t)1 << 60), .fallback = "auto",
      .help = "bytes of a rank's device that the run may take; auto is all that it has"},
+    {KEY("allow_tf32", allow_tf32, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "fp32 products may round what they multiply to TF32 (10 bits), where a GPU is faster then"},
+    {KEY("time_products", time_products, TRI_CONFIG_BOOL), .fallback = "false",
+     .help =
+         "time up to eight ways to make each matrix product on a GPU, and take the fastest; else the library's first"},
     {AUTO("threads", threads, 0, 1 << 16), .fallback = "auto", .help = "threads of one rank; auto is all cores"},
     {KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
      .help = "initial weights, dropout and the order of samples follow from it"},

@@ -39,6 +39,8 @@ typedef struct tri_run_config {
   } optimizer;
   tri_dtype precision;
   char device[128];
+  bool allow_tf32;       /* fp32 products may round their operands to TF32 */
+  bool time_products;    /* how products are made is chosen by timing */
   int64_t device_memory; /* bytes that a rank may take; 0 is all there are */
   int64_t threads;       /* 0 is all cores */
   uint64_t seed;

@@ -11,6 +11,7 @@
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
+#include "device/choices.h"
 #include "engine/peak.h"
 #include "engine/rank_device.h"
 #include "model/family.h"
@@ -28,6 +29,7 @@
 #include "run/run_data.h"
 #include "train/dry_run.h"
 #include "train/learning_rate.h"
+#include "train/products.h"
 #include "train/readiness.h"
 
 #include <math.h>
@@ -86,6 +88,11 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
 static tri_status check_memory(trainer *t) {
   tri_engine_options options = engine_options(t->config, &t->mesh);
   return tri_readiness_memory(&options, t->device, t->config->checkpoint.snapshot_every > 0);
+}
+
+static tri_status agree_on_products(trainer *t, bool anew) {
+  tri_engine_options options = engine_options(t->config, &t->mesh);
+  return tri_products_agree(&options, t->config, t->device, anew);
 }
 
 static tri_status create_engine(trainer *t) {
@@ -456,6 +463,7 @@ static tri_status trainer_train(trainer *t, const char *resume) {
   TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->data.train_corpus, t->data.validation_corpus));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
+  TRI_TRY(agree_on_products(t, strcmp(resume, "never") == 0));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(
@@ -524,6 +532,7 @@ static tri_status trainer_start(trainer *t, const tri_train_options *options) {
   const int threads = t->config->threads > 0 ? (int)t->config->threads : options->threads;
   TRI_TRY(tri_rank_device_create(t->config->device, threads, &t->device));
   tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
+  if (t->config->allow_tf32) tri_device_allow_tf32(t->device);
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
   tri_mesh_shape shape = tri_layout_mesh(&t->config->layout);
   TRI_TRY(tri_mesh_create(&shape, &t->mesh));

@@ -133,7 +133,8 @@ static tri_status choose_now(tri_gpu_products *products, const tri_gpu_product *
   return TRI_OK;
 }
 
-tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_choice *out) {
+tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product,
+                                   tri_gpu_product_choice *out) {
   pthread_mutex_lock(&products->lock);
   tri_status status = choose_now(products, product, out);
   pthread_mutex_unlock(&products->lock);
@@ -235,7 +236,8 @@ tri_status tri_gpu_products_asked(tri_device *device, char **out) {
 }
 
 /* What cannot be timed for want of memory is chosen by rank. */
-static tri_status choose_one(tri_device *device, const tri_gpu_product *product, bool timed, tri_gpu_product_choice *out) {
+static tri_status choose_one(tri_device *device, const tri_gpu_product *product, bool timed,
+                             tri_gpu_product_choice *out) {
   tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;
   TRI_TRY(tri_gpu_products_candidates(products_of(device), product, candidates, &count));

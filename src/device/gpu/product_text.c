@@ -105,7 +105,7 @@ bool tri_gpu_product_parse(const char *line, tri_gpu_product *product) {
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
 const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const tri_gpu_product_choice *choice,
-                                 char text[TRI_GPU_PRODUCT_TEXT_BYTES]) {
+                                         char text[TRI_GPU_PRODUCT_TEXT_BYTES]) {
   size_t bytes = TRI_GPU_ALGORITHM_BYTES;
   const unsigned char *data = choice->algorithm.data;
   while (bytes > 1 && data[bytes - 1] == 0) bytes--;
@@ -132,7 +132,7 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
 
 /* An algorithm wants no more workspace than the product has, whatever the line says. */
 bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
-                          tri_gpu_product_choice *choice) {
+                                  tri_gpu_product_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];
   const char *behind = NULL;
   int used = 0;

@@ -153,8 +153,8 @@ static tri_matmul matmul_of(const tri_gpu_product *p) {
                       .bias = p->bias};
 }
 
-tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product, const tri_gpu_product_choice *candidates,
-                                   int count, int *best) {
+tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
+                                   const tri_gpu_product_choice *candidates, int count, int *best) {
   trial t = {.device = device, .product = product, .matmul = matmul_of(product)};
   tri_status status = trial_create(&t);
   if (status == TRI_OK) status = run_trial(&t, candidates, count, best);

@@ -99,7 +99,8 @@ tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_m
 /* Somebody plans to ask for it. */
 tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *of);
 /* How it is made: as chosen before, or chosen now by the library's ranking. */
-tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_choice *out);
+tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product,
+                                   tri_gpu_product_choice *out);
 /* All ways to make it, the library's first; the own kernel's where the library has none. */
 tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu_product *product,
                                        tri_gpu_product_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
@@ -118,18 +119,18 @@ enum { TRI_GPU_PRODUCT_TEXT_BYTES = 512 };
 const char *tri_gpu_product_print(const tri_gpu_product *product, char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
 /* The same with " : cuBLASLt 4194304 2a0b..." behind it. */
 const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const tri_gpu_product_choice *choice,
-                                 char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
+                                         char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
 /* Reads a line of either; false for what is none. `choice` may be NULL. */
 bool tri_gpu_product_parse(const char *line, tri_gpu_product *product);
 bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
-                          tri_gpu_product_choice *choice);
+                                  tri_gpu_product_choice *choice);
 
 /* ---- timing (product_timing.c) ----------------------------------------------------------------------------------- */
 
 /* The fastest of the candidates on random operands, which it allocates and gives back; TRI_OUT_OF_MEMORY where there is
  * no room for them. */
-tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product, const tri_gpu_product_choice *candidates,
-                                   int count, int *best);
+tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
+                                   const tri_gpu_product_choice *candidates, int count, int *best);
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
