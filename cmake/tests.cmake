@@ -36,6 +36,7 @@ include(cmake/comm_tests.cmake)
 include(cmake/stand_in.cmake)
 include(cmake/gpu_hip_tests.cmake)
 include(cmake/product_tests.cmake)
+include(cmake/gpu_tests.cmake)
 
 # tests/bench/bench_*.c: programs that print measurements; nothing runs them by itself.
 file(GLOB TRIREME_BENCHES CONFIGURE_DEPENDS tests/bench/bench_*.c)

@@ -21,7 +21,7 @@ typedef struct chip {
   uint32_t grid_x, grid_yz;
   uint64_t grid_threads; /* along each dimension: blocks times threads              */
   int thread_registers;  /* of 32 bits                                              */
-  int block_registers;   /* of 32 bits, of all threads of a block; 0: no such limit */
+  int block_registers;   /* of 32 bits, of all threads of a block */
   size_t argument_bytes; /* of a kernel                                             */
 } chip;
 
@@ -30,7 +30,7 @@ static const chip chips[] = {
     {"sm_80",   32, 48 << 10, 163 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
     {"sm_90a",  32, 48 << 10, 227 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
     {"sm_100a", 32, 48 << 10, 227 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
-    {"gfx90a",  64, 64 << 10,  64 << 10, 1024, 2147483647u, 65535, UINT32_MAX, 512, 0,     4096},
+    {"gfx90a",  64, 64 << 10,  64 << 10, 1024, 2147483647u, 65535, UINT32_MAX, 512, 131072, 4096},
 };
 /* clang-format on */
 enum { NUM_CHIPS = sizeof chips / sizeof chips[0] };

@@ -1,0 +1,8 @@
+# kernel_check: every kernel of a device beside the reference device. A program of its own, without cmocka, since it goes
+# to machines that have a GPU.
+file(GLOB TRIREME_KERNEL_CHECKS CONFIGURE_DEPENDS tests/gpu/cases_*.c)
+add_library(kernel_check_cases STATIC ${TRIREME_KERNEL_CHECKS} tests/gpu/checker.c tests/gpu/problem.c)
+target_include_directories(kernel_check_cases PUBLIC tests/gpu)
+target_link_libraries(kernel_check_cases PUBLIC trireme_core)
+add_executable(kernel_check tests/gpu/kernel_check.c)
+target_link_libraries(kernel_check PRIVATE kernel_check_cases)

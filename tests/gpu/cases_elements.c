@@ -1,0 +1,308 @@
+/* Kernels that go over elements, or over the elements of rows: convert, add, column sums, activations, dropout, RoPE.
+ */
+#include "problem.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a call on rows is made of. */
+typedef struct rows_call {
+  int64_t rows, width, live;
+  int count; /* argument */
+  int left, right, out;
+  int variant;
+  bool accumulate;
+} rows_call;
+
+#define AT(i) ((void *)memory[i])
+
+static const char *count_text(int number) { return number < 0 ? "" : " (counted)"; }
+
+/* ---- fill_zero, convert ------------------------------------------------------------------------------------------ */
+
+static tri_status run_fill_zero(const problem *p, tri_queue *queue, char *const *memory) {
+  return KERNEL(queue, fill_zero, p->arguments[0].bytes, AT(0));
+}
+
+void cases_fill_zero(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1001, 65537, 3000001};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_fill_zero;
+    p.arguments[add_output(&p, "out", type, counts[i], false)].exact = true;
+    describe(&p, "%lld elements", (long long)counts[i]);
+    check(&p);
+  }
+}
+
+static tri_status run_convert(const problem *p, tri_queue *queue, char *const *memory) {
+  const argument *in = &p->arguments[0], *out = &p->arguments[1];
+  return KERNEL(queue, convert, in->count, in->type, AT(0), out->type, AT(1));
+}
+
+/* Numbers that are easily rounded wrongly. */
+static void fill_with_edges(problem *p, int number) {
+  static const double edges[] = {0.0,
+                                 -0.0,
+                                 INFINITY,
+                                 -INFINITY,
+                                 NAN,
+                                 1e-40,
+                                 -3e-41,
+                                 1e-310,
+                                 3.4028235e38,
+                                 3.39e38,
+                                 -3.4e38,
+                                 1e300,
+                                 1.00390625,
+                                 1.01171875,
+                                 1.0039062500001,
+                                 1.0039062499,
+                                 0x1.01p-126,
+                                 0x1.018p-130,
+                                 0x1.fffffep0,
+                                 0x1.fffffefp0,
+                                 0x1.000001p0,
+                                 0x1.0000010000001p0,
+                                 65504.0,
+                                 -1.5};
+  const argument *a = &p->arguments[number];
+  for (int64_t i = 0; i < a->count; i++) {
+    if (i % 3 == 0) number_set(a->type, a->before, i, edges[i / 3 % (int64_t)(sizeof edges / sizeof edges[0])]);
+  }
+}
+
+void cases_convert(checker *c, tri_dtype type) {
+  static const tri_dtype all[] = {TRI_FP64, TRI_FP32, TRI_BF16};
+  static const int64_t counts[] = {0, 1, 5, 72, 1027, 65553, 2000003};
+  for (int to = 0; to < 3; to++) {
+    if ((device_of(c)->info.types >> (unsigned)all[to] & 1u) == 0) continue;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+      problem p = problem_make(c, type);
+      p.run = run_convert;
+      const int in = add_input(&p, "in", type, counts[i], 0, 1);
+      p.arguments[add_output(&p, "out", all[to], counts[i], false)].exact = true;
+      if (i % 2 == 1) fill_with_edges(&p, in);
+      describe(&p, "%lld elements to %s", (long long)counts[i], tri_dtype_name(all[to]));
+      check(&p);
+    }
+  }
+}
+
+/* ---- add, column_sum --------------------------------------------------------------------------------------------- */
+
+static tri_status run_add(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, add, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left), AT(x->right),
+                AT(x->out));
+}
+
+/* A sum of two is rounded once, so it has the reference's bits. */
+void cases_add(checker *c, tri_dtype type) {
+  static const char *const forms[] = {"", ", in place of a", ", in place of b", ", a and b are one"};
+  rows_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    const int form = i % 4;
+    p.run = run_add;
+    p.with = &x;
+    x.live = add_rows(&p, x.rows, &x.count);
+    const region live = all_of(x.live * x.width);
+    x.left = add_array(&p, "a", type, x.rows * x.width);
+    x.right = form == 3 ? x.left : add_array(&p, "b", type, x.rows * x.width);
+    x.out = form == 1 ? x.left : form == 2 ? x.right : add_array(&p, "out", type, x.rows * x.width);
+    fill(&p, x.left, live, 0, 1);
+    if (x.right != x.left) fill(&p, x.right, live, 0, 1);
+    writes(&p, x.out, live, false);
+    p.arguments[x.out].exact = true;
+    describe(&p, "%lld x %lld%s%s", (long long)x.rows, (long long)x.width, count_text(x.count), forms[form]);
+    check(&p);
+  }
+}
+
+static tri_status run_column_sum(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, column_sum, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left), AT(x->out),
+                x->accumulate);
+}
+
+void cases_column_sum(checker *c, tri_dtype type) {
+  rows_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_column_sum;
+    p.with = &x;
+    if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: nobody asks for it */
+    x.live = add_rows(&p, x.rows, &x.count);
+    x.left = add_array(&p, "in", type, x.rows * x.width);
+    fill(&p, x.left, all_of(x.live * x.width), 0.1, 1);
+    x.accumulate = draw_bool(c);
+    x.out = add_output(&p, "out", p.wide, x.width, x.accumulate);
+    describe(&p, "%lld x %lld%s%s", (long long)x.rows, (long long)x.width, count_text(x.count),
+             x.accumulate ? ", accumulated" : "");
+    check(&p);
+  }
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static tri_gelu variant_of(const rows_call *x) { return x->variant == 0 ? TRI_GELU_TANH : TRI_GELU_ERF; }
+
+static tri_status run_gelu_forward(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, gelu_forward, p->type, variant_of(x), rows_of(p, x->rows, x->count, memory), x->width,
+                AT(x->left), AT(x->out));
+}
+static tri_status run_gelu_backward(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, gelu_backward, p->type, variant_of(x), rows_of(p, x->rows, x->count, memory), x->width,
+                AT(x->left), AT(x->right), AT(x->out));
+}
+static tri_status run_swiglu_forward(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, swiglu_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
+                AT(x->out));
+}
+static tri_status run_swiglu_backward(const problem *p, tri_queue *queue, char *const *memory) {
+  const rows_call *x = p->with;
+  return KERNEL(queue, swiglu_backward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
+                AT(x->right), AT(x->out));
+}
+
+/* `gates` is how many numbers of x belong to one of y; with a gradient of y it is a backward. Every third problem goes
+ * far beyond what exp can hold. */
+static void activation(checker *c, tri_dtype type, int64_t gates, bool backward, int num_variants,
+                       tri_status (*run)(const problem *, tri_queue *, char *const *)) {
+  static const double scales[] = {1, 4, 200};
+  rows_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    p.run = run;
+    p.with = &x;
+    x.live = add_rows(&p, x.rows, &x.count);
+    x.variant = i % num_variants;
+    x.left = add_array(&p, "x", type, gates * x.rows * x.width);
+    fill(&p, x.left, all_of(gates * x.live * x.width), 0, scales[i % 3]);
+    if (backward) {
+      x.right = add_array(&p, "gradient of y", type, x.rows * x.width);
+      fill(&p, x.right, all_of(x.live * x.width), 0, 1);
+    }
+    const bool in_place = backward && gates == 1 && draw_bool(c);
+    const int64_t pieces = backward ? gates : 1;
+    x.out = in_place ? x.right : add_array(&p, backward ? "gradient of x" : "y", type, pieces * x.rows * x.width);
+    writes(&p, x.out, all_of(pieces * x.live * x.width), false);
+    describe(&p, "%lld x %lld%s%s%s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count),
+             num_variants == 1 ? ""
+             : x.variant == 0  ? ", tanh"
+                               : ", erf",
+             in_place ? ", in place" : "", scales[i % 3]);
+    check(&p);
+  }
+}
+
+void cases_gelu_forward(checker *c, tri_dtype type) { activation(c, type, 1, false, 2, run_gelu_forward); }
+void cases_gelu_backward(checker *c, tri_dtype type) { activation(c, type, 1, true, 2, run_gelu_backward); }
+void cases_swiglu_forward(checker *c, tri_dtype type) { activation(c, type, 2, false, 1, run_swiglu_forward); }
+void cases_swiglu_backward(checker *c, tri_dtype type) { activation(c, type, 2, true, 1, run_swiglu_backward); }
+
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
+
+typedef struct dropout_call {
+  tri_dropout options;
+  int64_t count;
+  int values, x, y;
+} dropout_call;
+
+static tri_status run_dropout(const problem *p, tri_queue *queue, char *const *memory) {
+  const dropout_call *x = p->with;
+  return KERNEL(queue, dropout, p->type, x->count, &x->options, AT(x->values), AT(x->x), AT(x->y));
+}
+
+/* Inputs are at least 0.5, so that another mask shows in every element. */
+void cases_dropout(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {0, 1, 3, 4, 6, 129, 2050, 16387, 1000003};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+    static const double probabilities[] = {0.1, 0.5, 0.9, 0};
+    problem p = problem_make(c, type);
+    dropout_call x = {.count = counts[i],
+                      .options = {.probability = probabilities[i % 4],
+                                  .site = draw(c, 1 << 16),
+                                  .sample_elements = draw_from(c, 1, 1 << 20),
+                                  .first = i % 3 == 0 ? 0 : draw(c, 1 << 30)}};
+    const tri_step_values values = {.seed = (uint64_t)draw(c, INT64_MAX),
+                                    .step = draw(c, (int64_t)1 << (i % 2 == 0 ? 4 : 39)),
+                                    .first_sample = draw(c, i % 2 == 0 ? 3 : (int64_t)1 << 33)};
+    p.run = run_dropout;
+    p.with = &x;
+    x.values = add_bytes(&p, "values", &values, sizeof values);
+    x.x = add_input(&p, "x", type, x.count, 0, 1);
+    for (int64_t e = 0; e < x.count; e++) {
+      const double value = number_get(type, p.arguments[x.x].before, e);
+      number_set(type, p.arguments[x.x].before, e, value < 0 ? value - 0.5 : value + 0.5);
+    }
+    x.y = i % 2 == 0 ? x.x : add_array(&p, "y", type, x.count);
+    writes(&p, x.y, all_of(x.count), false);
+    describe(&p, "%lld elements from %lld, probability %g%s", (long long)x.count, (long long)x.options.first,
+             x.options.probability, x.y == x.x ? ", in place" : "");
+    check(&p);
+  }
+}
+
+/* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+typedef struct rope_call {
+  int64_t rows, row_elements, heads, head_stride, head_dim, live;
+  int count, positions, cosine, sine, x;
+  bool inverse;
+} rope_call;
+
+static tri_status run_rope(const problem *p, tri_queue *queue, char *const *memory) {
+  const rope_call *x = p->with;
+  return KERNEL(queue, rope, p->type, rows_of(p, x->rows, x->count, memory), x->row_elements, x->heads, x->head_stride,
+                x->head_dim, AT(x->positions), AT(x->cosine), AT(x->sine), x->inverse, AT(x->x));
+}
+
+static void one_rope(checker *c, tri_dtype type, rope_call x, int64_t table_rows) {
+  problem p = problem_make(c, type);
+  p.run = run_rope;
+  p.with = &x;
+  x.live = add_rows(&p, x.rows, &x.count);
+  x.positions = add_array(&p, "positions", TRI_INT32, x.rows);
+  for (int64_t r = 0; r < x.live; r++)
+    number_set(TRI_INT32, p.arguments[x.positions].before, r, (double)draw(c, table_rows));
+  x.cosine = add_array(&p, "cosine", p.wide, table_rows * x.head_dim / 2);
+  x.sine = add_array(&p, "sine", p.wide, table_rows * x.head_dim / 2);
+  for (int64_t i = 0; i < table_rows * x.head_dim / 2; i++) {
+    const double angle = draw_normal(c);
+    number_set(p.wide, p.arguments[x.cosine].before, i, cos(angle));
+    number_set(p.wide, p.arguments[x.sine].before, i, sin(angle));
+  }
+  x.x = add_array(&p, "x", type, x.rows * x.row_elements);
+  for (int half = 0; half < 2; half++) {
+    const region turned = {half * x.head_dim / 2, x.live, x.row_elements, x.heads, x.head_stride, x.head_dim / 2};
+    writes(&p, x.x, turned, true);
+  }
+  describe(&p, "%lld rows of %lld, %lld heads of %lld, %lld apart%s%s", (long long)x.rows, (long long)x.row_elements,
+           (long long)x.heads, (long long)x.head_dim, (long long)x.head_stride, count_text(x.count),
+           x.inverse ? ", inverse" : "");
+  check(&p);
+}
+
+void cases_rope(checker *c, tri_dtype type) {
+  static const rope_call fixed[] = {
+      {.rows = 1, .row_elements = 2, .heads = 1, .head_stride = 2, .head_dim = 2},
+      {.rows = 3, .row_elements = 3 * 64, .heads = 2, .head_stride = 64, .head_dim = 64},
+      {.rows = 17, .row_elements = 6 * 19 + 1, .heads = 3, .head_stride = 38, .head_dim = 10}, /* GPT-NeoX: a part */
+      {.rows = 5, .row_elements = 4 * 128 + 3, .heads = 3, .head_stride = 129, .head_dim = 128},
+      {.rows = 0, .row_elements = 8, .heads = 1, .head_stride = 8, .head_dim = 8},
+      {.rows = 66, .row_elements = 40, .heads = 5, .head_stride = 8, .head_dim = 6},
+      {.rows = 2048, .row_elements = 3 * 768, .heads = 24, .head_stride = 64, .head_dim = 64},
+  };
+  for (size_t i = 0; i < 2 * (sizeof fixed / sizeof fixed[0] - (is_quick(c) ? 1 : 0)); i++) {
+    rope_call x = fixed[i / 2];
+    x.inverse = i % 2 == 1;
+    one_rope(c, type, x, x.rows > 1000 ? 1024 : 11);
+  }
+}

@@ -1,0 +1,295 @@
+/* The loss, the optimizer and sums. */
+#include "problem.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#define AT(i) ((void *)memory[i])
+
+enum { IGNORED = -1 };
+
+typedef struct loss_call {
+  int64_t rows, vocabulary, ld, gradient_ld, first_id;
+  int logits, labels, values, maximum, sum, label_logit, out;
+} loss_call;
+
+/* Vocabularies and how long rows are beyond them. */
+static bool next_loss(checker *c, int i, loss_call *x) {
+  static const int64_t fixed[][3] = {{1, 1, 0}, {2, 3, 1},   {5, 257, 0}, {3, 1000, 3},
+                                     {0, 8, 0}, {9, 64, 64}, {2, 5003, 1}};
+  static const int64_t large[][3] = {{64, 50257, 47}, {1027, 512, 0}, {4, 128256, 0}};
+  const int num_fixed = sizeof fixed / sizeof fixed[0], num_large = is_quick(c) ? 0 : sizeof large / sizeof large[0];
+  const int64_t drawn[3] = {draw_from(c, 1, 20), draw_from(c, 1, 700), draw(c, 5)};
+  const int64_t *shape = i < num_fixed ? fixed[i] : i < num_fixed + num_large ? large[i - num_fixed] : drawn;
+  *x = (loss_call){.rows = shape[0], .vocabulary = shape[1], .ld = shape[1] + shape[2]};
+  x->first_id = i % 3 == 0 ? 0 : draw(c, 100000);
+  return i < num_fixed + num_large + (is_quick(c) ? 3 : 8);
+}
+
+/* Of this slice, of another rank's, and ignored. */
+static int add_labels(problem *p, const loss_call *x) {
+  const int number = add_array(p, "labels", TRI_INT32, x->rows);
+  for (int64_t r = 0; r < x->rows; r++) {
+    const int64_t inside = x->first_id + draw(p->checker, x->vocabulary);
+    const int64_t kind = draw(p->checker, 6);
+    const int64_t outside = kind == 0 ? x->first_id + x->vocabulary : x->first_id > 0 ? x->first_id - 1 : inside;
+    number_set(TRI_INT32, p->arguments[number].before, r, (double)(kind == 2 ? IGNORED : kind < 2 ? outside : inside));
+  }
+  return number;
+}
+
+/* Every third problem has logits that exp cannot hold. */
+static int add_logits(problem *p, const loss_call *x, int i) {
+  const int number = add_array(p, "logits", p->wide, x->rows * x->ld);
+  fill(p, number, matrix_of(x->rows, x->ld, x->vocabulary), i % 3 == 2 ? 500 : 0, i % 3 == 2 ? 3000 : 3);
+  return number;
+}
+
+static void say(problem *p, const loss_call *x, const char *more) {
+  describe(p, "%lld rows of %lld logits, %lld apart, from id %lld%s", (long long)x->rows, (long long)x->vocabulary,
+           (long long)x->ld, (long long)x->first_id, more);
+}
+
+/* ---- softmax_statistics, _rescale, _loss ------------------------------------------------------------------------- */
+
+static tri_status run_statistics(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_statistics, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
+                x->first_id, AT(x->maximum), AT(x->sum), AT(x->label_logit));
+}
+
+/* The largest logit and the label's are numbers that are there already. */
+void cases_softmax_statistics(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_statistics;
+    p.with = &x;
+    x.logits = add_logits(&p, &x, i);
+    x.labels = add_labels(&p, &x);
+    x.maximum = add_output(&p, "maximum", p.wide, x.rows, false);
+    x.sum = add_output(&p, "sum", p.wide, x.rows, false);
+    x.label_logit = add_output(&p, "label_logit", p.wide, x.rows, false);
+    p.arguments[x.maximum].exact = p.arguments[x.label_logit].exact = true;
+    say(&p, &x, "");
+    check(&p);
+  }
+}
+
+static tri_status run_rescale(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_rescale, p->type, x->rows, AT(x->maximum), AT(x->label_logit), AT(x->sum));
+}
+
+void cases_softmax_rescale(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_rescale;
+    p.with = &x;
+    x.maximum = add_input(&p, "from", p.wide, x.rows, 0, 1);
+    x.label_logit = add_input(&p, "to", p.wide, x.rows, 1, 1);
+    x.sum = add_output(&p, "sum", p.wide, x.rows, true);
+    describe(&p, "%lld rows", (long long)x.rows);
+    check(&p);
+  }
+}
+
+static void add_statistics(problem *p, loss_call *x, double logit_scale) {
+  x->maximum = add_input(p, "maximum", p->wide, x->rows, 4 * logit_scale, 0.1);
+  x->sum = add_array(p, "sum", p->wide, x->rows);
+  for (int64_t r = 0; r < x->rows; r++)
+    number_set(p->wide, p->arguments[x->sum].before, r, 1 + (double)draw(p->checker, 100) / 10);
+}
+
+static tri_status run_loss(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_loss, p->type, x->rows, AT(x->labels), IGNORED, AT(x->maximum), AT(x->sum),
+                AT(x->label_logit), AT(x->out));
+}
+
+void cases_softmax_loss(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_loss;
+    p.with = &x;
+    x.labels = add_labels(&p, &x);
+    add_statistics(&p, &x, 1);
+    x.label_logit = add_input(&p, "label_logit", p.wide, x.rows, 0, 1);
+    x.out = add_output(&p, "losses", p.wide, x.rows, false);
+    say(&p, &x, "");
+    check(&p);
+  }
+}
+
+/* ---- softmax_gradient -------------------------------------------------------------------------------------------- */
+
+static tri_status run_gradient(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
+                x->first_id, IGNORED, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
+}
+
+/* In the logits' own memory: an array of the gradient's type that begins as one of logits. */
+static int add_logits_below(problem *p, loss_call *x) {
+  const int64_t each = (int64_t)(tri_dtype_bytes(p->wide) / tri_dtype_bytes(p->type));
+  const int number = add_array(p, "logits and gradient", p->type, x->rows * x->ld * each);
+  for (int64_t r = 0; r < x->rows; r++) {
+    for (int64_t v = 0; v < x->vocabulary; v++)
+      number_set(p->wide, p->arguments[number].before, r * x->ld + v, 3 * draw_normal(p->checker));
+  }
+  x->gradient_ld = x->ld * each;
+  p->arguments[number].aligned = each > 1;
+  writes(p, number, matrix_of(x->rows, x->gradient_ld, x->vocabulary), false);
+  return number;
+}
+
+void cases_softmax_gradient(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    const tri_step_values values = {.loss_scale = 0.125, .lr = NAN, .gradient_scale = NAN};
+    const bool in_place = i % 2 == 1;
+    p.run = run_gradient;
+    p.with = &x;
+    x.labels = add_labels(&p, &x);
+    x.values = add_bytes(&p, "values", &values, sizeof values);
+    add_statistics(&p, &x, 3);
+    if (in_place) {
+      x.out = x.logits = add_logits_below(&p, &x);
+    } else {
+      x.logits = add_array(&p, "logits", p.wide, x.rows * x.ld);
+      fill(&p, x.logits, matrix_of(x.rows, x.ld, x.vocabulary), 0, 3);
+      x.gradient_ld = x.vocabulary + draw(c, 4);
+      x.out = add_array(&p, "gradient", type, x.rows * x.gradient_ld);
+      writes(&p, x.out, matrix_of(x.rows, x.gradient_ld, x.vocabulary), false);
+    }
+    p.arguments[x.out].yardstick = 1e-3; /* times loss_scale, and most are of unlikely ids */
+    say(&p, &x, in_place ? ", in place" : "");
+    check(&p);
+  }
+}
+
+/* ---- AdamW ------------------------------------------------------------------------------------------------------- */
+
+typedef struct adamw_call {
+  tri_adamw options;
+  int64_t count;
+  int values, parameter, gradient, moment1, moment2;
+} adamw_call;
+
+static tri_status run_adamw(const problem *p, tri_queue *queue, char *const *memory) {
+  const adamw_call *x = p->with;
+  return KERNEL(queue, adamw, p->type, x->count, &x->options, AT(x->values), AT(x->parameter), AT(x->gradient),
+                AT(x->moment1), AT(x->moment2));
+}
+
+/* A large rate, so that a wrong step is not lost in the parameter; second moments are positive. */
+void cases_adamw(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {0, 1, 3, 4, 130, 2051, 16400, 2359296};
+  static const int64_t updates[] = {1, 2, 10, 100000};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+    problem p = problem_make(c, type);
+    adamw_call x = {.count = counts[i], .options = {0.9, 0.95, 1e-8, i % 2 == 0 ? 0.1 : 0}};
+    const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .loss_scale = NAN, .update = updates[draw(c, 4)]};
+    p.run = run_adamw;
+    p.with = &x;
+    x.values = add_bytes(&p, "values", &values, sizeof values);
+    x.parameter = add_output(&p, "parameter", p.wide, x.count, true);
+    x.gradient = add_input(&p, "gradient", p.wide, x.count, 0, 1);
+    x.moment1 = add_output(&p, "moment1", p.wide, x.count, true);
+    x.moment2 = add_output(&p, "moment2", p.wide, x.count, true);
+    for (int64_t e = 0; e < x.count; e++) {
+      unsigned char *moments = p.arguments[x.moment2].before;
+      number_set(p.wide, moments, e, i == 1 ? 0 : fabs(number_get(p.wide, moments, e)));
+    }
+    describe(&p, "%lld elements, update %lld, decay %g", (long long)x.count, (long long)values.update,
+             x.options.weight_decay);
+    check(&p);
+  }
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+typedef struct sum_call {
+  int64_t count, block;
+  int in, out;
+  bool accumulate;
+} sum_call;
+
+static int add_exact_sum(problem *p, bool exact) {
+  tri_exact_sum sum = {0};
+  for (int i = 0; i < 40; i++) tri_exact_sum_add(&sum, ldexp(fabs(draw_normal(p->checker)), (int)draw(p->checker, 8)));
+  const int number = add_bytes(p, "sum", &sum, sizeof sum);
+  argument *a = &p->arguments[number];
+  writes(p, number, all_of(a->count), false);
+  a->sum = true;
+  a->exact = exact;
+  a->tolerance = 1e-12; /* in double, whatever the type */
+  return number;
+}
+
+static tri_status run_block_squares(const problem *p, tri_queue *queue, char *const *memory) {
+  const sum_call *x = p->with;
+  return KERNEL(queue, block_squares, p->type, x->count, x->block, AT(x->in), AT(x->out));
+}
+
+void cases_block_squares(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {0, 1, 255, 256, 257, 5000, 100001, 3000000};
+  static const int64_t blocks[] = {256, 1, 7, 256, 1000, 256, 256, 256};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+    for (int broken = 0; broken < (counts[i] > 256 ? 3 : 1); broken++) {
+      problem p = problem_make(c, type);
+      sum_call x = {.count = counts[i], .block = blocks[i]};
+      p.run = run_block_squares;
+      p.with = &x;
+      x.in = add_input(&p, "in", p.wide, x.count, 0, i % 2 == 0 ? 1 : 1e-3);
+      if (broken > 0) number_set(p.wide, p.arguments[x.in].before, draw(c, x.count), broken == 1 ? NAN : INFINITY);
+      x.out = add_exact_sum(&p, false);
+      describe(&p, "%lld elements in blocks of %lld%s", (long long)x.count, (long long)x.block,
+               broken > 0 ? ", one is not finite" : "");
+      check(&p);
+    }
+  }
+}
+
+static tri_status run_sum(const problem *p, tri_queue *queue, char *const *memory) {
+  const sum_call *x = p->with;
+  return KERNEL(queue, sum, p->type, x->count, AT(x->in), AT(x->out), x->accumulate);
+}
+
+void cases_sum(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {1, 2, 63, 1025, 8192, 70001, 2000001};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
+    problem p = problem_make(c, type);
+    sum_call x = {.count = counts[i], .accumulate = i % 2 == 1};
+    p.run = run_sum;
+    p.with = &x;
+    x.in = add_input(&p, "in", p.wide, x.count, 3, 1);
+    x.out = add_output(&p, "out", TRI_FP64, 1, x.accumulate);
+    describe(&p, "%lld elements%s", (long long)x.count, x.accumulate ? ", accumulated" : "");
+    check(&p);
+  }
+}
+
+static tri_status run_exact_add(const problem *p, tri_queue *queue, char *const *memory) {
+  const sum_call *x = p->with;
+  (void)p;
+  return KERNEL(queue, exact_add, AT(x->in), AT(x->out));
+}
+
+void cases_exact_add(checker *c, tri_dtype type) {
+  static const double values[] = {
+      1,    -0x1.23456789abcdep+3,   0.1,       1e300,    -1e300, 1e-300,      0x1p-1074, -3e-320, 0,
+      -0.0, 0x1.fffffffffffffp+1023, 0x1p-1022, INFINITY, NAN,    12345.678901};
+  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    problem p = problem_make(c, type);
+    sum_call x = {.in = add_bytes(&p, "value", &values[i], sizeof values[i])};
+    p.run = run_exact_add;
+    p.with = &x;
+    x.out = add_exact_sum(&p, true);
+    describe(&p, "%.17g", values[i]);
+    check(&p);
+  }
+}

@@ -1,0 +1,47 @@
+/* Runs problems on a device and on the reference device, and keeps account: checker.c. */
+#ifndef TRI_TESTS_GPU_CHECKER_H
+#define TRI_TESTS_GPU_CHECKER_H
+
+#include "problem.h"
+
+/* What is known of a kernel in a type. */
+typedef struct kernel_result {
+  const char *kernel;
+  tri_dtype type;
+  bool missing;
+  int64_t cases, failures;
+  double worst;       /* error by norm, of what came nearest to its tolerance, or past it */
+  double worst_share; /* of the tolerance */
+  char first[1024];   /* the first failure */
+} kernel_result;
+
+struct checker {
+  /* Opens the device that is to be proved: once more after each fault, since its queue is dead then. */
+  tri_status (*open)(const void *which, tri_device **out);
+  const void *which;
+  tri_device *device, *reference;
+  uint64_t seed, random;
+  bool quick;
+  kernel_result *result; /* of the kernel at hand */
+};
+
+enum { POISON_OF_OUTPUTS = 0x7fff, POISON_OF_SPACES = 0x7ff0 | 14 };
+
+/* Fills with a 16-bit pattern again and again: those from 0x7ff1 to 0x7fff are not-a-numbers in every type, and no
+ * token's id. */
+void poison(void *memory, size_t bytes, unsigned pattern);
+
+/* Opens both devices. */
+tri_status checker_open(checker *c);
+void checker_close(checker *c);
+
+/* All cases of a kernel for a type. Fails only where no device is to be had any more. */
+tri_status checker_run(checker *c, const kernel_cases *kernel, tri_dtype type, kernel_result *out);
+
+/* All kernels; a NULL name ends the list. */
+extern const kernel_cases all_kernels[];
+
+/* Ends the program: memory of the host is no device's fault. */
+_Noreturn void checker_is_out_of_memory(size_t bytes);
+
+#endif
