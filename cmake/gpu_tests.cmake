@@ -6,3 +6,7 @@ target_include_directories(kernel_check_cases PUBLIC tests/gpu)
 target_link_libraries(kernel_check_cases PUBLIC trireme_core)
 add_executable(kernel_check tests/gpu/kernel_check.c)
 target_link_libraries(kernel_check PRIVATE kernel_check_cases)
+# How fast they are.
+add_executable(kernel_speed tests/gpu/kernel_speed.c)
+target_link_libraries(kernel_speed PRIVATE trireme_core)
+set_target_properties(kernel_check kernel_speed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
