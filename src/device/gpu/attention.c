@@ -7,16 +7,25 @@ _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
                    offsetof(attention_slice, causal) == offsetof(tri_attention_slice, causal),
                "kernels read the list as it is");
 
-/* Two forms of the kernel: for heads that fit into a row of the tiles, and for such as take a longer one. */
+/* Two forms of each kernel: heads that fit into a row of the tiles, and such as take a longer one. */
 typedef struct form {
-  tri_gpu_kernel forward;
+  tri_gpu_kernel forward, queries, keys;
   int64_t row_bytes;
 } form;
 
 static form form_of(const tri_attention *call) {
-  if (call->head_dim * (int64_t)tri_dtype_bytes(call->type) <= ATTENTION_NARROW)
-    return (form){TRI_GPU_KERNEL_attention_forward_narrow, ATTENTION_NARROW};
-  return (form){TRI_GPU_KERNEL_attention_forward_wide, ATTENTION_WIDE};
+  if (call->head_dim * (int64_t)tri_dtype_bytes(call->type) <= ATTENTION_NARROW) {
+    return (form){TRI_GPU_KERNEL_attention_forward_narrow, TRI_GPU_KERNEL_attention_queries_narrow,
+                  TRI_GPU_KERNEL_attention_keys_narrow, ATTENTION_NARROW};
+  }
+  return (form){TRI_GPU_KERNEL_attention_forward_wide, TRI_GPU_KERNEL_attention_queries_wide,
+                TRI_GPU_KERNEL_attention_keys_wide, ATTENTION_WIDE};
+}
+
+/* Chunks of a head that a tile holds at a time. */
+static int64_t chunks_of(const tri_attention *call, const form *f) {
+  const int64_t width = f->row_bytes / (int64_t)tri_dtype_bytes(call->type);
+  return (call->head_dim + width - 1) / width;
 }
 
 /* fragment.h: tiles of 16 x 16 elements, their rows 16 bytes further apart. */
@@ -43,9 +52,10 @@ static tri_status check(const tri_attention *call) {
 
 static attention_arguments arguments_of(const tri_attention *c, const tri_attention_slice *slices, const void *q,
                                         const void *k, const void *v) {
-  const bool nothing = c->num_slices == 0 || c->key_rows == 0; /* an array of nothing is no address */
+  const bool nothing =
+      c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0; /* an array of nothing is no address */
   return (attention_arguments){.slices = nothing ? NULL : (const attention_slice *)(const void *)slices,
-                               .q = q,
+                               .q = nothing ? NULL : q,
                                .k = nothing ? NULL : k,
                                .v = nothing ? NULL : v,
                                .q_row = c->q_row,
@@ -86,4 +96,42 @@ static tri_status gpu_attention_forward(tri_queue *queue, const tri_attention *c
   return tri_gpu_launch(queue, f.forward, call->type, shape, &arguments, sizeof arguments);
 }
 
-void tri_gpu_fill_attention(tri_device_kernels *out) { out->attention_forward = gpu_attention_forward; }
+/* D of kernels/attention_backward.h: a number for each row of a head, first in the workspace. */
+static tri_status make_row_sums(tri_queue *queue, const tri_attention *c, const void *out, const void *gradient_out,
+                                void *sums) {
+  TRI_GPU_LAUNCH(
+      attention_row_sums, c->type, tri_gpu_shape_of(c->query_rows * c->heads * 8, attention_row_sums_threads),
+      .out = out, .gradient_out = gradient_out, .sums = sums, .rows = c->query_rows, .heads = c->heads,
+      .row = c->out_row, .head = c->out_head, .head_dim = c->head_dim, .out_is_wide = c->out_type != c->type);
+  return TRI_OK;
+}
+
+static tri_status gpu_attention_backward(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                         const void *q, const void *k, const void *v, const void *out,
+                                         const void *log_sum_exp, const void *gradient_out, void *gradient_q,
+                                         void *gradient_k, void *gradient_v, void *workspace) {
+  TRI_TRY(check(call));
+  const form f = form_of(call);
+  attention_arguments arguments = arguments_of(call, slices, q, k, v);
+  TRI_TRY(make_row_sums(queue, call, out, gradient_out, workspace));
+  const bool queries = call->query_rows > 0, keys = call->key_rows > 0;
+  arguments.log_sum_exp = queries ? (void *)(uintptr_t)log_sum_exp : NULL;
+  arguments.gradient_out = queries ? gradient_out : NULL;
+  arguments.sums = queries ? workspace : NULL;
+  arguments.gradient_q = queries ? gradient_q : NULL;
+  arguments.gradient_k = keys ? gradient_k : NULL;
+  arguments.gradient_v = keys ? gradient_v : NULL;
+  tri_gpu_shape shape = {.x = tiles(call->query_rows),
+                         .y = call->heads,
+                         .z = chunks_of(call, &f),
+                         .shared_bytes = shared_bytes(queue, call, &f, ATTENTION_BACKWARD_ROWS)};
+  TRI_TRY(tri_gpu_launch(queue, f.queries, call->type, shape, &arguments, sizeof arguments));
+  shape.x = tiles(call->key_rows);
+  shape.y = call->kv_heads;
+  return tri_gpu_launch(queue, f.keys, call->type, shape, &arguments, sizeof arguments);
+}
+
+void tri_gpu_fill_attention(tri_device_kernels *out) {
+  out->attention_forward = gpu_attention_forward;
+  out->attention_backward = gpu_attention_backward;
+}

@@ -6,6 +6,7 @@
  * zeros in shared memory. */
 #include "device/gpu/kernels/attention.h"
 
+#include "device/gpu/kernels/attention_backward.h"
 #include "device/gpu/kernels/attention_forward.h"
 
 enum { NARROW = ATTENTION_NARROW / (int)sizeof(element), WIDE = ATTENTION_WIDE / (int)sizeof(element) };
@@ -23,3 +24,25 @@ KERNEL(attention_forward_wide) {
   SHARED_ASKED(asked, memory);
   forward_block(&a, (element *)(void *)memory, WIDE);
 }
+
+KERNEL(attention_queries_narrow) {
+  SHARED_ASKED(asked, memory);
+  backward_block(&a, (element *)(void *)memory, 0, NARROW);
+}
+
+KERNEL(attention_queries_wide) {
+  SHARED_ASKED(asked, memory);
+  backward_block(&a, (element *)(void *)memory, 0, WIDE);
+}
+
+KERNEL(attention_keys_narrow) {
+  SHARED_ASKED(asked, memory);
+  backward_block(&a, (element *)(void *)memory, 1, NARROW);
+}
+
+KERNEL(attention_keys_wide) {
+  SHARED_ASKED(asked, memory);
+  backward_block(&a, (element *)(void *)memory, 1, WIDE);
+}
+
+KERNEL(attention_row_sums) { row_sums(&a); }

@@ -6,9 +6,22 @@
 
 #define TRI_GPU_KERNELS_attention(K)                                                                                   \
   K(attention_forward_narrow, 128)                                                                                     \
-  K(attention_forward_wide, 128)
+  K(attention_forward_wide, 128)                                                                                       \
+  K(attention_row_sums, 256)                                                                                           \
+  K(attention_queries_narrow, 128)                                                                                     \
+  K(attention_queries_wide, 128)                                                                                       \
+  K(attention_keys_narrow, 128)                                                                                        \
+  K(attention_keys_wide, 128)
 
-enum { attention_forward_narrow_threads = 128, attention_forward_wide_threads = 128 };
+enum {
+  attention_forward_narrow_threads = 128,
+  attention_forward_wide_threads = 128,
+  attention_row_sums_threads = 256,
+  attention_queries_narrow_threads = 128,
+  attention_queries_wide_threads = 128,
+  attention_keys_narrow_threads = 128,
+  attention_keys_wide_threads = 128
+};
 
 /* Rows of a block's own tile (of queries; of keys in attention_keys), and of the tiles that it meets. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16 };

@@ -43,14 +43,14 @@ DEVICE void load_keys(forward *f, const int width) {
   if (walk_is_done(w)) return;
   if (w->chunks > 1) load_queries(f, w->chunk, width);
   tile_load(f->k_tile, width + VECTOR, f->k + (int64_t)(w->slice.first_key + w->at) * f->p->k_row + w->chunk * width,
-            f->p->k_row, KEYS, width, w->slice.keys - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned,
+            f->p->k_row, KEYS, width, w->end - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned,
             ATTENTION_THREADS);
 }
 
 DEVICE void load_values(forward *f, const int width) {
   const walk *w = &f->walk;
   tile_load(f->v_tile, width + VECTOR, f->v + (int64_t)(w->slice.first_key + w->at) * f->p->v_row + f->part * width,
-            f->p->v_row, KEYS, width, w->slice.keys - w->at, chunk_columns(f->p, f->part, width), f->v_aligned,
+            f->p->v_row, KEYS, width, w->end - w->at, chunk_columns(f->p, f->part, width), f->v_aligned,
             ATTENTION_THREADS);
 }
 
@@ -236,7 +236,7 @@ DEVICE void clear_scores(forward *f) {
 /* One part of out. */
 DEVICE void forward_part(forward *f, const int width) {
   begin_rows(f, width);
-  if (f->walk.chunks == 1) load_queries(f, 0, width);
+  if (f->walk.chunks == 1 && !walk_is_done(&f->walk)) load_queries(f, 0, width);
   load_keys(f, width);
   copy_async_commit();
   while (!walk_is_done(&f->walk)) {

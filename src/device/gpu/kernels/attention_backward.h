@@ -1,0 +1,303 @@
+/* The backward: one body for two kernels. With s = q k^T scale, p = exp(s - log_sum_exp), g = gradient_out v^T and D
+ * the sum over d of out x gradient_out (Dao et al. 2022, algorithm 4),
+ *
+ *   ds = p (g - D),   gradient of q = ds k scale,   of k = ds^T q scale,   of v = p^T gradient_out.
+ *
+ * A block owns a tile of queries, with their gradient_out, and meets keys and values; or it owns a tile of keys and
+ * values, and meets the queries of all heads that share them. In both, s and g have the block's own rows as rows:
+ * `own[0]` x `other[0]` and `own[1]` x `other[1]`. What it sums up, ds x other[0] and, of keys, p x other[1], stays in
+ * its registers until the end.
+ *
+ * While a tile is worked on, the next arrives. A head wider than the tiles is gone through in chunks, one tile at a
+ * time, by a block for each part of the gradients; the part's chunk comes last, so that it is there for the sums. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
+#define TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
+
+#include "device/gpu/kernels/attention_walk.h"
+
+/* Heads of rows in device memory. */
+typedef struct heads {
+  const element *at;
+  int64_t row, head;
+  int aligned;
+} heads;
+
+DEVICE heads heads_of(const void *at, int64_t row, int64_t head) {
+  heads of;
+  of.at = (const element *)at;
+  of.row = row;
+  of.head = head;
+  of.aligned = rows_are_aligned(of.at, row) && head % VECTOR == 0;
+  return of;
+}
+
+typedef struct backward {
+  const attention_arguments *p;
+  heads own[2], other[2];
+  element *own_tiles, *other_tiles; /* two of each side; the other side's take turns with two more */
+  fragment_scratch *scratch;
+  int32_t own_head, part;
+  fragment scores[HIGH], gradients[HIGH];
+  fragment sums[2][HIGH][MOST_ACROSS];
+} backward;
+
+/* What a query has that the scores of its row, or column, become gradients by. */
+typedef struct statistic {
+  wide log_sum_exp, sum; /* log_sum_exp times log2(e) */
+  int32_t seen;          /* keys of the slice */
+} statistic;
+
+DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
+  statistic of;
+  of.log_sum_exp = of.sum = 0;
+  of.seen = keys_seen(s, row);
+  if (of.seen > 0) {
+    const int64_t at = (int64_t)head * p->query_rows + row;
+    of.log_sum_exp = ((const wide *)p->log_sum_exp)[at] * (wide)LOG2_E;
+    of.sum = ((const wide *)p->sums)[at];
+  }
+  return of;
+}
+
+/* The chunk that the walk's is: the part's comes last. */
+DEVICE int32_t chunk_of(const backward *b, const walk *w) { return (b->part + 1 + w->chunk) % w->chunks; }
+
+DEVICE void load_side(element *tile, const heads *of, int32_t head, int32_t first, int32_t live, int32_t chunk,
+                      int32_t head_dim, const int rows, const int width) {
+  tile_load(tile, width + VECTOR, of->at + head * of->head + first * of->row + chunk * width, of->row, rows, width,
+            live, smaller(head_dim - chunk * width, width), of->aligned, ATTENTION_THREADS);
+}
+
+DEVICE element *own_tile(const backward *b, int which, const int width) {
+  return b->own_tiles + which * ATTENTION_OWN * (width + VECTOR);
+}
+DEVICE element *other_tile(const backward *b, int turn, int which, const int width) {
+  return b->other_tiles + (2 * turn + which) * ATTENTION_OTHERS * (width + VECTOR);
+}
+
+DEVICE void load_own(const backward *b, const walk *w, const int width) {
+  if (walk_is_done(w)) return;
+  UNROLL
+  for (int i = 0; i < 2; i++)
+    load_side(own_tile(b, i, width), &b->own[i], b->own_head, w->own_first, w->own_end - w->own_first, chunk_of(b, w),
+              b->p->head_dim, ATTENTION_OWN, width);
+}
+
+DEVICE void load_others(const backward *b, const walk *w, int turn, const int own_keys, const int width) {
+  if (walk_is_done(w)) return;
+  const int32_t head = own_keys ? w->head : w->head / b->p->group;
+  const int32_t first = (own_keys ? w->slice.first_query : w->slice.first_key) + w->at;
+  UNROLL
+  for (int i = 0; i < 2; i++)
+    load_side(other_tile(b, turn, i, width), &b->other[i], head, first, w->end - w->at, chunk_of(b, w), b->p->head_dim,
+              ATTENTION_OTHERS, width);
+}
+
+/* s and g, or a chunk's share in them. */
+DEVICE void add_products(backward *b, const walk *w, int turn, const int width) {
+  const int pitch = width + VECTOR, depth = smaller(b->p->head_dim - chunk_of(b, w) * width, width);
+  UNROLL_SOME
+  for (int d = 0; d < depth; d += FRAGMENT_K) {
+    const fragment_b score = fragment_load_b(other_tile(b, turn, 0, width) + d, pitch, 1);
+    const fragment_b gradient = fragment_load_b(other_tile(b, turn, 1, width) + d, pitch, 1);
+    UNROLL
+    for (int h = 0; h < HIGH; h++) {
+      const int at = (warp() * HIGH + h) * FRAGMENT * pitch + d;
+      const fragment_a of_score = fragment_load_a(own_tile(b, 0, width) + at, pitch, 0);
+      const fragment_a of_gradient = fragment_load_a(own_tile(b, 1, width) + at, pitch, 0);
+      fragment_multiply_add(&b->scores[h], &of_score, &score);
+      fragment_multiply_add(&b->gradients[h], &of_gradient, &gradient);
+    }
+  }
+}
+
+/* scores become p, gradients ds: zero where a key is not seen. */
+DEVICE void make_gradients(backward *b, const walk *w, const int own_keys) {
+  const wide scale = (wide)(b->p->scale * LOG2_E);
+  statistic of[FRAGMENT_COLUMNS];
+  UNROLL
+  for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+    if (own_keys) of[c] = statistic_of(b->p, &w->slice, w->head, w->slice.first_query + w->at + fragment_column(c));
+  }
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      const int32_t row = w->own_first + own_row(h, r);
+      UNROLL
+      for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+        if (!own_keys && c == 0) of[0] = statistic_of(b->p, &w->slice, w->head, row);
+        const statistic *s = own_keys ? &of[c] : &of[0];
+        const int32_t key = own_keys ? row - w->slice.first_key : w->at + fragment_column(c);
+        const int sees = key >= 0 && key < s->seen;
+        wide *score = &b->scores[h].at[r][c], *gradient = &b->gradients[h].at[r][c];
+        *score = sees ? wide_exp2(wide_multiply_add(*score, scale, -s->log_sum_exp)) : 0;
+        *gradient = sees ? *score * (*gradient - s->sum) : 0;
+      }
+    }
+  }
+}
+
+/* sums += what the block made x the other side's rows, of the part's columns. */
+DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, const int width) {
+  const int pitch = width + VECTOR, columns = b->p->head_dim - b->part * width;
+  fragment_a a[HIGH][FRAGMENT_STEPS];
+  UNROLL
+  for (int h = 0; h < HIGH; h++) fragment_pass(&made[h], b->scratch, a[h]);
+  UNROLL
+  for (int n = 0; n < width / FRAGMENT; n++) {
+    if (n * FRAGMENT >= columns) break;
+    UNROLL
+    for (int k = 0; k < FRAGMENT_STEPS; k++) {
+      const fragment_b other =
+          fragment_load_b(other_tile(b, turn, which, width) + k * FRAGMENT_K * pitch + n * FRAGMENT, pitch, 0);
+      UNROLL
+      for (int h = 0; h < HIGH; h++) fragment_multiply_add(&b->sums[which][h][n], &a[h][k], &other);
+    }
+  }
+}
+
+/* With a tile of the other side. */
+DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_keys, const int width) {
+  if (w->chunk == 0) {
+    UNROLL
+    for (int h = 0; h < HIGH; h++) {
+      fragment_clear(&b->scores[h]);
+      fragment_clear(&b->gradients[h]);
+    }
+  }
+  add_products(b, w, turn, width);
+  if (w->chunk < w->chunks - 1) return;
+  make_gradients(b, w, own_keys);
+  add_sums(b, b->gradients, 0, turn, width);
+  if (own_keys) add_sums(b, b->scores, 1, turn, width);
+}
+
+DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wide scale, const int width) {
+  const int64_t head = b->own_head * b->own[which].head;
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int r = 0; r < FRAGMENT_ROWS; r++) {
+      const int32_t row = w->own_first + own_row(h, r);
+      if (row >= w->own_end) continue;
+      UNROLL
+      for (int n = 0; n < width / FRAGMENT; n++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
+          const int32_t column = b->part * width + n * FRAGMENT + fragment_column(c);
+          const int64_t at = head + row * b->own[which].row + column;
+          wide value = b->sums[which][h][n].at[r][c] * scale;
+          if (column >= b->p->head_dim) continue;
+          if (b->p->accumulate) value += load_either(to, at, b->p->gradient_is_wide);
+          store_either(to, at, b->p->gradient_is_wide, value);
+        }
+      }
+    }
+  }
+}
+
+DEVICE void backward_begin(backward *b, const attention_arguments *p, element *tiles, const int own_keys,
+                           const int width) {
+  const int queries = own_keys ? 1 : 0; /* whose side is what */
+  heads sides[2][2];
+  sides[0][0] = heads_of(p->q, p->q_row, p->q_head);
+  sides[0][1] = heads_of(p->gradient_out, p->out_row, p->out_head);
+  sides[1][0] = heads_of(p->k, p->k_row, p->k_head);
+  sides[1][1] = heads_of(p->v, p->v_row, p->v_head);
+  b->p = p;
+  b->own_head = (int32_t)block_y();
+  b->part = (int32_t)block_z();
+  b->own_tiles = tiles;
+  b->other_tiles = tiles + 2 * ATTENTION_OWN * (width + VECTOR);
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    b->own[i] = sides[queries][i];
+    b->other[i] = sides[1 - queries][i];
+    UNROLL
+    for (int h = 0; h < HIGH; h++) {
+      UNROLL
+      for (int n = 0; n < width / FRAGMENT; n++) fragment_clear(&b->sums[i][h][n]);
+    }
+  }
+}
+
+DEVICE void backward_block(const attention_arguments *p, element *tiles, const int own_keys, const int width) {
+  backward b;
+  const int32_t chunks = (p->head_dim + width - 1) / width;
+  /* Of a causal slice, the first keys meet the most queries, the last queries the most keys: they begin first. */
+  const int32_t tile = (int32_t)(own_keys ? block_x() : blocks_x() - 1 - block_x());
+  const int32_t first = tile * ATTENTION_OWN;
+  const int32_t end = smaller(first + ATTENTION_OWN, own_keys ? p->key_rows : p->query_rows);
+  char *behind = (char *)(tiles + ATTENTION_BACKWARD_ROWS * (width + VECTOR));
+  backward_begin(&b, p, tiles, own_keys, width);
+  b.scratch = (fragment_scratch *)(void *)(behind + ATTENTION_FOUND_BYTES) + warp();
+  walk w = walk_begin(p, own_keys, first, end, own_keys ? b.own_head * p->group : b.own_head, own_keys ? p->group : 1,
+                      chunks, (int32_t *)(void *)behind);
+  if (walk_is_done(&w) && p->accumulate) return;
+  load_own(&b, &w, width);
+  load_others(&b, &w, 0, own_keys, width);
+  copy_async_commit();
+  for (int turn = 0; !walk_is_done(&w);) {
+    walk next = w;
+    walk_next(&next, p->slices, own_keys, ATTENTION_OTHERS);
+    copy_async_wait(0);
+    barrier(); /* this tile is there, and nobody needs the one before */
+    if (chunks == 1) load_others(&b, &next, 1 - turn, own_keys, width);
+    copy_async_commit();
+    backward_step(&b, &w, turn, own_keys, width);
+    w = next;
+    if (chunks == 1) {
+      turn = 1 - turn;
+      continue;
+    }
+    barrier();
+    load_own(&b, &w, width);
+    load_others(&b, &w, 0, own_keys, width);
+    copy_async_commit();
+  }
+  store_sums(&b, &w, 0, own_keys ? p->gradient_k : p->gradient_q, (wide)p->scale, width);
+  if (own_keys) store_sums(&b, &w, 1, p->gradient_v, 1, width);
+}
+
+/* ---- D ----------------------------------------------------------------------------------------------------------- */
+
+enum { SUM_LANES = 8 }; /* to a row of a head */
+
+/* The lane's share: every SUM_LANES-th VECTOR. */
+DEVICE wide sum_of_products(const attention_row_sums_arguments *p, int64_t at, int first) {
+  const element *out = (const element *)p->out + at, *gradient = (const element *)p->gradient_out + at;
+  const wide *out_wide = (const wide *)p->out + at;
+  const int aligned = is_aligned(gradient) && is_aligned(p->out_is_wide ? (const void *)out_wide : (const void *)out);
+  wide x[VECTOR], y[VECTOR], sum = 0;
+  for (int64_t d = first; d < p->head_dim; d += SUM_LANES * VECTOR) {
+    if (aligned && d + VECTOR <= p->head_dim) {
+      load_vector(gradient + d, y);
+      if (p->out_is_wide) {
+        load_wide_vector(out_wide + d, x);
+      } else {
+        load_vector(out + d, x);
+      }
+      UNROLL
+      for (int j = 0; j < VECTOR; j++) sum += x[j] * y[j];
+    } else {
+      ONE_BY_ONE
+      for (int j = 0; j < VECTOR && d + j < p->head_dim; j++)
+        sum += load_either(p->out, at + d + j, p->out_is_wide) * load(gradient + d + j);
+    }
+  }
+  return sum;
+}
+
+DEVICE void row_sums(const attention_row_sums_arguments *p) {
+  const int64_t count = p->rows * p->heads, step = blocks_x() * (threads() / SUM_LANES);
+  for (int64_t base = block_x() * (threads() / SUM_LANES); base < count; base += step) {
+    const int64_t i = base + thread() / SUM_LANES, row = i / p->heads, head = i % p->heads;
+    wide sum = 0;
+    if (i < count) sum = sum_of_products(p, row * p->row + head * p->head, thread() % SUM_LANES * VECTOR);
+    for (int mask = 1; mask < SUM_LANES; mask *= 2) sum += shuffle_wide(sum, mask);
+    if (i < count && thread() % SUM_LANES == 0) ((wide *)p->sums)[head * p->rows + row] = sum;
+  }
+}
+
+#endif
