@@ -1,6 +1,11 @@
 /* Launches kernels/loss.c. */
 #include "device/gpu/internal.h"
 
+/* A thread for each row. */
+static tri_gpu_shape threads_of_rows(int64_t rows, int threads) {
+  return (tri_gpu_shape){.x = (rows + threads - 1) / threads};
+}
+
 static tri_status gpu_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                          const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                          void *sum, void *label_logit) {
@@ -12,7 +17,7 @@ static tri_status gpu_softmax_statistics(tri_queue *queue, tri_dtype type, int64
 
 static tri_status gpu_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                       void *sum) {
-  TRI_GPU_LAUNCH(softmax_rescale, type, tri_gpu_shape_of(rows, softmax_rescale_threads), .from = from, .to = to,
+  TRI_GPU_LAUNCH(softmax_rescale, type, threads_of_rows(rows, softmax_rescale_threads), .from = from, .to = to,
                  .sum = sum, .rows = rows);
   return TRI_OK;
 }
@@ -20,7 +25,7 @@ static tri_status gpu_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t 
 static tri_status gpu_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
                                    int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
                                    void *losses) {
-  TRI_GPU_LAUNCH(softmax_loss, type, tri_gpu_shape_of(rows, softmax_loss_threads), .labels = labels, .maximum = maximum,
+  TRI_GPU_LAUNCH(softmax_loss, type, threads_of_rows(rows, softmax_loss_threads), .labels = labels, .maximum = maximum,
                  .sum = sum, .label_logit = label_logit, .losses = losses, .rows = rows, .ignore_index = ignore_index);
   return TRI_OK;
 }

@@ -135,17 +135,22 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* To `count` columns, WIDE_VECTOR or, at the end of a row, less. */
-DEVICE void add_to_table(wide *to, int count, int whole, const wide *values) {
+/* WIDE_VECTOR columns of a row of the table, of which `columns` are there; and back. */
+DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
   if (whole) {
-    wide sum[WIDE_VECTOR];
-    load_16_bytes(to, sum);
-    for (int j = 0; j < WIDE_VECTOR; j++) sum[j] += values[j];
-    store_16_bytes(to, sum);
+    load_16_bytes(from, out);
+    return;
+  }
+  for (int j = 0; j < WIDE_VECTOR; j++) out[j] = j < columns ? from[j] : 0;
+}
+
+DEVICE void store_table(wide *to, int columns, int whole, const wide values[WIDE_VECTOR]) {
+  if (whole) {
+    store_16_bytes(to, values);
     return;
   }
   for (int j = 0; j < WIDE_VECTOR; j++) {
-    if (j < count) to[j] += values[j];
+    if (j < columns) to[j] = values[j];
   }
 }
 
@@ -153,18 +158,20 @@ DEVICE int is_whole(const void *table, int64_t width) { return is_aligned(table)
 
 /* Reads the window; returns how many of its rows name an id. */
 DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
-  const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW, at = begin + thread();
-  const uint32_t id = at < rows ? id_of(a->keys[at]) : nobody();
-  const uint32_t next = at + 1 < rows ? id_of(a->keys[at + 1]) : nobody();
-  const int last = thread() + 1 == EMBEDDING_WINDOW;
-  w->ids[thread()] = id;
-  w->rows[thread()] = at < rows ? (uint32_t)a->keys[at] : 0;
-  if (next == id && !last) {
-    w->where[thread()] = GOES_ON;
-  } else if (begin > 0 && begin < rows && id_of(a->keys[begin - 1]) == id) {
-    w->where[thread()] = HEAD;
-  } else {
-    w->where[thread()] = next == id ? TAIL : TO_TABLE;
+  const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
+  for (int i = thread(); i < EMBEDDING_WINDOW; i += threads()) {
+    const int at = begin + i;
+    const uint64_t key = at < rows ? a->keys[at] : ~(uint64_t)0;
+    const uint32_t id = id_of(key), next = at + 1 < rows ? id_of(a->keys[at + 1]) : nobody();
+    w->ids[i] = id;
+    w->rows[i] = (uint32_t)key;
+    if (next == id && i + 1 < EMBEDDING_WINDOW) {
+      w->where[i] = GOES_ON;
+    } else if (begin > 0 && begin < rows && id_of(a->keys[begin - 1]) == id) {
+      w->where[i] = HEAD;
+    } else {
+      w->where[i] = next == id ? TAIL : TO_TABLE;
+    }
   }
   barrier();
   int here = 0;
@@ -174,42 +181,69 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   return here;
 }
 
-DEVICE void put_sum(const embedding_sum_arguments *a, int where, uint32_t id, int64_t column, int whole,
-                    const wide sum[VECTOR]) {
+/* Where columns of a thread are. */
+typedef struct sum_columns {
+  const element *gradient;
+  wide *table, *partial;
+  int64_t width, stride;
+  int columns, whole, whole_table; /* how many are there; whether 16 bytes of them move at once */
+} sum_columns;
+
+DEVICE void load_old(const sum_columns *c, uint32_t id, wide out[VECTOR]) {
+  const wide *from = c->table + (int64_t)id * c->width;
+  for (int j = 0; j < VECTOR; j += WIDE_VECTOR) load_table(from + j, c->columns - j, c->whole_table, out + j);
+}
+
+DEVICE void put_sum(const sum_columns *c, int where, uint32_t id, const wide sum[VECTOR], const wide old[VECTOR]) {
+  wide all[VECTOR];
   if (where == TO_TABLE) {
-    wide *to = (wide *)a->table + (int64_t)id * a->width + column;
-    const int64_t columns = a->width - column;
-    for (int j = 0; j < VECTOR; j += WIDE_VECTOR) add_to_table(to + j, (int)(columns - j), whole, sum + j);
+    wide *to = c->table + (int64_t)id * c->width;
+    for (int j = 0; j < VECTOR; j++) all[j] = old[j] + sum[j];
+    for (int j = 0; j < VECTOR; j += WIDE_VECTOR) store_table(to + j, c->columns - j, c->whole_table, all + j);
   } else {
-    wide *to = (wide *)a->partial + (2 * block_x() + (where == TAIL)) * a->stride + column;
+    wide *to = c->partial + (where == TAIL) * c->stride;
     for (int j = 0; j < VECTOR; j += WIDE_VECTOR) store_16_bytes(to + j, sum + j);
   }
 }
 
-KERNEL(embedding_sum) {
-  enum { AHEAD = 4 }; /* rows on their way at a time */
-  SHARED(sum_window, w);
-  const int here = read_window(&a, w);
-  const int64_t column = (block_y() * threads() + thread()) * VECTOR;
-  if (column >= a.width) return;
-  const element *gradient = (const element *)a.gradient + column;
-  const int columns = (int)(a.width - column < VECTOR ? a.width - column : VECTOR);
-  const int whole = is_aligned(a.gradient) && a.width % VECTOR == 0, whole_table = is_whole(a.table, a.width);
-  wide sum[VECTOR], in[AHEAD][VECTOR];
+/* A few rows at a time are on their way, and with them the rows of the table that they end in. */
+DEVICE void sum_window_columns(const sum_window *w, int here, const sum_columns *c) {
+  enum { AHEAD = 4 };
+  wide sum[VECTOR], in[AHEAD][VECTOR], old[AHEAD][VECTOR];
   for (int k = 0; k < VECTOR; k++) sum[k] = 0;
   for (int i = 0; i < here; i += AHEAD) {
     for (int j = 0; j < AHEAD; j++) {
-      const int64_t row = w->rows[i + j < here ? i + j : here - 1];
-      load_columns(gradient + row * a.width, columns, whole, in[j]);
+      const int at = i + j < here ? i + j : here - 1;
+      load_columns(c->gradient + (int64_t)w->rows[at] * c->width, c->columns, c->whole, in[j]);
+    }
+    for (int j = 0; j < AHEAD; j++) {
+      if (i + j < here && w->where[i + j] == TO_TABLE) load_old(c, w->ids[i + j], old[j]);
     }
     for (int j = 0; j < AHEAD; j++) {
       if (i + j >= here) break;
       for (int k = 0; k < VECTOR; k++) sum[k] += in[j][k];
       if (w->where[i + j] == GOES_ON) continue;
-      put_sum(&a, w->where[i + j], w->ids[i + j], column, whole_table, sum);
+      put_sum(c, w->where[i + j], w->ids[i + j], sum, old[j]);
       for (int k = 0; k < VECTOR; k++) sum[k] = 0;
     }
   }
+}
+
+KERNEL(embedding_sum) {
+  SHARED(sum_window, w);
+  const int here = read_window(&a, w);
+  const int64_t column = (block_y() * threads() + thread()) * VECTOR, left = a.width - column;
+  if (left <= 0) return;
+  sum_columns c;
+  c.gradient = (const element *)a.gradient + column;
+  c.table = (wide *)a.table + column;
+  c.partial = (wide *)a.partial + 2 * block_x() * a.stride + column;
+  c.width = a.width;
+  c.stride = a.stride;
+  c.columns = (int)(left < VECTOR ? left : VECTOR);
+  c.whole = is_aligned(a.gradient) && a.width % VECTOR == 0;
+  c.whole_table = is_whole(a.table, a.width);
+  sum_window_columns(w, here, &c);
 }
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
@@ -244,7 +278,7 @@ typedef struct join_sums {
 /* Sums a stretch of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs
  * of the ones behind it. */
 DEVICE void sum_partial(const wide *partial, int64_t stride, int from, int first, int behind, wide sum[WIDE_VECTOR]) {
-  enum { AHEAD = 4 };
+  enum { AHEAD = 8 };
   for (int k = 0; k < WIDE_VECTOR; k++) sum[k] = 0;
   for (int i = first; i < behind; i += AHEAD) {
     wide in[AHEAD][WIDE_VECTOR];
@@ -278,5 +312,10 @@ KERNEL(embedding_join) {
     for (int k = 0; k < WIDE_VECTOR; k++) sum[k] += sums->of[g][of_group][k];
   }
   wide *to = (wide *)a.table + (int64_t)id_of(a.keys[(from + 1) * EMBEDDING_WINDOW]) * a.width + column;
-  add_to_table(to, (int)(a.width - column), is_whole(a.table, a.width), sum);
+  const int columns = (int)(a.width - column < WIDE_VECTOR ? a.width - column : WIDE_VECTOR);
+  const int whole = is_whole(a.table, a.width);
+  wide old[WIDE_VECTOR];
+  load_table(to, columns, whole, old);
+  for (int k = 0; k < WIDE_VECTOR; k++) sum[k] += old[k];
+  store_table(to, columns, whole, sum);
 }

@@ -24,7 +24,7 @@ enum {
   EMBEDDING_TILE_BITS = 10,  /* its logarithm */
   EMBEDDING_WAYS = 8,        /* sorted stretches that become one in a merge, a power of two */
   EMBEDDING_WAYS_BITS = 3,   /* its logarithm */
-  EMBEDDING_WINDOW = 128,    /* keys whose rows a block sums: one for each of its threads */
+  EMBEDDING_WINDOW = 64,     /* keys whose rows a block sums */
   EMBEDDING_JOIN_LANES = 32, /* threads side by side on the columns of a join; several such groups share the rows */
   EMBEDDING_PAD = 8          /* partial sums are so many columns wide, or a multiple */
 };

@@ -13,12 +13,20 @@ enum {
 }; /* that a thread takes at a time */
 
 /* Up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity where there are no more. */
-DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, int aligned, wide out[WIDE_VECTOR]) {
-  if (aligned && at + WIDE_VECTOR <= vocabulary) {
-    load_16_bytes(row + at, out);
-    return;
-  }
+DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, wide out[WIDE_VECTOR]) {
   for (int j = 0; j < WIDE_VECTOR; j++) out[j] = at + j < vocabulary ? row[at + j] : -wide_infinity();
+}
+
+/* What this thread takes of the stretch of a row that begins at `base`: `each` elements in a row at a time, as many of
+ * the next threads' further on. All of a stretch is read at once where it is there and 16 bytes can be. */
+DEVICE void load_taken(const wide *row, int64_t base, int64_t vocabulary, int each, wide out[TAKEN]) {
+  const int64_t first = base + thread() * each, step = (int64_t)threads() * each;
+  if (is_aligned(row) && base + (int64_t)threads() * TAKEN <= vocabulary) {
+    for (int i = 0; i < TAKEN; i += WIDE_VECTOR) load_16_bytes(row + first + i / each * step + i % each, out + i);
+  } else {
+    for (int i = 0; i < TAKEN; i += WIDE_VECTOR)
+      load_logits(row, first + i / each * step + i % each, vocabulary, out + i);
+  }
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -48,14 +56,12 @@ KERNEL(softmax_statistics) {
   SHARED(softmax_shared, shared);
   const int64_t r = block_x();
   const wide *row = (const wide *)a.logits + r * a.ld;
-  const int aligned = is_aligned(row);
   running own;
   own.most = -wide_infinity();
   own.sum = 0;
-  for (int64_t base = thread() * WIDE_VECTOR; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
+  for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
     wide x[TAKEN];
-    for (int i = 0; i < TAKEN_VECTORS; i++)
-      load_logits(row, base + (int64_t)i * threads() * WIDE_VECTOR, a.vocabulary, aligned, x + i * WIDE_VECTOR);
+    load_taken(row, base, a.vocabulary, WIDE_VECTOR, x);
     take(&own, x);
   }
   const wide most = block_maximum(own.most, shared->each);
@@ -68,21 +74,22 @@ KERNEL(softmax_statistics) {
   ((wide *)a.label_logit)[r] = label >= 0 && label < a.vocabulary ? row[label] : 0;
 }
 
-/* ---- a number a row: in double, which costs nothing here --------------------------------------------------------- */
+/* ---- a number a row ---------------------------------------------------------------------------------------------- */
 
 KERNEL(softmax_rescale) {
   const wide *from = (const wide *)a.from, *to = (const wide *)a.to;
   wide *sum = (wide *)a.sum;
-  for (int64_t r = block_x() * threads() + thread(); r < a.rows; r += blocks_x() * threads())
-    sum[r] = (wide)((double)sum[r] * exp((double)from[r] - (double)to[r]));
+  const int64_t r = block_x() * threads() + thread();
+  if (r < a.rows) sum[r] *= wide_exp(from[r] - to[r]);
 }
 
+/* In double, which costs nothing here: what is left of large numbers may be small. */
 KERNEL(softmax_loss) {
   const wide *maximum = (const wide *)a.maximum, *sum = (const wide *)a.sum, *logit = (const wide *)a.label_logit;
-  for (int64_t r = block_x() * threads() + thread(); r < a.rows; r += blocks_x() * threads()) {
-    const double loss = log((double)sum[r]) + (double)maximum[r] - (double)logit[r];
-    ((wide *)a.losses)[r] = a.labels[r] == a.ignore_index ? 0 : (wide)loss;
-  }
+  const int64_t r = block_x() * threads() + thread();
+  if (r >= a.rows) return;
+  const double loss = log((double)sum[r]) + (double)maximum[r] - (double)logit[r];
+  ((wide *)a.losses)[r] = a.labels[r] == a.ignore_index ? 0 : (wide)loss;
 }
 
 /* ---- gradient ---------------------------------------------------------------------------------------------------- */
@@ -106,7 +113,7 @@ KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;
   const wide *logits = (const wide *)a.logits + r * a.ld;
   element *out = (element *)a.gradient + r * a.gradient_ld;
-  const int logits_aligned = is_aligned(logits), out_aligned = is_aligned(out);
+  const int aligned = is_aligned(out);
   const int counted = a.labels[r] != a.ignore_index;
   const wide most = ((const wide *)a.maximum)[r], scale = (wide)a.values->loss_scale;
   const wide each = 1 / ((const wide *)a.sum)[r];
@@ -115,8 +122,7 @@ KERNEL(softmax_gradient) {
     wide x[TAKEN];
     for (int i = 0; i < TAKEN; i++) x[i] = 0;
     if (counted) {
-      for (int i = 0; i < TAKEN; i += WIDE_VECTOR)
-        load_logits(logits, first + i / VECTOR * step + i % VECTOR, a.vocabulary, logits_aligned, x + i);
+      load_taken(logits, base, a.vocabulary, VECTOR, x);
       for (int i = 0; i < TAKEN; i++) {
         const wide one = first + i / VECTOR * step + i % VECTOR == label ? 1 : 0;
         x[i] = scale * (wide_exp(x[i] - most) * each - one);
@@ -124,6 +130,6 @@ KERNEL(softmax_gradient) {
     }
     barrier();
     for (int i = 0; i < GRADIENT_VECTORS; i++)
-      store_gradient(out, first + i * step, a.vocabulary, out_aligned, x + i * VECTOR);
+      store_gradient(out, first + i * step, a.vocabulary, aligned, x + i * VECTOR);
   }
 }
