@@ -101,7 +101,8 @@ int nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *
     snprintf(program->log, sizeof program->log, "%s.c(1): error: told to fail", image->module);
     return fails;
   }
-  snprintf(program->text, sizeof program->text, STAND_IN_IMAGE, image->module, image->bits, image->chip, image->binary,
+  const int chip = (int)stand_in_number("nvrtc_chip", image->chip);
+  snprintf(program->text, sizeof program->text, STAND_IN_IMAGE, image->module, image->bits, chip, image->binary,
            stand_in_version("nvrtc", 130));
   return 0;
 }

@@ -66,8 +66,8 @@ tri_status tri_cuda_failed(const tri_cuda_driver *driver, const char *of, const 
   if (driver->calls.error_name(error, &name) != 0 || name == NULL) name = "an error without a name";
   if (driver->calls.error_text(error, &text) != 0 || text == NULL) text = "no more is known";
   return tri_fail(error == TRI_CUDA_OUT_OF_MEMORY ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED,
-                  "%s: %s returned %s (%d, %s). %s", of, call, name, error, text,
-                  error == TRI_CUDA_OUT_OF_MEMORY ? "Other processes may hold its memory (`nvidia-smi` shows which)"
+                  "%s: %s returned %s (%d, %s): %s", of, call, name, error, text,
+                  error == TRI_CUDA_OUT_OF_MEMORY ? "other processes may hold its memory (`nvidia-smi` shows which)"
                                                   : advice(error));
 }
 

@@ -54,7 +54,7 @@ static void try_open(search *s, const char *name) {
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   const struct link_map *map = NULL;
   if (handle == NULL) {
-    const char *why = dlerror();
+    const char *said = dlerror(), *why = said == NULL ? "the loader does not say why" : said;
     size_t length = strlen(name);
     /* The loader begins with the name of what it did not find: of the library itself that is no fault, but of something
      * that the library needs. */
