@@ -33,7 +33,7 @@ if(CMOCKA_FOUND)
 endif()
 
 include(cmake/comm_tests.cmake)
-include(cmake/stand_in.cmake)
+include(cmake/gpu_cuda_tests.cmake)
 include(cmake/gpu_hip_tests.cmake)
 include(cmake/product_tests.cmake)
 include(cmake/gpu_tests.cmake)

@@ -3,8 +3,8 @@
  * A copy within the device's memory is the yardstick of all that is bound by memory: kernels over elements and rows are
  * told as bytes moved (each operand once) a second, and as a share of that copy. Matrix products and attention are told
  * as floating-point operations a second, of the shapes that GPT-2 124M, GPT-2 1.5B and a Llama of 1B train with, in
- * three directions. Operands are random: zeros are faster than any data. Each figure is the median of some samples, with
- * the least and the most beside it. --quick takes small sizes: it shows that the program works. */
+ * three directions. Operands are random: zeros are faster than any data. Each figure is the median of some samples,
+ * with the least and the most beside it. --quick takes small sizes: it shows that the program works. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/kernels.h"
@@ -28,12 +28,12 @@ typedef struct bench {
   json_t *out;
 } bench;
 
-#define TRY(call)                                         \
-  do {                                                    \
-    if ((call) != TRI_OK) {                               \
-      fprintf(stderr, "kernel_speed: %s\n", tri_status_message()); \
-      exit(1);                                            \
-    }                                                     \
+#define TRY(call)                                                                                                      \
+  do {                                                                                                                 \
+    if ((call) != TRI_OK) {                                                                                            \
+      fprintf(stderr, "kernel_speed: %s\n", tri_status_message());                                                     \
+      exit(1);                                                                                                         \
+    }                                                                                                                  \
   } while (0)
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
@@ -119,9 +119,10 @@ static void tell(bench *s, const char *what, const char *unit, double amount, co
   if (share > 0) printf("  %.2f of the copy", share);
   printf("  %.1f us\n", seconds[1] * 1e6);
   fflush(stdout);
-  json_array_append_new(s->out, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "what", what, "type", tri_dtype_name(s->type),
-                                          "unit", flops ? "flop/s" : "byte/s", "rate", rate, "least", amount / seconds[2],
-                                          "most", amount / seconds[0], "seconds", seconds[1]));
+  json_array_append_new(
+      s->out, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "what", what, "type", tri_dtype_name(s->type), "unit",
+                        flops ? "flop/s" : "byte/s", "rate", rate, "least", amount / seconds[2], "most",
+                        amount / seconds[0], "seconds", seconds[1]));
 }
 
 static void measure(bench *s, const char *what, const char *unit, double amount, tri_device_work *work, void *context) {
@@ -139,17 +140,17 @@ typedef struct rows_call {
   void *values, *sum;
 } rows_call;
 
-#define WORK(name_, ...)                                                                     \
-  static tri_status work_##name_(tri_queue *queue, void *context, int round) {               \
-    const rows_call *c = context;                                                            \
-    const tri_dtype type = c->s->type, wide = c->s->wide;                                    \
-    const tri_rows all = tri_all_rows(c->rows);                                              \
-    const tri_norm norm = tri_norm_of_rows(type, all, c->width, 1e-5);                       \
-    const tri_dropout dropout = {0.1, 3, c->width, 0};                                       \
-    const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1};                                          \
-    (void)round, (void)wide, (void)all, (void)norm, (void)dropout, (void)adamw;              \
-    TRI_KERNEL_CALL(queue, __VA_ARGS__);                                                     \
-    return TRI_OK;                                                                           \
+#define WORK(name_, ...)                                                                                               \
+  static tri_status work_##name_(tri_queue *queue, void *context, int round) {                                         \
+    const rows_call *c = context;                                                                                      \
+    const tri_dtype type = c->s->type, wide = c->s->wide;                                                              \
+    const tri_rows all = tri_all_rows(c->rows);                                                                        \
+    const tri_norm norm = tri_norm_of_rows(type, all, c->width, 1e-5);                                                 \
+    const tri_dropout dropout = {0.1, 3, c->width, 0};                                                                 \
+    const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1};                                                                    \
+    (void)round, (void)wide, (void)all, (void)norm, (void)dropout, (void)adamw;                                        \
+    TRI_KERNEL_CALL(queue, __VA_ARGS__);                                                                               \
+    return TRI_OK;                                                                                                     \
   }
 
 WORK(add, add, type, all, c->width, c->x, c->y, c->z)
@@ -163,11 +164,13 @@ WORK(dropout, dropout, type, c->rows * c->width, &dropout, c->values, c->x, c->z
 WORK(rope, rope, type, all, c->width, c->width / 64, 64, 64, c->places, c->cosine, c->sine, false, c->z)
 WORK(layer_norm_forward, layer_norm_forward, &norm, c->x, c->weight, c->bias, c->z, c->mean, c->rstd)
 WORK(layer_norm_backward_input, layer_norm_backward_input, &norm, c->y, c->x, c->weight, c->mean, c->rstd, c->z, false)
-WORK(layer_norm_backward_weight, layer_norm_backward_weight, &norm, c->y, c->x, c->mean, c->rstd, c->weight, c->bias, true)
+WORK(layer_norm_backward_weight, layer_norm_backward_weight, &norm, c->y, c->x, c->mean, c->rstd, c->weight, c->bias,
+     true)
 WORK(rms_norm_forward, rms_norm_forward, &norm, c->x, c->weight, c->z, c->rstd)
 WORK(rms_norm_backward_input, rms_norm_backward_input, &norm, c->y, c->x, c->weight, c->rstd, c->z, false)
 WORK(rms_norm_backward_weight, rms_norm_backward_weight, &norm, c->y, c->x, c->rstd, c->weight, true)
-WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, c->table, c->places, c->table, c->z)
+WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, c->table, c->places, c->table,
+     c->z)
 WORK(embedding_backward, embedding_backward, type, all, c->width, c->ids, 0, c->vocabulary, c->x, c->table)
 WORK(position_backward, position_backward, type, all, c->width, c->places, c->positions, c->x, c->table, true)
 WORK(adamw, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2)
@@ -202,7 +205,8 @@ static void rows(bench *s) {
   rows_call c = {.rows = s->quick ? 64 : 65536, .width = s->quick ? 128 : 768, .vocabulary = 50257, .positions = 1024};
   if (s->quick) c.vocabulary = 512, c.positions = 512;
   make_rows(s, &b, &c);
-  const double n = (double)c.rows * (double)c.width, e = (double)tri_dtype_bytes(s->type), w = (double)tri_dtype_bytes(s->wide);
+  const double n = (double)c.rows * (double)c.width, e = (double)tri_dtype_bytes(s->type),
+               w = (double)tri_dtype_bytes(s->wide);
   const struct {
     const char *name;
     tri_device_work *work;
@@ -253,8 +257,8 @@ static tri_status work_statistics(tri_queue *queue, void *context, int round) {
 static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
-  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels, 0, -1,
-                  c->values, c->maximum, c->sum,
+  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels, 0,
+                  -1, c->values, c->maximum, c->sum,
                   c->vocabulary * (int64_t)(tri_dtype_bytes(c->s->wide) / tri_dtype_bytes(c->s->type)), c->logits);
   return TRI_OK;
 }
@@ -270,7 +274,8 @@ static void loss(bench *s) {
   c.label_logit = random_of(s, &b, s->wide, c.rows);
   c.values = take(&b, sizeof values);
   TRY(tri_queue_upload_now(s->device->queue, c.values, &values, sizeof values));
-  const double n = (double)c.rows * (double)c.vocabulary, e = (double)tri_dtype_bytes(s->type), w = (double)tri_dtype_bytes(s->wide);
+  const double n = (double)c.rows * (double)c.vocabulary, e = (double)tri_dtype_bytes(s->type),
+               w = (double)tri_dtype_bytes(s->wide);
   measure(s, "softmax_statistics", "B/s", n * w, work_statistics, &c);
   measure(s, "softmax_gradient", "B/s", n * (w + e), work_gradient, &c);
   give(&b);
@@ -310,14 +315,38 @@ static void product(bench *s, const char *model, const char *layer, const char *
 static void layer(bench *s, const char *model, const char *name, int64_t tokens, int64_t inputs, int64_t outputs) {
   const tri_dtype t = s->type;
   product(s, model, name, "forward",
-          (tri_matmul){.m = tokens, .n = outputs, .k = inputs, .lda = inputs, .ldb = inputs, .ldc = outputs, .a_type = t,
-                       .b_type = t, .c_type = t, .b_transposed = true});
+          (tri_matmul){.m = tokens,
+                       .n = outputs,
+                       .k = inputs,
+                       .lda = inputs,
+                       .ldb = inputs,
+                       .ldc = outputs,
+                       .a_type = t,
+                       .b_type = t,
+                       .c_type = t,
+                       .b_transposed = true});
   product(s, model, name, "backward_input",
-          (tri_matmul){.m = tokens, .n = inputs, .k = outputs, .lda = outputs, .ldb = inputs, .ldc = inputs, .a_type = t,
-                       .b_type = t, .c_type = t});
+          (tri_matmul){.m = tokens,
+                       .n = inputs,
+                       .k = outputs,
+                       .lda = outputs,
+                       .ldb = inputs,
+                       .ldc = inputs,
+                       .a_type = t,
+                       .b_type = t,
+                       .c_type = t});
   product(s, model, name, "backward_weight",
-          (tri_matmul){.m = outputs, .n = inputs, .k = tokens, .lda = outputs, .ldb = inputs, .ldc = inputs, .a_type = t,
-                       .b_type = t, .c_type = s->wide, .a_transposed = true, .accumulate = true});
+          (tri_matmul){.m = outputs,
+                       .n = inputs,
+                       .k = tokens,
+                       .lda = outputs,
+                       .ldb = inputs,
+                       .ldc = inputs,
+                       .a_type = t,
+                       .b_type = t,
+                       .c_type = s->wide,
+                       .a_transposed = true,
+                       .accumulate = true});
 }
 
 static void products(bench *s) {
@@ -325,12 +354,12 @@ static void products(bench *s) {
     const char *model, *name;
     int64_t tokens, inputs, outputs;
   } all[] = {
-      {"gpt2-124m", "qkv", 65536, 768, 2304},      {"gpt2-124m", "projection", 65536, 768, 768},
-      {"gpt2-124m", "up", 65536, 768, 3072},       {"gpt2-124m", "down", 65536, 3072, 768},
-      {"gpt2-124m", "head", 16384, 768, 50304},    {"gpt2-1.5b", "qkv", 16384, 1600, 4800},
+      {"gpt2-124m", "qkv", 65536, 768, 2304},         {"gpt2-124m", "projection", 65536, 768, 768},
+      {"gpt2-124m", "up", 65536, 768, 3072},          {"gpt2-124m", "down", 65536, 3072, 768},
+      {"gpt2-124m", "head", 16384, 768, 50304},       {"gpt2-1.5b", "qkv", 16384, 1600, 4800},
       {"gpt2-1.5b", "projection", 16384, 1600, 1600}, {"gpt2-1.5b", "up", 16384, 1600, 6400},
-      {"gpt2-1.5b", "down", 16384, 6400, 1600},    {"llama-1b", "qkv", 16384, 2048, 3072},
-      {"llama-1b", "projection", 16384, 2048, 2048}, {"llama-1b", "gate and up", 16384, 2048, 16384},
+      {"gpt2-1.5b", "down", 16384, 6400, 1600},       {"llama-1b", "qkv", 16384, 2048, 3072},
+      {"llama-1b", "projection", 16384, 2048, 2048},  {"llama-1b", "gate and up", 16384, 2048, 16384},
       {"llama-1b", "down", 16384, 8192, 2048},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -348,7 +377,9 @@ typedef struct attention_call {
   void *slices, *qkv, *out, *sums, *gradient, *gradient_qkv, *workspace;
 } attention_call;
 
-static void *at_element(void *base, tri_dtype type, int64_t elements) { return (char *)base + (size_t)elements * tri_dtype_bytes(type); }
+static void *at_element(void *base, tri_dtype type, int64_t elements) {
+  return (char *)base + (size_t)elements * tri_dtype_bytes(type);
+}
 
 static tri_status work_attention_forward(tri_queue *queue, void *context, int round) {
   const attention_call *c = context;
@@ -365,24 +396,40 @@ static tri_status work_attention_backward(tri_queue *queue, void *context, int r
   (void)round;
   TRI_KERNEL_CALL(queue, attention_backward, &c->call, c->slices, c->qkv, at_element(c->qkv, c->call.type, k),
                   at_element(c->qkv, c->call.type, v), c->out, c->sums, c->gradient, c->gradient_qkv,
-                  at_element(c->gradient_qkv, c->call.type, k), at_element(c->gradient_qkv, c->call.type, v), c->workspace);
+                  at_element(c->gradient_qkv, c->call.type, k), at_element(c->gradient_qkv, c->call.type, v),
+                  c->workspace);
   return TRI_OK;
 }
 
 static void attention(bench *s, int64_t batch, int64_t heads, int64_t kv_heads, int64_t positions, int64_t head_dim) {
   buffers b = {.device = s->device};
   const int64_t width = heads * head_dim, row = width + 2 * kv_heads * head_dim, tokens = batch * positions;
-  attention_call c = {.call = {.type = s->type, .out_type = s->type, .gradient_type = s->type, .heads = heads,
-                               .kv_heads = kv_heads, .head_dim = head_dim, .scale = 1 / sqrt((double)head_dim),
-                               .query_rows = tokens, .key_rows = tokens, .q_row = row, .q_head = head_dim, .k_row = row,
-                               .k_head = head_dim, .v_row = row, .v_head = head_dim, .out_row = width,
-                               .out_head = head_dim, .num_slices = batch, .most_queries = positions,
+  attention_call c = {.call = {.type = s->type,
+                               .out_type = s->type,
+                               .gradient_type = s->type,
+                               .heads = heads,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .scale = 1 / sqrt((double)head_dim),
+                               .query_rows = tokens,
+                               .key_rows = tokens,
+                               .q_row = row,
+                               .q_head = head_dim,
+                               .k_row = row,
+                               .k_head = head_dim,
+                               .v_row = row,
+                               .v_head = head_dim,
+                               .out_row = width,
+                               .out_head = head_dim,
+                               .num_slices = batch,
+                               .most_queries = positions,
                                .most_keys = positions}};
   tri_attention_slice *list = calloc((size_t)batch, sizeof *list);
   size_t scratch = 0;
   char what[96];
   for (int64_t i = 0; list != NULL && i < batch; i++) {
-    list[i] = (tri_attention_slice){(int32_t)(i * positions), (int32_t)positions, (int32_t)(i * positions), (int32_t)positions, 1};
+    list[i] = (tri_attention_slice){(int32_t)(i * positions), (int32_t)positions, (int32_t)(i * positions),
+                                    (int32_t)positions, 1};
   }
   c.slices = take(&b, (size_t)batch * sizeof *list);
   TRY(tri_queue_upload_now(s->device->queue, c.slices, list, (size_t)batch * sizeof *list));
@@ -413,7 +460,8 @@ typedef struct copy_call {
 
 static tri_status work_copy(tri_queue *queue, void *context, int round) {
   const copy_call *c = context;
-  return round % 2 == 0 ? tri_queue_move(queue, c->to, c->from, c->bytes) : tri_queue_move(queue, c->from, c->to, c->bytes);
+  return round % 2 == 0 ? tri_queue_move(queue, c->to, c->from, c->bytes)
+                        : tri_queue_move(queue, c->from, c->to, c->bytes);
 }
 
 static void copy(bench *s) {
@@ -482,7 +530,8 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
       json = argv[++i];
     } else {
-      fprintf(stderr, "kernel_speed DEVICE [--type fp64|fp32|bf16] [--quick] [--json FILE]: `%s` is none of these\n", argv[i]);
+      fprintf(stderr, "kernel_speed DEVICE [--type fp64|fp32|bf16] [--quick] [--json FILE]: `%s` is none of these\n",
+              argv[i]);
       return 2;
     }
   }

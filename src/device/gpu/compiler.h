@@ -23,7 +23,8 @@ typedef struct tri_gpu_compilation {
   int type_bits;            /* TRI_GPU_TYPE: 64, 32 or 16 */
   /* The log ends with a line for each kernel, in the order of the compiler's output:
    * "kernel NAME: R registers, S bytes of shared memory, P bytes spilled", R of 32 bits a thread (AMD: vector
-   * registers, accumulators included), S declared by the kernel, P of a thread's own memory (a stack's included). */
+   * registers, accumulators included), S declared by the kernel, P of a thread's own memory (a stack's included). No
+   * such lines where the output is text that the driver compiles. */
   bool show_resources;
 } tri_gpu_compilation;
 

@@ -136,7 +136,7 @@ static tri_status choose_architecture(const char *architecture, char option[64],
   return TRI_OK;
 }
 
-/* ---- compiling --------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 /* What kernels need of the C library's header: there is none where a program compiles as it runs. */
 #define STDINT_TEXT                                                                                                    \
@@ -196,6 +196,70 @@ static tri_status take_log(tri_nvrtc_program program, char **out) {
   return TRI_OK;
 }
 
+/* ---- what a kernel needs ------------------------------------------------------------------------------------------
+ */
+
+typedef struct resources {
+  char kernel[64];
+  int registers;
+  size_t shared_bytes, own_bytes;
+  bool of_kernel; /* what follows is about the kernel, and not about a function that it calls */
+} resources;
+
+/* The number in front of " bytes smem" and such; 0 where there is none. */
+static size_t number_before(const char *line, const char *what) {
+  const char *at = strstr(line, what);
+  if (at == NULL) return 0;
+  while (at > line && at[-1] >= '0' && at[-1] <= '9') at--;
+  return strtoull(at, NULL, 10);
+}
+
+/* Reads a line of the assembler's; true where it is the last about a kernel. */
+static bool read_resources(const char *line, resources *r) {
+  char name[64];
+  const char *used = strstr(line, ": Used ");
+  if (strstr(line, "Compiling entry function '") != NULL) {
+    *r = (resources){.kernel = ""};
+    (void)sscanf(strchr(line, '\''), "'%63[^']", r->kernel);
+  } else if (sscanf(line, "ptxas info : Function properties for %63s", name) == 1) {
+    r->of_kernel = strcmp(name, r->kernel) == 0;
+  } else if (r->of_kernel && strstr(line, " bytes stack frame") != NULL) {
+    r->own_bytes = number_before(line, " bytes stack frame");
+  } else if (used != NULL && r->kernel[0] != '\0') {
+    r->registers = atoi(used + strlen(": Used "));
+    r->shared_bytes = number_before(line, " bytes smem");
+    return true;
+  }
+  return false;
+}
+
+/* The assembler tells each kernel's resources in several lines, in words that differ by version: *log becomes all other
+ * lines, and one for each kernel. */
+static tri_status tell_resources(char **log) {
+  const size_t room = 2 * strlen(*log) + 1; /* a kernel's own lines are longer */
+  char *out = NULL, *rest = *log;
+  size_t used = 0;
+  resources r = {.kernel = ""};
+  TRI_TRY(tri_alloc("a compiler's messages", room, 1, &out));
+  for (char *line = strtok_r(*log, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    int put = 0;
+    if (read_resources(line, &r)) {
+      put =
+          snprintf(out + used, room - used, "kernel %s: %d registers, %zu bytes of shared memory, %zu bytes spilled\n",
+                   r.kernel, r.registers, r.shared_bytes, r.own_bytes);
+    } else if (strncmp(line, "ptxas info", 10) != 0 && strstr(line, " bytes stack frame") == NULL) {
+      put = snprintf(out + used, room - used, "%s\n", line);
+    }
+    used += (size_t)put;
+    if (used >= room) used = room - 1;
+  }
+  tri_free(*log);
+  *log = out;
+  return TRI_OK;
+}
+
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+
 static tri_status take_image(tri_nvrtc_program program, bool is_text, void **out, size_t *out_bytes) {
   size_t bytes = 0;
   void *image = NULL;
@@ -241,6 +305,7 @@ static tri_status compile_and_take(tri_nvrtc_program program, const tri_gpu_comp
   bool is_text = false;
   TRI_TRY(choose_architecture(what->architecture, architecture, &is_text));
   TRI_TRY(compile_program(program, what, architecture, log));
+  if (what->show_resources) TRI_TRY(tell_resources(log));
   return take_image(program, is_text, out, bytes);
 }
 
