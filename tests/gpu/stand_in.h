@@ -14,6 +14,7 @@
 #ifndef TRI_TESTS_GPU_STAND_IN_H
 #define TRI_TESTS_GPU_STAND_IN_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,5 +54,23 @@ typedef struct stand_in_image {
 
 #define STAND_IN_IMAGE "stand-in image: module %s, bits %d, chip %d, binary %d, made by %d\n"
 #define STAND_IN_IMAGE_READ "stand-in image: module %31[a-z], bits %d, chip %d, binary %d, made by %d"
+
+/* The headers that the text includes are there by name, and theirs. */
+static inline bool stand_in_headers(const char *text, int num_headers, const char *const *texts,
+                                    const char *const *names, int depth) {
+  for (const char *at = text; (at = strstr(at, "\n#include ")) != NULL;) {
+    char name[128];
+    int found = -1;
+    at += strlen("\n#include ");
+    if (sscanf(at + 1, "%127[^\">]", name) != 1) return false;
+    if (strcmp(name, "device/gpu/kernels/primitives_host.h") == 0) continue; /* behind an #if */
+    for (int i = 0; i < num_headers; i++) {
+      if (strcmp(names[i], name) == 0) found = i;
+    }
+    if (found < 0) return false;
+    if (depth < 8 && !stand_in_headers(texts[found], num_headers, texts, names, depth + 1)) return false;
+  }
+  return true;
+}
 
 #endif

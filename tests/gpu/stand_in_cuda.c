@@ -334,10 +334,13 @@ int cuEventElapsedTime(float *milliseconds, tri_cuda_event from, tri_cuda_event 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
+#define EMULATED(name, type) EMULATED_(name, type, STAND_IN_WARP)
+#define EMULATED_(name, type, warp) EMULATED__(name, type, warp)
+#define EMULATED__(name, type, warp) tri_emulated_##name##_##type##_w##warp
 #define KERNEL_OF(name, threads)                                                                                       \
-  extern void tri_emulated_##name##_64_w32(const void *);                                                              \
-  extern void tri_emulated_##name##_32_w32(const void *);                                                              \
-  extern void tri_emulated_##name##_16_w32(const void *);
+  extern void EMULATED(name, 64)(const void *);                                                                        \
+  extern void EMULATED(name, 32)(const void *);                                                                        \
+  extern void EMULATED(name, 16)(const void *);
 TRI_GPU_KERNELS(KERNEL_OF)
 
 struct tri_cuda_function_object {
@@ -358,8 +361,7 @@ static void fill_module(tri_cuda_module module) {
     unsigned threads;
     tri_emulator_kernel *kernels[3];
   } all[] = {
-#define ALL(name, threads)                                                                                             \
-  {#name, threads, {tri_emulated_##name##_64_w32, tri_emulated_##name##_32_w32, tri_emulated_##name##_16_w32}},
+#define ALL(name, threads) {#name, threads, {EMULATED(name, 64), EMULATED(name, 32), EMULATED(name, 16)}},
       TRI_GPU_KERNELS(ALL)};
   const int type = module->image.bits == 64 ? 0 : module->image.bits == 32 ? 1 : 2;
   for (int i = 0; i < TRI_GPU_NUM_KERNELS; i++) {

@@ -42,32 +42,12 @@ int nvrtcGetSupportedArchs(int *out) {
   return 0;
 }
 
-/* The headers that the text includes are there by name, and theirs. */
-static bool headers_are_there(const char *text, int num_headers, const char *const *texts, const char *const *names,
-                              int depth) {
-  for (const char *at = text; (at = strstr(at, "\n#include ")) != NULL;) {
-    char name[128];
-    int found = -1;
-    at += strlen("\n#include ");
-    if (sscanf(at + 1, "%127[^\">]", name) != 1) return false;
-    if (strcmp(name, "device/gpu/kernels/primitives_host.h") == 0 ||
-        strcmp(name, "device/gpu/kernels/primitives_hip.h") == 0)
-      continue; /* behind an #if */
-    for (int i = 0; i < num_headers; i++) {
-      if (strcmp(names[i], name) == 0) found = i;
-    }
-    if (found < 0) return false;
-    if (depth < 8 && !headers_are_there(texts[found], num_headers, texts, names, depth + 1)) return false;
-  }
-  return true;
-}
-
 int nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
                        const char *const *texts, const char *const *names) {
   tri_nvrtc_program program = calloc(1, sizeof *program);
   if (program == NULL) return 1;
   if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
-      !headers_are_there(text, num_headers, texts, names, 0)) {
+      !stand_in_headers(text, num_headers, texts, names, 0)) {
     free(program);
     return INVALID_INPUT;
   }

@@ -128,7 +128,7 @@ static int do_launch(const work *w) {
   static tri_emulator *emulator;
   _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
   tri_emulator_launch launch = w->launch;
-  if (emulator == NULL && tri_emulator_create(32, 1, &emulator) != TRI_OK) return TRI_CUDA_OUT_OF_MEMORY;
+  if (emulator == NULL && tri_emulator_create(STAND_IN_WARP, 1, &emulator) != TRI_OK) return TRI_CUDA_OUT_OF_MEMORY;
   memcpy(arguments, w->arguments, w->argument_bytes);
   for (size_t at = 0; at + sizeof(void *) <= w->argument_bytes; at += sizeof(void *)) {
     void *word;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, NULL};
+const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, &tri_gpu_hip, NULL};
 
 /* ---- what there is ----------------------------------------------------------------------------------------------- */
 

@@ -65,9 +65,9 @@ bool tri_hip_is_lasting(int error) {
 tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, int error) {
   const char *name = driver->calls.error_name(error), *text = driver->calls.error_text(error);
   const bool full = error == TRI_HIP_OUT_OF_MEMORY;
-  return tri_fail(full ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED, "%s: %s returned %s (%d, %s). %s", of, call,
+  return tri_fail(full ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED, "%s: %s returned %s (%d, %s): %s", of, call,
                   name == NULL ? "an error without a name" : name, error, text == NULL ? "no more is known" : text,
-                  full ? "Other processes may hold its memory (`rocm-smi --showpids` shows which)" : advice(error));
+                  full ? "other processes may hold its memory (`rocm-smi --showpids` shows which)" : advice(error));
 }
 
 /* ---- why there is none ------------------------------------------------------------------------------------------- */

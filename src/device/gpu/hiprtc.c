@@ -176,28 +176,28 @@ static tri_status choose_chip(const char *architecture, char chip[CHIP_BYTES]) {
 
 /* What kernels need of the C library's header. These are the types that versions before 7 have already; later ones have
  * none. */
-static const char stdint_text[] =
-    "#ifndef TRI_STDINT_H\n"
-    "#define TRI_STDINT_H\n"
-    "typedef signed char int8_t;\n"
-    "typedef unsigned char uint8_t;\n"
-    "typedef short int16_t;\n"
-    "typedef unsigned short uint16_t;\n"
-    "typedef int int32_t;\n"
-    "typedef unsigned int uint32_t;\n"
-    "typedef long long int64_t;\n"
-    "typedef unsigned long long uint64_t;\n"
-    "typedef long long intptr_t;\n"
-    "typedef unsigned long long uintptr_t;\n"
-    "#define INT32_MAX 2147483647\n"
-    "#define INT32_MIN (-2147483647 - 1)\n"
-    "#define UINT32_MAX 4294967295u\n"
-    "#define INT64_MAX 9223372036854775807ll\n"
-    "#define INT64_MIN (-9223372036854775807ll - 1)\n"
-    "#define UINT64_MAX 18446744073709551615ull\n"
-    "#define INT64_C(x) x##ll\n"
-    "#define UINT64_C(x) x##ull\n"
-    "#endif\n";
+#define STDINT_TEXT                                                                                                    \
+  "#ifndef TRI_STDINT_H\n"                                                                                             \
+  "#define TRI_STDINT_H\n"                                                                                             \
+  "typedef signed char int8_t;\n"                                                                                      \
+  "typedef unsigned char uint8_t;\n"                                                                                   \
+  "typedef short int16_t;\n"                                                                                           \
+  "typedef unsigned short uint16_t;\n"                                                                                 \
+  "typedef int int32_t;\n"                                                                                             \
+  "typedef unsigned int uint32_t;\n"                                                                                   \
+  "typedef long long int64_t;\n"                                                                                       \
+  "typedef unsigned long long uint64_t;\n"                                                                             \
+  "typedef long long intptr_t;\n"                                                                                      \
+  "typedef unsigned long long uintptr_t;\n"                                                                            \
+  "#define INT32_MAX 2147483647\n"                                                                                     \
+  "#define INT32_MIN (-2147483647 - 1)\n"                                                                              \
+  "#define UINT32_MAX 4294967295u\n"                                                                                   \
+  "#define INT64_MAX 9223372036854775807ll\n"                                                                          \
+  "#define INT64_MIN (-9223372036854775807ll - 1)\n"                                                                   \
+  "#define UINT64_MAX 18446744073709551615ull\n"                                                                       \
+  "#define INT64_C(x) x##ll\n"                                                                                         \
+  "#define UINT64_C(x) x##ull\n"                                                                                       \
+  "#endif\n"
 
 static tri_status refused(const char *what, int error) {
   return tri_fail(
@@ -210,7 +210,7 @@ static tri_status refused(const char *what, int error) {
 
 /* All texts of this program are headers of the one that is compiled. */
 static tri_status create_program(const char *name, tri_hiprtc_program *out) {
-  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {stdint_text}, *own = NULL;
+  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {STDINT_TEXT}, *own = NULL;
   int count = 1;
   for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
     if (strcmp(source->name, name) == 0) {
@@ -252,10 +252,14 @@ static tri_status failed(const tri_gpu_compilation *what, const char *chip, int 
 }
 
 /* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+#define OPTIMISED "-O3"
+#define NO_FUSING "-ffp-contract=off"
+#define WARNINGS "-Wall", "-Wextra"
+
 static tri_status compile_program(tri_hiprtc_program program, const tri_gpu_compilation *what, const char *chip,
                                   char **log) {
   char architecture[64], type[32], warp[32];
-  const char *options[MOST_OPTIONS] = {architecture, type, warp, "-O3", "-ffp-contract=off", "-Wall", "-Wextra"};
+  const char *options[MOST_OPTIONS] = {architecture, type, warp, OPTIMISED, NO_FUSING, WARNINGS};
   snprintf(architecture, sizeof architecture, "--offload-arch=%s", chip);
   snprintf(type, sizeof type, "-DTRI_GPU_TYPE=%d", what->type_bits);
   snprintf(warp, sizeof warp, "-DTRI_GPU_WARP=%d", warp_of(chip));
@@ -350,6 +354,7 @@ static tri_status hiprtc_compile(const tri_gpu_compilation *what, void **out, si
 
 const tri_gpu_compiler tri_gpu_hiprtc = {
     .name = "hipRTC",
+    .options = OPTIMISED " " NO_FUSING "\n" STDINT_TEXT,
     .takes = hiprtc_takes,
     .open = hiprtc_open,
     .version = hiprtc_version,

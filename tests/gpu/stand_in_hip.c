@@ -1,0 +1,359 @@
+/* Stands in for AMD's run-time library (stand_in.h, words below): what a GPU is and does is written once, in
+ * stand_in_cuda.c; here it gets AMD's names and habits. The GPU is a setting of the thread, and there is one without
+ * any call. Kernels have warps of 64, arguments are a list, shared memory ends at 64 KiB, and no error stays: a call is
+ * told of it once.
+ *
+ *   chip=gfx90a:sramecc+:xnack- hip=70000001   what there is: the chip as the driver names it, the version
+ *
+ * With STAND_IN_HIP_5 it is one of version 5, which has no properties of version 6. */
+#include "device/gpu/code_object.h"
+#include "device/gpu/cuda_calls.h"
+#include "device/gpu/hip_calls.h"
+#include "device/gpu/kernel_list.h"
+#include "stand_in.h"
+#include "stand_in_work.h"
+
+#include <elf.h>
+#include <stdbool.h>
+
+enum { INVALID_VALUE = 1, MOST_SHARED_BYTES = 64 << 10 };
+#if defined(STAND_IN_HIP_5)
+enum { VERSION = 50221153 };
+#else
+enum { VERSION = 70000001 };
+#endif
+
+#define CUDA(field, name) extern __typeof__(*((tri_cuda_calls *)NULL)->field) name;
+TRI_CUDA_CALLS(CUDA)
+
+#define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_hip_calls *)NULL)->field) name;
+TRI_HIP_CALLS(DECLARE)
+TRI_HIP_CALLS_IF_ANY(DECLARE)
+
+/* ---- what every call begins and ends with ------------------------------------------------------------------------ */
+
+/* An error is told once, whatever it is. */
+static int ended(int error) {
+  stand_in_broken = 0;
+  return error;
+}
+
+/* The thread's GPU is there from the first call on that works on it. */
+static int begin(const char *name, bool works) {
+  static _Thread_local tri_cuda_context own;
+  const int told = stand_in_told(name);
+  if (told != 0 || !works) return told;
+  return own != NULL ? 0 : cuDevicePrimaryCtxRetain(&own, 0) != 0 ? TRI_HIP_OUT_OF_MEMORY : cuCtxSetCurrent(own);
+}
+
+#define BEGIN_(works)                                                                                                  \
+  do {                                                                                                                 \
+    const int begun_ = begin(__func__, works);                                                                         \
+    if (begun_ != 0) return ended(begun_);                                                                             \
+  } while (0)
+#define BEGIN() BEGIN_(true)
+#define BEGIN_ASKING() BEGIN_(false)
+
+/* Handles are the other stand-in's. */
+#define STREAM(stream) ((tri_cuda_stream)(void *)(stream))
+#define EVENT(event) ((tri_cuda_event)(void *)(event))
+
+/* ---- the library and its devices --------------------------------------------------------------------------------- */
+
+int hipRuntimeGetVersion(int *out) {
+  *out = (int)stand_in_number("hip", VERSION);
+  return 0;
+}
+
+const char *hipGetErrorName(int error) {
+  switch (error) {
+    case INVALID_VALUE: return "hipErrorInvalidValue";
+    case TRI_HIP_OUT_OF_MEMORY: return "hipErrorOutOfMemory";
+    case TRI_HIP_NO_BINARY_FOR_GPU: return "hipErrorNoBinaryForGpu";
+    case TRI_HIP_INVALID_IMAGE: return "hipErrorInvalidImage";
+    case TRI_HIP_ECC: return "hipErrorECCNotCorrectable";
+    case TRI_HIP_ILLEGAL_ADDRESS: return "hipErrorIllegalAddress";
+    case TRI_HIP_LAUNCH_FAILED: return "hipErrorLaunchFailure";
+    default: return NULL;
+  }
+}
+
+const char *hipGetErrorString(int error) { return error == 0 ? NULL : "as told to the stand-in"; }
+
+int hipGetDeviceCount(int *out) {
+  BEGIN_ASKING();
+  *out = (int)stand_in_number("gpus", 1);
+  return *out == 0 ? TRI_HIP_NO_DEVICE : 0;
+}
+
+int hipSetDevice(int ordinal) {
+  BEGIN_ASKING();
+  return ordinal < (int)stand_in_number("gpus", 1) ? 0 : TRI_HIP_INVALID_DEVICE;
+}
+
+int hipDeviceGetName(char *out, int bytes, int ordinal) {
+  BEGIN_ASKING();
+  return ended(cuDeviceGetName(out, bytes, ordinal));
+}
+
+int hipDeviceGetAttribute(int *out, int attribute, int ordinal) {
+  (void)ordinal;
+  BEGIN_ASKING();
+  switch (attribute) {
+    case TRI_HIP_BLOCK_THREADS: *out = 1024; break;
+    case TRI_HIP_WARP: *out = 64; break;
+    case TRI_HIP_PROCESSORS: *out = 1; break;
+    case TRI_HIP_SHARED_BYTES: *out = MOST_SHARED_BYTES; break;
+    case TRI_HIP_CLOCK_KHZ:
+    case TRI_HIP_MEMORY_CLOCK_KHZ:
+    case TRI_HIP_MEMORY_BUS_BITS:
+    case TRI_HIP_L2_BYTES: *out = 1000; break;
+    default: return INVALID_VALUE;
+  }
+  return 0;
+}
+
+int hipDeviceTotalMem(size_t *out, int ordinal) {
+  BEGIN_ASKING();
+  return ended(cuDeviceTotalMem_v2(out, ordinal));
+}
+
+int hipDeviceGetPCIBusId(char *out, int bytes, int ordinal) {
+  BEGIN_ASKING();
+  return ended(cuDeviceGetPCIBusId(out, bytes, ordinal));
+}
+
+static int fill_properties(void *out, size_t offset) {
+  char chip[TRI_HIP_CHIP_BYTES];
+  const char *word = stand_in_word("chip");
+  snprintf(chip, sizeof chip, "%.*s", word == NULL ? 99 : (int)strcspn(word, ","),
+           word == NULL ? "gfx90a:sramecc+:xnack-" : word);
+  memset(out, 0x33, 256);
+  memcpy((char *)out + offset, chip, sizeof chip);
+  return 0;
+}
+
+int hipGetDeviceProperties(void *out, int ordinal) {
+  (void)ordinal;
+  BEGIN_ASKING();
+  return fill_properties(out, TRI_HIP_CHIP_OFFSET_5);
+}
+
+#if !defined(STAND_IN_HIP_5)
+int hipGetDevicePropertiesR0600(void *out, int ordinal) {
+  (void)ordinal;
+  BEGIN_ASKING();
+  return fill_properties(out, TRI_HIP_CHIP_OFFSET_6);
+}
+#endif
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+int hipMemGetInfo(size_t *free, size_t *total) {
+  BEGIN();
+  return ended(cuMemGetInfo_v2(free, total));
+}
+
+int hipMalloc(void **out, size_t bytes) {
+  tri_cuda_address memory = 0;
+  BEGIN();
+  const int error = cuMemAlloc_v2(&memory, bytes);
+  *out = (void *)(uintptr_t)memory;
+  return ended(error);
+}
+
+int hipFree(void *memory) {
+  BEGIN();
+  return ended(cuMemFree_v2((uintptr_t)memory));
+}
+
+int hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
+  tri_cuda_address first = 0;
+  BEGIN();
+  const int error = cuMemGetAddressRange_v2(&first, bytes, (uintptr_t)memory);
+  *base = (void *)(uintptr_t)first;
+  return ended(error);
+}
+
+int hipHostMalloc(void **out, size_t bytes, unsigned flags) {
+  BEGIN();
+  return ended(cuMemHostAlloc(out, bytes, flags));
+}
+
+int hipHostFree(void *memory) {
+  BEGIN();
+  return ended(cuMemFreeHost(memory));
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+static bool is_kind(const void *to, const void *from, int kind) {
+  return kind == (stand_in_memory_is(from) ? 2 : 0) + (stand_in_memory_is(to) ? 1 : 0);
+}
+
+int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, tri_hip_stream stream) {
+  BEGIN();
+  if (!is_kind(to, from, kind)) return INVALID_VALUE;
+  return ended(cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, STREAM(stream)));
+}
+
+static tri_cuda_copy_side side_of(const void *at, size_t pitch) {
+  return (tri_cuda_copy_side){.memory = stand_in_memory_is(at) ? TRI_CUDA_MEMORY_DEVICE : TRI_CUDA_MEMORY_HOST,
+                              .host = at,
+                              .device = (uintptr_t)at,
+                              .pitch = pitch};
+}
+
+int hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes, size_t height,
+                     int kind, tri_hip_stream stream) {
+  const tri_cuda_copy copy = {
+      .from = side_of(from, from_pitch), .to = side_of(to, to_pitch), .width_bytes = width_bytes, .height = height};
+  BEGIN();
+  if (!is_kind(to, from, kind)) return INVALID_VALUE;
+  return ended(cuMemcpy2DAsync_v2(&copy, STREAM(stream)));
+}
+
+int hipMemsetAsync(void *to, int value, size_t bytes, tri_hip_stream stream) {
+  BEGIN();
+  return ended(cuMemsetD8Async((uintptr_t)to, (unsigned char)value, bytes, STREAM(stream)));
+}
+
+int hipStreamCreateWithFlags(tri_hip_stream *out, unsigned flags) {
+  BEGIN();
+  return ended(cuStreamCreate((tri_cuda_stream *)(void *)out, flags));
+}
+
+int hipStreamDestroy(tri_hip_stream stream) {
+  BEGIN();
+  return ended(cuStreamDestroy_v2(STREAM(stream)));
+}
+
+int hipStreamSynchronize(tri_hip_stream stream) {
+  BEGIN();
+  return ended(cuStreamSynchronize(STREAM(stream)));
+}
+
+int hipStreamWaitEvent(tri_hip_stream stream, tri_hip_event event, unsigned flags) {
+  BEGIN();
+  return ended(cuStreamWaitEvent(STREAM(stream), EVENT(event), flags));
+}
+
+int hipEventCreateWithFlags(tri_hip_event *out, unsigned flags) {
+  BEGIN();
+  return ended(cuEventCreate((tri_cuda_event *)(void *)out, flags));
+}
+
+int hipEventDestroy(tri_hip_event event) {
+  BEGIN();
+  return ended(cuEventDestroy_v2(EVENT(event)));
+}
+
+int hipEventRecord(tri_hip_event event, tri_hip_stream stream) {
+  BEGIN();
+  return ended(cuEventRecord(EVENT(event), STREAM(stream)));
+}
+
+int hipEventSynchronize(tri_hip_event event) {
+  BEGIN();
+  return ended(cuEventSynchronize(EVENT(event)));
+}
+
+int hipEventQuery(tri_hip_event event) {
+  BEGIN();
+  return ended(cuEventQuery(EVENT(event)));
+}
+
+int hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hip_event to) {
+  BEGIN();
+  return ended(cuEventElapsedTime(milliseconds, EVENT(from), EVENT(to)));
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+/* The stand-in compiler's code object: the chip in its note, and what the other stand-in takes behind it. */
+int hipModuleLoadData(tri_hip_module *out, const void *image) {
+  int options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
+  char said[256], chip[64];
+  void *values[2] = {said, (void *)(uintptr_t)sizeof said};
+  Elf64_Ehdr file;
+  const char *word = stand_in_word("chip");
+  BEGIN();
+  memcpy(&file, image, sizeof file);
+  if (memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 || file.e_entry == 0) return TRI_HIP_INVALID_IMAGE;
+  const char *text = (const char *)image + file.e_entry;
+  snprintf(chip, sizeof chip, "%.*s", word == NULL ? 99 : (int)strcspn(word, ":,"), word == NULL ? "gfx90a" : word);
+  if (strcmp(text, chip) != 0) return TRI_HIP_NO_BINARY_FOR_GPU;
+  return ended(cuModuleLoadDataEx((tri_cuda_module *)(void *)out, text + strlen(text) + 1, 2, options, values));
+}
+
+int hipModuleUnload(tri_hip_module module) {
+  BEGIN();
+  return ended(cuModuleUnload((tri_cuda_module)(void *)module));
+}
+
+int hipModuleGetFunction(tri_hip_function *out, tri_hip_module module, const char *name) {
+  BEGIN();
+  return ended(cuModuleGetFunction((tri_cuda_function *)(void *)out, (tri_cuda_module)(void *)module, name));
+}
+
+/* As a real one knows it, from the code object. A function begins with its name. */
+static size_t argument_bytes_of(tri_hip_function function) {
+  const char *name = *(const char *const *)(const void *)function;
+#define BYTES_OF(kernel, threads)                                                                                      \
+  if (strcmp(name, #kernel) == 0) return sizeof(kernel##_arguments);
+  TRI_GPU_KERNELS(BYTES_OF)
+  return 0;
+}
+
+int hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                          unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream,
+                          void **arguments, void **extra) {
+  BEGIN();
+  size_t bytes = argument_bytes_of(function);
+  if (arguments == NULL || arguments[0] == NULL || extra != NULL || shared_bytes > MOST_SHARED_BYTES ||
+      (uint64_t)x * threads_x > UINT32_MAX) {
+    return INVALID_VALUE;
+  }
+  void *given[] = {(void *)(uintptr_t)TRI_CUDA_LAUNCH_BUFFER, arguments[0],
+                   (void *)(uintptr_t)TRI_CUDA_LAUNCH_BUFFER_BYTES, &bytes, (void *)(uintptr_t)TRI_CUDA_LAUNCH_END};
+  (void)cuFuncSetAttribute((tri_cuda_function)(void *)function, TRI_CUDA_FUNCTION_SHARED_ASKED, MOST_SHARED_BYTES);
+  return ended(cuLaunchKernel((tri_cuda_function)(void *)function, x, y, z, threads_x, threads_y, threads_z,
+                              shared_bytes, STREAM(stream), NULL, given));
+}
+
+/* ---- recordings -------------------------------------------------------------------------------------------------- */
+
+int hipStreamBeginCapture(tri_hip_stream stream, int mode) {
+  BEGIN();
+  return ended(cuStreamBeginCapture_v2(STREAM(stream), mode));
+}
+
+int hipStreamEndCapture(tri_hip_stream stream, tri_hip_graph *out) {
+  BEGIN();
+  return ended(cuStreamEndCapture(STREAM(stream), (tri_cuda_graph *)(void *)out));
+}
+
+int hipThreadExchangeStreamCaptureMode(int *exchanged) {
+  BEGIN();
+  return ended(cuThreadExchangeStreamCaptureMode(exchanged));
+}
+
+int hipGraphInstantiateWithFlags(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags) {
+  BEGIN();
+  return ended(cuGraphInstantiateWithFlags((tri_cuda_graph_run *)(void *)out, (tri_cuda_graph)(void *)graph, flags));
+}
+
+int hipGraphLaunch(tri_hip_graph_run run, tri_hip_stream stream) {
+  BEGIN();
+  return ended(cuGraphLaunch((tri_cuda_graph_run)(void *)run, STREAM(stream)));
+}
+
+int hipGraphExecDestroy(tri_hip_graph_run run) {
+  BEGIN();
+  return ended(cuGraphExecDestroy((tri_cuda_graph_run)(void *)run));
+}
+
+int hipGraphDestroy(tri_hip_graph graph) {
+  BEGIN();
+  return ended(cuGraphDestroy((tri_cuda_graph)(void *)graph));
+}

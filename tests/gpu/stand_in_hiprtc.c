@@ -1,0 +1,196 @@
+/* Stands in for hipRTC and comgr (stand_in.h): it takes what real ones take, and makes code objects with a note of the
+ * kernels and nothing that a GPU could run. As Debian's, it ends the process where it is asked for a chip that comgr
+ * does not list.
+ *
+ *   hiprtc_fails=CODE     compiling does; hiprtc_says=0: and says nothing
+ *   hiprtc_warp=32        what its notes say of threads in step */
+#include "device/gpu/hiprtc_calls.h"
+#include "device/gpu/kernel_list.h"
+#include "stand_in.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { INVALID_INPUT = 3, INVALID_OPTION = 5, MOST_BYTES = 16384 };
+
+static const char *const known[] = {"gfx908", "gfx90a", "gfx1030"};
+enum { NUM_KNOWN = sizeof known / sizeof known[0] };
+
+struct tri_hiprtc_program_object {
+  stand_in_image image;
+  char chip[32], log[256];
+  unsigned char code[MOST_BYTES];
+  size_t bytes;
+};
+
+#define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_hiprtc_calls *)NULL)->field) name;
+TRI_HIPRTC_CALLS(DECLARE)
+#undef DECLARE
+#define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_comgr_calls *)NULL)->field) name;
+TRI_COMGR_CALLS(DECLARE)
+
+/* ---- comgr ------------------------------------------------------------------------------------------------------- */
+
+void amd_comgr_get_version(size_t *major, size_t *minor) {
+  *major = 3;
+  *minor = 0;
+}
+
+int amd_comgr_get_isa_count(size_t *out) {
+  *out = NUM_KNOWN;
+  return 0;
+}
+
+int amd_comgr_get_isa_name(size_t index, const char **name) {
+  static char text[NUM_KNOWN][64];
+  if (index >= NUM_KNOWN) return 1;
+  snprintf(text[index], sizeof text[index], "amdgcn-amd-amdhsa--%s", known[index]);
+  *name = text[index];
+  return 0;
+}
+
+/* ---- a code object ----------------------------------------------------------------------------------------------- */
+
+static void put(tri_hiprtc_program program, const void *bytes, size_t count) {
+  if (count > sizeof program->code - program->bytes) abort();
+  memcpy(program->code + program->bytes, bytes, count);
+  program->bytes += count;
+}
+
+static void put_byte(tri_hiprtc_program program, unsigned byte) {
+  const unsigned char one = (unsigned char)byte;
+  put(program, &one, 1);
+}
+
+/* MessagePack: texts below 32 bytes, numbers of 32 bits. */
+static void put_text(tri_hiprtc_program program, const char *text) {
+  put_byte(program, 0xa0 | (unsigned)strlen(text));
+  put(program, text, strlen(text));
+}
+
+static void put_entry(tri_hiprtc_program program, const char *key, uint32_t number) {
+  put_text(program, key);
+  put_byte(program, 0xce);
+  for (int shift = 24; shift >= 0; shift -= 8) put_byte(program, number >> shift & 255);
+}
+
+static void put_kernel(tri_hiprtc_program program, const char *name, uint32_t threads) {
+  put_byte(program, 0x85);
+  put_text(program, ".name");
+  put_text(program, name);
+  put_entry(program, ".vgpr_count", 1);
+  put_entry(program, ".wavefront_size", (uint32_t)stand_in_number("hiprtc_warp", 64));
+  put_entry(program, ".max_flat_workgroup_size", threads);
+  put_entry(program, ".private_segment_fixed_size", 0);
+}
+
+/* Of all modules, since which kernels are this one's does not matter to anybody. */
+static void put_note(tri_hiprtc_program program) {
+  put_byte(program, 0x81);
+  put_text(program, "amdhsa.kernels");
+  put_byte(program, 0xdc);
+  put_byte(program, TRI_GPU_NUM_KERNELS >> 8);
+  put_byte(program, TRI_GPU_NUM_KERNELS & 255);
+#define PUT(name, threads) put_kernel(program, #name, threads);
+  TRI_GPU_KERNELS(PUT)
+}
+
+static void make_code(tri_hiprtc_program program) {
+  Elf64_Ehdr file = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_phoff = sizeof file};
+  Elf64_Phdr part = {.p_type = PT_NOTE, .p_offset = sizeof file + sizeof part};
+  Elf64_Nhdr note = {.n_namesz = sizeof "AMDGPU", .n_type = 32};
+  char text[256];
+  file.e_phentsize = sizeof part;
+  file.e_phnum = 1;
+  program->bytes = part.p_offset + sizeof note + 8;
+  put_note(program);
+  note.n_descsz = (uint32_t)(program->bytes - part.p_offset - sizeof note - 8);
+  part.p_filesz = program->bytes - part.p_offset;
+  file.e_entry = program->bytes;
+  put(program, program->chip, strlen(program->chip) + 1);
+  snprintf(text, sizeof text, STAND_IN_IMAGE, program->image.module, program->image.bits, 90, 1, 130);
+  put(program, text, strlen(text) + 1);
+  memcpy(program->code, &file, sizeof file);
+  memcpy(program->code + sizeof file, &part, sizeof part);
+  memcpy(program->code + part.p_offset, &note, sizeof note);
+  memcpy(program->code + part.p_offset + sizeof note, "AMDGPU", 7);
+}
+
+/* ---- hipRTC ------------------------------------------------------------------------------------------------------ */
+
+const char *hiprtcGetErrorString(int error) {
+  switch (error) {
+    case TRI_HIPRTC_COMPILATION: return "HIPRTC_ERROR_COMPILATION";
+    case TRI_HIPRTC_BUILTINS: return "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+    default: return "HIPRTC_ERROR unknown";
+  }
+}
+
+int hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, const char *name, int num_headers,
+                        const char **texts, const char **names) {
+  tri_hiprtc_program program = calloc(1, sizeof *program);
+  if (program == NULL) return 1;
+  if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
+      !stand_in_headers(text, num_headers, (const char *const *)texts, (const char *const *)names, 0)) {
+    free(program);
+    return INVALID_INPUT;
+  }
+  *out = program;
+  return 0;
+}
+
+int hiprtcDestroyProgram(tri_hiprtc_program *program) {
+  free(*program);
+  *program = NULL;
+  return 0;
+}
+
+static bool knows(const char *chip) {
+  for (int i = 0; i < NUM_KNOWN; i++) {
+    if (strcmp(known[i], chip) == 0) return true;
+  }
+  return false;
+}
+
+int hiprtcCompileProgram(tri_hiprtc_program program, int num_options, const char **options) {
+  stand_in_image *image = &program->image;
+  const int fails = (int)stand_in_number("hiprtc_fails", 0);
+  int warp = 0;
+  for (int i = 0; i < num_options; i++) {
+    (void)sscanf(options[i], "-DTRI_GPU_TYPE=%d", &image->bits);
+    (void)sscanf(options[i], "-DTRI_GPU_WARP=%d", &warp);
+    (void)sscanf(options[i], "--offload-arch=%31s", program->chip);
+  }
+  if (!knows(program->chip)) abort();
+  if (warp != (strcmp(program->chip, "gfx1030") == 0 ? 32 : 64) ||
+      (image->bits != 64 && image->bits != 32 && image->bits != 16)) {
+    return INVALID_OPTION;
+  }
+  if (fails == 0) {
+    make_code(program);
+  } else if (stand_in_number("hiprtc_says", 1) != 0) {
+    snprintf(program->log, sizeof program->log, "%s.c:1: error: told to fail", image->module);
+  }
+  return fails;
+}
+
+int hiprtcGetCodeSize(tri_hiprtc_program program, size_t *out) {
+  *out = program->bytes;
+  return 0;
+}
+
+int hiprtcGetCode(tri_hiprtc_program program, char *out) {
+  memcpy(out, program->code, program->bytes);
+  return 0;
+}
+
+int hiprtcGetProgramLogSize(tri_hiprtc_program program, size_t *out) {
+  *out = strlen(program->log) + 1;
+  return 0;
+}
+
+int hiprtcGetProgramLog(tri_hiprtc_program program, char *out) {
+  memcpy(out, program->log, strlen(program->log) + 1);
+  return 0;
+}
