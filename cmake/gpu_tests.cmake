@@ -10,3 +10,15 @@ target_link_libraries(kernel_check PRIVATE kernel_check_cases)
 add_executable(kernel_speed tests/gpu/kernel_speed.c)
 target_link_libraries(kernel_speed PRIVATE trireme_core)
 set_target_properties(kernel_check kernel_speed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
+if(CMOCKA_FOUND)
+  target_link_libraries(test_kernel_check PRIVATE kernel_check_cases)
+endif()
+
+# On the emulator: warps of 32 and of 64, eight orders of threads over them, each with inputs of its own. The label has it
+# run under AddressSanitizer and UBSan too.
+foreach(seed RANGE 1 8)
+  math(EXPR warp "32 + 32 * (${seed} % 2)")
+  set(name gpu/kernel-check-emulated-warp${warp}-seed${seed})
+  add_test(NAME ${name} COMMAND kernel_check emulated:warp=${warp},seed=${seed} --quick --seed ${seed})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 600 COST 10 ENVIRONMENT OMP_NUM_THREADS=1)
+endforeach()

@@ -17,7 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD_BYTES = 256, COARSER = 10, MOST_MEMORIES = MOST_ARGUMENTS + NUM_SPACES };
+enum {
+  GUARD_BYTES = 256,
+  FRESH_BYTES = 1 << 20,
+  SPACE_ALIGNMENT = 256,
+  COARSER = 10,
+  MOST_MEMORIES = MOST_ARGUMENTS + NUM_SPACES
+};
 
 #define ROW(name) {#name, offsetof(tri_device_kernels, name), cases_##name},
 const kernel_cases all_kernels[] = {CHECKED_KERNELS(ROW){NULL, 0, NULL}};
@@ -71,65 +77,110 @@ static void take_note(const problem *p, const char *format, ...) {
 
 /* ---- laying out -------------------------------------------------------------------------------------------------- */
 
+typedef struct piece {
+  char *memory; /* of the device, from the guard in front; NULL for a space of no bytes */
+  size_t lead_bytes, bytes, tail_bytes;
+  unsigned guard;
+} piece;
+
 /* A problem in the memory of a device. */
 typedef struct laid {
   tri_device *device;
   const problem *problem;
   int count;
-  struct {
-    char *memory; /* of the device; NULL for a space of no bytes */
-    size_t all_bytes, lead_bytes, bytes;
-    unsigned guard;
-  } pieces[MOST_MEMORIES];
+  piece pieces[MOST_MEMORIES];          /* arguments, spaces */
   unsigned char *after[MOST_ARGUMENTS]; /* what the arguments held in the end */
 } laid;
 
-static tri_status lay(laid *x, size_t lead_bytes, size_t bytes, size_t tail_bytes, const void *contents,
-                      unsigned pattern, unsigned guard) {
-  if (bytes == 0) tail_bytes = GUARD_BYTES; /* an address is of the device's memory all the same */
-  const size_t all_bytes = lead_bytes + bytes + tail_bytes;
-  unsigned char *host = malloc(all_bytes);
+static size_t all_bytes(const piece *x) { return x->lead_bytes + x->bytes + x->tail_bytes; }
+
+/* Poison of the host's, as long as anybody wants. */
+static unsigned char *poison_of(size_t bytes, unsigned pattern) {
+  unsigned char *host = malloc(bytes + 1);
+  if (host == NULL) checker_is_out_of_memory(bytes);
+  poison(host, bytes, pattern);
+  return host;
+}
+
+static tri_status lay_argument(laid *x, const argument *a, size_t shift_bytes, bool tight) {
+  /* An address is of the device's memory, even if no element is. */
+  const size_t tail_bytes = tight && a->bytes > 0 ? 0 : GUARD_BYTES;
+  piece own = {NULL, GUARD_BYTES + shift_bytes, a->bytes, tail_bytes, 0x7ff1u + (unsigned)x->count};
   void *memory = NULL;
-  if (host == NULL) checker_is_out_of_memory(all_bytes);
-  poison(host, all_bytes, guard);
-  if (contents != NULL) memcpy(host + lead_bytes, contents, bytes);
-  if (contents == NULL) poison(host + lead_bytes, bytes, pattern);
-  tri_status status = tri_device_memory_create(x->device, all_bytes, &memory);
-  if (status == TRI_OK) {
-    const int i = x->count++;
-    x->pieces[i].memory = memory;
-    x->pieces[i].all_bytes = all_bytes;
-    x->pieces[i].lead_bytes = lead_bytes;
-    x->pieces[i].bytes = bytes;
-    x->pieces[i].guard = guard;
-    status = tri_queue_upload_now(x->device->queue, memory, host, all_bytes);
-  }
+  TRI_TRY(tri_device_memory_create(x->device, all_bytes(&own), &memory));
+  own.memory = memory;
+  x->pieces[x->count++] = own;
+  unsigned char *host = poison_of(all_bytes(&own), own.guard);
+  memcpy(host + own.lead_bytes, a->before, a->bytes);
+  tri_status status = tri_queue_upload_now(x->device->queue, memory, host, all_bytes(&own));
   free(host);
   return status;
 }
 
-static tri_status lay_out(laid *x, const problem *p, const int *shifts, bool tight) {
-  const size_t tail_bytes = tight ? 0 : GUARD_BYTES;
+static void forget_spaces(checker *c, tri_device *device) {
+  for (int tight = 0; tight < 2; tight++) {
+    for (int s = 0; s < NUM_SPACES; s++) {
+      kept_space *k = &c->kept[device == c->reference][tight][s];
+      tri_device_memory_destroy(device, k->memory, k->bytes);
+      *k = (kept_space){0};
+    }
+  }
+}
+
+static tri_status grow(tri_device *device, kept_space *k, size_t bytes) {
+  void *memory = NULL;
+  if (k->bytes >= bytes) return TRI_OK;
+  tri_device_memory_destroy(device, k->memory, k->bytes);
+  *k = (kept_space){0};
+  bytes += bytes / 4;
+  TRI_TRY(tri_device_memory_create(device, bytes, &memory));
+  *k = (kept_space){memory, bytes};
+  unsigned char *host = poison_of(bytes, POISON_OF_SPACES);
+  tri_status status = tri_queue_upload_now(device->queue, memory, host, bytes);
+  free(host);
+  return status;
+}
+
+/* Its guards are put up again, and poison where a call begins to use it. */
+static tri_status lay_space(laid *x, size_t bytes, bool tight, kept_space *k) {
+  const size_t tail_bytes = tight ? 0 : GUARD_BYTES, fresh = bytes < FRESH_BYTES ? bytes : FRESH_BYTES;
+  tri_queue *queue = x->device->queue;
+  if (bytes == 0) {
+    x->pieces[x->count++] = (piece){0};
+    return TRI_OK;
+  }
+  TRI_TRY(grow(x->device, k, GUARD_BYTES + bytes + tail_bytes + SPACE_ALIGNMENT));
+  const size_t begin = (k->bytes - tail_bytes - bytes) / SPACE_ALIGNMENT * SPACE_ALIGNMENT;
+  const piece own = {k->memory + begin - GUARD_BYTES, GUARD_BYTES, bytes, tail_bytes, 0x7ffdu};
+  x->pieces[x->count++] = own;
+  unsigned char *guard = poison_of(GUARD_BYTES, own.guard), *space = poison_of(fresh, POISON_OF_SPACES);
+  tri_status status = tri_queue_upload_now(queue, own.memory, guard, GUARD_BYTES);
+  if (status == TRI_OK) status = tri_queue_upload_now(queue, own.memory + GUARD_BYTES, space, fresh);
+  if (status == TRI_OK && tail_bytes > 0)
+    status = tri_queue_upload_now(queue, own.memory + GUARD_BYTES + bytes, guard, tail_bytes);
+  free(guard);
+  free(space);
+  return status;
+}
+
+static tri_status lay_out(laid *x, const int *shifts, bool tight) {
+  const problem *p = x->problem;
+  checker *c = p->checker;
   size_t spaces[NUM_SPACES] = {0};
   for (int i = 0; i < p->count; i++) {
     const argument *a = &p->arguments[i];
-    const size_t shift_bytes = (size_t)shifts[i] * tri_dtype_bytes(a->type);
-    TRI_TRY(lay(x, GUARD_BYTES + shift_bytes, a->bytes, tail_bytes, a->before, 0, 0x7ff1u + (unsigned)i));
+    TRI_TRY(lay_argument(x, a, (size_t)shifts[i] * tri_dtype_bytes(a->type), tight));
   }
   if (p->spaces != NULL) TRI_TRY(p->spaces(p, &x->device->description, spaces));
-  for (int s = 0; s < NUM_SPACES; s++) {
-    if (spaces[s] == 0) {
-      x->pieces[x->count++].memory = NULL;
-    } else {
-      TRI_TRY(lay(x, GUARD_BYTES, spaces[s], tail_bytes, NULL, POISON_OF_SPACES, 0x7ffdu));
-    }
-  }
+  for (int s = 0; s < NUM_SPACES; s++)
+    TRI_TRY(lay_space(x, spaces[s], tight, &c->kept[x->device == c->reference][tight][s]));
   return TRI_OK;
 }
 
 static void put_away(laid *x) {
   tri_queue_drain(x->device->queue);
-  for (int i = 0; i < x->count; i++) tri_device_memory_destroy(x->device, x->pieces[i].memory, x->pieces[i].all_bytes);
+  for (int i = 0; i < x->count && i < x->problem->count; i++)
+    tri_device_memory_destroy(x->device, x->pieces[i].memory, all_bytes(&x->pieces[i]));
   for (int i = 0; i < MOST_ARGUMENTS; i++) free(x->after[i]);
   *x = (laid){0};
 }
@@ -140,42 +191,45 @@ static const char *name_of(const laid *x, int i) {
   return i < x->problem->count ? x->problem->arguments[i].name : i == x->problem->count ? "workspace" : "packed b";
 }
 
-static void check_guard(const laid *x, int i, const unsigned char *host, size_t from, size_t bytes) {
+static void check_guard(const laid *x, int i, const unsigned char *guard, size_t bytes, bool before) {
   const uint16_t word = (uint16_t)x->pieces[i].guard;
-  const size_t begin = x->pieces[i].lead_bytes, end = begin + x->pieces[i].bytes;
-  for (size_t at = from; at < from + bytes; at++) {
-    if (host[at] == ((const unsigned char *)&word)[at % 2]) continue;
-    take_note(x->problem, "wrote %zu bytes %s %s", at < begin ? begin - at : at - end,
-              at < begin ? "before" : "behind the end of", name_of(x, i));
+  for (size_t at = 0; at < bytes; at++) {
+    /* The pattern goes on from the beginning of what was laid. */
+    const size_t place = before ? at : at + x->pieces[i].lead_bytes + x->pieces[i].bytes;
+    if (guard[at] == ((const unsigned char *)&word)[(i < x->problem->count ? place : at) % 2]) continue;
+    take_note(x->problem, "wrote %zu bytes %s %s", before ? bytes - at : at, before ? "before" : "behind the end of",
+              name_of(x, i));
     return;
   }
 }
 
-static tri_status fetch(laid *x) {
-  for (int i = 0; i < x->count; i++) {
-    const size_t lead = x->pieces[i].lead_bytes, bytes = x->pieces[i].bytes, all = x->pieces[i].all_bytes;
-    if (x->pieces[i].memory == NULL) continue;
-    unsigned char *host = malloc(all);
-    if (host == NULL) checker_is_out_of_memory(all);
-    tri_status status = tri_queue_download_now(x->device->queue, host, x->pieces[i].memory, all);
-    if (status == TRI_OK) {
-      check_guard(x, i, host, 0, lead);
-      check_guard(x, i, host, lead + bytes, all - lead - bytes);
-      if (i < x->problem->count) {
-        x->after[i] = host;
-        memmove(host, host + lead, bytes);
-        continue;
-      }
-    }
-    free(host);
-    TRI_TRY(status);
-  }
+static tri_status fetch_argument(laid *x, int i) {
+  const piece *own = &x->pieces[i];
+  unsigned char *host = malloc(all_bytes(own) + 1);
+  if (host == NULL) checker_is_out_of_memory(all_bytes(own));
+  x->after[i] = host;
+  TRI_TRY(tri_queue_download_now(x->device->queue, host, own->memory, all_bytes(own)));
+  check_guard(x, i, host, own->lead_bytes, true);
+  check_guard(x, i, host + own->lead_bytes + own->bytes, own->tail_bytes, false);
+  memmove(host, host + own->lead_bytes, own->bytes);
+  return TRI_OK;
+}
+
+static tri_status look_at_space(const laid *x, int i) {
+  const piece *own = &x->pieces[i];
+  unsigned char guard[GUARD_BYTES];
+  if (own->memory == NULL) return TRI_OK;
+  TRI_TRY(tri_queue_download_now(x->device->queue, guard, own->memory, GUARD_BYTES));
+  check_guard(x, i, guard, GUARD_BYTES, true);
+  if (own->tail_bytes == 0) return TRI_OK;
+  TRI_TRY(tri_queue_download_now(x->device->queue, guard, own->memory + GUARD_BYTES + own->bytes, GUARD_BYTES));
+  check_guard(x, i, guard, GUARD_BYTES, false);
   return TRI_OK;
 }
 
 static tri_status run(laid *x, const int *shifts, bool tight) {
   char *memory[MOST_MEMORIES];
-  TRI_TRY(lay_out(x, x->problem, shifts, tight));
+  TRI_TRY(lay_out(x, shifts, tight));
   for (int i = 0; i < x->count; i++) {
     memory[i] = x->pieces[i].memory == NULL ? NULL : x->pieces[i].memory + x->pieces[i].lead_bytes;
   }
@@ -186,7 +240,8 @@ static tri_status run(laid *x, const int *shifts, bool tight) {
     TRI_TRY(x->problem->run(x->problem, x->device->queue, memory));
   }
   TRI_TRY(tri_queue_finish(x->device->queue));
-  return fetch(x);
+  for (int i = 0; i < x->count; i++) TRI_TRY(i < x->problem->count ? fetch_argument(x, i) : look_at_space(x, i));
+  return TRI_OK;
 }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
@@ -337,6 +392,7 @@ static void compare(const problem *p, int i, const laid *got, const laid *want) 
 /* ---- a problem --------------------------------------------------------------------------------------------------- */
 
 static void renew(checker *c) {
+  forget_spaces(c, c->device);
   tri_device_destroy(c->device);
   c->device = NULL;
   if (c->open(c->which, &c->device) != TRI_OK) c->device = NULL;
@@ -400,6 +456,8 @@ tri_status checker_open(checker *c) {
 }
 
 void checker_close(checker *c) {
+  if (c->device != NULL) forget_spaces(c, c->device);
+  forget_spaces(c, c->reference);
   tri_device_destroy(c->device);
   tri_device_destroy(c->reference);
 }
@@ -419,6 +477,7 @@ static bool is_missing(const checker *c, const kernel_cases *kernel, tri_dtype t
 tri_status checker_run(checker *c, const kernel_cases *kernel, tri_dtype type, kernel_result *out) {
   *out = (kernel_result){.kernel = kernel->name, .type = type};
   c->result = out;
+  c->turns = 0;
   c->random = c->seed ^ (uint64_t)kernel->slot << 40 ^ (uint64_t)tri_dtype_bytes(type) << 60;
   out->missing = is_missing(c, kernel, type);
   if (out->missing) {

@@ -15,14 +15,23 @@ typedef struct kernel_result {
   char first[1024];   /* the first failure */
 } kernel_result;
 
+/* Device memory for spaces, which are large as a rule: it is kept from problem to problem, and with it what the ones
+ * before have left. A space ends where the memory does, or a guard before. */
+typedef struct kept_space {
+  char *memory;
+  size_t bytes;
+} kept_space;
+
 struct checker {
   /* Opens the device that is to be proved: once more after each fault, since its queue is dead then. */
   tri_status (*open)(const void *which, tri_device **out);
   const void *which;
   tri_device *device, *reference;
   uint64_t seed, random;
+  int64_t turns; /* of add_rows, for the kernel at hand */
   bool quick;
-  kernel_result *result; /* of the kernel at hand */
+  kept_space kept[2][2][NUM_SPACES]; /* of the device and of the reference; guarded and tight */
+  kernel_result *result;             /* of the kernel at hand */
 };
 
 enum { POISON_OF_OUTPUTS = 0x7fff, POISON_OF_SPACES = 0x7ff0 | 14 };

@@ -109,15 +109,22 @@ int add_bytes(problem *p, const char *name, const void *from, size_t bytes) {
   return number;
 }
 
-/* All rows as a rule; else none, some, all, more than there is room for, or nonsense. */
+/* In turn: all rows without a count, some, none, as many as there is room for, more, and nonsense. */
 int64_t add_rows(problem *p, int64_t capacity, int *number) {
   checker *c = p->checker;
-  const int32_t some[] = {0, (int32_t)draw(c, capacity + 1), (int32_t)capacity, (int32_t)capacity + 9, -3};
+  int32_t count = 0;
   *number = -1;
-  const int64_t which = draw(c, 9);
-  if (which >= 5) return capacity;
-  *number = add_bytes(p, "count", &some[which], sizeof some[which]);
-  return some[which] < 0 ? 0 : some[which] < capacity ? some[which] : capacity;
+  switch (c->turns++ % 9) {
+    case 1:
+    case 5: count = (int32_t)(capacity == 0 ? 0 : draw(c, capacity)); break;
+    case 3: count = 0; break;
+    case 4: count = (int32_t)capacity + 9; break;
+    case 7: count = (int32_t)capacity; break;
+    case 8: count = -3; break;
+    default: return capacity;
+  }
+  *number = add_bytes(p, "count", &count, sizeof count);
+  return count < 0 ? 0 : count < capacity ? count : capacity;
 }
 
 tri_rows rows_of(const problem *p, int64_t capacity, int number, char *const *memory) {
