@@ -105,7 +105,7 @@ static unsigned char *poison_of(size_t bytes, unsigned pattern) {
 static tri_status lay_argument(laid *x, const argument *a, size_t shift_bytes, bool tight) {
   /* An address is of the device's memory, even if no element is. */
   const size_t tail_bytes = tight && a->bytes > 0 ? 0 : GUARD_BYTES;
-  piece own = {NULL, GUARD_BYTES + shift_bytes, a->bytes, tail_bytes, 0x7ff1u + (unsigned)x->count};
+  piece own = {NULL, GUARD_BYTES + shift_bytes, a->bytes, tail_bytes, POISON_OF_FIRST + (unsigned)x->count};
   void *memory = NULL;
   TRI_TRY(tri_device_memory_create(x->device, all_bytes(&own), &memory));
   own.memory = memory;
@@ -151,7 +151,7 @@ static tri_status lay_space(laid *x, size_t bytes, bool tight, kept_space *k) {
   }
   TRI_TRY(grow(x->device, k, GUARD_BYTES + bytes + tail_bytes + SPACE_ALIGNMENT));
   const size_t begin = (k->bytes - tail_bytes - bytes) / SPACE_ALIGNMENT * SPACE_ALIGNMENT;
-  const piece own = {k->memory + begin - GUARD_BYTES, GUARD_BYTES, bytes, tail_bytes, 0x7ffdu};
+  const piece own = {k->memory + begin - GUARD_BYTES, GUARD_BYTES, bytes, tail_bytes, POISON_OF_GUARDS};
   x->pieces[x->count++] = own;
   unsigned char *guard = poison_of(GUARD_BYTES, own.guard), *space = poison_of(fresh, POISON_OF_SPACES);
   tri_status status = tri_queue_upload_now(queue, own.memory, guard, GUARD_BYTES);

@@ -34,10 +34,11 @@ struct checker {
   kernel_result *result;             /* of the kernel at hand */
 };
 
-enum { POISON_OF_OUTPUTS = 0x7fff, POISON_OF_SPACES = 0x7ff0 | 14 };
+/* Patterns of 16 bits that are not-a-numbers in every type, and no token's id. Each argument has its own, in it and in
+ * its guards: what is made of one argument's does not pass for another's. */
+enum { POISON_OF_FIRST = 0x7ff1, POISON_OF_GUARDS = 0x7ffd /* of spaces */, POISON_OF_SPACES = 0x7ffe };
 
-/* Fills with a 16-bit pattern again and again: those from 0x7ff1 to 0x7fff are not-a-numbers in every type, and no
- * token's id. */
+/* Fills with a pattern again and again. */
 void poison(void *memory, size_t bytes, unsigned pattern);
 
 /* Opens both devices. */

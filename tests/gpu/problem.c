@@ -92,7 +92,7 @@ int add_array(problem *p, const char *name, tri_dtype type, int64_t count) {
                   .tolerance = tolerance_of(type),
                   .yardstick = 0.1};
   if (a->before == NULL) checker_is_out_of_memory(bytes);
-  poison(a->before, bytes, POISON_OF_OUTPUTS);
+  poison(a->before, bytes, POISON_OF_FIRST + (unsigned)p->count);
   return p->count++;
 }
 
