@@ -38,6 +38,22 @@ trireme_comm_test(mismatch 2 0 mismatch)
 trireme_comm_test(abort 3 0 abort)
 set_tests_properties(comm/abort PROPERTIES WILL_FAIL TRUE TIMEOUT 60)
 
+# The same of device memory: staged, where the host sees it, and where MPI reaches it.
+add_executable(exchange_test tests/comm/exchange_test.c)
+target_link_libraries(exchange_test PRIVATE trireme_core)
+foreach(case 1-0 2-0 3-0 4-2 5-3) # RANKS-RANKS_PER_NODE
+  string(REPLACE "-" ";" numbers ${case})
+  list(GET numbers 0 ranks)
+  list(GET numbers 1 per_node)
+  add_test(NAME comm/exchange-${case} COMMAND ${TRIREME_MPIEXEC} -n ${ranks} $<TARGET_FILE:exchange_test> reference guarded:seed=5
+           emulated:seed=3 emulated:peer=1 emulated:peer=1,seed=9)
+  set(environment ${TRIREME_COMM_ENVIRONMENT})
+  if(per_node GREATER 0)
+    list(APPEND environment TRIREME_RANKS_PER_NODE=${per_node})
+  endif()
+  set_tests_properties(comm/exchange-${case} PROPERTIES LABELS comm TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${environment}")
+endforeach()
+
 # Started by the wrong launcher, where there is one.
 if(TRIREME_MPI_IS_OPEN_MPI)
   find_program(TRIREME_OTHER_MPIEXEC NAMES mpiexec.mpich mpiexec.hydra)

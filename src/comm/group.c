@@ -86,6 +86,7 @@ static tri_status allocate_exchange(tri_group_impl *group, int most) {
 static tri_status allocate_tables(tri_group_impl *group) {
   size_t locals = (size_t)group->num_local;
   size_t nodes = (size_t)group->num_nodes;
+  TRI_TRY(tri_alloc("a group's nodes", (size_t)group->size, sizeof(int), &group->nodes));
   TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->local_ranks));
   TRI_TRY(tri_alloc("a group's ranks", locals, sizeof(int), &group->machine_ranks));
   TRI_TRY(tri_alloc("a group's buffers", locals, sizeof(char *), &group->theirs));
@@ -106,6 +107,7 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   size_t slots = (size_t)group->num_local * SLOT_BYTES;
   group->buffer_bytes = group->num_local == 1 ? 0 : slots > BUFFER_BYTES ? slots : BUFFER_BYTES;
   TRI_TRY(allocate_tables(group));
+  memcpy(group->nodes, where->nodes, (size_t)group->size * sizeof *group->nodes);
   fill_owners(group, where);
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
 }
@@ -136,8 +138,9 @@ static void free_tables(tri_group_impl *group) {
   }
   tri_free(group->receive);
   tri_free(group->sums_moving.requests);
-  void *tables[] = {group->local_ranks, group->machine_ranks, group->owned_begin, group->owned_parts, group->peers,
-                    group->staging,     group->walks,         group->terms,       group->theirs,      group->begins};
+  void *tables[] = {group->nodes,       group->local_ranks, group->machine_ranks, group->owned_begin,
+                    group->owned_parts, group->peers,       group->staging,       group->walks,
+                    group->terms,       group->theirs,      group->begins};
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
 }
 

@@ -89,6 +89,7 @@ struct tri_group_impl {
   /* Nodes are numbered in the order of their first ranks in the group, and "local" numbers a node's ranks. Of every
    * node one rank sums part r for its node and hands it to rank r: rank r itself on its own node (collective.c). */
   int num_nodes, node, num_local, local;
+  int *nodes;                     /* [size] of each rank */
   int *local_ranks;               /* [num_local] in the group */
   int *machine_ranks;             /* [num_local] tri_comm_local_rank of each */
   int *owned_begin, *owned_parts; /* local l of this node owns owned_parts[owned_begin[l] .. owned_begin[l + 1]) */

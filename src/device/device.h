@@ -21,6 +21,15 @@ typedef struct tri_device_kernels tri_device_kernels;
 
 enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24 };
 
+/* Who can reach a device's memory beside the device: another library of this process, MPI first of all, by the address
+ * that the driver's peer_address gives. */
+typedef enum tri_device_peer {
+  TRI_PEER_NONE, /* nobody, or nobody has asked */
+  TRI_PEER_HOST, /* any: it is host memory */
+  TRI_PEER_CUDA, /* who knows CUDA's devices */
+  TRI_PEER_ROCM, /* who knows HIP's */
+} tri_device_peer;
+
 typedef struct tri_device_info {
   char name[TRI_DEVICE_NAME_BYTES];   /* "cpu avx512", "reference" */
   int ordinal;                        /* which of the machine's devices of its kind */
@@ -30,6 +39,8 @@ typedef struct tri_device_info {
   int sharers;                        /* processes of this job that share it, this one too; 1 where it is not known */
   bool host_memory;                   /* its memory is the machine's, which others take from too */
   bool host_access;                   /* the host may read and write its memory while no queue does */
+  tri_device_peer peer;               /* who reaches its memory beside it, if he says that he can */
+  bool reached;                       /* the job's MPI does, on all ranks (engine/rank_device.h) */
   unsigned types;                     /* bit 1 << t for each type t of activations that it runs */
 } tri_device_info;
 
@@ -40,6 +51,8 @@ typedef struct tri_device_driver {
   void (*memory_destroy)(tri_device *device, void *memory, size_t bytes);
   /* Bytes of its own memory that anybody can still take. Empty: it has none of its own. */
   tri_status (*memory_free)(tri_device *device, size_t *bytes);
+  /* Where a peer finds device memory. Empty: nowhere. */
+  void *(*peer_address)(tri_device *device, void *memory);
   /* Host memory that copies are fast from and to. Empty: any. */
   tri_status (*host_create)(tri_device *device, size_t bytes, void **out);
   void (*host_destroy)(tri_device *device, void *memory, size_t bytes);

@@ -36,6 +36,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
   tri_memory_request request = tri_parts_memory(&of, parts);
   bool several = options->layout->tensor * options->layout->pipeline * options->layout->data > 1;
   request.staging_bytes = staging_bytes(options, parts, place);
+  request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
   request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
   request.device = &device->description;
   return request;

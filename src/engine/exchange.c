@@ -29,6 +29,10 @@ struct tri_exchange_request {
   tri_request *comm; /* of the piece that the ranks work on; of the whole where nothing is staged */
   char *values;      /* device memory */
 
+  /* Reached by MPI where it is. */
+  tri_reached *reached;
+  bool through;
+
   /* Staged. */
   bool staged;
   tri_dtype type;
@@ -42,26 +46,28 @@ struct tri_exchange_request {
   int64_t *piece_begins; /* [group.size + 1]: of the piece being worked on */
   tri_device_event done;
 
-  /* A staged message. */
-  char *host;
+  /* A message that waits for the device before it begins. */
+  char *host; /* what MPI sends from, or receives into */
   size_t bytes;
   int peer, tag;
 };
 
 struct tri_exchange {
   tri_queue *queue;  /* what computes */
-  tri_queue *copies; /* staging's own; NULL where nothing is staged */
+  tri_queue *copies; /* staging's own, and of sums; NULL where the host sees the memory */
   char *staging;
-  tri_exchange_request *first; /* collectives in the background, in the order in which they were started */
-  tri_exchange_request *sends; /* staged sends whose copy is under way */
+  char *sums;                    /* device memory; NULL: MPI does not reach it */
+  tri_exchange_request *first;   /* collectives in the background, in the order in which they were started */
+  tri_exchange_request *pending; /* messages that wait for the device */
   int64_t waits;
 };
 
-tri_status tri_exchange_create(tri_device *device, void *staging, tri_exchange **out) {
+tri_status tri_exchange_create(tri_device *device, void *staging, void *sums, tri_exchange **out) {
   tri_exchange *x = NULL;
   TRI_TRY(tri_alloc("collectives", 1, sizeof *x, &x));
   x->queue = device->queue;
   x->staging = staging;
+  x->sums = sums;
   tri_status status = staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
   if (status != TRI_OK) {
     tri_free(x);
@@ -173,25 +179,46 @@ static tri_status send_up(tri_exchange_request *r) {
   return r->up == r->pieces ? tri_queue_mark(r->x->copies, &r->done) : TRI_OK;
 }
 
-static tri_status advance_sends(tri_exchange *x);
+static tri_status advance_pending(tri_exchange *x);
 static tri_status advance_first(tri_exchange *x);
+
+/* Whether something is under way that others may wait for, beside `own`. */
+static bool has_others(const tri_exchange *x, const tri_exchange_request *own) {
+  return x->pending != NULL || (x->first != NULL && x->first != own);
+}
+
+static tri_status advance_others(tri_exchange *x, const tri_exchange_request *own) {
+  TRI_TRY(advance_pending(x));
+  if (x->first != own) TRI_TRY(advance_first(x));
+  return tri_comm_progress();
+}
 
 /* Others may wait for what this rank has under way in stages, so that goes on while it waits itself. `own` is the
  * collective that it waits in, or NULL. */
 static tri_status wait_for(tri_exchange *x, const tri_exchange_request *own, tri_request **request) {
   bool done = false;
   TRI_TRY(tri_request_test(*request, &done));
-  while (!done && (x->sends != NULL || (x->first != NULL && x->first != own))) {
-    TRI_TRY(advance_sends(x));
-    if (x->first != own) TRI_TRY(advance_first(x));
-    TRI_TRY(tri_comm_progress());
+  while (!done && has_others(x, own)) {
+    TRI_TRY(advance_others(x, own));
     TRI_TRY(tri_request_test(*request, &done));
   }
   return tri_request_wait(request);
 }
 
+static tri_status advance_reached(tri_exchange_request *r, bool wait) {
+  do {
+    const bool alone = !has_others(r->x, r);
+    TRI_TRY(tri_reached_advance(r->reached, wait && alone, &r->through, &r->done));
+    if (wait && !r->through) TRI_TRY(advance_others(r->x, r));
+  } while (wait && !r->through);
+  return TRI_OK;
+}
+
+static bool is_through(const tri_exchange_request *r) { return r->reached == NULL ? r->up == r->pieces : r->through; }
+
 /* Goes on with a collective; without `wait` as far as it can. */
 static tri_status advance(tri_exchange_request *r, bool wait) {
+  if (r->reached != NULL) return advance_reached(r, wait);
   while (r->up < r->pieces) {
     while (r->down < r->pieces && r->down < r->up + 2) TRI_TRY(send_down(r));
     if (!r->working) {
@@ -238,8 +265,29 @@ static tri_status start_staged(tri_exchange_request *r, char *buffers) {
   return tri_alloc("a collective", (size_t)r->group.size + 1, sizeof *r->piece_begins, &r->piece_begins);
 }
 
+/* Whether MPI does it from and to device memory. */
+static bool is_reached(const tri_exchange *x, exchange_kind kind) {
+  return x->sums != NULL && kind != EXCHANGE_ALL_MAXIMUM;
+}
+
+static tri_status start_reached(tri_exchange_request *r, char *scratch) {
+  tri_exchange *x = r->x;
+  tri_reached_call call = {.group = r->group,
+                           .reduce = r->kind != EXCHANGE_ALL_GATHER,
+                           .gather = r->kind != EXCHANGE_REDUCE_SCATTER,
+                           .type = r->type,
+                           .begins = r->begins,
+                           .count = r->count,
+                           .values = r->values,
+                           .queue = x->copies,
+                           .scratch = scratch};
+  TRI_TRY(tri_queue_mark(x->queue, &call.ready));
+  return tri_reached_start(&call, &r->reached);
+}
+
 static void release(tri_exchange_request *r) {
   if (r == NULL) return;
+  tri_reached_release(r->reached);
   tri_free(r->piece_begins);
   tri_free(r);
 }
@@ -269,6 +317,15 @@ static tri_status finish_group(tri_exchange *x, const tri_group *group) {
 
 /* What is queued to compute from here on finds the result. */
 static tri_status join(tri_exchange_request *r) { return tri_queue_wait(r->x->queue, &r->done); }
+
+static tri_status run_reached(tri_exchange *x, tri_exchange_request *r) {
+  tri_status status = finish_group(x, &r->group);
+  if (status == TRI_OK) status = start_reached(r, x->sums);
+  if (status == TRI_OK) status = advance(r, true);
+  if (status == TRI_OK) status = join(r);
+  tri_reached_release(r->reached);
+  return status;
+}
 
 static tri_status run_staged(tri_exchange *x, tri_exchange_request *r) {
   tri_status status = start_staged(r, x->staging);
@@ -332,6 +389,7 @@ static tri_status run(tri_exchange *x, tri_exchange_request *r) {
   if (r->group.size == 1) return TRI_OK;
   TRI_TRY(ask_device(x, r, &taken));
   if (taken) return TRI_OK;
+  if (is_reached(x, r->kind)) return run_reached(x, r);
   TRI_TRY(reach(x, &direct));
   return direct ? run_direct(r) : run_staged(x, r);
 }
@@ -391,8 +449,12 @@ static tri_status start_direct(tri_exchange_request *r) {
 }
 
 static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
-  TRI_TRY(start_staged(r, x->staging + 2 * TRI_EXCHANGE_PIECE_BYTES));
-  TRI_TRY(follow(x));
+  if (is_reached(x, r->kind)) {
+    TRI_TRY(start_reached(r, x->sums + TRI_REACHED_SCRATCH_BYTES));
+  } else {
+    TRI_TRY(start_staged(r, x->staging + 2 * TRI_EXCHANGE_PIECE_BYTES));
+    TRI_TRY(follow(x));
+  }
   tri_exchange_request **last = &x->first;
   while (*last != NULL) last = &(*last)->next;
   *last = r;
@@ -437,18 +499,48 @@ tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static void enlist_send(tri_exchange *x, tri_exchange_request *r) {
-  tri_exchange_request **last = &x->sends;
+static void enlist_message(tri_exchange *x, tri_exchange_request *r) {
+  tri_exchange_request **last = &x->pending;
   while (*last != NULL) last = &(*last)->next;
   *last = r;
 }
 
-static void delist_send(tri_exchange *x, const tri_exchange_request *r) {
-  for (tri_exchange_request **at = &x->sends; *at != NULL; at = &(*at)->next) {
+static void delist_message(tri_exchange *x, const tri_exchange_request *r) {
+  for (tri_exchange_request **at = &x->pending; *at != NULL; at = &(*at)->next) {
     if (*at != r) continue;
     *at = r->next;
     return;
   }
+}
+
+static bool is_pending(const tri_exchange_request *r) {
+  const tri_exchange_request *at = r->x->pending;
+  while (at != NULL && at != r) at = at->next;
+  return at != NULL;
+}
+
+/* Where MPI finds device memory that it reaches. */
+static void *reached_address(const tri_exchange *x, void *memory) {
+  tri_device *device = x->queue->device;
+  return device->driver->peer_address(device, memory);
+}
+
+/* A message that begins when the device has come so far: with its values in host memory, or, where MPI reaches them,
+ * with what computes them, or what has read them before. */
+static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
+  if (is_reached(x, r->kind)) {
+    r->host = reached_address(x, r->values);
+    return tri_queue_mark(x->queue, &r->done);
+  }
+  tri_queue_at(x->copies, "send", -1, "staging");
+  TRI_TRY(follow(x));
+  TRI_TRY(tri_queue_download(x->copies, r->host, r->values, r->bytes));
+  return tri_queue_mark(x->copies, &r->done);
+}
+
+static tri_status start_message(tri_exchange_request *r, void *memory) {
+  return r->kind == EXCHANGE_SEND ? tri_send_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm)
+                                  : tri_receive_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
 }
 
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
@@ -466,28 +558,20 @@ tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int 
   TRI_TRY(reach(x, &direct));
   TRI_TRY(make(x, &what, out));
   tri_exchange_request *r = *out;
-  tri_status status;
-  if (direct) {
-    status = tri_send_start(group, to, tag, bytes, data, &r->comm);
-  } else {
-    r->staged = true;
-    tri_queue_at(x->copies, "send", -1, "staging");
-    status = follow(x);
-    if (status == TRI_OK) status = tri_queue_download(x->copies, host, data, bytes);
-    if (status == TRI_OK) status = tri_queue_mark(x->copies, &r->done);
-    if (status == TRI_OK) enlist_send(x, r);
-  }
+  r->staged = !direct;
+  tri_status status = direct ? start_message(r, r->values) : prepare_message(x, r);
+  if (status == TRI_OK && !direct) enlist_message(x, r);
   if (status != TRI_OK) drop(out);
   return status;
 }
 
-/* A send whose values have come to the host begins there. */
-static tri_status advance_send(tri_exchange_request *r, bool wait) {
+/* It begins when it may. */
+static tri_status advance_message(tri_exchange_request *r, bool wait) {
   if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
-  r->x->waits++;
+  if (!is_reached(r->x, r->kind)) r->x->waits++;
   TRI_TRY(tri_device_event_wait(&r->done));
-  delist_send(r->x, r);
-  return tri_send_start(&r->group, r->peer, r->tag, r->bytes, r->host, &r->comm);
+  delist_message(r->x, r);
+  return start_message(r, r->host);
 }
 
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
@@ -504,14 +588,23 @@ tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, i
   if (taken) return TRI_OK;
   TRI_TRY(reach(x, &direct)); /* nothing that is queued reads the box any more */
   TRI_TRY(make(x, &what, out));
-  (*out)->staged = !direct;
-  tri_status status = tri_receive_start(group, from, tag, bytes, direct ? data : host, &(*out)->comm);
+  const bool waits = is_reached(x, EXCHANGE_RECEIVE);
+  (*out)->staged = !direct && !waits;
+  tri_status status = waits ? prepare_message(x, *out) : start_message(*out, direct ? data : host);
+  if (status == TRI_OK && waits) enlist_message(x, *out);
   if (status != TRI_OK) drop(out);
   return status;
 }
 
+/* Those that were to begin before it come first: messages of one tag are matched in order. */
+static tri_status begin_message(tri_exchange_request *r) {
+  while (r->x->pending != NULL && is_pending(r)) TRI_TRY(advance_message(r->x->pending, true));
+  return TRI_OK;
+}
+
 static tri_status finish_receive(tri_exchange_request *r) {
   tri_exchange *x = r->x;
+  TRI_TRY(begin_message(r));
   TRI_TRY(wait_for(x, NULL, &r->comm));
   if (!r->staged) return TRI_OK;
   tri_queue_at(x->copies, "receive", -1, "staging");
@@ -527,17 +620,15 @@ static tri_status finish_receive(tri_exchange_request *r) {
 
 static tri_status finish(tri_exchange_request *r) {
   switch (r->kind) {
-    case EXCHANGE_SEND:
-      if (r->staged && r->comm == NULL) TRI_TRY(advance_send(r, true));
-      return wait_for(r->x, NULL, &r->comm);
+    case EXCHANGE_SEND: TRI_TRY(begin_message(r)); return wait_for(r->x, NULL, &r->comm);
     case EXCHANGE_RECEIVE: return finish_receive(r);
     case EXCHANGE_ALL_REDUCE:
     case EXCHANGE_ALL_MAXIMUM:
     case EXCHANGE_REDUCE_SCATTER:
     case EXCHANGE_ALL_GATHER: break;
   }
-  if (!r->staged) return tri_request_wait(&r->comm);
-  if (r->up < r->pieces) TRI_TRY(finish_up_to(r->x, r)); /* else it has left the list */
+  if (!r->staged && r->reached == NULL) return tri_request_wait(&r->comm);
+  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* else it has left the list */
   return join(r);
 }
 
@@ -550,10 +641,12 @@ tri_status tri_exchange_wait(tri_exchange_request **request) {
   return status;
 }
 
-static tri_status advance_sends(tri_exchange *x) {
-  for (tri_exchange_request *r = x->sends, *next; r != NULL; r = next) {
-    next = r->next;
-    TRI_TRY(advance_send(r, false));
+/* In order: messages of one tag are matched so. */
+static tri_status advance_pending(tri_exchange *x) {
+  while (x->pending != NULL) {
+    const tri_exchange_request *first = x->pending;
+    TRI_TRY(advance_message(x->pending, false));
+    if (x->pending == first) break;
   }
   return TRI_OK;
 }
@@ -563,7 +656,7 @@ static tri_status advance_first(tri_exchange *x) {
   while (x->first != NULL) {
     tri_exchange_request *r = x->first;
     TRI_TRY(advance(r, false));
-    if (r->up < r->pieces) break;
+    if (!is_through(r)) break;
     x->first = r->next;
     r->next = NULL;
   }
@@ -571,7 +664,7 @@ static tri_status advance_first(tri_exchange *x) {
 }
 
 tri_status tri_exchange_progress(tri_exchange *x) {
-  TRI_TRY(advance_sends(x));
+  TRI_TRY(advance_pending(x));
   TRI_TRY(advance_first(x));
   return tri_comm_progress();
 }

@@ -2,14 +2,16 @@
  *
  * Where the host sees the device's memory they are those of comm.h, once the work queued before them is done. Where it
  * does not, values go through staging in host memory that the memory plan knows, piece by piece: while one piece is
- * added up, the next is on its way to the host and the one before on its way back, in a queue of their own. The sums
- * are the same, to the bit: a collective adds in the order of the ranks whatever its size.
+ * added up, the next is on its way to the host and the one before on its way back, in a queue of their own. Where MPI
+ * says that it reaches that memory itself, it does so, and the device adds (comm/reached.h). The sums are the same, to
+ * the bit: a collective adds in the order of the ranks whatever its size.
  *
  * Results are there for what is queued behind the call, not for the host. */
 #ifndef TRI_ENGINE_EXCHANGE_H
 #define TRI_ENGINE_EXCHANGE_H
 
 #include "comm/comm.h"
+#include "comm/reached.h"
 #include "device/queue.h"
 
 typedef struct tri_exchange tri_exchange;
@@ -18,9 +20,13 @@ typedef struct tri_exchange_request tri_exchange_request;
 /* Bytes of staging on a device whose memory the host does not see, beside a host copy of each box for messages. */
 enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_EXCHANGE_PIECE_BYTES };
 
+/* Bytes of device memory beside it, where MPI reaches that: then nothing is staged but what asks for the largest. */
+enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_REACHED_SCRATCH_BYTES };
+
 /* LOCAL. For the device's own queue. `staging` is TRI_EXCHANGE_STAGING_BYTES of host memory (tri_device_host_create),
- * or NULL where the host sees the device's memory. Release with tri_exchange_destroy. */
-tri_status tri_exchange_create(tri_device *device, void *staging, tri_exchange **out);
+ * or NULL where the host sees the device's memory; `sums` is TRI_EXCHANGE_SUMS_BYTES of device memory, or NULL where
+ * MPI does not reach it. Release with tri_exchange_destroy. */
+tri_status tri_exchange_create(tri_device *device, void *staging, void *sums, tri_exchange **out);
 void tri_exchange_destroy(tri_exchange *exchange);
 
 /* COLLECTIVE over the group, as their namesakes in comm.h; values are device memory. */
@@ -41,8 +47,8 @@ tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *g
 tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                          void *values, tri_exchange_request **out);
 
-/* A message of device memory; `host` is as much of host memory, or NULL where the host sees the device's. Both belong
- * to the request until it is waited for. */
+/* A message of device memory; `host` is as much of host memory, or NULL where the host sees the device's or MPI does.
+ * Both belong to the request until it is waited for. */
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
                                    const void *data, void *host, tri_exchange_request **out);
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,

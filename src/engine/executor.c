@@ -165,9 +165,9 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
     TRI_TRY(tri_device_host_create(executor->device, executor->plan->host_bytes, &host));
   }
   executor->host = host;
-  TRI_TRY(tri_exchange_create(executor->device,
-                              executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
-                              &executor->ranks.exchange));
+  TRI_TRY(tri_exchange_create(
+      executor->device, executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
+      executor->plan->sums_bytes > 0 ? executor->arena + executor->plan->sums : NULL, &executor->ranks.exchange));
   fill_batches(executor, request);
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
@@ -410,7 +410,7 @@ tri_status tri_executor_read_results(tri_executor *executor, const tri_step_resu
 }
 
 void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {
-  if (box < 0 || executor->plan->exchange_bytes == 0) return NULL;
+  if (box < 0 || executor->plan->exchange_bytes == 0 || executor->plan->sums_bytes > 0) return NULL;
   return executor->host + executor->plan->host_boxes[kind] + (size_t)box * executor->plan->box_bytes;
 }
 

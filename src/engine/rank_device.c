@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
+#include "comm/reached.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 /* What ranks tell each other. */
 typedef struct seat {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
+  bool reached; /* by MPI, as that says */
 } seat;
 
 static bool has_place(const seat *s) { return s->place[0] != '\0'; }
@@ -52,12 +54,14 @@ static tri_status check_alike(const seat *seats, int ranks) {
 static tri_status settle(const tri_group *world, const seat *seats, tri_device *device) {
   TRI_TRY(check_alike(seats, world->size));
   if (world->rank == 0) tell(seats, world->size);
+  device->info.reached = true;
+  for (int r = 0; r < world->size; r++) device->info.reached = device->info.reached && seats[r].reached;
   return tri_device_share(device, sharers_of(seats, world->size, world->rank));
 }
 
 /* All devices are there when the first table is, and none takes more memory before all have looked at what is free. */
 static tri_status seat_ranks(const tri_group *world, tri_device *device) {
-  seat own = {{0}, {0}}, *seats = NULL;
+  seat own = {.reached = tri_comm_reaches(device->info.peer)}, *seats = NULL;
   snprintf(own.name, sizeof own.name, "%s", device->info.name);
   snprintf(own.place, sizeof own.place, "%s", device->info.place);
   tri_status status = tri_alloc("devices of ranks", (size_t)world->size, sizeof *seats, &seats);

@@ -7,7 +7,8 @@
 
 /* COLLECTIVE over the job. The ranks of a node take its GPUs in turn. Where there are more ranks than GPUs they share
  * them, and the memory of each that others leave: the first rank says so. All ranks have the same kind of device, or
- * the status is TRI_UNSUPPORTED on all of them. threads as in tri_device_request. */
+ * the status is TRI_UNSUPPORTED on all of them. Says in info.reached whether MPI reaches all of their memory. threads
+ * as in tri_device_request. */
 tri_status tri_rank_device_create(const char *name, int threads, tri_device **out);
 
 #endif

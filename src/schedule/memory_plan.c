@@ -311,7 +311,8 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
     plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end);
   }
   size_t begin = *end;
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS && request->exchange_bytes > 0; kind++) {
+  const bool needs_copies = request->exchange_bytes > 0 && request->sums_bytes == 0;
+  for (int kind = 0; kind < TRI_NUM_BOX_KINDS && needs_copies; kind++) {
     plan->host_boxes[kind] = *end;
     *end = tri_bytes_plus(*end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
   }
@@ -348,6 +349,8 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   }
   plan->partial = take(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
+  plan->sums_bytes = request->sums_bytes;
+  plan->sums = take(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   plan->transient = end;
   plan->arena_bytes = tri_bytes_plus(end, plan->transient_bytes);

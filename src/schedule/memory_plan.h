@@ -1,7 +1,7 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | moments (2) | values and results of a step | batches | boxes | partial sums
- *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   parameters | gradients | moments (2) | values and results of a step | batches | boxes | partial sums | others'
+ * terms | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
@@ -53,7 +53,7 @@ typedef struct tri_memory_plan {
 
   /* Regions of the arena: where they begin. */
   size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, values, results, batches,
-      boxes[TRI_NUM_BOX_KINDS], partial, transient;
+      boxes[TRI_NUM_BOX_KINDS], partial, sums, transient;
   /* Regions of host memory. */
   size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], exchange, staging;
   size_t row_bytes, box_bytes;                        /* what a message carries; the same and its padding */
@@ -61,8 +61,8 @@ typedef struct tri_memory_plan {
   size_t batch_labels, batch_positions, batch_slices; /* where they begin in it, behind the ids */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, staging_bytes,
-      constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
+  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, sums_bytes,
+      staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t arena_bytes;
   size_t queue_bytes;                           /* beside the arena: what the device holds for its queue of kernels */
   size_t device_bytes, host_bytes, total_bytes; /* the arena and that, host memory, all */
@@ -82,7 +82,8 @@ typedef struct tri_memory_request {
   bool split_backward;        /* gradients of activations wait for the backward of the weights */
   size_t staging_bytes;       /* of host memory: room for a save */
   size_t exchange_bytes;      /* of host memory: staging of collectives where the host does not see the device's memory;
-                                 then boxes have copies there too. 0: neither */
+                                 then boxes have copies there too, unless MPI reaches that. 0: neither */
+  size_t sums_bytes;          /* of device memory: scratch of collectives where MPI reaches it; else 0 */
   int64_t num_batches;        /* micro-batches of the first list's size that are held at once */
   int64_t boxes[TRI_NUM_BOX_KINDS];
   const tri_device_description *device; /* asked for scratch memory and packed weights; NULL plans without either */

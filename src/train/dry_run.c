@@ -120,7 +120,7 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
       {"optimizer", plan->optimizer_bytes},
       {"tokens", plan->token_bytes},
       {"messages", plan->message_bytes},
-      {"exchange", plan->exchange_bytes},
+      {"exchange", plan->exchange_bytes + plan->sums_bytes},
       {"checkpoint buffer", plan->staging_bytes},
       {"constants", plan->constant_bytes},
       {"packed weights", plan->buffer_bytes},

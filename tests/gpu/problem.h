@@ -102,18 +102,40 @@ typedef struct kernel_cases {
 } kernel_cases;
 
 /* Every slot of the table. */
-#define CHECKED_KERNELS(X)                                                                                             \
-  X(fill_zero)                                                                                                         \
-  X(convert)                                                                                                           \
-  X(add)                                                                                                               \
-  X(column_sum)                                                                                                        \
-  X(embedding_forward)                                                                                                 \
-  X(embedding_backward)                                                                                                \
-  X(position_backward) X(layer_norm_forward) X(layer_norm_backward_input) X(layer_norm_backward_weight)                \
-      X(rms_norm_forward) X(rms_norm_backward_input) X(rms_norm_backward_weight) X(gelu_forward) X(gelu_backward)      \
-          X(swiglu_forward) X(swiglu_backward) X(dropout) X(rope) X(softmax_statistics) X(softmax_rescale)             \
-              X(softmax_loss) X(softmax_gradient) X(adamw) X(block_squares) X(sum) X(exact_add) X(matmul_pack)         \
-                  X(matmul) X(attention_forward) X(attention_backward)
+/* clang-format off */
+#define CHECKED_KERNELS(X) \
+  X(fill_zero) \
+  X(convert) \
+  X(add) \
+  X(column_sum) \
+  X(embedding_forward) \
+  X(embedding_backward) \
+  X(position_backward) \
+  X(layer_norm_forward) \
+  X(layer_norm_backward_input) \
+  X(layer_norm_backward_weight) \
+  X(rms_norm_forward) \
+  X(rms_norm_backward_input) \
+  X(rms_norm_backward_weight) \
+  X(gelu_forward) \
+  X(gelu_backward) \
+  X(swiglu_forward) \
+  X(swiglu_backward) \
+  X(dropout) \
+  X(rope) \
+  X(softmax_statistics) \
+  X(softmax_rescale) \
+  X(softmax_loss) \
+  X(softmax_gradient) \
+  X(adamw) \
+  X(block_squares) \
+  X(sum) \
+  X(exact_add) \
+  X(matmul_pack) \
+  X(matmul) \
+  X(attention_forward) \
+  X(attention_backward)
+/* clang-format on */
 
 #define DECLARE_CASES(name) void cases_##name(checker *c, tri_dtype type);
 CHECKED_KERNELS(DECLARE_CASES)

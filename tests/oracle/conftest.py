@@ -1,11 +1,12 @@
 """What becomes of the tests where TRIREME_TEST_DEVICE names a device (parity.py)."""
-from parity import DEVICE
+from parity import DEVICE, DEVICE_HAS_BF16
 
 
 def of_cpu_alone(item):
     """It is about what the cpu device does, or about a type that only that one has."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return item.get_closest_marker("cpu") is not None or parameters.get("precision") == "bf16"
+    other_type = parameters.get("precision") == "bf16" and not DEVICE_HAS_BF16
+    return item.get_closest_marker("cpu") is not None or other_type
 
 
 def pytest_configure(config):

@@ -1,7 +1,8 @@
 """What the parity tests share: running the tool and the program, weights as flat arrays, files in both directions.
 
-TRIREME_TEST_DEVICE=guarded runs on that device what tests run on another (`make test-guarded`): run files, tools, `eval` and
-`generate`. It has to have the reference device's types, fp32 and fp64; what asks for bf16 stays where it was."""
+TRIREME_TEST_DEVICE=guarded, or emulated, or gpu, runs on that device what tests run on another (`make test-guarded`, `make
+test-emulated`): run files, tools, `eval` and `generate`. It has to have the reference device's types, fp32 and fp64; what asks
+for bf16 stays where it was if it lacks that."""
 import json
 import os
 import struct
@@ -12,11 +13,12 @@ import numpy
 TOOLS = os.environ["TRIREME_TOOLS"]
 TRIREME = os.environ["TRIREME"]
 DEVICE = os.environ.get("TRIREME_TEST_DEVICE", "")
+DEVICE_HAS_BF16 = DEVICE.split(":")[0] in ("emulated", "gpu")
 
 
 def device_for(device, precision):
     """Where a test runs that asks for this device."""
-    return DEVICE if DEVICE and precision != "bf16" else device
+    return DEVICE if DEVICE and (DEVICE_HAS_BF16 or precision != "bf16") else device
 
 
 def on_device(run):

@@ -76,7 +76,7 @@ static void begin(world *w, const tri_device_collectives *device, int size) {
   w->group->member = &w->last;
   w->ranks.mesh = &w->mesh;
   CHECK_OK(tri_device_create("reference", 1, &w->device));
-  CHECK_OK(tri_exchange_create(w->device, NULL, &w->ranks.exchange));
+  CHECK_OK(tri_exchange_create(w->device, NULL, NULL, &w->ranks.exchange));
   w->run = (tri_run){.queue = w->device->queue, .collectives = &tri_engine_collectives, .ranks = &w->ranks};
 }
 

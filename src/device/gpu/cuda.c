@@ -173,7 +173,8 @@ static tri_status cuda_facts(tri_gpu_context *context, tri_gpu_facts *out) {
                          .memory_bus_bits = attribute(context, TRI_CUDA_MEMORY_BUS_BITS),
                          .l2_bytes = (size_t)attribute(context, TRI_CUDA_L2_BYTES),
                          .shared_bytes = (size_t)attribute(context, TRI_CUDA_SHARED_BYTES_ASKED),
-                         .block_threads = attribute(context, TRI_CUDA_BLOCK_THREADS)};
+                         .block_threads = attribute(context, TRI_CUDA_BLOCK_THREADS),
+                         .peer = TRI_PEER_CUDA};
   snprintf(out->driver, sizeof out->driver, "%s", context->driver->text);
   name_architecture(context, out->architecture, sizeof out->architecture);
   CALL(context, device_name, out->name, sizeof out->name, context->device);

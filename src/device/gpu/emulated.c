@@ -52,6 +52,7 @@ struct tri_gpu_module {
 typedef struct emulated_options {
   int64_t warp; /* 32 or 64 */
   int64_t seed; /* of the order of threads and blocks; the guarded device has it too */
+  int64_t peer; /* whether it says that MPI reaches its memory: any does */
   int64_t memory,
       taken; /* bytes that the GPU has, and that others have taken of them. memory 0: what the machine has */
 } emulated_options;
@@ -63,9 +64,8 @@ typedef struct option {
 } option;
 
 static const option all_options[] = {
-    {"warp", offsetof(emulated_options, warp), false},
-    {"memory", offsetof(emulated_options, memory), false},
-    {"taken", offsetof(emulated_options, taken), false},
+    {"warp", offsetof(emulated_options, warp), false},     {"peer", offsetof(emulated_options, peer), false},
+    {"memory", offsetof(emulated_options, memory), false}, {"taken", offsetof(emulated_options, taken), false},
     {"seed", offsetof(emulated_options, seed), true},
 };
 
@@ -169,7 +169,8 @@ static tri_status emulated_facts(tri_gpu_context *context, tri_gpu_facts *out) {
                          .processors = 1,
                          .memory_bytes = memory_of(context),
                          .shared_bytes = 64 << 10, /* the least of the chips that are known */
-                         .block_threads = 1024};
+                         .block_threads = 1024,
+                         .peer = context->options.peer != 0 ? TRI_PEER_HOST : TRI_PEER_NONE};
   snprintf(out->bus, sizeof out->bus, "emulated:%d", context->ordinal);
   return TRI_OK;
 }

@@ -25,6 +25,11 @@ static tri_status gpu_memory_free(tri_device *device, size_t *bytes) {
   return gpu->runtime->memory_free(gpu->context, bytes);
 }
 
+static void *gpu_peer_address(tri_device *device, void *memory) {
+  const tri_gpu *gpu = device->state;
+  return gpu->runtime->peer_address(gpu->context, memory);
+}
+
 static tri_status gpu_host_create(tri_device *device, size_t bytes, void **out) {
   const tri_gpu *gpu = device->state;
   return gpu->runtime->host_create(gpu->context, bytes, out);
@@ -49,6 +54,7 @@ static const tri_device_driver driver = {
     .memory_create = gpu_memory_create,
     .memory_destroy = gpu_memory_destroy,
     .memory_free = gpu_memory_free,
+    .peer_address = gpu_peer_address,
     .host_create = gpu_host_create,
     .host_destroy = gpu_host_destroy,
     .copy = tri_gpu_queue_copy,
@@ -102,6 +108,7 @@ static tri_status create(const tri_gpu_choice *choice, tri_device *out) {
   out->info = (tri_device_info){.ordinal = choice->number,
                                 .memory_bytes = gpu->facts.memory_bytes,
                                 .total_bytes = gpu->facts.memory_bytes,
+                                .peer = gpu->facts.peer,
                                 .types = types};
   snprintf(out->info.name, sizeof out->info.name, "%s", gpu->facts.name);
   snprintf(out->info.place, sizeof out->info.place, "%s", gpu->facts.bus);

@@ -31,8 +31,9 @@ typedef struct tri_gpu_facts {
   double clock_hz, memory_clock_hz;
   int memory_bus_bits;
   size_t memory_bytes, l2_bytes;
-  size_t shared_bytes; /* that one block may have at most, asked for */
-  int block_threads;   /* at most */
+  size_t shared_bytes;  /* that one block may have at most, asked for */
+  int block_threads;    /* at most */
+  tri_device_peer peer; /* who may use peer_address */
 } tri_gpu_facts;
 
 typedef struct tri_gpu_grid {
