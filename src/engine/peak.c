@@ -27,6 +27,7 @@ static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, 
     TRI_TRY_GOTO(tri_device_memory_create(device, bytes, &staged), free_host);
     TRI_TRY_GOTO(tri_queue_upload_now(device->queue, staged, host, bytes), destroy_staged);
     TRI_TRY_GOTO(k->convert(device->queue, (int64_t)count, wide, staged, type, matrix), destroy_staged);
+    TRI_TRY_GOTO(tri_queue_finish(device->queue), destroy_staged);
   }
 destroy_staged:
   tri_device_memory_destroy(device, staged, bytes);
