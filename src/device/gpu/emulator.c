@@ -1,7 +1,6 @@
 #include "device/gpu/emulator.h"
 
 #include "base/memory.h"
-#include "base/random.h"
 #include "device/gpu/fiber.h"
 
 #include <stdbool.h>
@@ -13,7 +12,8 @@ enum {
   MOST_THREADS = 1024,
   MOST_SHARED = 8,          /* pieces of shared memory that a kernel declares */
   SHARED_BYTES = 256 << 10, /* more than any chip has */
-  MOST_COPIES = 256         /* asynchronous ones of a thread that are not waited for yet */
+  MOST_COPIES = 256,        /* asynchronous ones of a thread that are not waited for yet */
+  SHARE_ROUNDS = 3
 };
 
 typedef enum waiting { WAITING_FOR_NOTHING, WAITING_FOR_BLOCK, WAITING_FOR_WARP, WAITING_NO_MORE } waiting;
@@ -32,12 +32,12 @@ typedef struct emulated_thread {
   int line;
   unsigned shared_rounds; /* of tri_emulator_share */
   int first_copy, num_copies, group;
-  copy copies[MOST_COPIES]; /* a ring */
+  copy *copies; /* a ring of MOST_COPIES; elsewhere, so that threads lie close to each other */
 } emulated_thread;
 
 typedef struct emulated_warp {
   int arrived;
-  unsigned char given[2][64][TRI_EMULATOR_SHARE_BYTES];
+  _Alignas(16) unsigned char given[SHARE_ROUNDS][64][TRI_EMULATOR_SHARE_BYTES];
 } emulated_warp;
 
 /* A piece of shared memory lies at the end of its mapping, in front of a page that may not be touched. */
@@ -50,9 +50,9 @@ typedef struct shared_piece {
 struct tri_emulator {
   int warp;
   uint64_t seed, drawn;
-  tri_random_key random;
   tri_fiber *fibers;
   emulated_thread *threads;
+  copy *copies;
   emulated_warp *warps;
   int order[MOST_THREADS];
   const tri_emulator_launch *launch;
@@ -67,8 +67,12 @@ _Thread_local const tri_emulator_thread *tri_emulator_now;
 
 static emulated_thread *own_thread(void) { return (emulated_thread *)(uintptr_t)tri_emulator_now; }
 
+/* A hash of the seed and of how many were drawn before (the finaliser of SplitMix64): each block draws an order. */
 static uint32_t draw(tri_emulator *e, uint32_t below) {
-  return (uint32_t)((uint64_t)tri_random_u32(e->random, e->drawn++) * below >> 32);
+  uint64_t z = e->seed * 0xd1342543de82ef95u + ++e->drawn * 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return (uint32_t)((z >> 32) * below >> 32);
 }
 
 /* ---- a fault: the block is given up ------------------------------------------------------------------------------ */
@@ -132,7 +136,7 @@ static void meet(emulated_thread *t, emulated_thread *first, int count, int *arr
     return;
   }
   for (int i = 0; i < count; i++) {
-    if (first[i].line != line || strcmp(first[i].file, file) != 0) differ(t, &first[i]);
+    if (first[i].line != line || (first[i].file != file && strcmp(first[i].file, file) != 0)) differ(t, &first[i]);
   }
   *arrived = 0;
   go_on(first, count);
@@ -152,11 +156,12 @@ static void meet_warp(emulated_thread *t, const char *file, int line) {
 
 void tri_emulator_warp_barrier(const char *file, int line) { meet_warp(own_thread(), file, line); }
 
-/* Two buffers in turn: who is a round ahead writes the other one, and nobody can be two ahead. */
+/* Three buffers in turn: nobody is more than a round ahead, and then writes neither what a slower lane has just been
+ * given nor what it was given before. */
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line) {
   emulated_thread *t = own_thread();
   emulated_warp *w = &t->emulator->warps[t->self.thread / t->emulator->warp];
-  unsigned char *given = &w->given[t->shared_rounds++ % 2][0][0];
+  unsigned char *given = &w->given[t->shared_rounds++ % SHARE_ROUNDS][0][0];
   memcpy(given + (size_t)(t->self.thread % t->emulator->warp) * bytes, own, bytes);
   meet_warp(t, file, line);
   return given;
@@ -181,9 +186,11 @@ int tri_emulator_shuffle_int(int x, int mask, const char *file, int line) {
 
 /* 0x7ff4 again and again: not a number in any type. */
 static void poison(void *memory, size_t bytes) {
-  static const unsigned char pattern[2] = {0xf4, 0x7f};
+  static const unsigned char pattern[8] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
   unsigned char *to = memory;
-  for (size_t i = 0; i < bytes; i++) to[i] = pattern[i % 2];
+  size_t i = 0;
+  for (; i + sizeof pattern <= bytes; i += sizeof pattern) memcpy(to + i, pattern, sizeof pattern);
+  memcpy(to + i, pattern, bytes - i);
 }
 
 static size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -262,7 +269,6 @@ static void begin_block(tri_emulator *e, const uint32_t block[3]) {
   for (int i = 0; i < (int)l->threads; i++) {
     emulated_thread *t = &e->threads[i];
     t->self = (tri_emulator_thread){i, (int)l->threads, {block[0], block[1], block[2]}, l->grid[0]};
-    t->emulator = e;
     t->waiting = WAITING_FOR_NOTHING;
     t->shared_rounds = 0;
     t->first_copy = t->num_copies = t->group = 0;
@@ -283,7 +289,7 @@ static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
   while (e->ended < threads) {
     int begin = e->seed == 0 ? 0 : (int)draw(e, (uint32_t)threads), step = e->seed % 2 == 0 ? 1 : threads - 1;
     bool some = false;
-    for (int n = 0, i = begin; n < threads; n++, i = (i + step) % threads) {
+    for (int n = 0, i = begin; n < threads; n++, i = i + step < threads ? i + step : i + step - threads) {
       if (e->threads[e->order[i]].waiting != WAITING_FOR_NOTHING) continue;
       some = true;
       tri_fiber_enter(e->fibers, e->order[i]);
@@ -354,6 +360,11 @@ static tri_status map_shared(shared_piece *piece) {
 static tri_status fill(tri_emulator *e) {
   for (int i = 0; i < MOST_SHARED; i++) TRI_TRY(map_shared(&e->shared[i]));
   TRI_TRY(tri_alloc("threads of the emulator", MOST_THREADS, sizeof *e->threads, &e->threads));
+  TRI_TRY(tri_alloc("copies of the emulator", (size_t)MOST_THREADS * MOST_COPIES, sizeof *e->copies, &e->copies));
+  for (int i = 0; i < MOST_THREADS; i++) {
+    e->threads[i].emulator = e;
+    e->threads[i].copies = e->copies + (size_t)i * MOST_COPIES;
+  }
   TRI_TRY(tri_alloc("warps of the emulator", (size_t)(MOST_THREADS / e->warp), sizeof *e->warps, &e->warps));
   return tri_fibers_create(MOST_THREADS, &e->fibers);
 }
@@ -363,7 +374,6 @@ tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out) {
   TRI_TRY(tri_alloc("an emulator", 1, sizeof *e, &e));
   e->warp = warp;
   e->seed = seed;
-  e->random = tri_random_stream(seed, TRI_RANDOM_TEST, 1);
   tri_status status = fill(e);
   if (status != TRI_OK) {
     tri_emulator_destroy(e);
@@ -380,6 +390,7 @@ void tri_emulator_destroy(tri_emulator *e) {
   }
   tri_fibers_destroy(e->fibers);
   tri_free(e->threads);
+  tri_free(e->copies);
   tri_free(e->warps);
   tri_free(e);
 }
