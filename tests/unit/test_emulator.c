@@ -1,0 +1,760 @@
+/* The emulator and its fibers: what a kernel may rely on, and each mistake that it is there for, made by a small kernel
+ * here and found. The kernels are written and compiled as all are (kernels/primitives.h), for a warp of 32; those that
+ * are about warps alone run with 64 too. */
+#include "check.h"
+
+#include "device/gpu/emulator.h"
+#include "device/gpu/fiber.h"
+#include "device/kernels.h"
+
+#define TRI_GPU_TYPE 32
+#define TRI_GPU_WARP 32
+#include "device/gpu/kernels/primitives.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 1024, NUM_SEEDS = 8 };
+
+static struct sigaction at_start; /* before a guarded device took SIGSEGV */
+
+/* ---- running a kernel -------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+  int warp;
+  uint64_t seed;
+  uint32_t x, y, z, threads;
+  size_t shared_bytes;
+} shape;
+
+static tri_status run_on(tri_emulator *emulator, const shape *s, tri_emulator_kernel *kernel, const void *arguments) {
+  const tri_emulator_launch launch = {
+      kernel, arguments, {s->x, s->y == 0 ? 1 : s->y, s->z == 0 ? 1 : s->z}, s->threads, s->shared_bytes};
+  return tri_emulator_run(emulator, &launch);
+}
+
+/* On an emulator of its own. */
+static tri_status run(const shape *s, tri_emulator_kernel *kernel, const void *arguments) {
+  tri_emulator *emulator = NULL;
+  CHECK_OK(tri_emulator_create(s->warp == 0 ? 32 : s->warp, s->seed, &emulator));
+  tri_status status = run_on(emulator, s, kernel, arguments);
+  tri_emulator_destroy(emulator);
+  return status;
+}
+
+/* As emulated.c names them. */
+#define SYMBOL(name) tri_emulated_##name##_32_w32
+
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+
+typedef struct numbers {
+  float each[MOST];
+} numbers;
+
+typedef struct neighbour_arguments {
+  float *out;
+  int barrier_too; /* the one that is easily forgotten */
+} neighbour_arguments;
+
+/* Each thread takes what its neighbour has made. */
+KERNEL(neighbour) {
+  SHARED(numbers, shared);
+  shared->each[thread()] = (float)(thread() * 3 + block_x());
+  if (a.barrier_too) barrier();
+  a.out[block_x() * threads() + thread()] = shared->each[(thread() + 1) % threads()];
+}
+
+static int count_wrong(const float *out, int blocks, int threads) {
+  int wrong = 0;
+  for (int b = 0; b < blocks; b++)
+    for (int t = 0; t < threads; t++) wrong += out[b * threads + t] != (float)((t + 1) % threads * 3 + b);
+  return wrong;
+}
+
+static void test_barriers(void **state) {
+  (void)state;
+  static const uint32_t threads[] = {64, 192, 256, 1024};
+  static float out[3 * MOST];
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    for (int i = 0; i < 4; i++) {
+      memset(out, 0xff, sizeof out);
+      CHECK_OK(run(&(shape){.seed = seed, .x = 3, .threads = threads[i]}, SYMBOL(neighbour),
+                   &(neighbour_arguments){out, 1}));
+      assert_int_equal(count_wrong(out, 3, (int)threads[i]), 0);
+    }
+  }
+}
+
+/* A kernel that races is wrong under every seed, and not in the same way. */
+static void test_a_missing_barrier_shows(void **state) {
+  (void)state;
+  static float out[NUM_SEEDS][256];
+  int alike = 0;
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    CHECK_OK(
+        run(&(shape){.seed = seed, .x = 1, .threads = 256}, SYMBOL(neighbour), &(neighbour_arguments){out[seed], 0}));
+    assert_true(count_wrong(out[seed], 1, 256) > 20);
+    for (uint64_t other = 0; other < seed; other++) alike += memcmp(out[seed], out[other], sizeof out[seed]) == 0;
+  }
+  assert_int_equal(alike, 0);
+}
+
+typedef struct rounds_arguments {
+  float *out;
+  int barrier_too;
+} rounds_arguments;
+
+/* A sum over neighbours in rounds: without the barrier behind what is read, some write before others have read. */
+KERNEL(rounds) {
+  SHARED(numbers, shared);
+  float sum = (float)thread();
+  for (int round = 0; round < 4; round++) {
+    shared->each[thread()] = sum;
+    barrier();
+    sum += shared->each[(thread() + 5) % threads()];
+    if (a.barrier_too) barrier();
+  }
+  a.out[thread()] = sum;
+}
+
+static void test_a_missing_barrier_between_rounds_shows(void **state) {
+  (void)state;
+  static float right[128], out[128];
+  int wrong = 0;
+  CHECK_OK(run(&(shape){.x = 1, .threads = 128}, SYMBOL(rounds), &(rounds_arguments){right, 1}));
+  for (uint64_t seed = 1; seed <= NUM_SEEDS; seed++) {
+    CHECK_OK(run(&(shape){.seed = seed, .x = 1, .threads = 128}, SYMBOL(rounds), &(rounds_arguments){out, 1}));
+    assert_memory_equal(out, right, sizeof out);
+    CHECK_OK(run(&(shape){.seed = seed, .x = 1, .threads = 128}, SYMBOL(rounds), &(rounds_arguments){out, 0}));
+    wrong += memcmp(out, right, sizeof out) != 0;
+  }
+  assert_in_range(wrong, NUM_SEEDS / 2, NUM_SEEDS);
+}
+
+/* ---- warps ------------------------------------------------------------------------------------------------------- */
+
+typedef struct warps_arguments {
+  double *out;
+  int warp;
+} warps_arguments;
+
+/* All masks, in three types; a warp_barrier between, which other warps do not come to. */
+KERNEL(warps) {
+  double sum = 0;
+  for (int mask = 1; mask < a.warp; mask++) {
+    const int other = thread() ^ mask;
+    if (shuffle_int(thread() * 7, mask) != other * 7) sum += 1e6;
+    if (shuffle_float((float)thread() + 0.5f, mask) != (float)other + 0.5f) sum += 1e6;
+    if (shuffle_double(thread() + 0.25, mask) != other + 0.25) sum += 1e6;
+    if (thread() / a.warp % 2 == 1) warp_barrier();
+    sum += mask;
+  }
+  a.out[thread()] = sum;
+}
+
+static void test_shuffles(void **state) {
+  (void)state;
+  static double out[256];
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    for (int warp = 32; warp <= 64; warp *= 2) {
+      CHECK_OK(run(&(shape){.warp = warp, .seed = seed, .x = 1, .threads = 256}, SYMBOL(warps),
+                   &(warps_arguments){out, warp}));
+      for (int t = 0; t < 256; t++) assert_true(out[t] == warp * (warp - 1) / 2);
+    }
+  }
+}
+
+typedef struct shared_bytes_arguments {
+  int *out;
+  int warp;
+} shared_bytes_arguments;
+
+typedef struct given {
+  int words[TRI_EMULATOR_SHARE_BYTES / sizeof(int)];
+} given;
+
+/* What a warp gave stays for one more call of a lane. */
+KERNEL(shared_bytes) {
+  const given *before = NULL;
+  int wrong = 0;
+  for (int round = 0; round < 10; round++) {
+    given own;
+    for (int i = 0; i < 16; i++) own.words[i] = round * 10000 + thread() * 16 + i;
+    const given *all = tri_emulator_share(&own, sizeof own, __FILE__, __LINE__);
+    const int first = thread() / a.warp * a.warp;
+    for (int l = 0; l < a.warp; l++) {
+      for (int i = 0; i < 16; i++) {
+        wrong += all[l].words[i] != round * 10000 + (first + l) * 16 + i;
+        wrong += before != NULL && before[l].words[i] != (round - 1) * 10000 + (first + l) * 16 + i;
+      }
+    }
+    before = all;
+  }
+  a.out[thread()] = wrong;
+}
+
+static void test_what_a_warp_shares(void **state) {
+  (void)state;
+  static int out[256];
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    for (int warp = 32; warp <= 64; warp *= 2) {
+      memset(out, 0xff, sizeof out);
+      CHECK_OK(run(&(shape){.warp = warp, .seed = seed, .x = 1, .threads = 256}, SYMBOL(shared_bytes),
+                   &(shared_bytes_arguments){out, warp}));
+      for (int t = 0; t < 256; t++) assert_int_equal(out[t], 0);
+    }
+  }
+}
+
+typedef struct sums_arguments {
+  float *sums, *most;
+  double *doubles;
+} sums_arguments;
+
+KERNEL(sums) {
+  SHARED(numbers, each);
+  SHARED(numbers, more);
+  SHARED(numbers, doubles);
+  a.sums[thread()] = block_sum((float)(thread() % 10), each->each);
+  a.most[thread()] = block_maximum((float)(thread() * 37 % 101), more->each);
+  a.doubles[thread()] = block_sum_double(thread() + 0.5, (double *)(void *)doubles->each);
+}
+
+static void test_sums_of_blocks(void **state) {
+  (void)state;
+  static float sums[320], most[320];
+  static double doubles[320];
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    CHECK_OK(run(&(shape){.seed = seed, .x = 2, .threads = 320}, SYMBOL(sums), &(sums_arguments){sums, most, doubles}));
+    for (int t = 0; t < 320; t++) {
+      assert_true(sums[t] == 32 * 45.0f);
+      assert_true(most[t] == 100);
+      assert_true(doubles[t] == 320 * 160.0);
+    }
+  }
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+enum { GRID_X = 5, GRID_Y = 3, GRID_Z = 2, BLOCKS = GRID_X * GRID_Y * GRID_Z, ORDER_THREADS = 64 };
+
+typedef struct diary {
+  int length;
+  int steps[4 * BLOCKS * ORDER_THREADS]; /* block * threads + thread */
+} diary;
+
+typedef struct orders_arguments {
+  diary *diary;
+} orders_arguments;
+
+/* Writes down who comes when, in front of a barrier and behind it. */
+KERNEL(orders) {
+  const int block = (int)(block_x() + GRID_X * (block_y() + GRID_Y * block_z()));
+  for (int round = 0; round < 2; round++) {
+    a.diary->steps[a.diary->length++] = block * threads() + thread();
+    barrier();
+  }
+}
+
+static void write_diary(uint64_t seed, diary *out) {
+  out->length = 0;
+  CHECK_OK(run(&(shape){.seed = seed, .x = GRID_X, .y = GRID_Y, .z = GRID_Z, .threads = ORDER_THREADS}, SYMBOL(orders),
+               &(orders_arguments){out}));
+}
+
+/* Each thread of each block twice, and in no round before all have done the last. */
+static void check_diary(const diary *d) {
+  static int seen[BLOCKS * ORDER_THREADS];
+  memset(seen, 0, sizeof seen);
+  assert_int_equal(d->length, 2 * BLOCKS * ORDER_THREADS);
+  for (int i = 0; i < d->length; i++) {
+    seen[d->steps[i]]++;
+    assert_int_equal(d->steps[i] / ORDER_THREADS,
+                     d->steps[i / (2 * ORDER_THREADS) * 2 * ORDER_THREADS] / ORDER_THREADS);
+    assert_int_equal(seen[d->steps[i]], i / ORDER_THREADS % 2 + 1);
+  }
+}
+
+static void test_seeds_give_orders(void **state) {
+  (void)state;
+  static diary diaries[NUM_SEEDS + 1], again;
+  for (uint64_t seed = 0; seed <= NUM_SEEDS; seed++) {
+    write_diary(seed, &diaries[seed]);
+    check_diary(&diaries[seed]);
+    write_diary(seed, &again);
+    assert_memory_equal(&again, &diaries[seed], sizeof again);
+    for (uint64_t other = 0; other < seed; other++) {
+      int blocks = 0, threads = 0;
+      for (int b = 0; b < BLOCKS; b++) {
+        const int at = 2 * b * ORDER_THREADS;
+        blocks += diaries[seed].steps[at] / ORDER_THREADS != diaries[other].steps[at] / ORDER_THREADS;
+        for (int t = 0; t < ORDER_THREADS; t++)
+          threads += diaries[seed].steps[at + t] % ORDER_THREADS != diaries[other].steps[at + t] % ORDER_THREADS;
+      }
+      assert_true(blocks > BLOCKS / 2);
+      assert_true(threads > BLOCKS * ORDER_THREADS / 2);
+    }
+  }
+  for (int i = 0; i < 2 * BLOCKS * ORDER_THREADS; i++) { /* seed 0 takes them as they come */
+    const int block = i / (2 * ORDER_THREADS), round = i / ORDER_THREADS % 2;
+    if (round == 0) assert_int_equal(diaries[0].steps[i], block * ORDER_THREADS + i % ORDER_THREADS);
+  }
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
+
+typedef struct asked {
+  float each[100];
+} asked;
+
+typedef struct poison_arguments {
+  int *numbers; /* that are none, of each block */
+} poison_arguments;
+
+/* Nothing is left from the block before: neither in what is declared nor in what was asked for. */
+KERNEL(poison) {
+  SHARED(numbers, declared);
+  SHARED_ASKED(asked, more);
+  int count = 0;
+  if (thread() == 0) {
+    for (int i = 0; i < MOST; i++) count += declared->each[i] != declared->each[i];
+    for (int i = 0; i < 100; i++) count += more->each[i] != more->each[i];
+    a.numbers[block_x()] = count;
+  }
+  barrier();
+  for (int i = thread(); i < MOST; i += threads()) declared->each[i] = 1;
+  for (int i = thread(); i < 100; i += threads()) more->each[i] = 1;
+}
+
+static void test_shared_memory_is_poisoned(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 2; seed++) {
+    int counts[4] = {0};
+    CHECK_OK(run(&(shape){.seed = seed, .x = 4, .threads = 64, .shared_bytes = sizeof(asked)}, SYMBOL(poison),
+                 &(poison_arguments){counts}));
+    for (int i = 0; i < 4; i++) assert_int_equal(counts[i], MOST + 100);
+  }
+}
+
+typedef struct overrun_arguments {
+  int asked, at;
+} overrun_arguments;
+
+KERNEL(overrun) {
+  SHARED(numbers, declared);
+  SHARED_ASKED(asked, more);
+  volatile float *to = a.asked ? more->each : declared->each;
+  if (thread() == 1) to[a.at] = 1;
+}
+
+/* ---- processes that die ------------------------------------------------------------------------------------------ */
+
+/* How a process ends that does this, and what it says. */
+static int watch(void (*mistake)(const void *), const void *with, char *said, size_t said_bytes) {
+  int ends[2], result = 0;
+  size_t length = 0;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    sigaction(SIGSEGV, &at_start, NULL);
+    mistake(with);
+    _exit(0);
+  }
+  close(ends[1]);
+  for (ssize_t got; (got = read(ends[0], said + length, said_bytes - 1 - length)) > 0;) length += (size_t)got;
+  said[length] = '\0';
+  close(ends[0]);
+  assert_int_equal(waitpid(child, &result, 0), child);
+  return result;
+}
+
+/* By the signal, or by the report of a sanitizer. */
+static bool has_died(int result, const char *said) {
+  if (WIFSIGNALED(result)) return WTERMSIG(result) == SIGSEGV;
+  return WEXITSTATUS(result) != 0 && strstr(said, "Sanitizer") != NULL;
+}
+
+static void do_overrun(const void *with) {
+  const shape s = {.x = 1, .threads = 64, .shared_bytes = sizeof(asked)};
+  (void)run(&s, SYMBOL(overrun), with);
+}
+
+/* A piece of shared memory ends on 16 bytes; behind that nobody gets far. */
+static void test_shared_memory_is_guarded(void **state) {
+  (void)state;
+  static char said[1 << 16];
+  assert_int_equal(watch(do_overrun, &(overrun_arguments){0, MOST - 1}, said, sizeof said), 0);
+  assert_int_equal(watch(do_overrun, &(overrun_arguments){1, 99}, said, sizeof said), 0);
+  assert_true(has_died(watch(do_overrun, &(overrun_arguments){0, MOST}, said, sizeof said), said));
+  assert_true(has_died(watch(do_overrun, &(overrun_arguments){1, 100}, said, sizeof said), said));
+}
+
+/* ---- asynchronous copies ----------------------------------------------------------------------------------------- */
+
+enum { COPIED = 64 };
+
+typedef struct tiles {
+  _Alignas(16) float each[3][COPIED][4];
+} tiles;
+
+typedef struct copies_arguments {
+  const float *from; /* [3][COPIED][4] */
+  int *wrong;
+} copies_arguments;
+
+/* Three groups on their way: none is there before it is waited for, and then those that were, and those alone. */
+KERNEL(copies) {
+  SHARED(tiles, t);
+  int wrong = 0;
+  for (int group = 0; group < 3; group++) {
+    copy_async(t->each[group][thread()], a.from + (group * COPIED + thread()) * 4);
+    copy_async_commit();
+  }
+  for (int pending = 2; pending >= -1; pending--) {
+    for (int group = 0; group < 3; group++) {
+      for (int i = 0; i < 4; i++) {
+        const float x = t->each[group][thread()][i], want = a.from[(group * COPIED + thread()) * 4 + i];
+        wrong += group + pending < 2 ? x != want : x == x;
+      }
+    }
+    if (pending == 2) copy_async_wait(2);
+    if (pending == 1) copy_async_wait(1);
+    if (pending == 0) copy_async_wait(0);
+  }
+  a.wrong[thread()] = wrong;
+}
+
+static void test_copies_arrive_when_they_are_waited_for(void **state) {
+  (void)state;
+  static _Alignas(16) float from[3 * COPIED * 4];
+  int wrong[COPIED];
+  for (int i = 0; i < 3 * COPIED * 4; i++) from[i] = (float)i;
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    memset(wrong, 0xff, sizeof wrong);
+    CHECK_OK(run(&(shape){.seed = seed, .x = 2, .threads = COPIED}, SYMBOL(copies), &(copies_arguments){from, wrong}));
+    for (int t = 0; t < COPIED; t++) assert_int_equal(wrong[t], 0);
+  }
+}
+
+typedef struct many_copies_arguments {
+  const float *from;
+  int shift, count;
+} many_copies_arguments;
+
+KERNEL(many_copies) {
+  SHARED(tiles, t);
+  for (int i = 0; i < a.count; i++) copy_async(t->each[0][0], a.from + a.shift);
+}
+
+static void test_copies_that_no_gpu_does(void **state) {
+  (void)state;
+  static _Alignas(16) float from[8];
+  const shape s = {.x = 1, .threads = 64};
+  CHECK_OK(run(&s, SYMBOL(many_copies), &(many_copies_arguments){from, 4, 256}));
+  CHECK_FAILS(run(&s, SYMBOL(many_copies), &(many_copies_arguments){from, 4, 257}), TRI_DEVICE_FAILED,
+              "copies 16 bytes asynchronously from");
+  assert_non_null(strstr(tri_status_message(), "its 257th; both are aligned to 16, and there may be 256 at a time"));
+  CHECK_FAILS(run(&s, SYMBOL(many_copies), &(many_copies_arguments){from, 1, 1}), TRI_DEVICE_FAILED,
+              "both are aligned to 16");
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+typedef struct faults_arguments {
+  int kind;
+} faults_arguments;
+
+enum { DIFFERENT_BARRIERS, SOME_END, WARP_ENDS, BARRIER_AND_WARP, TOO_MUCH_ASKED, TOO_MUCH, TOO_MANY, NO_FAULT };
+
+typedef struct large {
+  char bytes[(256 << 10) + 16];
+} large;
+
+DEVICE void take_too_many(void) {
+  static const char places[9];
+  for (int i = 0; i < 9; i++) (void)tri_emulator_shared(&places[i], 64);
+}
+
+DEVICE void take_too_much(void) {
+  SHARED(large, l);
+  (void)l;
+}
+
+KERNEL(faults) {
+  if (a.kind == TOO_MUCH_ASKED) {
+    SHARED_ASKED(asked, more);
+    more->each[0] = 1;
+  }
+  if (a.kind == TOO_MUCH) take_too_much();
+  if (a.kind == TOO_MANY) take_too_many();
+  if (a.kind == DIFFERENT_BARRIERS) {
+    if (thread() < 32) {
+      barrier();
+    } else {
+      barrier();
+    }
+  }
+  if (a.kind == SOME_END && thread() % 2 == 0) barrier();
+  if (a.kind == WARP_ENDS && thread() % 64 != 5) warp_barrier();
+  if (a.kind == BARRIER_AND_WARP) {
+    if (thread() == 3 || thread() >= 32) {
+      barrier();
+    } else {
+      warp_barrier();
+    }
+  }
+}
+
+/* The emulator goes on afterwards as if nothing had been. */
+static void test_faults_are_told(void **state) {
+  (void)state;
+  static const struct {
+    int kind;
+    const char *text;
+  } all[] = {{DIFFERENT_BARRIERS, "threads that should meet came to different places: thread "},
+             {SOME_END, "ended without coming there"},
+             {WARP_ENDS, "ended without coming there"},
+             {BARRIER_AND_WARP, "for threads that wait elsewhere"},
+             {TOO_MUCH_ASKED, "a kernel takes 400 bytes of shared memory, but its launch asked for 384"},
+             {TOO_MUCH, "declares 1 pieces of shared memory, the last of 262160 bytes; there may be 8 of 262144"},
+             {TOO_MANY, "declares 9 pieces of shared memory, the last of 64 bytes; there may be 8"}};
+  static float out[256];
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    tri_emulator *emulator = NULL;
+    CHECK_OK(tri_emulator_create(32, seed, &emulator));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+      const shape s = {.x = 3, .threads = 128, .shared_bytes = 384};
+      CHECK_FAILS(run_on(emulator, &s, SYMBOL(faults), &(faults_arguments){all[i].kind}), TRI_DEVICE_FAILED,
+                  all[i].text);
+      if (i < 4) assert_non_null(strstr(tri_status_message(), "test_emulator.c:"));
+      CHECK_OK(run_on(emulator, &(shape){.x = 1, .threads = 256}, SYMBOL(neighbour), &(neighbour_arguments){out, 1}));
+      assert_int_equal(count_wrong(out, 1, 256), 0);
+    }
+    tri_emulator_destroy(emulator);
+  }
+}
+
+static void test_launches_that_no_gpu_takes(void **state) {
+  (void)state;
+  static const shape all[] = {{.x = 0, .threads = 64},
+                              {.x = 1, .threads = 0},
+                              {.x = 1, .threads = 1088},
+                              {.x = 1, .threads = 48},
+                              {.warp = 64, .x = 1, .threads = 96},
+                              {.x = 1, .y = 65536, .threads = 64},
+                              {.x = 1, .z = 65536, .threads = 64},
+                              {.x = 2147483648u, .threads = 64},
+                              {.x = 1, .threads = 64, .shared_bytes = (256 << 10) + 1}};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    CHECK_FAILS(run(&all[i], SYMBOL(faults), &(faults_arguments){NO_FAULT}), TRI_DEVICE_FAILED,
+                "is none that a GPU takes");
+  }
+  CHECK_FAILS(run(&all[0], SYMBOL(faults), &(faults_arguments){NO_FAULT}), TRI_DEVICE_FAILED,
+              "a launch of 0 x 1 x 1 blocks of 64 threads and 0 bytes of shared memory");
+}
+
+/* ---- on the device ----------------------------------------------------------------------------------------------- */
+
+enum { COUNT = 64, BYTES = COUNT * sizeof(float) };
+
+/* Stands for the kernel `add` of elements.c (the linker's --wrap): what it does wrong is in the first element of a. */
+enum { ADD_RIGHT, ADD_HANGS, ADD_RUNS_OVER };
+
+/* As in kernels/elements.h, which has its own `add`. */
+typedef struct planted_add {
+  const float *a, *b;
+  float *out;
+} planted_add;
+
+void __wrap_tri_emulated_add_32_w32(const void *arguments);
+void __wrap_tri_emulated_add_32_w32(const void *arguments) {
+  planted_add a;
+  memcpy(&a, arguments, sizeof a);
+  const int mistake = (int)a.a[0];
+  if (mistake == ADD_HANGS && thread() == 7) return;
+  barrier();
+  if (thread() < COUNT) a.out[thread()] = a.a[thread()] + a.b[thread()];
+  if (mistake == ADD_RUNS_OVER && thread() == 3) a.out[COUNT] = 1;
+}
+
+/* Two calls, of which the first makes a mistake. */
+typedef struct scene {
+  tri_device *device;
+  float *a, *b, *out;
+} scene;
+
+static scene set_scene(const char *name, int mistake) {
+  scene s = {0};
+  float start[COUNT];
+  for (int i = 0; i < COUNT; i++) start[i] = (float)i;
+  start[0] = (float)mistake;
+  CHECK_OK(tri_device_create(name, 1, &s.device));
+  for (int i = 0; i < 3; i++) {
+    void *memory = NULL;
+    CHECK_OK(tri_device_memory_create(s.device, BYTES, &memory));
+    CHECK_OK(tri_queue_upload_now(s.device->queue, memory, start, BYTES));
+    *(i == 0 ? &s.a : i == 1 ? &s.b : &s.out) = memory;
+  }
+  return s;
+}
+
+static tri_status add_twice(const scene *s) {
+  tri_queue_at(s->device->queue, "add", 12, "forward");
+  TRI_KERNEL_CALL(s->device->queue, add, TRI_FP32, tri_all_rows(1), COUNT, s->a, s->b, s->out);
+  tri_queue_at(s->device->queue, "gelu", 13, "forward");
+  TRI_KERNEL_CALL(s->device->queue, gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), COUNT, s->out, s->out);
+  return TRI_OK;
+}
+
+static void end_scene(const scene *s) {
+  tri_device_memory_destroy(s->device, s->a, BYTES);
+  tri_device_memory_destroy(s->device, s->b, BYTES);
+  tri_device_memory_destroy(s->device, s->out, BYTES);
+  tri_device_destroy(s->device);
+}
+
+static void test_a_fault_comes_at_the_next_wait(void **state) {
+  (void)state;
+  float got[COUNT];
+  scene s = set_scene("emulated:seed=3", ADD_RIGHT);
+  CHECK_OK(s.device->kernels->add(s.device->queue, TRI_FP32, tri_all_rows(1), COUNT, s.a, s.b, s.out));
+  CHECK_OK(tri_queue_download_now(s.device->queue, got, s.out, BYTES));
+  for (int i = 0; i < COUNT; i++) assert_true(got[i] == 2.0f * (float)i);
+  end_scene(&s);
+  s = set_scene("emulated:seed=3", ADD_HANGS);
+  CHECK_OK(add_twice(&s)); /* it has only been queued */
+  CHECK_FAILS(tri_queue_finish(s.device->queue), TRI_DEVICE_FAILED, "kernel `add` of call 12 (add, forward)");
+  assert_non_null(strstr(tri_status_message(), "but thread 7 ended without coming there"));
+  end_scene(&s);
+  s = set_scene("emulated:fail_kernel=2", ADD_RIGHT);
+  CHECK_OK(add_twice(&s));
+  CHECK_FAILS(tri_queue_finish(s.device->queue), TRI_DEVICE_FAILED,
+              "kernel `gelu_forward` of call 13 (gelu, forward) failed: the device was told to fail the 2nd");
+  end_scene(&s);
+}
+
+static void do_run_over(const void *with) {
+  const scene s = set_scene("emulated:seed=5", ADD_RUNS_OVER);
+  (void)with;
+  (void)add_twice(&s);
+  (void)tri_queue_finish(s.device->queue);
+}
+
+static void test_leaving_device_memory_is_reported(void **state) {
+  (void)state;
+  static char said[1 << 16];
+  const int result = watch(do_run_over, NULL, said, sizeof said);
+  static const char *const words[] = {"device memory was left by a kernel: address 0x", "is byte 256 of allocation ",
+                                      "which has 256", "kernel `add` of call 12 (add, forward), queue 0: it is running",
+                                      "kernel `gelu_forward` of call 13 (gelu, forward), queue 0"};
+  const char *at = said;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    at = strstr(at, words[i]);
+    if (at == NULL) fail_msg("no \"%s\" (in this order) in: %s", words[i], said);
+  }
+  assert_true(has_died(result, said));
+}
+
+/* ---- fibers ------------------------------------------------------------------------------------------------------ */
+
+typedef struct counting {
+  tri_fiber *fibers;
+  int which, seen[20], length;
+  double product;
+} counting;
+
+/* Locals and floating point survive each leave. */
+static void count_up(void *argument) {
+  counting *c = argument;
+  volatile char room[4096];
+  double product = 1;
+  for (int i = 0; i < 10; i++) {
+    room[i * 100] = (char)i;
+    product *= 1.0 + (double)i / 7;
+    c->seen[c->length++] = i + room[i * 100];
+    tri_fiber_leave(c->fibers, c->which, 0);
+  }
+  c->product = product;
+  tri_fiber_leave(c->fibers, c->which, 1);
+}
+
+static void test_fibers(void **state) {
+  (void)state;
+  enum { FIBERS = 3 };
+  tri_fiber *fibers = NULL;
+  counting all[FIBERS] = {{0}};
+  double product = 1;
+  for (int i = 0; i < 10; i++) product *= 1.0 + (double)i / 7;
+  CHECK_OK(tri_fibers_create(FIBERS, &fibers));
+  for (int f = 0; f < FIBERS; f++) {
+    all[f] = (counting){.fibers = fibers, .which = f};
+    tri_fiber_begin(fibers, f, count_up, &all[f]);
+  }
+  for (int round = 0; round < 4; round++)
+    for (int f = 0; f < FIBERS; f++) tri_fiber_enter(fibers, f);
+  all[1] = (counting){.fibers = fibers, .which = 1};
+  tri_fiber_begin(fibers, 1, count_up, &all[1]); /* in the middle of what it did */
+  for (int round = 0; round < 11; round++) tri_fiber_enter(fibers, 1);
+  for (int round = 0; round < 7; round++)
+    for (int f = 0; f < FIBERS; f += 2) tri_fiber_enter(fibers, f);
+  for (int f = 0; f < FIBERS; f++) {
+    assert_int_equal(all[f].length, 10);
+    for (int i = 0; i < 10; i++) assert_int_equal(all[f].seen[i], 2 * i);
+    assert_true(all[f].product == product);
+  }
+  tri_fibers_destroy(fibers);
+  tri_fibers_destroy(NULL);
+}
+
+static void *run_many(void *argument) {
+  tri_status *status = argument;
+  static _Thread_local float out[3 * MOST];
+  for (uint64_t seed = 0; seed < NUM_SEEDS && *status == TRI_OK; seed++) {
+    const shape s = {.seed = seed, .x = 3, .threads = 1024};
+    *status = run(&s, SYMBOL(neighbour), &(neighbour_arguments){out, 1});
+    if (count_wrong(out, 3, 1024) != 0) *status = TRI_DIFFERENT;
+  }
+  return NULL;
+}
+
+/* Each thread of the CPU has an emulator of its own: one per device. */
+static void test_emulators_side_by_side(void **state) {
+  (void)state;
+  pthread_t threads[3];
+  tri_status statuses[3] = {TRI_OK, TRI_OK, TRI_OK};
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_many, &statuses[i]), 0);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(statuses[i], TRI_OK);
+  }
+}
+
+int main(void) {
+  sigaction(SIGSEGV, NULL, &at_start);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_barriers),
+      cmocka_unit_test(test_a_missing_barrier_shows),
+      cmocka_unit_test(test_a_missing_barrier_between_rounds_shows),
+      cmocka_unit_test(test_shuffles),
+      cmocka_unit_test(test_what_a_warp_shares),
+      cmocka_unit_test(test_sums_of_blocks),
+      cmocka_unit_test(test_seeds_give_orders),
+      cmocka_unit_test(test_shared_memory_is_poisoned),
+      cmocka_unit_test(test_shared_memory_is_guarded),
+      cmocka_unit_test(test_copies_arrive_when_they_are_waited_for),
+      cmocka_unit_test(test_copies_that_no_gpu_does),
+      cmocka_unit_test(test_faults_are_told),
+      cmocka_unit_test(test_launches_that_no_gpu_takes),
+      cmocka_unit_test(test_a_fault_comes_at_the_next_wait),
+      cmocka_unit_test(test_leaving_device_memory_is_reported),
+      cmocka_unit_test(test_fibers),
+      cmocka_unit_test(test_emulators_side_by_side),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
