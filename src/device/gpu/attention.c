@@ -29,15 +29,14 @@ static int64_t chunks_of(const tri_attention *call, const form *f) {
 }
 
 /* fragment.h: tiles of 16 x 16 elements, their rows 16 bytes further apart. */
-static size_t scratch_bytes(const tri_queue *queue, tri_dtype type, size_t threads) {
+static size_t scratch_bytes(const tri_queue *queue, tri_dtype type) {
   const tri_gpu *gpu = queue->device->state;
   if (type == TRI_BF16 && gpu->facts.warp == 32) return 0;
-  return threads / (size_t)gpu->facts.warp * 16 * (16 * tri_dtype_bytes(type) + 16);
+  return (size_t)ATTENTION_OWN / 16 * 16 * (16 * tri_dtype_bytes(type) + 16);
 }
 
 static size_t shared_bytes(const tri_queue *queue, const tri_attention *call, const form *f, int64_t rows) {
-  return (size_t)(rows * (f->row_bytes + 16)) + ATTENTION_FOUND_BYTES +
-         scratch_bytes(queue, call->type, attention_forward_wide_threads);
+  return (size_t)(rows * (f->row_bytes + 16)) + ATTENTION_FOUND_BYTES + scratch_bytes(queue, call->type);
 }
 
 static tri_status check(const tri_attention *call) {

@@ -28,7 +28,7 @@ enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16 };
 /* Bytes of a row of a tile, of the kernels named so. What a head has beyond it goes through the tiles in turn. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
 /* Rows of all tiles of a block, and bytes beside them (for finding slices). Rows lie 16 bytes further apart than they
- * are long. Behind it all lies a fragment_scratch for each warp, but for bf16 in warps of 32. */
+ * are long. Behind it all lies a fragment_scratch for each FRAGMENT of own rows, but for bf16 in warps of 32. */
 enum {
   ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
   ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,

@@ -35,7 +35,7 @@ typedef struct backward {
   const attention_arguments *p;
   heads own[2], other[2];
   element *own_tiles, *other_tiles; /* two of each side; the other side's take turns with two more */
-  fragment_scratch *scratch;
+  fragment_scratch *scratch;        /* of the warp: HIGH */
   int32_t own_head, part;
   fragment scores[HIGH], gradients[HIGH];
   fragment sums[2][HIGH][MOST_ACROSS];
@@ -141,18 +141,20 @@ DEVICE void make_gradients(backward *b, const walk *w, const int own_keys) {
 /* sums += what the block made x the other side's rows, of the part's columns. */
 DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, const int width) {
   const int pitch = width + VECTOR, columns = b->p->head_dim - b->part * width;
-  fragment_a a[HIGH][FRAGMENT_STEPS];
+  fragment_a kept[HIGH], a[HIGH];
   UNROLL
-  for (int h = 0; h < HIGH; h++) fragment_pass(&made[h], b->scratch, a[h]);
-  UNROLL
-  for (int n = 0; n < width / FRAGMENT; n++) {
-    if (n * FRAGMENT >= columns) break;
+  for (int h = 0; h < HIGH; h++) fragment_give(&made[h], b->scratch + h, &kept[h]);
+  UNROLL_SOME
+  for (int k = 0; k < FRAGMENT_STEPS; k++) {
+    const element *rows = other_tile(b, turn, which, width) + k * FRAGMENT_K * pitch;
     UNROLL
-    for (int k = 0; k < FRAGMENT_STEPS; k++) {
-      const fragment_b other =
-          fragment_load_b(other_tile(b, turn, which, width) + k * FRAGMENT_K * pitch + n * FRAGMENT, pitch, 0);
+    for (int h = 0; h < HIGH; h++) a[h] = fragment_take(b->scratch + h, &kept[h], k);
+    UNROLL
+    for (int n = 0; n < MOST_ACROSS; n++) {
+      if (n * FRAGMENT >= width || n * FRAGMENT >= columns) continue;
+      const fragment_b other = fragment_load_b(rows + n * FRAGMENT, pitch, 0);
       UNROLL
-      for (int h = 0; h < HIGH; h++) fragment_multiply_add(&b->sums[which][h][n], &a[h][k], &other);
+      for (int h = 0; h < HIGH; h++) fragment_multiply_add(&b->sums[which][h][n], &a[h], &other);
     }
   }
 }
@@ -182,7 +184,8 @@ DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wi
       const int32_t row = w->own_first + own_row(h, r);
       if (row >= w->own_end) continue;
       UNROLL
-      for (int n = 0; n < width / FRAGMENT; n++) {
+      for (int n = 0; n < MOST_ACROSS; n++) {
+        if (n * FRAGMENT >= width) continue;
         UNROLL
         for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
           const int32_t column = b->part * width + n * FRAGMENT + fragment_column(c);
@@ -217,7 +220,8 @@ DEVICE void backward_begin(backward *b, const attention_arguments *p, element *t
     UNROLL
     for (int h = 0; h < HIGH; h++) {
       UNROLL
-      for (int n = 0; n < width / FRAGMENT; n++) fragment_clear(&b->sums[i][h][n]);
+      for (int n = 0; n < MOST_ACROSS; n++)
+        if (n * FRAGMENT < width) fragment_clear(&b->sums[i][h][n]);
     }
   }
 }
@@ -231,7 +235,7 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
   const int32_t end = smaller(first + ATTENTION_OWN, own_keys ? p->key_rows : p->query_rows);
   char *behind = (char *)(tiles + ATTENTION_BACKWARD_ROWS * (width + VECTOR));
   backward_begin(&b, p, tiles, own_keys, width);
-  b.scratch = (fragment_scratch *)(void *)(behind + ATTENTION_FOUND_BYTES) + warp();
+  b.scratch = (fragment_scratch *)(void *)(behind + ATTENTION_FOUND_BYTES) + warp() * HIGH;
   walk w = walk_begin(p, own_keys, first, end, own_keys ? b.own_head * p->group : b.own_head, own_keys ? p->group : 1,
                       chunks, (int32_t *)(void *)behind);
   if (walk_is_done(&w) && p->accumulate) return;

@@ -18,7 +18,7 @@ typedef struct forward {
   const element *q, *k, *v; /* of the head, from their first rows on */
   int q_aligned, k_aligned, v_aligned;
   element *q_tile, *k_tile, *v_tile;
-  fragment_scratch *scratch; /* of the warp */
+  fragment_scratch *scratch; /* of the warp: HIGH */
   int32_t head, part;
   walk walk;
   wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: of the lane's own columns */
@@ -127,7 +127,8 @@ DEVICE void bring_up_to_date(forward *f, const int width) {
       f->m[h][r] = most;
       f->l[h][r] = f->l[h][r] * old + sum;
       UNROLL
-      for (int n = 0; n < width / FRAGMENT; n++) {
+      for (int n = 0; n < MOST_ACROSS; n++) {
+        if (n * FRAGMENT >= width) continue;
         UNROLL
         for (int c = 0; c < FRAGMENT_COLUMNS; c++) f->out[h][n].at[r][c] *= old;
       }
@@ -139,18 +140,20 @@ DEVICE void add_values(forward *f, const int width) {
   const int pitch = width + VECTOR, columns = chunk_columns(f->p, f->part, width);
   UNROLL
   for (int j = 0; j < KEY_BLOCKS; j++) {
-    fragment_a a[HIGH][FRAGMENT_STEPS];
+    fragment_a kept[HIGH], a[HIGH];
     UNROLL
-    for (int h = 0; h < HIGH; h++) fragment_pass(&f->scores[h][j], f->scratch, a[h]);
-    UNROLL
-    for (int n = 0; n < width / FRAGMENT; n++) {
-      if (n * FRAGMENT >= columns) break;
+    for (int h = 0; h < HIGH; h++) fragment_give(&f->scores[h][j], f->scratch + h, &kept[h]);
+    UNROLL_SOME
+    for (int k = 0; k < FRAGMENT_STEPS; k++) {
+      const element *values = f->v_tile + (j * FRAGMENT + k * FRAGMENT_K) * pitch;
       UNROLL
-      for (int k = 0; k < FRAGMENT_STEPS; k++) {
-        const fragment_b b =
-            fragment_load_b(f->v_tile + (j * FRAGMENT + k * FRAGMENT_K) * pitch + n * FRAGMENT, pitch, 0);
+      for (int h = 0; h < HIGH; h++) a[h] = fragment_take(f->scratch + h, &kept[h], k);
+      UNROLL
+      for (int n = 0; n < MOST_ACROSS; n++) {
+        if (n * FRAGMENT >= width || n * FRAGMENT >= columns) continue;
+        const fragment_b b = fragment_load_b(values + n * FRAGMENT, pitch, 0);
         UNROLL
-        for (int h = 0; h < HIGH; h++) fragment_multiply_add(&f->out[h][n], &a[h][k], &b);
+        for (int h = 0; h < HIGH; h++) fragment_multiply_add(&f->out[h][n], &a[h], &b);
       }
     }
   }
@@ -176,7 +179,8 @@ DEVICE void begin_rows(forward *f, const int width) {
       f->m[h][r] = before * (wide)LOG2_E;
       f->l[h][r] = some && fragment_column(0) == 0 ? 1 : 0; /* in one lane of the row */
       UNROLL
-      for (int n = 0; n < width / FRAGMENT; n++) {
+      for (int n = 0; n < MOST_ACROSS; n++) {
+        if (n * FRAGMENT >= width) continue;
         UNROLL
         for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
           const int32_t column = f->part * width + n * FRAGMENT + fragment_column(c);
@@ -208,7 +212,8 @@ DEVICE void end_rows(const forward *f, const int width) {
       const int sees = sees_anything(f, row);
       if (!sees && f->p->merge) continue; /* it stays as it is */
       UNROLL
-      for (int n = 0; n < width / FRAGMENT; n++) {
+      for (int n = 0; n < MOST_ACROSS; n++) {
+        if (n * FRAGMENT >= width) continue;
         UNROLL
         for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
           const int32_t column = f->part * width + n * FRAGMENT + fragment_column(c);
@@ -276,7 +281,7 @@ DEVICE void forward_block(const attention_arguments *p, element *tiles, const in
   f.k_tile = f.q_tile + ATTENTION_OWN * pitch;
   f.v_tile = f.k_tile + KEYS * pitch;
   element *found = f.v_tile + KEYS * pitch;
-  f.scratch = (fragment_scratch *)(void *)((char *)found + ATTENTION_FOUND_BYTES) + warp();
+  f.scratch = (fragment_scratch *)(void *)((char *)found + ATTENTION_FOUND_BYTES) + warp() * HIGH;
   const walk begin = walk_begin(p, 0, first, smaller(first + ATTENTION_OWN, p->query_rows), f.head, 1, chunks,
                                 (int32_t *)(void *)found);
   for (f.part = 0; f.part < chunks; f.part++) {

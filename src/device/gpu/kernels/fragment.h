@@ -303,25 +303,26 @@ DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragme
 
 enum { FRAGMENT_PITCH = FRAGMENT + VECTOR, FRAGMENT_STEPS = FRAGMENT / FRAGMENT_K };
 
-/* Shared memory of a warp's own, for what follows. */
+/* Shared memory of a warp's own, a tile for each that is given at a time. */
 typedef struct fragment_scratch {
   element at[FRAGMENT * FRAGMENT_PITCH];
 } fragment_scratch;
 
-/* A tile of c, rounded to elements, as an `a` of 16 x 16: FRAGMENT_STEPS of them. In a warp of 32, bf16 lies in the
- * lanes as it should; else it goes by way of shared memory. */
-DEVICE void fragment_pass(const fragment *c, fragment_scratch *scratch, fragment_a out[FRAGMENT_STEPS]) {
+/* Gives a tile of c, rounded to elements, to be taken as an `a` of 16 x 16: FRAGMENT_STEPS of them. In a warp of 32,
+ * bf16 lies in the lanes as it should, and stays there: *kept; else it goes by way of shared memory. */
+DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment_a *kept) {
 #if TRI_GPU_TYPE == 16
   if (WARP == 32) {
     UNROLL
     for (int right = 0; right < 2; right++) {
       UNROLL
-      for (int r = 0; r < 2; r++) out[0].words[2 * right + r] = bf16_pair(c->at[r][2 * right], c->at[r][2 * right + 1]);
+      for (int r = 0; r < 2; r++) kept->words[2 * right + r] = bf16_pair(c->at[r][2 * right], c->at[r][2 * right + 1]);
     }
     return;
   }
 #endif
-  warp_barrier();
+  (void)kept;
+  warp_barrier(); /* who took the last one has it */
   UNROLL
   for (int i = 0; i < FRAGMENT_ROWS; i++) {
     UNROLL
@@ -329,8 +330,14 @@ DEVICE void fragment_pass(const fragment *c, fragment_scratch *scratch, fragment
       store(&scratch->at[fragment_row(i) * FRAGMENT_PITCH + fragment_column(j)], c->at[i][j]);
   }
   warp_barrier();
-  UNROLL
-  for (int k = 0; k < FRAGMENT_STEPS; k++) out[k] = fragment_load_a(scratch->at + k * FRAGMENT_K, FRAGMENT_PITCH, 0);
+}
+
+DEVICE fragment_a fragment_take(const fragment_scratch *scratch, const fragment_a *kept, int step) {
+#if TRI_GPU_TYPE == 16
+  if (WARP == 32) return *kept;
+#endif
+  (void)kept;
+  return fragment_load_a(scratch->at + step * FRAGMENT_K, FRAGMENT_PITCH, 0);
 }
 
 #endif

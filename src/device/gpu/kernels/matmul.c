@@ -78,17 +78,20 @@ DEVICE void multiply_piece(part *own, const element *a, const element *b, const 
   STEPS
   for (int k = 0; k < DEPTH; k += FRAGMENT_K) {
     UNROLL
-    for (int i = 0; i < part_high(side); i++) {
+    for (int i = 0; i < MOST_FRAGMENTS; i++) {
+      if (i >= part_high(side)) continue;
       const int at = own->tile_row + i * FRAGMENT;
       left[i] = fragment_load_a(a + (a_by_depth ? k * a_pitch + at : at * a_pitch + k), a_pitch, a_by_depth);
     }
     UNROLL
-    for (int j = 0; j < part_across(side, threads); j++) {
+    for (int j = 0; j < MOST_FRAGMENTS; j++) {
+      if (j >= part_across(side, threads)) continue;
       const int at = own->tile_column + j * FRAGMENT;
       const fragment_b right =
           fragment_load_b(b + (b_by_depth ? k * b_pitch + at : at * b_pitch + k), b_pitch, !b_by_depth);
       UNROLL
-      for (int i = 0; i < part_high(side); i++) fragment_multiply_add(&own->c[i][j], &left[i], &right);
+      for (int i = 0; i < MOST_FRAGMENTS; i++)
+        if (i < part_high(side)) fragment_multiply_add(&own->c[i][j], &left[i], &right);
     }
   }
 }
@@ -124,9 +127,11 @@ DEVICE void multiply_tile(const matmul_arguments *p, element *tiles, const int s
   own.column = column + own.tile_column;
   own.idle = own.row >= p->m || own.column >= p->n;
   UNROLL
-  for (int i = 0; i < part_high(side); i++) {
+  for (int i = 0; i < MOST_FRAGMENTS; i++) {
+    if (i >= part_high(side)) continue;
     UNROLL
-    for (int j = 0; j < part_across(side, threads); j++) fragment_clear(&own.c[i][j]);
+    for (int j = 0; j < MOST_FRAGMENTS; j++)
+      if (j < part_across(side, threads)) fragment_clear(&own.c[i][j]);
   }
   if (p->a_transposed) {
     if (p->b_transposed) {
@@ -142,9 +147,11 @@ DEVICE void multiply_tile(const matmul_arguments *p, element *tiles, const int s
     }
   }
   UNROLL
-  for (int i = 0; i < part_high(side); i++) {
+  for (int i = 0; i < MOST_FRAGMENTS; i++) {
+    if (i >= part_high(side)) continue;
     UNROLL
-    for (int j = 0; j < part_across(side, threads); j++) {
+    for (int j = 0; j < MOST_FRAGMENTS; j++) {
+      if (j >= part_across(side, threads)) continue;
       UNROLL
       for (int r = 0; r < FRAGMENT_ROWS; r++) {
         UNROLL
