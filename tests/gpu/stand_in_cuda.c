@@ -29,7 +29,8 @@ const tri_cuda_calls stand_in_all = {TRI_CUDA_CALLS(ROW) TRI_CUDA_CALLS_IF_ANY(R
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int context_users;
 static _Thread_local tri_cuda_context current;
-static _Thread_local int recordings, thread_mode; /* of this thread */
+static _Thread_local int recordings; /* of this thread */
+static _Thread_local tri_cuda_enum thread_mode;
 static int global_recordings;
 
 /* ---- what every call begins with --------------------------------------------------------------------------------- */
@@ -82,17 +83,17 @@ static size_t memory_left(void) {
   return taken < memory_bytes() ? memory_bytes() - taken : 0;
 }
 
-int cuInit(unsigned flags) {
+tri_cuda_enum cuInit(unsigned flags) {
   ENTER(false);
   return leave(flags != 0 ? INVALID_VALUE : num_devices() == 0 ? TRI_CUDA_NO_DEVICE : 0);
 }
 
-int cuDriverGetVersion(int *out) {
+tri_cuda_enum cuDriverGetVersion(int *out) {
   *out = (int)stand_in_number("driver", 13000);
   return 0;
 }
 
-int cuGetErrorName(int error, const char **out) {
+tri_cuda_enum cuGetErrorName(tri_cuda_enum error, const char **out) {
   switch (error) {
     case INVALID_VALUE: *out = "CUDA_ERROR_INVALID_VALUE"; return 0;
     case TRI_CUDA_OUT_OF_MEMORY: *out = "CUDA_ERROR_OUT_OF_MEMORY"; return 0;
@@ -106,30 +107,30 @@ int cuGetErrorName(int error, const char **out) {
   }
 }
 
-int cuGetErrorString(int error, const char **out) {
+tri_cuda_enum cuGetErrorString(tri_cuda_enum error, const char **out) {
   *out = "as told to the stand-in";
   return error == 0 ? INVALID_VALUE : 0;
 }
 
-int cuDeviceGetCount(int *out) {
+tri_cuda_enum cuDeviceGetCount(int *out) {
   ENTER(false);
   *out = num_devices();
   return leave(0);
 }
 
-int cuDeviceGet(tri_cuda_device *out, int ordinal) {
+tri_cuda_enum cuDeviceGet(tri_cuda_device *out, int ordinal) {
   ENTER(false);
   *out = ordinal;
   return leave(ordinal < num_devices() ? 0 : INVALID_VALUE);
 }
 
-int cuDeviceGetName(char *out, int bytes, tri_cuda_device device) {
+tri_cuda_enum cuDeviceGetName(char *out, int bytes, tri_cuda_device device) {
   ENTER(false);
   snprintf(out, (size_t)bytes, "stand-in %d", device);
   return leave(0);
 }
 
-int cuDeviceGetAttribute(int *out, int attribute, tri_cuda_device device) {
+tri_cuda_enum cuDeviceGetAttribute(int *out, tri_cuda_enum attribute, tri_cuda_device device) {
   (void)device;
   const int chip = stand_in_version("chip", 90);
   ENTER(false);
@@ -149,20 +150,20 @@ int cuDeviceGetAttribute(int *out, int attribute, tri_cuda_device device) {
   return leave(0);
 }
 
-int cuDeviceTotalMem_v2(size_t *out, tri_cuda_device device) {
+tri_cuda_enum cuDeviceTotalMem_v2(size_t *out, tri_cuda_device device) {
   (void)device;
   ENTER(false);
   *out = memory_bytes();
   return leave(0);
 }
 
-int cuDeviceGetPCIBusId(char *out, int bytes, tri_cuda_device device) {
+tri_cuda_enum cuDeviceGetPCIBusId(char *out, int bytes, tri_cuda_device device) {
   ENTER(false);
   snprintf(out, (size_t)bytes, "0000:%02x:00.0", 0x81 + (unsigned)device);
   return leave(0);
 }
 
-int cuDevicePrimaryCtxRetain(tri_cuda_context *out, tri_cuda_device device) {
+tri_cuda_enum cuDevicePrimaryCtxRetain(tri_cuda_context *out, tri_cuda_device device) {
   static char contexts[64];
   ENTER(false);
   if (context_users == 0 && memory_left() < CONTEXT_BYTES) return leave(TRI_CUDA_OUT_OF_MEMORY);
@@ -172,14 +173,14 @@ int cuDevicePrimaryCtxRetain(tri_cuda_context *out, tri_cuda_device device) {
   return leave(0);
 }
 
-int cuDevicePrimaryCtxRelease_v2(tri_cuda_device device) {
+tri_cuda_enum cuDevicePrimaryCtxRelease_v2(tri_cuda_device device) {
   (void)device;
   ENTER(false);
   context_users--;
   return leave(0);
 }
 
-int cuCtxSetCurrent(tri_cuda_context context) {
+tri_cuda_enum cuCtxSetCurrent(tri_cuda_context context) {
   ENTER(false);
   current = context;
   return leave(0);
@@ -187,14 +188,14 @@ int cuCtxSetCurrent(tri_cuda_context context) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-int cuMemGetInfo_v2(size_t *free, size_t *total) {
+tri_cuda_enum cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER(true);
   *free = memory_left();
   *total = memory_bytes();
   return leave(0);
 }
 
-int cuMemAlloc_v2(tri_cuda_address *out, size_t bytes) {
+tri_cuda_enum cuMemAlloc_v2(tri_cuda_address *out, size_t bytes) {
   ENTER_UNSAFE();
   if (bytes == 0) return leave(INVALID_VALUE);
   if (bytes > memory_left()) return leave(TRI_CUDA_OUT_OF_MEMORY);
@@ -202,24 +203,24 @@ int cuMemAlloc_v2(tri_cuda_address *out, size_t bytes) {
   return leave(*out == 0 ? TRI_CUDA_OUT_OF_MEMORY : 0);
 }
 
-int cuMemFree_v2(tri_cuda_address memory) {
+tri_cuda_enum cuMemFree_v2(tri_cuda_address memory) {
   ENTER_UNSAFE();
   return leave(stand_in_memory_destroy(memory) ? 0 : INVALID_VALUE);
 }
 
-int cuMemGetAddressRange_v2(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory) {
+tri_cuda_enum cuMemGetAddressRange_v2(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory) {
   ENTER(true);
   return leave(stand_in_memory_range(memory, base, bytes) ? 0 : NOT_FOUND);
 }
 
-int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
+tri_cuda_enum cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   ENTER_UNSAFE();
   if (bytes == 0 || flags != TRI_CUDA_HOST_PORTABLE) return leave(INVALID_VALUE);
   *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return leave(*out == NULL ? TRI_CUDA_OUT_OF_MEMORY : 0);
 }
 
-int cuMemFreeHost(void *memory) {
+tri_cuda_enum cuMemFreeHost(void *memory) {
   ENTER_UNSAFE();
   free(memory);
   return leave(0);
@@ -227,7 +228,7 @@ int cuMemFreeHost(void *memory) {
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-int cuMemcpyAsync(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_cuda_stream stream) {
+tri_cuda_enum cuMemcpyAsync(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_cuda_stream stream) {
   ENTER(true);
   const work copy = {.kind = WORK_COPY,
                      .to = (char *)(uintptr_t)to,
@@ -242,7 +243,7 @@ static char *address_of(const tri_cuda_copy_side *side) {
   return stand_in_memory_is(at) == (side->memory == TRI_CUDA_MEMORY_DEVICE) ? at : NULL;
 }
 
-int cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_cuda_stream stream) {
+tri_cuda_enum cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_cuda_stream stream) {
   ENTER(true);
   const work copy = {.kind = WORK_COPY,
                      .to = address_of(&c->to),
@@ -258,51 +259,51 @@ int cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_cuda_stream stream) {
   return leave(stand_in_queue(stream, &copy));
 }
 
-int cuMemsetD8Async(tri_cuda_address to, unsigned char value, size_t bytes, tri_cuda_stream stream) {
+tri_cuda_enum cuMemsetD8Async(tri_cuda_address to, unsigned char value, size_t bytes, tri_cuda_stream stream) {
   ENTER(true);
   const work fill = {.kind = WORK_FILL, .to = (char *)(uintptr_t)to, .row_bytes = bytes};
   return leave(value != 0 ? INVALID_VALUE : stand_in_queue(stream, &fill));
 }
 
-int cuStreamCreate(tri_cuda_stream *out, unsigned flags) {
+tri_cuda_enum cuStreamCreate(tri_cuda_stream *out, unsigned flags) {
   ENTER(true);
   *out = flags == TRI_CUDA_STREAM_NON_BLOCKING ? calloc(1, sizeof **out) : NULL;
   return leave(*out == NULL ? INVALID_VALUE : 0);
 }
 
 /* Events may still name it: its few bytes stay. */
-int cuStreamDestroy_v2(tri_cuda_stream stream) {
+tri_cuda_enum cuStreamDestroy_v2(tri_cuda_stream stream) {
   ENTER(true);
   return leave(stand_in_run(stream, stream->queued));
 }
 
-int cuStreamSynchronize(tri_cuda_stream stream) {
+tri_cuda_enum cuStreamSynchronize(tri_cuda_stream stream) {
   ENTER_UNSAFE();
   return leave(stand_in_run(stream, stream->queued));
 }
 
-int cuStreamWaitEvent(tri_cuda_stream stream, tri_cuda_event event, unsigned flags) {
+tri_cuda_enum cuStreamWaitEvent(tri_cuda_stream stream, tri_cuda_event event, unsigned flags) {
   ENTER(true);
   const work wait = {.kind = WORK_WAIT, .stream = event->stream, .place = event->place};
   if (flags != 0 || stream->recording != NULL) return leave(CAPTURE_UNSUPPORTED);
   return leave(event->stream == NULL ? 0 : stand_in_queue(stream, &wait));
 }
 
-int cuEventCreate(tri_cuda_event *out, unsigned flags) {
+tri_cuda_enum cuEventCreate(tri_cuda_event *out, unsigned flags) {
   ENTER(true);
   *out = calloc(1, sizeof **out);
   if (*out != NULL) (*out)->timed = flags == 0;
   return leave(*out == NULL ? INVALID_VALUE : 0);
 }
 
-int cuEventDestroy_v2(tri_cuda_event event) {
+tri_cuda_enum cuEventDestroy_v2(tri_cuda_event event) {
   ENTER(true);
   if (event->stream != NULL) (void)stand_in_run(event->stream, event->place);
   free(event);
   return leave(stand_in_broken);
 }
 
-int cuEventRecord(tri_cuda_event event, tri_cuda_stream stream) {
+tri_cuda_enum cuEventRecord(tri_cuda_event event, tri_cuda_stream stream) {
   ENTER(true);
   const work record = {.kind = WORK_RECORD, .event = event};
   if (stream->recording != NULL) return leave(CAPTURE_UNSUPPORTED);
@@ -311,20 +312,20 @@ int cuEventRecord(tri_cuda_event event, tri_cuda_stream stream) {
   return leave(stand_in_queue(stream, &record));
 }
 
-int cuEventSynchronize(tri_cuda_event event) {
+tri_cuda_enum cuEventSynchronize(tri_cuda_event event) {
   ENTER(true);
   return leave(event->stream == NULL ? 0 : stand_in_run(event->stream, event->place));
 }
 
 /* Who asks again and again gets on by one piece of work each time. */
-int cuEventQuery(tri_cuda_event event) {
+tri_cuda_enum cuEventQuery(tri_cuda_event event) {
   ENTER(true);
   if (event->stream == NULL || event->stream->done >= event->place) return leave(0);
   const int error = stand_in_run(event->stream, event->stream->done + 1);
   return leave(error != 0 ? error : event->stream->done >= event->place ? 0 : TRI_CUDA_NOT_READY);
 }
 
-int cuEventElapsedTime(float *milliseconds, tri_cuda_event from, tri_cuda_event to) {
+tri_cuda_enum cuEventElapsedTime(float *milliseconds, tri_cuda_event from, tri_cuda_event to) {
   ENTER(true);
   if (!from->timed || !to->timed || from->stream == NULL || to->stream == NULL) return leave(INVALID_HANDLE);
   if (from->stream->done < from->place || to->stream->done < to->place) return leave(TRI_CUDA_NOT_READY);
@@ -379,7 +380,8 @@ static int check_image(const stand_in_image *image) {
   return image->chip <= chip ? 0 : TRI_CUDA_INVALID_TEXT;
 }
 
-int cuModuleLoadDataEx(tri_cuda_module *out, const void *image, unsigned num_options, int *options, void **values) {
+tri_cuda_enum cuModuleLoadDataEx(tri_cuda_module *out, const void *image, unsigned num_options, tri_cuda_enum *options,
+                                 void **values) {
   ENTER_UNSAFE();
   stand_in_image read;
   if (num_options != 2 || options[0] != TRI_CUDA_JIT_ERRORS || options[1] != TRI_CUDA_JIT_ERRORS_BYTES)
@@ -398,13 +400,13 @@ int cuModuleLoadDataEx(tri_cuda_module *out, const void *image, unsigned num_opt
   return leave(0);
 }
 
-int cuModuleUnload(tri_cuda_module module) {
+tri_cuda_enum cuModuleUnload(tri_cuda_module module) {
   ENTER_UNSAFE();
   free(module);
   return leave(0);
 }
 
-int cuModuleGetFunction(tri_cuda_function *out, tri_cuda_module module, const char *name) {
+tri_cuda_enum cuModuleGetFunction(tri_cuda_function *out, tri_cuda_module module, const char *name) {
   ENTER(true);
   for (int i = 0; i < TRI_GPU_NUM_KERNELS; i++) {
     if (strcmp(module->functions[i].name, name) != 0) continue;
@@ -414,13 +416,13 @@ int cuModuleGetFunction(tri_cuda_function *out, tri_cuda_module module, const ch
   return leave(NOT_FOUND);
 }
 
-int cuFuncLoad(tri_cuda_function function) {
+tri_cuda_enum cuFuncLoad(tri_cuda_function function) {
   (void)function;
   ENTER_UNSAFE();
   return leave(0);
 }
 
-int cuFuncSetAttribute(tri_cuda_function function, int attribute, int value) {
+tri_cuda_enum cuFuncSetAttribute(tri_cuda_function function, tri_cuda_enum attribute, int value) {
   ENTER(true);
   if (attribute != TRI_CUDA_FUNCTION_SHARED_ASKED || value < 0 || value > MOST_SHARED_BYTES)
     return leave(INVALID_VALUE);
@@ -428,9 +430,9 @@ int cuFuncSetAttribute(tri_cuda_function function, int attribute, int value) {
   return leave(0);
 }
 
-int cuLaunchKernel(tri_cuda_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                   unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_cuda_stream stream,
-                   void **arguments, void **extra) {
+tri_cuda_enum cuLaunchKernel(tri_cuda_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                             unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_cuda_stream stream,
+                             void **arguments, void **extra) {
   ENTER(true);
   work launch = {
       .kind = WORK_LAUNCH,
@@ -454,7 +456,7 @@ struct tri_cuda_graph_run_object {
   tri_cuda_graph graph;
 };
 
-int cuStreamBeginCapture_v2(tri_cuda_stream stream, int mode) {
+tri_cuda_enum cuStreamBeginCapture_v2(tri_cuda_stream stream, tri_cuda_enum mode) {
   ENTER(true);
   if (stream->recording != NULL) return leave(INVALID_VALUE);
   stream->recording = calloc(1, sizeof *stream->recording);
@@ -464,7 +466,7 @@ int cuStreamBeginCapture_v2(tri_cuda_stream stream, int mode) {
   return leave(0);
 }
 
-int cuStreamEndCapture(tri_cuda_stream stream, tri_cuda_graph *out) {
+tri_cuda_enum cuStreamEndCapture(tri_cuda_stream stream, tri_cuda_graph *out) {
   ENTER(true);
   if (stream->recording == NULL) return leave(CAPTURE_INVALIDATED);
   *out = stream->recording;
@@ -473,9 +475,9 @@ int cuStreamEndCapture(tri_cuda_stream stream, tri_cuda_graph *out) {
   return leave(0);
 }
 
-int cuThreadExchangeStreamCaptureMode(int *exchanged) {
+tri_cuda_enum cuThreadExchangeStreamCaptureMode(tri_cuda_enum *exchanged) {
   ENTER(true);
-  const int before = thread_mode;
+  const tri_cuda_enum before = thread_mode;
   thread_mode = *exchanged;
   *exchanged = before;
   return leave(0);
@@ -491,7 +493,7 @@ static void release(tri_cuda_graph graph) {
 }
 
 /* A copy, so that what was recorded may go. */
-int cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags) {
+tri_cuda_enum cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags) {
   ENTER(true);
   struct tri_cuda_stream_object nowhere = {.recording = calloc(1, sizeof *nowhere.recording)};
   *out = calloc(1, sizeof **out);
@@ -501,21 +503,21 @@ int cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_graph graph, u
   return leave(0);
 }
 
-int cuGraphLaunch(tri_cuda_graph_run run, tri_cuda_stream stream) {
+tri_cuda_enum cuGraphLaunch(tri_cuda_graph_run run, tri_cuda_stream stream) {
   ENTER(true);
   int error = 0;
   for (const work *w = run->graph->first; w != NULL && error == 0; w = w->next) error = stand_in_queue(stream, w);
   return leave(error);
 }
 
-int cuGraphExecDestroy(tri_cuda_graph_run run) {
+tri_cuda_enum cuGraphExecDestroy(tri_cuda_graph_run run) {
   ENTER(true);
   release(run->graph);
   free(run);
   return leave(0);
 }
 
-int cuGraphDestroy(tri_cuda_graph graph) {
+tri_cuda_enum cuGraphDestroy(tri_cuda_graph graph) {
   ENTER(true);
   release(graph);
   return leave(0);

@@ -17,7 +17,7 @@ enum { NUM_CHIPS = sizeof chips / sizeof chips[0] };
 #define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_nvrtc_calls *)NULL)->field) name;
 TRI_NVRTC_CALLS(DECLARE)
 
-const char *nvrtcGetErrorString(int error) {
+const char *nvrtcGetErrorString(tri_nvrtc_enum error) {
   switch (error) {
     case TRI_NVRTC_COMPILATION: return "NVRTC_ERROR_COMPILATION";
     case TRI_NVRTC_BUILTINS: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
@@ -25,25 +25,25 @@ const char *nvrtcGetErrorString(int error) {
   }
 }
 
-int nvrtcVersion(int *major, int *minor) {
+tri_nvrtc_enum nvrtcVersion(int *major, int *minor) {
   const int version = stand_in_version("nvrtc", 130);
   *major = version / 10;
   *minor = version % 10;
   return 0;
 }
 
-int nvrtcGetNumSupportedArchs(int *count) {
+tri_nvrtc_enum nvrtcGetNumSupportedArchs(int *count) {
   *count = NUM_CHIPS;
   return 0;
 }
 
-int nvrtcGetSupportedArchs(int *out) {
+tri_nvrtc_enum nvrtcGetSupportedArchs(int *out) {
   memcpy(out, chips, sizeof chips);
   return 0;
 }
 
-int nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
-                       const char *const *texts, const char *const *names) {
+tri_nvrtc_enum nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
+                                  const char *const *texts, const char *const *names) {
   tri_nvrtc_program program = calloc(1, sizeof *program);
   if (program == NULL) return 1;
   if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
@@ -55,7 +55,7 @@ int nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *nam
   return 0;
 }
 
-int nvrtcDestroyProgram(tri_nvrtc_program *program) {
+tri_nvrtc_enum nvrtcDestroyProgram(tri_nvrtc_program *program) {
   free(*program);
   *program = NULL;
   return 0;
@@ -68,7 +68,7 @@ static bool knows(int chip) {
   return false;
 }
 
-int nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *const *options) {
+tri_nvrtc_enum nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *const *options) {
   stand_in_image *image = &program->image;
   const int fails = (int)stand_in_number("nvrtc_fails", 0);
   for (int i = 0; i < num_options; i++) {
@@ -87,30 +87,30 @@ int nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *
   return 0;
 }
 
-int nvrtcGetPTXSize(tri_nvrtc_program program, size_t *out) {
+tri_nvrtc_enum nvrtcGetPTXSize(tri_nvrtc_program program, size_t *out) {
   *out = strlen(program->text) + 1;
   return 0;
 }
 
-int nvrtcGetPTX(tri_nvrtc_program program, char *out) {
+tri_nvrtc_enum nvrtcGetPTX(tri_nvrtc_program program, char *out) {
   memcpy(out, program->text, strlen(program->text) + 1);
   return 0;
 }
 
 /* There is none where the text was asked for. */
-int nvrtcGetCUBINSize(tri_nvrtc_program program, size_t *out) {
+tri_nvrtc_enum nvrtcGetCUBINSize(tri_nvrtc_program program, size_t *out) {
   *out = program->image.binary ? strlen(program->text) + 1 : 0;
   return 0;
 }
 
-int nvrtcGetCUBIN(tri_nvrtc_program program, char *out) { return nvrtcGetPTX(program, out); }
+tri_nvrtc_enum nvrtcGetCUBIN(tri_nvrtc_program program, char *out) { return nvrtcGetPTX(program, out); }
 
-int nvrtcGetProgramLogSize(tri_nvrtc_program program, size_t *out) {
+tri_nvrtc_enum nvrtcGetProgramLogSize(tri_nvrtc_program program, size_t *out) {
   *out = strlen(program->log) + 1;
   return 0;
 }
 
-int nvrtcGetProgramLog(tri_nvrtc_program program, char *out) {
+tri_nvrtc_enum nvrtcGetProgramLog(tri_nvrtc_program program, char *out) {
   memcpy(out, program->log, strlen(program->log) + 1);
   return 0;
 }

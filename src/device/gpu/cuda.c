@@ -193,7 +193,9 @@ static tri_status cuda_memory_free(tri_gpu_context *context, size_t *out) {
 
 /* What is not allowed while a thread records work is allowed in between: memory and modules do not belong to the work.
  * The driver changes `mode` for the one before. */
-static void exchange_mode(const tri_gpu_context *context, int *mode) { (void)context->calls->capture_mode(mode); }
+static void exchange_mode(const tri_gpu_context *context, tri_cuda_enum *mode) {
+  (void)context->calls->capture_mode(mode);
+}
 
 static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   size_t free = 0, total = 0, held = atomic_load(&context->held);
@@ -236,7 +238,7 @@ static tri_status create_memory(tri_gpu_context *context, size_t bytes, void **o
 }
 
 static tri_status cuda_memory_create(tri_gpu_context *context, size_t bytes, void **out) {
-  int mode = TRI_CUDA_CAPTURE_RELAXED;
+  tri_cuda_enum mode = TRI_CUDA_CAPTURE_RELAXED;
   TRI_TRY(use(context));
   exchange_mode(context, &mode);
   tri_status status = create_memory(context, bytes, out);
@@ -266,7 +268,7 @@ static tri_status create_host(tri_gpu_context *context, size_t bytes, void **out
 }
 
 static tri_status cuda_host_create(tri_gpu_context *context, size_t bytes, void **out) {
-  int mode = TRI_CUDA_CAPTURE_RELAXED;
+  tri_cuda_enum mode = TRI_CUDA_CAPTURE_RELAXED;
   TRI_TRY(use(context));
   exchange_mode(context, &mode);
   tri_status status = create_host(context, bytes, out);
@@ -442,7 +444,7 @@ static tri_status image_refused(const tri_gpu_context *context, const tri_gpu_im
 static tri_status load_module(tri_gpu_context *context, const tri_gpu_image *image, tri_cuda_module *out) {
   enum { SAID_BYTES = 1024 };
   char said[SAID_BYTES] = "";
-  int options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
+  tri_cuda_enum options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
   void *values[2] = {said, (void *)(uintptr_t)SAID_BYTES};
   int error = context->calls->module_load(out, image->image, 2, options, values);
   said[SAID_BYTES - 1] = '\0';
@@ -459,7 +461,7 @@ static tri_status load_module(tri_gpu_context *context, const tri_gpu_image *ima
 }
 
 static tri_status cuda_module_load(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module **out) {
-  int mode = TRI_CUDA_CAPTURE_RELAXED;
+  tri_cuda_enum mode = TRI_CUDA_CAPTURE_RELAXED;
   tri_gpu_module *module = NULL;
   TRI_TRY(use(context));
   TRI_TRY(tri_alloc("a module", 1, sizeof *module, &module));
@@ -496,7 +498,7 @@ static tri_status find_function(const tri_gpu_module *module, const char *name, 
 }
 
 static tri_status cuda_module_function(tri_gpu_module *module, const char *name, tri_gpu_function **out) {
-  int mode = TRI_CUDA_CAPTURE_RELAXED;
+  tri_cuda_enum mode = TRI_CUDA_CAPTURE_RELAXED;
   tri_gpu_function *function = NULL;
   TRI_TRY(use(module->context));
   TRI_TRY(tri_alloc("a kernel", 1, sizeof *function, &function));

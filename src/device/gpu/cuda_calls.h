@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef unsigned tri_cuda_enum; /* one of theirs, without values below 0 */
 typedef int tri_cuda_device;
 typedef unsigned long long tri_cuda_address;
 typedef struct tri_cuda_context_object *tri_cuda_context;
@@ -85,7 +86,7 @@ enum {
 /* A copy of rows: of one side, `memory` says which of `host` and `device` it is. */
 typedef struct tri_cuda_copy_side {
   size_t x_bytes, y;
-  int memory;
+  tri_cuda_enum memory;
   const void *host;
   tri_cuda_address device;
   void *array;
@@ -98,52 +99,54 @@ typedef struct tri_cuda_copy {
 } tri_cuda_copy;
 
 typedef struct tri_cuda_calls {
-  int (*init)(unsigned flags);
-  int (*driver_version)(int *out);
-  int (*error_name)(int error, const char **out);
-  int (*error_text)(int error, const char **out);
-  int (*device_count)(int *out);
-  int (*device)(tri_cuda_device *out, int ordinal);
-  int (*device_name)(char *out, int bytes, tri_cuda_device device);
-  int (*device_attribute)(int *out, int attribute, tri_cuda_device device);
-  int (*device_memory)(size_t *out, tri_cuda_device device);
-  int (*device_bus)(char *out, int bytes, tri_cuda_device device);
-  int (*context_retain)(tri_cuda_context *out, tri_cuda_device device);
-  int (*context_release)(tri_cuda_device device);
-  int (*context_use)(tri_cuda_context context);
-  int (*memory_info)(size_t *free, size_t *total);
-  int (*memory_create)(tri_cuda_address *out, size_t bytes);
-  int (*memory_destroy)(tri_cuda_address memory);
-  int (*memory_range)(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory);
-  int (*host_create)(void **out, size_t bytes, unsigned flags);
-  int (*host_destroy)(void *memory);
-  int (*copy)(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_cuda_stream stream);
-  int (*copy_rows)(const tri_cuda_copy *copy, tri_cuda_stream stream);
-  int (*fill)(tri_cuda_address to, unsigned char value, size_t bytes, tri_cuda_stream stream);
-  int (*stream_create)(tri_cuda_stream *out, unsigned flags);
-  int (*stream_destroy)(tri_cuda_stream stream);
-  int (*stream_finish)(tri_cuda_stream stream);
-  int (*stream_wait)(tri_cuda_stream stream, tri_cuda_event event, unsigned flags);
-  int (*event_create)(tri_cuda_event *out, unsigned flags);
-  int (*event_destroy)(tri_cuda_event event);
-  int (*event_record)(tri_cuda_event event, tri_cuda_stream stream);
-  int (*event_wait)(tri_cuda_event event);
-  int (*event_query)(tri_cuda_event event);
-  int (*event_elapsed)(float *milliseconds, tri_cuda_event from, tri_cuda_event to);
-  int (*module_load)(tri_cuda_module *out, const void *image, unsigned num_options, int *options, void **values);
-  int (*module_unload)(tri_cuda_module module);
-  int (*module_function)(tri_cuda_function *out, tri_cuda_module module, const char *name);
-  int (*function_set)(tri_cuda_function function, int attribute, int value);
-  int (*function_load)(tri_cuda_function function); /* drivers before 12.4 have none */
-  int (*launch)(tri_cuda_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
-                unsigned threads_z, unsigned shared_bytes, tri_cuda_stream stream, void **arguments, void **extra);
-  int (*capture_begin)(tri_cuda_stream stream, int mode);
-  int (*capture_end)(tri_cuda_stream stream, tri_cuda_graph *out);
-  int (*capture_mode)(int *exchanged);
-  int (*graph_instantiate)(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags);
-  int (*graph_launch)(tri_cuda_graph_run graph, tri_cuda_stream stream);
-  int (*graph_run_destroy)(tri_cuda_graph_run graph);
-  int (*graph_destroy)(tri_cuda_graph graph);
+  tri_cuda_enum (*init)(unsigned flags);
+  tri_cuda_enum (*driver_version)(int *out);
+  tri_cuda_enum (*error_name)(tri_cuda_enum error, const char **out);
+  tri_cuda_enum (*error_text)(tri_cuda_enum error, const char **out);
+  tri_cuda_enum (*device_count)(int *out);
+  tri_cuda_enum (*device)(tri_cuda_device *out, int ordinal);
+  tri_cuda_enum (*device_name)(char *out, int bytes, tri_cuda_device device);
+  tri_cuda_enum (*device_attribute)(int *out, tri_cuda_enum attribute, tri_cuda_device device);
+  tri_cuda_enum (*device_memory)(size_t *out, tri_cuda_device device);
+  tri_cuda_enum (*device_bus)(char *out, int bytes, tri_cuda_device device);
+  tri_cuda_enum (*context_retain)(tri_cuda_context *out, tri_cuda_device device);
+  tri_cuda_enum (*context_release)(tri_cuda_device device);
+  tri_cuda_enum (*context_use)(tri_cuda_context context);
+  tri_cuda_enum (*memory_info)(size_t *free, size_t *total);
+  tri_cuda_enum (*memory_create)(tri_cuda_address *out, size_t bytes);
+  tri_cuda_enum (*memory_destroy)(tri_cuda_address memory);
+  tri_cuda_enum (*memory_range)(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory);
+  tri_cuda_enum (*host_create)(void **out, size_t bytes, unsigned flags);
+  tri_cuda_enum (*host_destroy)(void *memory);
+  tri_cuda_enum (*copy)(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_cuda_stream stream);
+  tri_cuda_enum (*copy_rows)(const tri_cuda_copy *copy, tri_cuda_stream stream);
+  tri_cuda_enum (*fill)(tri_cuda_address to, unsigned char value, size_t bytes, tri_cuda_stream stream);
+  tri_cuda_enum (*stream_create)(tri_cuda_stream *out, unsigned flags);
+  tri_cuda_enum (*stream_destroy)(tri_cuda_stream stream);
+  tri_cuda_enum (*stream_finish)(tri_cuda_stream stream);
+  tri_cuda_enum (*stream_wait)(tri_cuda_stream stream, tri_cuda_event event, unsigned flags);
+  tri_cuda_enum (*event_create)(tri_cuda_event *out, unsigned flags);
+  tri_cuda_enum (*event_destroy)(tri_cuda_event event);
+  tri_cuda_enum (*event_record)(tri_cuda_event event, tri_cuda_stream stream);
+  tri_cuda_enum (*event_wait)(tri_cuda_event event);
+  tri_cuda_enum (*event_query)(tri_cuda_event event);
+  tri_cuda_enum (*event_elapsed)(float *milliseconds, tri_cuda_event from, tri_cuda_event to);
+  tri_cuda_enum (*module_load)(tri_cuda_module *out, const void *image, unsigned num_options, tri_cuda_enum *options,
+                               void **values);
+  tri_cuda_enum (*module_unload)(tri_cuda_module module);
+  tri_cuda_enum (*module_function)(tri_cuda_function *out, tri_cuda_module module, const char *name);
+  tri_cuda_enum (*function_set)(tri_cuda_function function, tri_cuda_enum attribute, int value);
+  tri_cuda_enum (*function_load)(tri_cuda_function function); /* drivers before 12.4 have none */
+  tri_cuda_enum (*launch)(tri_cuda_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                          unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_cuda_stream stream,
+                          void **arguments, void **extra);
+  tri_cuda_enum (*capture_begin)(tri_cuda_stream stream, tri_cuda_enum mode);
+  tri_cuda_enum (*capture_end)(tri_cuda_stream stream, tri_cuda_graph *out);
+  tri_cuda_enum (*capture_mode)(tri_cuda_enum *exchanged);
+  tri_cuda_enum (*graph_instantiate)(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags);
+  tri_cuda_enum (*graph_launch)(tri_cuda_graph_run graph, tri_cuda_stream stream);
+  tri_cuda_enum (*graph_run_destroy)(tri_cuda_graph_run graph);
+  tri_cuda_enum (*graph_destroy)(tri_cuda_graph graph);
 } tri_cuda_calls;
 
 /* C(FIELD, NAME) for each that every driver has: the library's own name, whose number says which prototype it is. */

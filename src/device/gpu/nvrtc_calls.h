@@ -6,24 +6,26 @@
 
 typedef struct tri_nvrtc_program_object *tri_nvrtc_program;
 
+typedef unsigned tri_nvrtc_enum; /* one of theirs, without values below 0 */
+
 /* Every function returns one of these numbers, 0 for success. */
 enum { TRI_NVRTC_COMPILATION = 6, TRI_NVRTC_BUILTINS = 7 };
 
 typedef struct tri_nvrtc_calls {
-  const char *(*error_text)(int error);
-  int (*version)(int *major, int *minor);
-  int (*num_architectures)(int *count);
-  int (*architectures)(int *out);
-  int (*create)(tri_nvrtc_program *out, const char *text, const char *name, int num_headers, const char *const *texts,
-                const char *const *names);
-  int (*destroy)(tri_nvrtc_program *program);
-  int (*compile)(tri_nvrtc_program program, int num_options, const char *const *options);
-  int (*text_bytes)(tri_nvrtc_program program, size_t *out);
-  int (*text)(tri_nvrtc_program program, char *out);
-  int (*binary_bytes)(tri_nvrtc_program program, size_t *out);
-  int (*binary)(tri_nvrtc_program program, char *out);
-  int (*log_bytes)(tri_nvrtc_program program, size_t *out);
-  int (*log)(tri_nvrtc_program program, char *out);
+  const char *(*error_text)(tri_nvrtc_enum error);
+  tri_nvrtc_enum (*version)(int *major, int *minor);
+  tri_nvrtc_enum (*num_architectures)(int *count);
+  tri_nvrtc_enum (*architectures)(int *out);
+  tri_nvrtc_enum (*create)(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
+                           const char *const *texts, const char *const *names);
+  tri_nvrtc_enum (*destroy)(tri_nvrtc_program *program);
+  tri_nvrtc_enum (*compile)(tri_nvrtc_program program, int num_options, const char *const *options);
+  tri_nvrtc_enum (*text_bytes)(tri_nvrtc_program program, size_t *out);
+  tri_nvrtc_enum (*text)(tri_nvrtc_program program, char *out);
+  tri_nvrtc_enum (*binary_bytes)(tri_nvrtc_program program, size_t *out);
+  tri_nvrtc_enum (*binary)(tri_nvrtc_program program, char *out);
+  tri_nvrtc_enum (*log_bytes)(tri_nvrtc_program program, size_t *out);
+  tri_nvrtc_enum (*log)(tri_nvrtc_program program, char *out);
 } tri_nvrtc_calls;
 
 /* C(FIELD, NAME) for each: the library's own name. */
