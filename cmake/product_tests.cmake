@@ -10,3 +10,30 @@ else()
   message(WARNING "SKIPPED: there is no cublasLt.h, so the prototypes of cuBLASLt are not compared with it; it comes with "
                   "the CUDA toolkit")
 endif()
+
+# The libraries themselves, stood in for (cmake/stand_in.cmake): products of `device: gpu` through their calls, on the
+# stand-in drivers' memory and queues.
+function(trireme_stand_in_lt target driver folder name version)
+  add_library(${target} SHARED tests/gpu/stand_in_lt_library.c tests/gpu/stand_in_lt.c)
+  trireme_stand_in_options(${target})
+  target_compile_definitions(${target} PRIVATE ${ARGN})
+  target_link_libraries(${target} PRIVATE ${driver})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} SOVERSION ${version} LIBRARY_OUTPUT_DIRECTORY
+                                             ${TRIREME_STAND_IN}${folder})
+  if(CMOCKA_FOUND)
+    add_executable(test_products_${name} tests/gpu/test_products.c)
+    target_include_directories(test_products_${name} PRIVATE tests/unit)
+    target_compile_definitions(test_products_${name} PRIVATE ${ARGN})
+    target_link_libraries(test_products_${name} PRIVATE trireme_core PkgConfig::CMOCKA)
+    add_dependencies(test_products_${name} ${driver} ${target})
+    add_test(NAME gpu/products-${name} COMMAND test_products_${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    set_tests_properties(gpu/products-${name} PROPERTIES LABELS unit TIMEOUT 600
+      ENVIRONMENT "LD_LIBRARY_PATH=${TRIREME_STAND_IN}${folder};TRIREME_CACHE=${TRIREME_STAND_IN}${folder}/cache")
+  endif()
+endfunction()
+trireme_stand_in_lt(stand_in_cublaslt stand_in_cuda "" cublasLt 13)
+trireme_stand_in_lt(stand_in_hipblaslt stand_in_hip -hip hipblaslt 1 STAND_IN_HIPBLASLT)
+if(CMOCKA_FOUND)
+  add_dependencies(test_products_cublasLt stand_in_nvrtc)
+  add_dependencies(test_products_hipblaslt stand_in_hiprtc stand_in_comgr)
+endif()

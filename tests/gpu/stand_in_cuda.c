@@ -450,6 +450,18 @@ tri_cuda_enum cuLaunchKernel(tri_cuda_function function, unsigned x, unsigned y,
   return leave(stand_in_queue(stream, &launch));
 }
 
+/* ---- other libraries' work --------------------------------------------------------------------------------------- */
+
+int stand_in_call(tri_cuda_stream stream, stand_in_function *function, const stand_in_operand operands[MOST_OPERANDS],
+                  const void *arguments, size_t argument_bytes) {
+  ENTER(true);
+  work call = {.kind = WORK_CALL, .function = function, .argument_bytes = argument_bytes};
+  if (argument_bytes > sizeof call.arguments) return leave(INVALID_VALUE);
+  memcpy(call.operands, operands, sizeof call.operands);
+  memcpy(call.arguments, arguments, argument_bytes);
+  return leave(stand_in_queue(stream, &call));
+}
+
 /* ---- recordings -------------------------------------------------------------------------------------------------- */
 
 struct tri_cuda_graph_run_object {

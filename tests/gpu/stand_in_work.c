@@ -144,6 +144,18 @@ static int do_launch(const work *w) {
   return TRI_CUDA_LAUNCH_FAILED;
 }
 
+static int do_call(const work *w) {
+  void *places[MOST_OPERANDS] = {NULL};
+  for (int i = 0; i < MOST_OPERANDS; i++) {
+    const stand_in_operand *o = &w->operands[i];
+    if (o->at == NULL || o->bytes == 0) continue;
+    places[i] = stand_in_memory_is(o->at) ? reach(o->at, o->bytes) : NULL;
+    if (places[i] == NULL) return TRI_CUDA_ILLEGAL_ADDRESS;
+  }
+  w->function(places, w->arguments);
+  return 0;
+}
+
 static int do_record(const work *w) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -158,6 +170,7 @@ static int do_work(const work *w) {
     case WORK_COPY: return do_copy(w);
     case WORK_FILL: return do_fill(w);
     case WORK_LAUNCH: return do_launch(w);
+    case WORK_CALL: return do_call(w);
     case WORK_WAIT: return stand_in_run(w->stream, w->place);
     case WORK_RECORD: return do_record(w);
   }

@@ -7,9 +7,16 @@
 
 #include <stdbool.h>
 
-enum { MOST_ARGUMENT_BYTES = 512 };
+enum { MOST_ARGUMENT_BYTES = 512, MOST_OPERANDS = 8 };
 
-typedef enum work_kind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_WAIT, WORK_RECORD } work_kind;
+typedef enum work_kind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_CALL, WORK_WAIT, WORK_RECORD } work_kind;
+
+/* Work of another library's: a function of the host's that gets the places of its operands. */
+typedef struct stand_in_operand {
+  const void *at; /* device memory; or NULL */
+  size_t bytes;
+} stand_in_operand;
+typedef void stand_in_function(void *const operands[MOST_OPERANDS], const void *arguments);
 
 typedef struct work {
   struct work *next;
@@ -18,7 +25,10 @@ typedef struct work {
   char *to;
   const char *from;
   size_t rows, row_bytes, to_pitch, from_pitch;
-  /* launch */
+  /* call */
+  stand_in_function *function;
+  stand_in_operand operands[MOST_OPERANDS];
+  /* launch; arguments: of a call, too */
   tri_emulator_launch launch;
   size_t argument_bytes;
   _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
@@ -56,6 +66,10 @@ bool stand_in_memory_is(const void *address);
 
 /* Adds a copy of the work; 0 or an error. */
 int stand_in_queue(tri_cuda_stream stream, const work *like);
+/* For the other libraries: queues a call; operands end with a NULL. Not 0: no context, or no room. */
+__attribute__((visibility("default"))) int stand_in_call(tri_cuda_stream stream, stand_in_function *function,
+                                                         const stand_in_operand operands[MOST_OPERANDS],
+                                                         const void *arguments, size_t argument_bytes);
 /* Does what is queued up to a place; 0 or the error of what failed, which stays. */
 int stand_in_run(tri_cuda_stream stream, unsigned long place);
 /* The error that the GPU does not recover from; 0 before that. */

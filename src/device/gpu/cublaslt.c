@@ -52,7 +52,7 @@ static int cublaslt_compute_type(const tri_gpu_product *product) {
 static const tri_gpu_lt lt = {
     .is = &tri_gpu_cublaslt,
     .file = &file,
-    .least_major = 12,
+    .least = {12, 0},
     .most_major = 13,
     .read_version = cublaslt_version,
     .compute_type = cublaslt_compute_type,

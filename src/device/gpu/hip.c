@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "device/gpu/hip_driver.h"
+#include "device/gpu/products.h"
 #include "device/gpu/runtime.h"
 
 #include <pthread.h>
@@ -111,6 +112,8 @@ static tri_status hip_count(int *out, const char **why) {
   *why = driver->why;
   return TRI_OK;
 }
+
+static tri_status hip_enter(tri_gpu_context *context) { return use(context); }
 
 static void hip_close(tri_gpu_context *context) {
   if (context->zeroing != NULL && use_quietly(context)) (void)context->calls->stream_destroy(context->zeroing);
@@ -332,6 +335,11 @@ static tri_status hip_stream_create(tri_gpu_context *context, tri_queue *queue, 
   }
   *out = stream;
   return TRI_OK;
+}
+
+static void *hip_stream_handle(tri_gpu_stream *stream, const char *work) {
+  stream->last = (last_work){work, stream->queue->origin};
+  return stream->own;
 }
 
 static int from_host(tri_side to) {
@@ -613,10 +621,12 @@ static void hip_graph_destroy(tri_gpu_graph *graph) {
 
 const tri_gpu_runtime tri_gpu_hip = {
     .name = "HIP",
+    .products = &tri_gpu_hipblaslt,
     .count = hip_count,
     .open = hip_open,
     .close = hip_close,
     .facts = hip_facts,
+    .enter = hip_enter,
     .memory_free = hip_memory_free,
     .memory_create = hip_memory_create,
     .memory_destroy = hip_memory_destroy,
@@ -625,6 +635,7 @@ const tri_gpu_runtime tri_gpu_hip = {
     .peer_address = hip_peer_address,
     .stream_create = hip_stream_create,
     .stream_destroy = hip_stream_destroy,
+    .stream_handle = hip_stream_handle,
     .copy = hip_copy,
     .fill_zero = hip_fill_zero,
     .event_create = hip_event_create,

@@ -36,11 +36,14 @@ static tri_status refused(const tri_gpu_product_state *state, const char *what, 
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static tri_status check_version(const tri_gpu_product_state *state) {
+static tri_status read_version(tri_gpu_product_state *state) {
   const tri_gpu_lt *lt = state->lt;
-  if (state->version[0] >= lt->least_major && state->version[0] <= lt->most_major) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s is %s %d.%d.%d, and this program knows versions %d to %d. %s", state->path,
-                  lt->is->name, state->version[0], state->version[1], state->version[2], lt->least_major,
+  TRI_TRY(lt->read_version(&state->calls, state->handle, state->version));
+  const int *version = state->version;
+  const bool new_enough = version[0] > lt->least[0] || (version[0] == lt->least[0] && version[1] >= lt->least[1]);
+  if (new_enough && version[0] <= lt->most_major) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s is %s %d.%d.%d, and this program knows versions from %d.%d to %d. %s",
+                  state->path, lt->is->name, version[0], version[1], version[2], lt->least[0], lt->least[1],
                   lt->most_major, lt->file->how);
 }
 
@@ -48,13 +51,13 @@ static tri_status start(tri_gpu_product_state *state) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   TRI_TRY(tri_gpu_library_open(state->lt->file, &state->calls, &state->path));
   if (runtime->enter != NULL) TRI_TRY(runtime->enter(state->gpu->context));
+  if (!state->lt->asks_handle) TRI_TRY(read_version(state));
   int status = state->calls.create(&state->handle);
   if (status != 0) {
     state->handle = NULL;
     return refused(state, "start; a driver older than the library is a common reason", status);
   }
-  TRI_TRY(state->lt->read_version(&state->calls, state->handle, state->version));
-  return check_version(state);
+  return state->lt->asks_handle ? read_version(state) : TRI_OK;
 }
 
 void tri_gpu_lt_close(tri_gpu_product_state *state) {

@@ -44,7 +44,8 @@ enum { TRI_GPU_LT_ADDRESSES = 4, TRI_GPU_LT_MOST_RESULT_BYTES = 128 };
 typedef struct tri_gpu_lt {
   const tri_gpu_product_library *is;
   const tri_gpu_library *file;
-  int least_major, most_major; /* versions whose numbers these are */
+  int least[2], most_major; /* versions whose numbers these are: major and minor */
+  bool asks_handle;         /* for its version; the other says it before it begins */
   tri_status (*read_version)(const tri_gpu_lt_calls *calls, const void *handle, int out[3]);
   int (*compute_type)(const tri_gpu_product *product);
   /* Of a description, and values of theirs. */
