@@ -555,6 +555,28 @@ static void test_other_crashes_are_left_alone(void **state) {
   assert_true(WIFSIGNALED(result) || WEXITSTATUS(result) != 0);
 }
 
+/* Numbers of 32 bits side by side, or one and what lies behind it, are no address: two devices' lie apart, too. */
+static void test_addresses_are_no_pairs_of_numbers(void **state) {
+  enum { BLOCKS = 40 };
+  const uintptr_t low = (uintptr_t)1 << 30;
+  tri_device *devices[2];
+  void *blocks[2][BLOCKS] = {{NULL}};
+  (void)state;
+  for (int d = 0; d < 2; d++) {
+    devices[d] = create("guarded");
+    for (int i = 0; i < BLOCKS; i++) {
+      const size_t bytes = (size_t)1 << (i % 27);
+      CHECK_OK(tri_device_memory_create(devices[d], bytes, &blocks[d][i]));
+      const uintptr_t at = (uintptr_t)blocks[d][i] & 0xffffffff;
+      assert_true(at >= low && at + bytes <= 3 * low);
+    }
+  }
+  for (int d = 0; d < 2; d++) {
+    for (int i = 0; i < BLOCKS; i++) tri_device_memory_destroy(devices[d], blocks[d][i], (size_t)1 << (i % 27));
+    tri_device_destroy(devices[d]);
+  }
+}
+
 int main(void) {
   sigaction(SIGSEGV, NULL, &at_start);
   const struct CMUnitTest tests[] = {
@@ -575,6 +597,7 @@ int main(void) {
       cmocka_unit_test(test_a_fault_leaves_the_message),
       cmocka_unit_test(test_told_to_fail),
       cmocka_unit_test(test_options),
+      cmocka_unit_test(test_addresses_are_no_pairs_of_numbers),
       cmocka_unit_test(test_a_touch_from_outside_is_reported),
       cmocka_unit_test(test_other_crashes_are_left_alone),
   };

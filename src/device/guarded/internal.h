@@ -140,6 +140,7 @@ struct tri_guarded_state {
   tri_guarded_state *_Atomic next_watched;
   tri_guarded_block *_Atomic blocks; /* newest first */
   int64_t num_blocks;
+  uintptr_t next_given; /* where addresses of device memory are looked for next; 0 before the first */
   tri_guarded_queue *_Atomic queues;
   uint64_t memories, copies, kernels_queued; /* so far: what options count */
   int64_t unseeing;                          /* copies that have yet to look at host memory, at most */

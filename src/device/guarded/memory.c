@@ -57,6 +57,29 @@ static char *map(size_t bytes, bool open) {
   return mapping + lead_bytes(bytes);
 }
 
+/* Addresses that are given out lie where no two small numbers of 32 bits side by side make one: the lower half between
+ * 1 and 3 GiB. Who looks for addresses among a kernel's arguments (the emulated GPU) would else take a number, or what
+ * lies between two arguments, for one now and then. Where the system has no room there, any will do. */
+static char *map_given(tri_guarded_state *state, size_t bytes) {
+  enum { ATTEMPTS = 64 };
+  const uintptr_t base = (uintptr_t)0x6b80 << 32, window = (uintptr_t)1 << 32, low = (uintptr_t)1 << 30;
+  const size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes);
+  if (state->next_given == 0) state->next_given = base + low;
+  for (int i = 0; i < ATTEMPTS && mapped <= 2 * low; i++) {
+    uintptr_t at = state->next_given, within = at % window;
+    if (within + mapped > 3 * low) at += window - within + low;
+    char *mapping =
+        mmap((void *)at, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mapping == (char *)at) {
+      state->next_given = at + mapped;
+      return mapping + lead_bytes(bytes);
+    }
+    if (mapping != MAP_FAILED) munmap(mapping, mapped);
+    state->next_given = at - at % window + window + low; /* somebody else is there: another device, most likely */
+  }
+  return map(bytes, false);
+}
+
 static void unmap(char *memory, size_t bytes) {
   if (memory != NULL) munmap(memory - lead_bytes(bytes), mapped_bytes(bytes));
 }
@@ -87,12 +110,13 @@ static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host
   block->bytes = bytes;
   block->host = host;
   block->open = map(bytes, true);
-  block->given = host ? block->open : map(bytes, false);
+  pthread_mutex_lock(&state->lock);
+  block->given = host ? block->open : map_given(state, bytes);
   if (block->open == NULL || block->given == NULL) {
+    pthread_mutex_unlock(&state->lock);
     free_block(block);
     return not_given(bytes);
   }
-  pthread_mutex_lock(&state->lock);
   block->number = ++state->num_blocks;
   atomic_store(&block->next, atomic_load(&state->blocks));
   atomic_store(&state->blocks, block);
