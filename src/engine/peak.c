@@ -44,6 +44,7 @@ typedef struct bench {
 } bench;
 
 static void bench_destroy(bench *t) {
+  tri_queue_drain(t->device->queue);
   tri_device_memory_destroy(t->device, t->workspace, t->workspace_bytes);
   tri_device_memory_destroy(t->device, t->c, t->out_bytes);
   tri_device_memory_destroy(t->device, t->b, t->in_bytes);
