@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 30
 MINUTES ?= 10
 export JOBS
 
-.PHONY: help build test test-full test-guarded bench validate demo format lint fuzz soak clean
+.PHONY: help build test test-full test-guarded test-emulated bench validate demo format lint fuzz soak clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -33,6 +33,12 @@ test-guarded: ## the tests of training, saving and reading once more on the devi
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh -C guarded --label-regex '^guarded$$'
+
+test-emulated: ## the tests of training, saving and reading once more on the GPU's kernels, which run on the CPU there; hours
+	@scripts/install-deps.sh --tests
+	@scripts/python-env.sh
+	@$(MAKE) --no-print-directory build
+	@scripts/test.sh -C emulated --label-regex '^emulated$$'
 
 validate: build ## published results beside what is predicted for them: docs/validation.md
 	@build/trireme validate --out docs/validation.md && cat docs/validation.md

@@ -8,8 +8,8 @@ anything differs.
 
   --layouts N        the first N layouts only (all)
   --list             what the layouts are
-  --devices D,...    which of cpu-fp32, cpu-bf16, reference-fp64, reference-fp32 (the first three)
-  --after-device D   AFTER trains on D where BEFORE trains on the reference device
+  --devices D,...    which of cpu-fp32, cpu-bf16, reference-fp64, reference-fp32 (the first three), or emulated-fp64, ...
+  --after-device D   AFTER trains on D where BEFORE does not train on the cpu device
   --instructions     count instead the instructions of a step on one rank and on two, with valgrind
   --time K           measure instead the seconds of a step on one rank and on two: K runs of each binary, in turn
 
@@ -196,7 +196,7 @@ def check_bits(binaries, folder, arguments):
             ranks, _, layout, _ = LAYOUTS[name]
             if precision == "fp64" and "reduce_precision" in layout:
                 continue  # gradients in double do not travel as bf16
-            after_device = arguments.after_device if device == "reference" else None
+            after_device = arguments.after_device if device != "cpu" else None
             try:
                 answer = compare_layout(binaries, folder, name, device, precision, after_device)
             except Difference as difference:

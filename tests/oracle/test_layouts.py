@@ -16,7 +16,7 @@ from parity import device_for
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "layout_tool")
 LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
-STEPS, BATCH, SEQUENCE = 20, 8, 7
+STEPS, BATCH, SEQUENCE = int(os.environ.get("TRIREME_LAYOUT_STEPS", 20)), 8, 7
 
 # tied, dropout, a vocabulary and an MLP that three and five do not divide
 GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=26, vocab_size=59, max_sequence=16,
