@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "device/gpu/inquiry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,14 +83,46 @@ static tri_status doctor_parse(int count, char **arguments, bool *json, double *
     } else if (strcmp(arguments[i], "--quick") == 0) {
       *test_s = 0;
     } else {
-      return tri_fail(TRI_BAD_USAGE, "doctor: `%s` is not an option; there are --json and --quick", arguments[i]);
+      return tri_fail(TRI_BAD_USAGE, "doctor: `%s` is not an option; there are --json, --quick and --compile",
+                      arguments[i]);
     }
   }
   return TRI_OK;
 }
 
+static void print_kernels(void *to, const char *architecture, const char *module, tri_dtype type, const char *log) {
+  (void)to;
+  printf("%s, %s, %s\n", architecture, module, tri_dtype_name(type));
+  for (const char *line = log; *line != '\0';) {
+    int length = (int)strcspn(line, "\n");
+    if (length > 0) printf("  %.*s\n", length, line);
+    line += length + (line[length] == '\n');
+  }
+}
+
+/* `chips`: names with commas between them. */
+static tri_status doctor_compile(const char *chips, const char *folder) {
+  char chip[32];
+  while (*chips != '\0') {
+    size_t length = strcspn(chips, ",");
+    if (length == 0 || length >= sizeof chip) {
+      return tri_fail(TRI_BAD_USAGE, "doctor --compile: `%.*s` is no chip; it is names such as sm_90a,gfx90a",
+                      (int)length, chips);
+    }
+    snprintf(chip, sizeof chip, "%.*s", (int)length, chips);
+    TRI_TRY(tri_gpu_compile_all(chip, folder, print_kernels, NULL));
+    chips += length + (chips[length] == ',');
+  }
+  tri_log("the kernels are in %s: TRIREME_CACHE=%s uses them where there is no compiler", folder, folder);
+  return TRI_OK;
+}
+
 static tri_status doctor_run(int count, char **arguments) {
   tri_status status = TRI_OK;
+  if (count > 1 && strcmp(arguments[1], "--compile") == 0) {
+    if (count == 4 && arguments[2][0] != '\0') return doctor_compile(arguments[2], arguments[3]);
+    return tri_fail(TRI_BAD_USAGE, "doctor --compile takes chips and a folder: doctor --compile sm_90a,gfx90a kernels");
+  }
   bool json = false;
   double test_s = 2;
   tri_doctor *doctor = NULL;
@@ -106,6 +139,7 @@ static tri_status doctor_run(int count, char **arguments) {
   tri_doctor_check_disk(doctor);
   if (test_s > 0) tri_log_progress("testing matrix products, some %.0f seconds", 2 * test_s + 1);
   tri_doctor_check_device(doctor);
+  tri_doctor_check_gpus(doctor);
   tri_log_progress_end();
   if (json) {
     TRI_TRY_GOTO(doctor_print_json(doctor), free_findings);
@@ -126,12 +160,18 @@ const tri_command tri_command_doctor = {
     .name = "doctor",
     .summary = "look at this machine: what is there, what is missing, what to do",
     .help =
-        "usage: trireme doctor [--json] [--quick]\n\n"
-        "Looks at the processor, cores, memory, threads, MPI, libraries and disk, and times matrix products for some\n"
-        "five seconds. Each line has a mark (ok, warning, missing) and, below it, what to do. The exit status is 0\n"
+        "usage: trireme doctor [--json] [--quick]\n"
+        "       trireme doctor --compile CHIP,... FOLDER\n\n"
+        "Looks at the processor, cores, memory, threads, MPI, libraries, disk, GPUs and what these need, and times "
+        "matrix\n"
+        "products for some five seconds on the CPU, and some four on the GPUs. Each line has a mark (ok, warning, "
+        "missing) and, below it, what to do. The exit status is 0\n"
         "unless something is missing that training cannot do without.\n\n"
         "  --json   one JSON document on standard output\n"
-        "  --quick  without the matrix products\n\n"
+        "  --quick  without the matrix products\n"
+        "  --compile CHIP,... FOLDER   compile all kernels for these chips (sm_80, sm_90a, sm_100a, gfx90a, ...) into "
+        "a\n"
+        "           folder, for TRIREME_CACHE on machines without a compiler, and show what each kernel needs\n\n"
         "example: trireme doctor --json | python3 -m json.tool\n",
     .run = doctor_run,
 };

@@ -11,7 +11,7 @@
 typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_mark;
 
 typedef struct tri_finding {
-  const char *name;
+  char name[32];
   tri_mark mark;
   bool required;    /* missing, it makes the doctor's exit status non-zero    */
   char value[320];  /* what there is                                          */
@@ -19,7 +19,7 @@ typedef struct tri_finding {
   json_t *facts;    /* the same as numbers, an object                         */
 } tri_finding;
 
-enum { TRI_DOCTOR_MOST_FINDINGS = 32 };
+enum { TRI_DOCTOR_MOST_FINDINGS = 96 };
 
 typedef struct tri_doctor {
   tri_machine machine;
@@ -42,5 +42,6 @@ void tri_doctor_check_launcher(tri_doctor *doctor);
 void tri_doctor_check_libraries(tri_doctor *doctor);
 void tri_doctor_check_disk(tri_doctor *doctor);
 void tri_doctor_check_device(tri_doctor *doctor);
+void tri_doctor_check_gpus(tri_doctor *doctor);
 
 #endif

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "device/device.h"
+#include "device/gpu/inquiry.h"
 #include "device/libraries.h"
 #include "engine/peak.h"
 
@@ -27,7 +28,8 @@
 
 tri_finding *tri_doctor_find(tri_doctor *doctor, const char *name) {
   tri_finding *finding = &doctor->findings[doctor->count++];
-  *finding = (tri_finding){.name = name, .mark = TRI_MARK_OK, .facts = json_object()};
+  *finding = (tri_finding){.mark = TRI_MARK_OK, .facts = json_object()};
+  snprintf(finding->name, sizeof finding->name, "%s", name);
   return finding;
 }
 
@@ -234,12 +236,12 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
 
 /* ---- the device ------------------------------------------------------------------------------------------------- */
 
-static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type, const char *name) {
+static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type, double seconds, const char *name) {
   tri_finding *product = tri_doctor_find(doctor, name);
   double peak = 0, rate = 0;
   tri_status status = tri_device_supports(device, type);
   if (status == TRI_OK) status = tri_peak_flops(device, type, INFINITY, &peak);
-  if (status == TRI_OK) status = tri_matmul_flops(device, type, doctor->test_s, &rate);
+  if (status == TRI_OK) status = tri_matmul_flops(device, type, seconds, &rate);
   if (status != TRI_OK) {
     tri_finding_value(product, "does not work on %s", device->info.name);
     tri_finding_advise(product, TRI_MARK_WARNING, "%s", tri_status_message());
@@ -260,7 +262,7 @@ void tri_doctor_check_device(tri_doctor *doctor) {
   tri_finding *finding = tri_doctor_find(doctor, "device");
   tri_device *device = NULL;
   finding->required = true;
-  if (tri_device_create("auto", 0, &device) != TRI_OK) {
+  if (tri_device_create("cpu", 0, &device) != TRI_OK) {
     tri_finding_value(finding, "none can be used");
     tri_finding_advise(finding, TRI_MARK_MISSING, "%s", tri_status_message());
     return;
@@ -269,8 +271,78 @@ void tri_doctor_check_device(tri_doctor *doctor) {
   add_text(finding, "device", device->info.name);
   add_count(finding, "threads", device->description.threads);
   if (doctor->test_s > 0) {
-    check_product(doctor, device, TRI_FP32, "product in fp32");
-    check_product(doctor, device, TRI_BF16, "product in bf16");
+    check_product(doctor, device, TRI_FP32, doctor->test_s, "product in fp32");
+    check_product(doctor, device, TRI_BF16, doctor->test_s, "product in bf16");
   }
   tri_device_destroy(device);
+}
+
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_GPUS = 16 };
+static const double gpus_test_s = 4; /* of all of them together */
+
+static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double product_s) {
+  char name[24], device_name[24], text[64], has[32], left[32];
+  tri_device *device = NULL;
+  snprintf(name, sizeof name, "GPU %d", gpu->number);
+  tri_finding *finding = tri_doctor_find(doctor, name);
+  const tri_gpu_facts *facts = &gpu->facts;
+  tri_finding_value(finding, "%s, %s, %s free of %s, %s driver %s, at %s", facts->name, facts->architecture,
+                    tri_format_bytes((double)gpu->free_bytes, left, sizeof left),
+                    tri_format_bytes((double)facts->memory_bytes, has, sizeof has), gpu->runtime, facts->driver,
+                    facts->bus);
+  add_text(finding, "name", facts->name);
+  add_text(finding, "chip", facts->architecture);
+  add_text(finding, "driver", facts->driver);
+  add_count(finding, "memory_bytes", (int64_t)facts->memory_bytes);
+  add_count(finding, "free_bytes", (int64_t)gpu->free_bytes);
+  if (gpu->fault[0] != '\0') {
+    tri_finding_advise(finding, TRI_MARK_WARNING, "%s", gpu->fault);
+    return;
+  }
+  if (doctor->test_s <= 0) return;
+  snprintf(device_name, sizeof device_name, "gpu:%d", gpu->number);
+  if (tri_device_create(device_name, 0, &device) != TRI_OK) {
+    tri_finding_advise(finding, TRI_MARK_WARNING, "%s", tri_status_message());
+    return;
+  }
+  snprintf(name, sizeof name, "  product in fp32");
+  check_product(doctor, device, TRI_FP32, product_s, name);
+  snprintf(name, sizeof name, "  product in bf16");
+  check_product(doctor, device, TRI_BF16, product_s, name);
+  tri_finding *library = tri_doctor_find(doctor, "  products by");
+  tri_finding_value(library, "%s", tri_gpu_products_text(device, text, sizeof text));
+  tri_device_destroy(device);
+}
+
+/* A compiler that no GPU here wants may be missing. */
+static void check_compilers(tri_doctor *doctor, const tri_gpu_seen *gpus, int count) {
+  tri_gpu_tool tools[TRI_GPU_NUM_COMPILERS];
+  tri_gpu_look_for_compilers(gpus, count, tools);
+  for (int i = 0; i < TRI_GPU_NUM_COMPILERS; i++) {
+    const tri_gpu_tool *t = &tools[i];
+    tri_finding *finding = tri_doctor_find(doctor, t->name);
+    if (t->fault[0] == '\0') {
+      tri_finding_value(finding, "%s, %s", t->version, t->path);
+      add_text(finding, "version", t->version);
+      add_text(finding, "path", t->path);
+    } else {
+      tri_finding_value(finding, "not found%s", t->wanted ? "" : ", and no GPU here needs it");
+      if (t->wanted) tri_finding_advise(finding, TRI_MARK_WARNING, "%s", t->fault);
+    }
+  }
+}
+
+void tri_doctor_check_gpus(tri_doctor *doctor) {
+  tri_gpu_seen gpus[MOST_GPUS];
+  char why[1024];
+  const int count = tri_gpu_look(gpus, MOST_GPUS, why, sizeof why);
+  if (count == 0) {
+    tri_finding *finding = tri_doctor_find(doctor, "GPUs");
+    tri_finding_value(finding, "none that this process can use");
+    add_text(finding, "looked_for", why);
+  }
+  for (int i = 0; i < count; i++) check_gpu(doctor, &gpus[i], gpus_test_s / (2 * count));
+  check_compilers(doctor, gpus, count);
 }

@@ -1,4 +1,5 @@
 """Which GPU each rank of a job takes, what of its memory it may have, and what a user hears of it: on emulated GPUs."""
+import json
 import re
 import shutil
 import subprocess
@@ -31,7 +32,8 @@ def test_a_number_too_high(tmp_path, corpus):  # noqa: F811
 @needs_mpi
 @pytest.mark.parametrize("device, shared", [("emulated", True), ("emulated:gpus=2", False), ("emulated:gpus=2,1", True), ("emulated:gpus=3", False)])
 def test_ranks_take_them_in_turn(tmp_path, corpus, device, shared):  # noqa: F811
-    done = train(write_run(tmp_path, corpus, 2, device=device), 2)
+    done = train(write_run(tmp_path, corpus, 2, device=device), 2, "optimizer.steps=2", "checkpoint.every=0", "evaluation.every=0")
+    assert done.returncode == 0, done.stderr
     said = re.findall(r".*more ranks than GPUs.*", done.stderr)
     assert len(said) == shared, done.stderr
     assert not shared or "up to 2 ranks share one" in said[0] and f"emulated:{1 if ',1' in device else 0})" in said[0], said
@@ -51,3 +53,16 @@ def test_what_others_have_taken(tmp_path, corpus, ranks):  # noqa: F811
 def test_dry_run_names_it(tmp_path, corpus):  # noqa: F811
     done = trireme("train", write_run(tmp_path, corpus, 1, device="emulated:gpus=4,3"), "--dry-run")
     assert "device: emulated (GPU 3 at emulated:3)" in done.stdout, done.stdout
+
+
+def test_doctor(tmp_path):
+    """What there is of GPUs and compilers, and what to say to compile ahead."""
+    findings = {check["name"]: check for check in json.loads(trireme("doctor", "--json", "--quick").stdout)["checks"]}
+    assert "GPU 0" in findings or "looked_for" in findings["GPUs"], findings
+    assert {"NVRTC", "hipRTC"} <= findings.keys()
+    for name in ("NVRTC", "hipRTC"):
+        assert findings[name].get("path", "").startswith("/") or "not found" in findings[name]["value"], findings[name]
+    for words in ([], ["sm_90a"], ["", tmp_path], [",", tmp_path], ["a" * 40, tmp_path], ["sm_90a", tmp_path, "more"]):
+        assert "--compile" in trireme("doctor", "--compile", *words, status=2).stderr
+    said = trireme("doctor", "--compile", "i860", tmp_path, status=7).stderr
+    assert "no compiler for chips named `i860`" in said, said

@@ -568,7 +568,9 @@ static void test_addresses_are_no_pairs_of_numbers(void **state) {
       const size_t bytes = (size_t)1 << (i % 27);
       CHECK_OK(tri_device_memory_create(devices[d], bytes, &blocks[d][i]));
       const uintptr_t at = (uintptr_t)blocks[d][i] & 0xffffffff;
+#ifndef __SANITIZE_THREAD__ /* which has places of its own for everything */
       assert_true(at >= low && at + bytes <= 3 * low);
+#endif
     }
   }
   for (int d = 0; d < 2; d++) {

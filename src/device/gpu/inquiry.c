@@ -1,0 +1,81 @@
+#include "device/gpu/inquiry.h"
+
+#include "base/memory.h"
+#include "device/gpu/choice.h"
+#include "device/gpu/compiler.h"
+#include "device/gpu/image.h"
+#include "device/gpu/products.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static tri_status look_at(const tri_gpu_runtime *runtime, int ordinal, tri_gpu_seen *out) {
+  tri_gpu_context *context = NULL;
+  TRI_TRY(runtime->open(ordinal, "", &context));
+  tri_status status = runtime->facts(context, &out->facts);
+  if (status == TRI_OK) status = runtime->memory_free(context, &out->free_bytes);
+  runtime->close(context);
+  return status;
+}
+
+int tri_gpu_look(tri_gpu_seen *out, int most, char *why, size_t why_bytes) {
+  int seen = 0, all = 0;
+  (void)tri_gpu_count(tri_gpu_runtimes, &all, why, why_bytes);
+  for (const tri_gpu_runtime *const *r = tri_gpu_runtimes; *r != NULL; r++) {
+    const tri_gpu_runtime *const one[] = {*r, NULL};
+    int count = 0;
+    (void)tri_gpu_count(one, &count, NULL, 0);
+    for (int i = 0; i < count && seen < most; i++, seen++) {
+      out[seen] = (tri_gpu_seen){.runtime = (*r)->name, .number = seen};
+      if (look_at(*r, i, &out[seen]) == TRI_OK) continue;
+      snprintf(out[seen].fault, sizeof out[seen].fault, "%s", tri_status_message());
+    }
+  }
+  return seen;
+}
+
+static bool is_wanted(const tri_gpu_compiler *compiler, const tri_gpu_seen *gpus, int count) {
+  for (int i = 0; i < count; i++) {
+    if (compiler->takes(gpus[i].facts.architecture)) return true;
+  }
+  return false;
+}
+
+void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]) {
+  static const tri_gpu_compiler *const all[] = {&tri_gpu_nvrtc, &tri_gpu_hiprtc};
+  for (int i = 0; i < TRI_GPU_NUM_COMPILERS; i++) {
+    out[i] = (tri_gpu_tool){.name = all[i]->name, .version = "", .path = "", .wanted = is_wanted(all[i], gpus, count)};
+    if (all[i]->open() == TRI_OK) {
+      out[i].version = all[i]->version();
+      out[i].path = all[i]->path();
+    } else {
+      snprintf(out[i].fault, sizeof out[i].fault, "%s", tri_status_message());
+    }
+  }
+}
+
+const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes) {
+  text[0] = '\0';
+  if (device->info.place[0] == '\0') return text;
+  const tri_gpu *gpu = device->state;
+  const tri_gpu_products *products = gpu->products;
+  char version[TRI_GPU_PRODUCT_VERSION_BYTES] = "";
+  if (products->vendor != NULL) products->vendor->version(products->state, version);
+  snprintf(text, text_bytes, "%s%s%s", products->vendor == NULL ? "kernels of this program" : products->vendor->name,
+           version[0] == '\0' ? "" : " ", version);
+  return text;
+}
+
+tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_tell *tell, void *to) {
+  static const tri_dtype types[TRI_GPU_NUM_TYPES] = {TRI_FP64, TRI_FP32, TRI_BF16};
+  for (int m = 0; m < TRI_GPU_NUM_MODULES; m++) {
+    for (int t = 0; t < TRI_GPU_NUM_TYPES; t++) {
+      char *log = NULL;
+      const char *module = tri_gpu_module_text((tri_gpu_module_name)m);
+      TRI_TRY(tri_gpu_image_compile_ahead(folder, architecture, module, types[t], &log));
+      tell(to, architecture, module, types[t], log);
+      tri_free(log);
+    }
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,37 @@
+/* What there is of GPUs and of what they need, for people who ask (`trireme doctor`). */
+#ifndef TRI_DEVICE_GPU_INQUIRY_H
+#define TRI_DEVICE_GPU_INQUIRY_H
+
+#include "device/gpu/runtime.h"
+
+typedef struct tri_gpu_seen {
+  const char *runtime; /* "CUDA" */
+  int number;          /* as `device: gpu:NUMBER` has it */
+  tri_gpu_facts facts;
+  size_t free_bytes;
+  char fault[512]; /* why it cannot be used, or "" */
+} tri_gpu_seen;
+
+/* The GPUs that this process sees, at most `most`; *why says what each driver found. */
+int tri_gpu_look(tri_gpu_seen *out, int most, char *why, size_t why_bytes);
+
+typedef struct tri_gpu_tool {
+  const char *name, *version, *path; /* the latter two "" where it is not to be had */
+  bool wanted;                       /* by a GPU among those */
+  char fault[512];                   /* where it was looked for, and how to get it */
+} tri_gpu_tool;
+
+enum { TRI_GPU_NUM_COMPILERS = 2 };
+
+/* The vendors' compilers, beside `count` GPUs. */
+void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]);
+
+/* "cuBLASLt 13.1.0", what makes the matrix products of a device that is a GPU; "" of any other. */
+const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes);
+
+/* Compiles all kernels for a chip that need not be here and puts them into a folder, for TRIREME_CACHE on machines
+ * without a compiler. `tell` gets what the compiler said of each module, a line a kernel. */
+typedef void tri_gpu_tell(void *to, const char *architecture, const char *module, tri_dtype type, const char *log);
+tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_tell *tell, void *to);
+
+#endif
