@@ -74,24 +74,24 @@ DEVICE int part_across(const int side, const int threads) { return side / (threa
 DEVICE void multiply_piece(part *own, const element *a, const element *b, const int side, const int threads,
                            const int a_by_depth, const int b_by_depth) {
   const int a_pitch = a_by_depth ? side + VECTOR : DEPTH_PITCH, b_pitch = b_by_depth ? side + VECTOR : DEPTH_PITCH;
-  fragment_a left[MOST_FRAGMENTS];
+  fragment_b right[MOST_FRAGMENTS];
   STEPS
   for (int k = 0; k < DEPTH; k += FRAGMENT_K) {
-    UNROLL
-    for (int i = 0; i < MOST_FRAGMENTS; i++) {
-      if (i >= part_high(side)) continue;
-      const int at = own->tile_row + i * FRAGMENT;
-      left[i] = fragment_load_a(a + (a_by_depth ? k * a_pitch + at : at * a_pitch + k), a_pitch, a_by_depth);
-    }
     UNROLL
     for (int j = 0; j < MOST_FRAGMENTS; j++) {
       if (j >= part_across(side, threads)) continue;
       const int at = own->tile_column + j * FRAGMENT;
-      const fragment_b right =
-          fragment_load_b(b + (b_by_depth ? k * b_pitch + at : at * b_pitch + k), b_pitch, !b_by_depth);
+      right[j] = fragment_load_b(b + (b_by_depth ? k * b_pitch + at : at * b_pitch + k), b_pitch, !b_by_depth);
+    }
+    UNROLL
+    for (int i = 0; i < MOST_FRAGMENTS; i++) {
+      if (i >= part_high(side)) continue;
+      const int at = own->tile_row + i * FRAGMENT;
+      const fragment_a left =
+          fragment_load_a(a + (a_by_depth ? k * a_pitch + at : at * a_pitch + k), a_pitch, a_by_depth);
       UNROLL
-      for (int i = 0; i < MOST_FRAGMENTS; i++)
-        if (i < part_high(side)) fragment_multiply_add(&own->c[i][j], &left[i], &right);
+      for (int j = 0; j < MOST_FRAGMENTS; j++)
+        if (j < part_across(side, threads)) fragment_multiply_add(&own->c[i][j], &left, &right[j]);
     }
   }
 }

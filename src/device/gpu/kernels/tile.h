@@ -30,22 +30,27 @@ DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
 }
 
 /* rows x columns from `from`, whose rows lie `stride` apart, into `to`, where they lie `pitch` apart; what is not among
- * live_rows x live_columns becomes zero. Threads `first`, first + threads, ... do it: all of a block. There for the
- * block behind copy_async_wait and a barrier. */
+ * live_rows x live_columns becomes zero. All threads of a block do it. There for the block behind copy_async_wait and a
+ * barrier. */
 DEVICE void tile_load(element *to, const int pitch, const element *from, int64_t stride, const int rows,
                       const int columns, int64_t live_rows, int64_t live_columns, int aligned, const int threads) {
-  const int vectors = columns / VECTOR;
-  UNROLL
-  for (int first = 0; first < rows * vectors; first += threads) {
-    const int i = first + thread(), row = i / vectors, column = i % vectors * VECTOR;
-    if ((rows * vectors) % threads != 0 && i >= rows * vectors) break;
-    element *at = to + row * pitch + column;
-    const element *of = from + row * stride + column;
+  const int vectors = columns / VECTOR, count = rows * vectors;
+  if (aligned && live_rows >= rows && live_columns >= columns) {
+    UNROLL
+    for (int first = 0; first < count; first += threads) {
+      const int i = first + thread(), row = i / vectors, column = i % vectors * VECTOR;
+      if (count % threads == 0 || i < count) copy_async(to + row * pitch + column, from + row * stride + column);
+    }
+    return;
+  }
+  ONE_BY_ONE
+  for (int i = thread(); i < count; i += threads) {
+    const int row = i / vectors, column = i % vectors * VECTOR;
     const int64_t live = row < live_rows ? live_columns - column : 0;
     if (aligned && live >= VECTOR) {
-      copy_async(at, of);
+      copy_async(to + row * pitch + column, from + row * stride + column);
     } else {
-      tile_put_some(at, of, live);
+      tile_put_some(to + row * pitch + column, from + row * stride + column, live);
     }
   }
 }
