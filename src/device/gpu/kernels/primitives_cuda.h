@@ -3,8 +3,9 @@
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_CUDA_H
 
 #define DEVICE static __device__ __forceinline__
-/* A kernel whose arguments are `a`, a struct NAME_arguments, with blocks of NAME_threads. */
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads) name(const name##_arguments a)
+/* A kernel whose arguments are `a`, a struct NAME_arguments, with blocks of NAME_threads. One block to a processor is
+ * enough: where nothing is said, ptxas rather spills a few registers than to have a block less. */
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads, 1) name(const name##_arguments a)
 /* `name` points to a `type` that the threads of a block share; it may hold anything at first. At most 48 KiB. */
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
