@@ -3,6 +3,10 @@
 #ifndef TRI_DEVICE_GPU_KERNEL_LIST_H
 #define TRI_DEVICE_GPU_KERNEL_LIST_H
 
+/* Where arguments are looked at word by word, to find addresses (emulated.c), a word must not be half a value and half
+ * what lay in memory before: structs have no padding, but a field `no_padding`. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
 #include "device/gpu/kernels/attention.h"
 #include "device/gpu/kernels/elements.h"
 #include "device/gpu/kernels/embedding.h"
@@ -12,6 +16,7 @@
 #include "device/gpu/kernels/optimizer.h"
 #include "device/gpu/kernels/products.h"
 #include "device/gpu/kernels/sums.h"
+#pragma GCC diagnostic pop
 
 /* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in one order. */
 #define TRI_GPU_MODULES(M)                                                                                             \

@@ -77,7 +77,15 @@ static tri_status backward_weight(tri_queue *queue, const tri_norm *norm, const 
 
 static tri_status gpu_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
                                          const void *bias, void *y, void *mean, void *rstd) {
-  const norm_forward_arguments a = {shape_of(norm), x, weight, bias, y, mean, rstd, norm->eps, by_warp(norm)};
+  const norm_forward_arguments a = {.shape = shape_of(norm),
+                                    .x = x,
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .y = y,
+                                    .mean = mean,
+                                    .rstd = rstd,
+                                    .eps = norm->eps,
+                                    .by_warp = by_warp(norm)};
   return forward(queue, norm, &a);
 }
 

@@ -67,6 +67,7 @@ typedef struct attention_row_sums_arguments {
   void *sums;
   int64_t rows, heads, row, head, head_dim; /* row and head: strides */
   int32_t out_is_wide;
+  int32_t no_padding;
 } attention_row_sums_arguments;
 
 #endif

@@ -42,6 +42,7 @@ typedef struct convert_arguments {
   void *out;
   int64_t count;
   int32_t to_bits;
+  int32_t no_padding;
 } convert_arguments;
 
 typedef struct gelu_forward_arguments {
@@ -50,6 +51,7 @@ typedef struct gelu_forward_arguments {
   int64_t capacity, width;
   const int32_t *count;
   int32_t erf; /* 0: the tanh formula */
+  int32_t no_padding;
 } gelu_forward_arguments;
 
 typedef struct gelu_backward_arguments {
@@ -58,6 +60,7 @@ typedef struct gelu_backward_arguments {
   int64_t capacity, width;
   const int32_t *count;
   int32_t erf;
+  int32_t no_padding;
 } gelu_backward_arguments;
 
 /* A row of x is `width` gates and as many ups. */
@@ -83,6 +86,7 @@ typedef struct dropout_arguments {
   int64_t count;
   tri_dropout options;
   uint32_t threshold;
+  int32_t no_padding;
 } dropout_arguments;
 
 typedef struct rope_arguments {
@@ -92,6 +96,7 @@ typedef struct rope_arguments {
   int64_t capacity, row_elements, heads, head_stride, head_dim;
   const int32_t *count;
   int32_t inverse;
+  int32_t no_padding;
 } rope_arguments;
 
 #endif

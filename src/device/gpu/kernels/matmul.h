@@ -31,6 +31,7 @@ typedef struct matmul_pack_arguments {
   void *out;
   int64_t rows, width, ld;
   int32_t in_is_wide;
+  int32_t no_padding;
 } matmul_pack_arguments;
 
 #endif

@@ -44,6 +44,7 @@ typedef struct norm_forward_arguments {
   void *y, *mean, *rstd;
   double eps;
   int32_t by_warp; /* a warp to a piece; else a block */
+  int32_t no_padding;
 } norm_forward_arguments;
 typedef norm_forward_arguments norm_forward_warp_arguments, norm_forward_block_arguments, norm_forward_any_arguments;
 
@@ -63,6 +64,7 @@ typedef struct norm_weight_slabs_arguments {
   void *slabs; /* [slabs of the launch, sums, width] */
   column_slabs cut;
   int32_t sums;
+  int32_t no_padding;
 } norm_weight_slabs_arguments;
 
 #endif

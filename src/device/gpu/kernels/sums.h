@@ -48,6 +48,7 @@ typedef struct column_totals_arguments {
   int64_t slab_rows, first_slab, num_slabs;
   int64_t width, stride;
   int32_t accumulate;
+  int32_t no_padding;
 } column_totals_arguments;
 
 /* Columns that a block of stage 2 adds up. */
@@ -65,6 +66,7 @@ typedef struct sum_total_arguments {
   double *out;
   int64_t count;
   int32_t accumulate;
+  int32_t no_padding;
 } sum_total_arguments;
 
 /* sums[b] = the squares of the blocks of elements that block b of the grid takes, EXACT_TERMS at a time. */
