@@ -4,7 +4,8 @@ include(cmake/stand_in.cmake)
 
 foreach(chip sm_80 sm_90a sm_100a)
   add_test(NAME gpu/compile-${chip} COMMAND compile_kernels ${chip})
-  set_tests_properties(gpu/compile-${chip} PROPERTIES LABELS gpu TIMEOUT 1200 SKIP_RETURN_CODE 77)
+  set_tests_properties(gpu/compile-${chip} PROPERTIES LABELS gpu TIMEOUT 1200 SKIP_RETURN_CODE 77 COST 60
+    ENVIRONMENT "VIRTUAL_ENV=${CMAKE_BINARY_DIR}/venv") # scripts/python-env.sh may have put a compiler there
 endforeach()
 
 # This program's prototypes, structs and numbers beside the vendor's headers: the test is whether the file compiles.

@@ -1,5 +1,6 @@
 """`device: gpu` on stand-ins for NVIDIA's driver and compiler (tests/gpu/stand_in.h): what is computed, and what a user hears
 of every fault that a driver, a compiler, a GPU or a cache of compiled kernels can have."""
+import json
 import os
 import pathlib
 import re
@@ -8,7 +9,8 @@ import subprocess
 
 import numpy
 import pytest
-from parity import TOOLS
+from parity import TOOLS, TRIREME
+from test_device_faults import RANKS, corpus, last_words, write_run  # noqa: F401: fixtures
 
 pytestmark = pytest.mark.cpu  # names its devices itself
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -367,3 +369,44 @@ def test_many_at_once_and_killed(tmp_path):
     works(env)
     assert not old.exists() and new.exists()
     assert (tmp_path / name).read_bytes() == whole[name]
+
+
+# ---- whole runs ---------------------------------------------------------------------------------------------------------
+
+
+def train(path, ranks, env, *words):
+    return subprocess.run([TRIREME, "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True, text=True, env=env, timeout=600)
+
+
+def losses(folder):
+    rows = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+@pytest.mark.parametrize("precision", ["fp64", "bf16"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_train(tmp_path, corpus, ranks, precision):  # noqa: F811
+    """The emulated device's losses, bit by bit: from the same kernels, by way of the driver."""
+    found = {}
+    for device in ("emulated", "gpu"):
+        (tmp_path / device).mkdir()
+        path = write_run(tmp_path / device, corpus, ranks, device=device, precision=precision)
+        done = train(path, ranks, environment(tmp_path / "cache"), "--set", "optimizer.steps=3")
+        assert done.returncode == 0, done.stderr
+        found[device] = losses(tmp_path / device)
+    assert len(found["gpu"]) >= 3 and found["gpu"] == found["emulated"]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("fail, expected", [
+    ("cuLaunchKernel:2500:719", r"kernel `\w+`.*: GPU 0 \(stand-in 0\): cuLaunchKernel returned CUDA_ERROR_LAUNCH_FAILED \(719"),
+    ("work:1500:700", r"work up to kernel `\w+`.*: GPU 0 \(stand-in 0\): cuEventSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS \(700"),
+])  # fmt: skip
+def test_gpu_falls_off_in_a_run(tmp_path, corpus, ranks, fail, expected):  # noqa: F811
+    """One message, exit status 11, no hang; and the run goes on from its last checkpoint."""
+    path = write_run(tmp_path, corpus, ranks, device="gpu")
+    said = last_words(train(path, ranks, environment(tmp_path / "cache", fail=fail)), 11)
+    assert re.search(expected, said), said
+    done = train(path, ranks, environment(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert "resuming from" in done.stderr, done.stderr
