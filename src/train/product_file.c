@@ -48,12 +48,15 @@ static tri_status read_file(const char *path, const json_t *root, tri_product_fi
   if (!json_is_integer(version) || json_integer_value(version) != VERSION || strlen(chooser) >= sizeof out->chooser) {
     return tri_fail(TRI_BAD_FILE, "%s is no file of this program's" HINT, path);
   }
-  *out = (tri_product_file){.timed = json_is_true(json_object_get(root, "timed"))};
-  memcpy(out->chooser, chooser, strlen(chooser) + 1);
-  TRI_TRY(join(json_object_get(root, "choices"), &out->choices));
-  sum_of(out, sum);
-  if (strcmp(sum, product_text_at(root, "sum")) == 0) return TRI_OK;
-  tri_free(out->choices);
+  tri_product_file file = {.timed = json_is_true(json_object_get(root, "timed"))};
+  memcpy(file.chooser, chooser, strlen(chooser) + 1);
+  TRI_TRY(join(json_object_get(root, "choices"), &file.choices));
+  sum_of(&file, sum);
+  if (strcmp(sum, product_text_at(root, "sum")) == 0) {
+    *out = file;
+    return TRI_OK;
+  }
+  tri_free(file.choices);
   return tri_fail(TRI_BAD_FILE, "%s is damaged: its sum is not that of its choices" HINT, path);
 }
 
