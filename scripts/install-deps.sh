@@ -52,6 +52,8 @@ for flag in "" "$@"; do
       need python? pytest            python3-pytest  "pytest"
       need python? numpy             python3-numpy   "NumPy"
       need python? torch             python3-torch   "PyTorch"
+      # Compiles GPU kernels for AMD's chips; a ROCm of AMD's own serves as well.
+      [ -e /opt/rocm ] || need file? /usr/include/hip/hiprtc.h libamdhip64-dev "AMD's run-time compiler (hipRTC), with headers"
       ;;
     --lint)
       need command clang-format      clang-format    "clang-format"

@@ -1,7 +1,9 @@
 /* Compiles all kernels, for each type, for one of the chips of chips.h with its vendor's run-time compiler, and says
  * what each needs:
  *
- *   compile_kernels gfx90a
+ *   compile_kernels gfx90a [FOLDER]
+ *
+ * The images go into the folder, as MODULE-BITS.image.
  *
  * It fails where the compiler warns, where a kernel asks for more than the chip has, and where products or attention in
  * fp32 or bf16 keep registers in memory. 77 (SKIPPED) where there is no compiler. */
@@ -36,6 +38,7 @@ static const module_row modules[] = {TRI_GPU_MODULES(MODULE_ROW)};
 typedef struct test {
   const chip *chip;
   const tri_gpu_compiler *compiler;
+  const char *folder; /* or NULL */
   int faults;
 } test;
 
@@ -111,6 +114,14 @@ static void check_log(test *t, const module_row *m, int bits, const kernel_row *
   if (told != m->num_kernels) fault(t, m->name, bits, "the log is not about all of its kernels, once each");
 }
 
+static void keep(test *t, const module_row *m, int bits, const void *image, size_t bytes) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s-%d.image", t->folder, m->name, bits);
+  FILE *file = fopen(path, "wb");
+  if (file == NULL || fwrite(image, 1, bytes, file) != bytes) fault(t, m->name, bits, "its image cannot be written");
+  if (file != NULL) fclose(file);
+}
+
 static void compile(test *t, const module_row *m, int bits, const kernel_row *first) {
   char source[128], *log = NULL;
   void *image = NULL;
@@ -123,6 +134,7 @@ static void compile(test *t, const module_row *m, int bits, const kernel_row *fi
     return;
   }
   check_log(t, m, bits, first, log);
+  if (t->folder != NULL) keep(t, m, bits, image, bytes);
   tri_free(image);
   tri_free(log);
 }
@@ -136,10 +148,10 @@ static const chip *chip_of(const char *architecture) {
 
 int main(int argc, char **argv) {
   static const int types[] = {64, 32, 16};
-  test t = {.chip = argc == 2 ? chip_of(argv[1]) : NULL};
+  test t = {.chip = argc == 2 || argc == 3 ? chip_of(argv[1]) : NULL, .folder = argc == 3 ? argv[2] : NULL};
   if (t.chip != NULL) t.compiler = tri_gpu_compiler_for(t.chip->architecture);
   if (t.compiler == NULL) {
-    fprintf(stderr, "usage: compile_kernels CHIP, one of chips.h\n");
+    fprintf(stderr, "usage: compile_kernels CHIP [FOLDER], a chip of chips.h\n");
     return 2;
   }
   if (t.compiler->open() != TRI_OK) {

@@ -33,13 +33,13 @@ TRI_HIP_CALLS_IF_ANY(DECLARE)
 /* ---- what every call begins and ends with ------------------------------------------------------------------------ */
 
 /* An error is told once, whatever it is. */
-static int ended(int error) {
+static tri_hip_enum ended(tri_hip_enum error) {
   stand_in_broken = 0;
   return error;
 }
 
 /* The thread's GPU is there from the first call on that works on it. */
-static int begin(const char *name, bool works) {
+static tri_hip_enum begin(const char *name, bool works) {
   static _Thread_local tri_cuda_context own;
   const int told = stand_in_told(name);
   if (told != 0 || !works) return told;
@@ -48,7 +48,7 @@ static int begin(const char *name, bool works) {
 
 #define BEGIN_(works)                                                                                                  \
   do {                                                                                                                 \
-    const int begun_ = begin(__func__, works);                                                                         \
+    const tri_hip_enum begun_ = begin(__func__, works);                                                                \
     if (begun_ != 0) return ended(begun_);                                                                             \
   } while (0)
 #define BEGIN() BEGIN_(true)
@@ -60,12 +60,12 @@ static int begin(const char *name, bool works) {
 
 /* ---- the library and its devices --------------------------------------------------------------------------------- */
 
-int hipRuntimeGetVersion(int *out) {
+tri_hip_enum hipRuntimeGetVersion(int *out) {
   *out = (int)stand_in_number("hip", VERSION);
   return 0;
 }
 
-const char *hipGetErrorName(int error) {
+const char *hipGetErrorName(tri_hip_enum error) {
   switch (error) {
     case INVALID_VALUE: return "hipErrorInvalidValue";
     case TRI_HIP_OUT_OF_MEMORY: return "hipErrorOutOfMemory";
@@ -78,25 +78,25 @@ const char *hipGetErrorName(int error) {
   }
 }
 
-const char *hipGetErrorString(int error) { return error == 0 ? NULL : "as told to the stand-in"; }
+const char *hipGetErrorString(tri_hip_enum error) { return error == 0 ? NULL : "as told to the stand-in"; }
 
-int hipGetDeviceCount(int *out) {
+tri_hip_enum hipGetDeviceCount(int *out) {
   BEGIN_ASKING();
   *out = (int)stand_in_number("gpus", 1);
   return *out == 0 ? TRI_HIP_NO_DEVICE : 0;
 }
 
-int hipSetDevice(int ordinal) {
+tri_hip_enum hipSetDevice(int ordinal) {
   BEGIN_ASKING();
   return ordinal < (int)stand_in_number("gpus", 1) ? 0 : TRI_HIP_INVALID_DEVICE;
 }
 
-int hipDeviceGetName(char *out, int bytes, int ordinal) {
+tri_hip_enum hipDeviceGetName(char *out, int bytes, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceGetName(out, bytes, ordinal));
 }
 
-int hipDeviceGetAttribute(int *out, int attribute, int ordinal) {
+tri_hip_enum hipDeviceGetAttribute(int *out, tri_hip_enum attribute, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   switch (attribute) {
@@ -113,12 +113,12 @@ int hipDeviceGetAttribute(int *out, int attribute, int ordinal) {
   return 0;
 }
 
-int hipDeviceTotalMem(size_t *out, int ordinal) {
+tri_hip_enum hipDeviceTotalMem(size_t *out, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceTotalMem_v2(out, ordinal));
 }
 
-int hipDeviceGetPCIBusId(char *out, int bytes, int ordinal) {
+tri_hip_enum hipDeviceGetPCIBusId(char *out, int bytes, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceGetPCIBusId(out, bytes, ordinal));
 }
@@ -133,14 +133,14 @@ static int fill_properties(void *out, size_t offset) {
   return 0;
 }
 
-int hipGetDeviceProperties(void *out, int ordinal) {
+tri_hip_enum hipGetDeviceProperties(void *out, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   return fill_properties(out, TRI_HIP_CHIP_OFFSET_5);
 }
 
 #if !defined(STAND_IN_HIP_5)
-int hipGetDevicePropertiesR0600(void *out, int ordinal) {
+tri_hip_enum hipGetDevicePropertiesR0600(void *out, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   return fill_properties(out, TRI_HIP_CHIP_OFFSET_6);
@@ -149,12 +149,12 @@ int hipGetDevicePropertiesR0600(void *out, int ordinal) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-int hipMemGetInfo(size_t *free, size_t *total) {
+tri_hip_enum hipMemGetInfo(size_t *free, size_t *total) {
   BEGIN();
   return ended(cuMemGetInfo_v2(free, total));
 }
 
-int hipMalloc(void **out, size_t bytes) {
+tri_hip_enum hipMalloc(void **out, size_t bytes) {
   tri_cuda_address memory = 0;
   BEGIN();
   const int error = cuMemAlloc_v2(&memory, bytes);
@@ -162,12 +162,12 @@ int hipMalloc(void **out, size_t bytes) {
   return ended(error);
 }
 
-int hipFree(void *memory) {
+tri_hip_enum hipFree(void *memory) {
   BEGIN();
   return ended(cuMemFree_v2((uintptr_t)memory));
 }
 
-int hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
+tri_hip_enum hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
   tri_cuda_address first = 0;
   BEGIN();
   const int error = cuMemGetAddressRange_v2(&first, bytes, (uintptr_t)memory);
@@ -175,23 +175,23 @@ int hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
   return ended(error);
 }
 
-int hipHostMalloc(void **out, size_t bytes, unsigned flags) {
+tri_hip_enum hipHostMalloc(void **out, size_t bytes, unsigned flags) {
   BEGIN();
   return ended(cuMemHostAlloc(out, bytes, flags));
 }
 
-int hipHostFree(void *memory) {
+tri_hip_enum hipHostFree(void *memory) {
   BEGIN();
   return ended(cuMemFreeHost(memory));
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-static bool is_kind(const void *to, const void *from, int kind) {
-  return kind == (stand_in_memory_is(from) ? 2 : 0) + (stand_in_memory_is(to) ? 1 : 0);
+static bool is_kind(const void *to, const void *from, tri_hip_enum kind) {
+  return kind == (stand_in_memory_is(from) ? 2u : 0u) + (stand_in_memory_is(to) ? 1u : 0u);
 }
 
-int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, tri_hip_stream stream) {
+tri_hip_enum hipMemcpyAsync(void *to, const void *from, size_t bytes, tri_hip_enum kind, tri_hip_stream stream) {
   BEGIN();
   if (!is_kind(to, from, kind)) return INVALID_VALUE;
   return ended(cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, STREAM(stream)));
@@ -204,8 +204,8 @@ static tri_cuda_copy_side side_of(const void *at, size_t pitch) {
                               .pitch = pitch};
 }
 
-int hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes, size_t height,
-                     int kind, tri_hip_stream stream) {
+tri_hip_enum hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
+                              size_t height, tri_hip_enum kind, tri_hip_stream stream) {
   const tri_cuda_copy copy = {
       .from = side_of(from, from_pitch), .to = side_of(to, to_pitch), .width_bytes = width_bytes, .height = height};
   BEGIN();
@@ -213,57 +213,57 @@ int hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pi
   return ended(cuMemcpy2DAsync_v2(&copy, STREAM(stream)));
 }
 
-int hipMemsetAsync(void *to, int value, size_t bytes, tri_hip_stream stream) {
+tri_hip_enum hipMemsetAsync(void *to, int value, size_t bytes, tri_hip_stream stream) {
   BEGIN();
   return ended(cuMemsetD8Async((uintptr_t)to, (unsigned char)value, bytes, STREAM(stream)));
 }
 
-int hipStreamCreateWithFlags(tri_hip_stream *out, unsigned flags) {
+tri_hip_enum hipStreamCreateWithFlags(tri_hip_stream *out, unsigned flags) {
   BEGIN();
   return ended(cuStreamCreate((tri_cuda_stream *)(void *)out, flags));
 }
 
-int hipStreamDestroy(tri_hip_stream stream) {
+tri_hip_enum hipStreamDestroy(tri_hip_stream stream) {
   BEGIN();
   return ended(cuStreamDestroy_v2(STREAM(stream)));
 }
 
-int hipStreamSynchronize(tri_hip_stream stream) {
+tri_hip_enum hipStreamSynchronize(tri_hip_stream stream) {
   BEGIN();
   return ended(cuStreamSynchronize(STREAM(stream)));
 }
 
-int hipStreamWaitEvent(tri_hip_stream stream, tri_hip_event event, unsigned flags) {
+tri_hip_enum hipStreamWaitEvent(tri_hip_stream stream, tri_hip_event event, unsigned flags) {
   BEGIN();
   return ended(cuStreamWaitEvent(STREAM(stream), EVENT(event), flags));
 }
 
-int hipEventCreateWithFlags(tri_hip_event *out, unsigned flags) {
+tri_hip_enum hipEventCreateWithFlags(tri_hip_event *out, unsigned flags) {
   BEGIN();
   return ended(cuEventCreate((tri_cuda_event *)(void *)out, flags));
 }
 
-int hipEventDestroy(tri_hip_event event) {
+tri_hip_enum hipEventDestroy(tri_hip_event event) {
   BEGIN();
   return ended(cuEventDestroy_v2(EVENT(event)));
 }
 
-int hipEventRecord(tri_hip_event event, tri_hip_stream stream) {
+tri_hip_enum hipEventRecord(tri_hip_event event, tri_hip_stream stream) {
   BEGIN();
   return ended(cuEventRecord(EVENT(event), STREAM(stream)));
 }
 
-int hipEventSynchronize(tri_hip_event event) {
+tri_hip_enum hipEventSynchronize(tri_hip_event event) {
   BEGIN();
   return ended(cuEventSynchronize(EVENT(event)));
 }
 
-int hipEventQuery(tri_hip_event event) {
+tri_hip_enum hipEventQuery(tri_hip_event event) {
   BEGIN();
   return ended(cuEventQuery(EVENT(event)));
 }
 
-int hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hip_event to) {
+tri_hip_enum hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hip_event to) {
   BEGIN();
   return ended(cuEventElapsedTime(milliseconds, EVENT(from), EVENT(to)));
 }
@@ -271,7 +271,7 @@ int hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hip_event t
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* The stand-in compiler's code object: the chip in its note, and what the other stand-in takes behind it. */
-int hipModuleLoadData(tri_hip_module *out, const void *image) {
+tri_hip_enum hipModuleLoadData(tri_hip_module *out, const void *image) {
   int options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
   char said[256], chip[64];
   void *values[2] = {said, (void *)(uintptr_t)sizeof said};
@@ -286,12 +286,12 @@ int hipModuleLoadData(tri_hip_module *out, const void *image) {
   return ended(cuModuleLoadDataEx((tri_cuda_module *)(void *)out, text + strlen(text) + 1, 2, options, values));
 }
 
-int hipModuleUnload(tri_hip_module module) {
+tri_hip_enum hipModuleUnload(tri_hip_module module) {
   BEGIN();
   return ended(cuModuleUnload((tri_cuda_module)(void *)module));
 }
 
-int hipModuleGetFunction(tri_hip_function *out, tri_hip_module module, const char *name) {
+tri_hip_enum hipModuleGetFunction(tri_hip_function *out, tri_hip_module module, const char *name) {
   BEGIN();
   return ended(cuModuleGetFunction((tri_cuda_function *)(void *)out, (tri_cuda_module)(void *)module, name));
 }
@@ -305,9 +305,9 @@ static size_t argument_bytes_of(tri_hip_function function) {
   return 0;
 }
 
-int hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                          unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream,
-                          void **arguments, void **extra) {
+tri_hip_enum hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                                   unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream,
+                                   void **arguments, void **extra) {
   BEGIN();
   size_t bytes = argument_bytes_of(function);
   if (arguments == NULL || arguments[0] == NULL || extra != NULL || shared_bytes > MOST_SHARED_BYTES ||
@@ -323,37 +323,37 @@ int hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsigned y, uns
 
 /* ---- recordings -------------------------------------------------------------------------------------------------- */
 
-int hipStreamBeginCapture(tri_hip_stream stream, int mode) {
+tri_hip_enum hipStreamBeginCapture(tri_hip_stream stream, tri_hip_enum mode) {
   BEGIN();
   return ended(cuStreamBeginCapture_v2(STREAM(stream), mode));
 }
 
-int hipStreamEndCapture(tri_hip_stream stream, tri_hip_graph *out) {
+tri_hip_enum hipStreamEndCapture(tri_hip_stream stream, tri_hip_graph *out) {
   BEGIN();
   return ended(cuStreamEndCapture(STREAM(stream), (tri_cuda_graph *)(void *)out));
 }
 
-int hipThreadExchangeStreamCaptureMode(int *exchanged) {
+tri_hip_enum hipThreadExchangeStreamCaptureMode(tri_hip_enum *exchanged) {
   BEGIN();
-  return ended(cuThreadExchangeStreamCaptureMode(exchanged));
+  return ended(cuThreadExchangeStreamCaptureMode((void *)exchanged));
 }
 
-int hipGraphInstantiateWithFlags(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags) {
+tri_hip_enum hipGraphInstantiateWithFlags(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags) {
   BEGIN();
   return ended(cuGraphInstantiateWithFlags((tri_cuda_graph_run *)(void *)out, (tri_cuda_graph)(void *)graph, flags));
 }
 
-int hipGraphLaunch(tri_hip_graph_run run, tri_hip_stream stream) {
+tri_hip_enum hipGraphLaunch(tri_hip_graph_run run, tri_hip_stream stream) {
   BEGIN();
   return ended(cuGraphLaunch((tri_cuda_graph_run)(void *)run, STREAM(stream)));
 }
 
-int hipGraphExecDestroy(tri_hip_graph_run run) {
+tri_hip_enum hipGraphExecDestroy(tri_hip_graph_run run) {
   BEGIN();
   return ended(cuGraphExecDestroy((tri_cuda_graph_run)(void *)run));
 }
 
-int hipGraphDestroy(tri_hip_graph graph) {
+tri_hip_enum hipGraphDestroy(tri_hip_graph graph) {
   BEGIN();
   return ended(cuGraphDestroy((tri_cuda_graph)(void *)graph));
 }

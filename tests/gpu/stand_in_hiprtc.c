@@ -3,7 +3,8 @@
  * does not list.
  *
  *   hiprtc_fails=CODE     compiling does; hiprtc_says=0: and says nothing
- *   hiprtc_warp=32        what its notes say of threads in step */
+ *   hiprtc_warp=32        what its notes say of threads in step
+ *   hiprtc_chip=gfx908    what it compiles for, whatever it is asked */
 #include "device/gpu/hiprtc_calls.h"
 #include "device/gpu/kernel_list.h"
 #include "stand_in.h"
@@ -37,12 +38,12 @@ void amd_comgr_get_version(size_t *major, size_t *minor) {
   *minor = 0;
 }
 
-int amd_comgr_get_isa_count(size_t *out) {
+tri_hiprtc_enum amd_comgr_get_isa_count(size_t *out) {
   *out = NUM_KNOWN;
   return 0;
 }
 
-int amd_comgr_get_isa_name(size_t index, const char **name) {
+tri_hiprtc_enum amd_comgr_get_isa_name(size_t index, const char **name) {
   static char text[NUM_KNOWN][64];
   if (index >= NUM_KNOWN) return 1;
   snprintf(text[index], sizeof text[index], "amdgcn-amd-amdhsa--%s", known[index]);
@@ -100,7 +101,10 @@ static void make_code(tri_hiprtc_program program) {
   Elf64_Ehdr file = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_phoff = sizeof file};
   Elf64_Phdr part = {.p_type = PT_NOTE, .p_offset = sizeof file + sizeof part};
   Elf64_Nhdr note = {.n_namesz = sizeof "AMDGPU", .n_type = 32};
-  char text[256];
+  char text[256], chip[32];
+  const char *other = stand_in_word("hiprtc_chip");
+  snprintf(chip, sizeof chip, "%.*s", other == NULL ? 31 : (int)strcspn(other, ","),
+           other == NULL ? program->chip : other);
   file.e_phentsize = sizeof part;
   file.e_phnum = 1;
   program->bytes = part.p_offset + sizeof note + 8;
@@ -108,7 +112,7 @@ static void make_code(tri_hiprtc_program program) {
   note.n_descsz = (uint32_t)(program->bytes - part.p_offset - sizeof note - 8);
   part.p_filesz = program->bytes - part.p_offset;
   file.e_entry = program->bytes;
-  put(program, program->chip, strlen(program->chip) + 1);
+  put(program, chip, strlen(chip) + 1);
   snprintf(text, sizeof text, STAND_IN_IMAGE, program->image.module, program->image.bits, 90, 1, 130);
   put(program, text, strlen(text) + 1);
   memcpy(program->code, &file, sizeof file);
@@ -119,7 +123,7 @@ static void make_code(tri_hiprtc_program program) {
 
 /* ---- hipRTC ------------------------------------------------------------------------------------------------------ */
 
-const char *hiprtcGetErrorString(int error) {
+const char *hiprtcGetErrorString(tri_hiprtc_enum error) {
   switch (error) {
     case TRI_HIPRTC_COMPILATION: return "HIPRTC_ERROR_COMPILATION";
     case TRI_HIPRTC_BUILTINS: return "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE";
@@ -127,8 +131,8 @@ const char *hiprtcGetErrorString(int error) {
   }
 }
 
-int hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, const char *name, int num_headers,
-                        const char **texts, const char **names) {
+tri_hiprtc_enum hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, const char *name, int num_headers,
+                                    const char **texts, const char **names) {
   tri_hiprtc_program program = calloc(1, sizeof *program);
   if (program == NULL) return 1;
   if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
@@ -140,7 +144,7 @@ int hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, const char *n
   return 0;
 }
 
-int hiprtcDestroyProgram(tri_hiprtc_program *program) {
+tri_hiprtc_enum hiprtcDestroyProgram(tri_hiprtc_program *program) {
   free(*program);
   *program = NULL;
   return 0;
@@ -153,7 +157,7 @@ static bool knows(const char *chip) {
   return false;
 }
 
-int hiprtcCompileProgram(tri_hiprtc_program program, int num_options, const char **options) {
+tri_hiprtc_enum hiprtcCompileProgram(tri_hiprtc_program program, int num_options, const char **options) {
   stand_in_image *image = &program->image;
   const int fails = (int)stand_in_number("hiprtc_fails", 0);
   int warp = 0;
@@ -175,22 +179,22 @@ int hiprtcCompileProgram(tri_hiprtc_program program, int num_options, const char
   return fails;
 }
 
-int hiprtcGetCodeSize(tri_hiprtc_program program, size_t *out) {
+tri_hiprtc_enum hiprtcGetCodeSize(tri_hiprtc_program program, size_t *out) {
   *out = program->bytes;
   return 0;
 }
 
-int hiprtcGetCode(tri_hiprtc_program program, char *out) {
+tri_hiprtc_enum hiprtcGetCode(tri_hiprtc_program program, char *out) {
   memcpy(out, program->code, program->bytes);
   return 0;
 }
 
-int hiprtcGetProgramLogSize(tri_hiprtc_program program, size_t *out) {
+tri_hiprtc_enum hiprtcGetProgramLogSize(tri_hiprtc_program program, size_t *out) {
   *out = strlen(program->log) + 1;
   return 0;
 }
 
-int hiprtcGetProgramLog(tri_hiprtc_program program, char *out) {
+tri_hiprtc_enum hiprtcGetProgramLog(tri_hiprtc_program program, char *out) {
   memcpy(out, program->log, strlen(program->log) + 1);
   return 0;
 }

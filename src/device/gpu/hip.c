@@ -22,7 +22,7 @@ struct tri_gpu_context {
   tri_hip_stream zeroing;           /* of memory as it is made */
   atomic_size_t held;               /* bytes */
   char label[128];                  /* "GPU 0 (AMD Instinct MI250X)" */
-  atomic_int lasting;               /* the error that it does not recover from; 0 before */
+  atomic_uint lasting;              /* the error that it does not recover from; 0 before */
   _Atomic(const char *) lasting_at; /* the call that told it */
 };
 
@@ -71,20 +71,20 @@ TRI_HIP_CALLS(NAME_OF)
 TRI_HIP_CALLS_IF_ANY(NAME_OF)
 #undef NAME_OF
 
-static void keep(tri_gpu_context *context, const char *call, int error) {
-  int none = 0;
+static void keep(tri_gpu_context *context, const char *call, tri_hip_enum error) {
+  tri_hip_enum none = 0;
   const char *nowhere = NULL;
   atomic_compare_exchange_strong(&context->lasting_at, &nowhere, call);
   atomic_compare_exchange_strong(&context->lasting, &none, error);
 }
 
-static tri_status failed(tri_gpu_context *context, const char *call, int error) {
+static tri_status failed(tri_gpu_context *context, const char *call, tri_hip_enum error) {
   if (tri_hip_is_lasting(error)) keep(context, call, error);
   return tri_hip_failed(context->driver, context->label, call, error);
 }
 
 static tri_status use(tri_gpu_context *context) {
-  int error = atomic_load(&context->lasting);
+  tri_hip_enum error = atomic_load(&context->lasting);
   if (error != 0) return tri_hip_failed(context->driver, context->label, atomic_load(&context->lasting_at), error);
   error = context->calls->device_use(context->ordinal);
   return error == 0 ? TRI_OK : failed(context, hip_name_of_device_use, error);
@@ -99,7 +99,7 @@ static bool use_quietly(tri_gpu_context *context) {
 #define CALL(context, name, ...)                                                                                       \
   do {                                                                                                                 \
     TRI_TRY(use(context));                                                                                             \
-    int error_ = (context)->calls->name(__VA_ARGS__);                                                                  \
+    tri_hip_enum error_ = (context)->calls->name(__VA_ARGS__);                                                         \
     if (error_ != 0) return failed(context, hip_name_of_##name, error_);                                               \
   } while (0)
 
@@ -144,7 +144,7 @@ static tri_status name_chip(tri_gpu_context *context, char *out, size_t out_byte
 /* The first call that takes memory of the GPU: where another process has filled it, there is not even room for this. */
 static tri_status open_stream(tri_gpu_context *context) {
   TRI_TRY(use(context));
-  int error = context->calls->stream_create(&context->zeroing, TRI_HIP_STREAM_NON_BLOCKING);
+  tri_hip_enum error = context->calls->stream_create(&context->zeroing, TRI_HIP_STREAM_NON_BLOCKING);
   if (error == TRI_HIP_OUT_OF_MEMORY) {
     return tri_fail(TRI_OUT_OF_MEMORY,
                     "%s has no memory left to begin with: other processes hold it (`rocm-smi --showpids` shows "
@@ -185,7 +185,7 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
 }
 
 /* 0 where the library does not say. */
-static int attribute(const tri_gpu_context *context, int which) {
+static int attribute(const tri_gpu_context *context, tri_hip_enum which) {
   int value = 0;
   return context->calls->device_attribute(&value, which, context->ordinal) == 0 && value > 0 ? value : 0;
 }
@@ -218,7 +218,9 @@ static tri_status hip_memory_free(tri_gpu_context *context, size_t *out) {
 
 /* What is not allowed while a thread records work is allowed in between: memory and modules do not belong to the work.
  * The library changes `mode` for the one before. */
-static void exchange_mode(const tri_gpu_context *context, int *mode) { (void)context->calls->capture_mode(mode); }
+static void exchange_mode(const tri_gpu_context *context, tri_hip_enum *mode) {
+  (void)context->calls->capture_mode(mode);
+}
 
 static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   size_t free = 0, total = 0, held = atomic_load(&context->held);
@@ -247,7 +249,7 @@ static tri_status zero(tri_gpu_context *context, void *memory, size_t bytes) {
 static tri_status create_memory(tri_gpu_context *context, size_t bytes, void **out) {
   void *memory = NULL, *base = NULL;
   size_t got = bytes;
-  int error = context->calls->memory_create(&memory, bytes == 0 ? 1 : bytes);
+  tri_hip_enum error = context->calls->memory_create(&memory, bytes == 0 ? 1 : bytes);
   if (error == TRI_HIP_OUT_OF_MEMORY) return no_memory(context, bytes);
   if (error != 0) return failed(context, hip_name_of_memory_create, error);
   tri_status status = zero(context, memory, bytes);
@@ -261,7 +263,7 @@ static tri_status create_memory(tri_gpu_context *context, size_t bytes, void **o
 }
 
 static tri_status hip_memory_create(tri_gpu_context *context, size_t bytes, void **out) {
-  int mode = TRI_HIP_CAPTURE_RELAXED;
+  tri_hip_enum mode = TRI_HIP_CAPTURE_RELAXED;
   TRI_TRY(use(context));
   exchange_mode(context, &mode);
   tri_status status = create_memory(context, bytes, out);
@@ -278,7 +280,7 @@ static void hip_memory_destroy(tri_gpu_context *context, void *memory) {
 }
 
 static tri_status create_host(tri_gpu_context *context, size_t bytes, void **out) {
-  int error = context->calls->host_create(out, bytes == 0 ? 1 : bytes, TRI_HIP_HOST_PORTABLE);
+  tri_hip_enum error = context->calls->host_create(out, bytes == 0 ? 1 : bytes, TRI_HIP_HOST_PORTABLE);
   if (error == TRI_HIP_OUT_OF_MEMORY) {
     char wanted[32];
     return tri_fail(TRI_OUT_OF_MEMORY,
@@ -290,7 +292,7 @@ static tri_status create_host(tri_gpu_context *context, size_t bytes, void **out
 }
 
 static tri_status hip_host_create(tri_gpu_context *context, size_t bytes, void **out) {
-  int mode = TRI_HIP_CAPTURE_RELAXED;
+  tri_hip_enum mode = TRI_HIP_CAPTURE_RELAXED;
   TRI_TRY(use(context));
   exchange_mode(context, &mode);
   tri_status status = create_host(context, bytes, out);
@@ -342,7 +344,7 @@ static void *hip_stream_handle(tri_gpu_stream *stream, const char *work) {
   return stream->own;
 }
 
-static int from_host(tri_side to) {
+static tri_hip_enum from_host(tri_side to) {
   switch (to) {
     case TRI_SIDE_HOST: return TRI_HIP_COPY_HOST_TO_HOST;
     case TRI_SIDE_DEVICE: break;
@@ -350,7 +352,7 @@ static int from_host(tri_side to) {
   return TRI_HIP_COPY_HOST_TO_DEVICE;
 }
 
-static int from_device(tri_side to) {
+static tri_hip_enum from_device(tri_side to) {
   switch (to) {
     case TRI_SIDE_HOST: return TRI_HIP_COPY_DEVICE_TO_HOST;
     case TRI_SIDE_DEVICE: break;
@@ -358,7 +360,7 @@ static int from_device(tri_side to) {
   return TRI_HIP_COPY_DEVICE_TO_DEVICE;
 }
 
-static int kind_of(tri_side to, tri_side from) {
+static tri_hip_enum kind_of(tri_side to, tri_side from) {
   switch (from) {
     case TRI_SIDE_HOST: return from_host(to);
     case TRI_SIDE_DEVICE: break;
@@ -366,14 +368,15 @@ static int kind_of(tri_side to, tri_side from) {
   return from_device(to);
 }
 
-static tri_status copy_bytes(const tri_gpu_stream *stream, void *to, const void *from, size_t bytes, int kind) {
+static tri_status copy_bytes(const tri_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                             tri_hip_enum kind) {
   CALL(stream->context, copy, to, from, bytes, kind, stream->own);
   return TRI_OK;
 }
 
 /* The library takes strides below 2 GiB. */
 static tri_status hip_copy(tri_gpu_stream *stream, const tri_copy *c) {
-  const int kind = kind_of(c->to_side, c->from_side);
+  const tri_hip_enum kind = kind_of(c->to_side, c->from_side);
   if (c->rows == 0 || c->row_bytes == 0) return TRI_OK;
   if (c->rows == 1 || (c->to_stride == c->row_bytes && c->from_stride == c->row_bytes))
     return copy_bytes(stream, c->to, c->from, c->rows * c->row_bytes, kind);
@@ -435,7 +438,7 @@ static tri_status hip_stream_wait(tri_gpu_stream *stream, const tri_gpu_event *e
  * one before it. */
 static tri_status wait_for(const tri_gpu_event *event) {
   TRI_TRY(use(event->context));
-  const int error = event->context->calls->event_wait(event->own);
+  const tri_hip_enum error = event->context->calls->event_wait(event->own);
   if (error == 0) return TRI_OK;
   keep(event->context, hip_name_of_event_wait, error);
   return failed(event->context, hip_name_of_event_wait, error);
@@ -453,7 +456,7 @@ static tri_status hip_event_wait(const tri_gpu_event *event) {
 /* An error is told once: it is kept for the wait. */
 static bool hip_event_passed(const tri_gpu_event *event) {
   if (!use_quietly(event->context)) return true;
-  const int error = event->context->calls->event_query(event->own);
+  const tri_hip_enum error = event->context->calls->event_query(event->own);
   if (error != 0 && error != TRI_HIP_NOT_READY) keep(event->context, hip_name_of_event_query, error);
   return error != TRI_HIP_NOT_READY;
 }
@@ -470,10 +473,10 @@ static tri_status hip_event_seconds(const tri_gpu_event *from, const tri_gpu_eve
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* What the library does not take was made by a compiler that it does not go with. */
-static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, int error) {
+static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, tri_hip_enum error) {
   const char *name = context->calls->error_name(error);
   return tri_fail(TRI_UNSUPPORTED,
-                  "%s: %s (%s) does not take the kernels `%s` as they were compiled: %s (%d). Where hipRTC is of a "
+                  "%s: %s (%s) does not take the kernels `%s` as they were compiled: %s (%u). Where hipRTC is of a "
                   "newer ROCm than this library, take both of one",
                   context->label, context->driver->text, context->driver->path, image->module,
                   name == NULL ? "an error without a name" : name, error);
@@ -481,7 +484,7 @@ static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *i
 
 static tri_status load_module(tri_gpu_module *module, const tri_gpu_image *image) {
   tri_gpu_context *context = module->context;
-  const int error = context->calls->module_load(&module->own, module->image);
+  const tri_hip_enum error = context->calls->module_load(&module->own, module->image);
   switch (error) {
     case 0: return TRI_OK;
     case TRI_HIP_INVALID_DEVICE_FUNCTION:
@@ -494,7 +497,7 @@ static tri_status load_module(tri_gpu_module *module, const tri_gpu_image *image
 }
 
 static tri_status copy_and_load(tri_gpu_module *module, const tri_gpu_image *image) {
-  int mode = TRI_HIP_CAPTURE_RELAXED;
+  tri_hip_enum mode = TRI_HIP_CAPTURE_RELAXED;
   TRI_TRY(tri_alloc("compiled kernels", image->bytes, 1, &module->image));
   memcpy(module->image, image->image, image->bytes);
   TRI_TRY(use(module->context));
@@ -535,7 +538,7 @@ static tri_status find_function(const tri_gpu_module *module, const char *name, 
 }
 
 static tri_status hip_module_function(tri_gpu_module *module, const char *name, tri_gpu_function **out) {
-  int mode = TRI_HIP_CAPTURE_RELAXED;
+  tri_hip_enum mode = TRI_HIP_CAPTURE_RELAXED;
   tri_gpu_function *function = NULL;
   TRI_TRY(use(module->context));
   TRI_TRY(tri_alloc("a kernel", 1, sizeof *function, &function));
@@ -589,7 +592,7 @@ static tri_status hip_graph_begin(tri_gpu_stream *stream) {
 static tri_status end_recording(const tri_gpu_stream *stream, tri_hip_graph_run *out) {
   tri_hip_graph recorded = NULL;
   CALL(stream->context, capture_end, stream->own, &recorded);
-  const int error = stream->context->calls->graph_instantiate(out, recorded, 0);
+  const tri_hip_enum error = stream->context->calls->graph_instantiate(out, recorded, 0);
   (void)stream->context->calls->graph_destroy(recorded);
   return error == 0 ? TRI_OK : failed(stream->context, hip_name_of_graph_instantiate, error);
 }

@@ -13,6 +13,9 @@ typedef struct tri_hip_event_object *tri_hip_event;
 typedef struct tri_hip_graph_object *tri_hip_graph;
 typedef struct tri_hip_graph_run_object *tri_hip_graph_run;
 
+/* Their enums are unsigned numbers to a C compiler. */
+typedef unsigned tri_hip_enum;
+
 /* Every function returns one of these numbers, 0 for success. */
 enum {
   TRI_HIP_OUT_OF_MEMORY = 2,
@@ -29,7 +32,6 @@ enum {
   TRI_HIP_ILLEGAL_STATE = 401,
   TRI_HIP_NOT_READY = 600,
   TRI_HIP_ILLEGAL_ADDRESS = 700,
-  TRI_HIP_LAUNCH_RESOURCES = 701,
   TRI_HIP_LAUNCH_TIMEOUT = 702,
   TRI_HIP_ASSERT = 710,
   TRI_HIP_LAUNCH_FAILED = 719,
@@ -74,49 +76,50 @@ enum {
 };
 
 typedef struct tri_hip_calls {
-  int (*version)(int *out); /* 50221153: 5.2.21153 */
-  const char *(*error_name)(int error);
-  const char *(*error_text)(int error);
-  int (*device_count)(int *out);
-  int (*device_use)(int ordinal);
-  int (*device_name)(char *out, int bytes, int ordinal);
-  int (*device_attribute)(int *out, int attribute, int ordinal);
-  int (*device_memory)(size_t *out, int ordinal);
-  int (*device_bus)(char *out, int bytes, int ordinal);
-  int (*properties_5)(void *out, int ordinal);
-  int (*properties_6)(void *out, int ordinal);
-  int (*memory_info)(size_t *free, size_t *total);
-  int (*memory_create)(void **out, size_t bytes);
-  int (*memory_destroy)(void *memory);
-  int (*memory_range)(void **base, size_t *bytes, void *memory);
-  int (*host_create)(void **out, size_t bytes, unsigned flags);
-  int (*host_destroy)(void *memory);
-  int (*copy)(void *to, const void *from, size_t bytes, int kind, tri_hip_stream stream);
-  int (*copy_rows)(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes, size_t height,
-                   int kind, tri_hip_stream stream);
-  int (*fill)(void *to, int value, size_t bytes, tri_hip_stream stream);
-  int (*stream_create)(tri_hip_stream *out, unsigned flags);
-  int (*stream_destroy)(tri_hip_stream stream);
-  int (*stream_finish)(tri_hip_stream stream);
-  int (*stream_wait)(tri_hip_stream stream, tri_hip_event event, unsigned flags);
-  int (*event_create)(tri_hip_event *out, unsigned flags);
-  int (*event_destroy)(tri_hip_event event);
-  int (*event_record)(tri_hip_event event, tri_hip_stream stream);
-  int (*event_wait)(tri_hip_event event);
-  int (*event_query)(tri_hip_event event);
-  int (*event_elapsed)(float *milliseconds, tri_hip_event from, tri_hip_event to);
-  int (*module_load)(tri_hip_module *out, const void *image);
-  int (*module_unload)(tri_hip_module module);
-  int (*module_function)(tri_hip_function *out, tri_hip_module module, const char *name);
-  int (*launch)(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,
-                unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream, void **arguments, void **extra);
-  int (*capture_begin)(tri_hip_stream stream, int mode);
-  int (*capture_end)(tri_hip_stream stream, tri_hip_graph *out);
-  int (*capture_mode)(int *exchanged);
-  int (*graph_instantiate)(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags);
-  int (*graph_launch)(tri_hip_graph_run graph, tri_hip_stream stream);
-  int (*graph_run_destroy)(tri_hip_graph_run graph);
-  int (*graph_destroy)(tri_hip_graph graph);
+  tri_hip_enum (*version)(int *out); /* 50221153: 5.2.21153 */
+  const char *(*error_name)(tri_hip_enum error);
+  const char *(*error_text)(tri_hip_enum error);
+  tri_hip_enum (*device_count)(int *out);
+  tri_hip_enum (*device_use)(int ordinal);
+  tri_hip_enum (*device_name)(char *out, int bytes, int ordinal);
+  tri_hip_enum (*device_attribute)(int *out, tri_hip_enum attribute, int ordinal);
+  tri_hip_enum (*device_memory)(size_t *out, int ordinal);
+  tri_hip_enum (*device_bus)(char *out, int bytes, int ordinal);
+  tri_hip_enum (*properties_5)(void *out, int ordinal);
+  tri_hip_enum (*properties_6)(void *out, int ordinal);
+  tri_hip_enum (*memory_info)(size_t *free, size_t *total);
+  tri_hip_enum (*memory_create)(void **out, size_t bytes);
+  tri_hip_enum (*memory_destroy)(void *memory);
+  tri_hip_enum (*memory_range)(void **base, size_t *bytes, void *memory);
+  tri_hip_enum (*host_create)(void **out, size_t bytes, unsigned flags);
+  tri_hip_enum (*host_destroy)(void *memory);
+  tri_hip_enum (*copy)(void *to, const void *from, size_t bytes, tri_hip_enum kind, tri_hip_stream stream);
+  tri_hip_enum (*copy_rows)(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
+                            size_t height, tri_hip_enum kind, tri_hip_stream stream);
+  tri_hip_enum (*fill)(void *to, int value, size_t bytes, tri_hip_stream stream);
+  tri_hip_enum (*stream_create)(tri_hip_stream *out, unsigned flags);
+  tri_hip_enum (*stream_destroy)(tri_hip_stream stream);
+  tri_hip_enum (*stream_finish)(tri_hip_stream stream);
+  tri_hip_enum (*stream_wait)(tri_hip_stream stream, tri_hip_event event, unsigned flags);
+  tri_hip_enum (*event_create)(tri_hip_event *out, unsigned flags);
+  tri_hip_enum (*event_destroy)(tri_hip_event event);
+  tri_hip_enum (*event_record)(tri_hip_event event, tri_hip_stream stream);
+  tri_hip_enum (*event_wait)(tri_hip_event event);
+  tri_hip_enum (*event_query)(tri_hip_event event);
+  tri_hip_enum (*event_elapsed)(float *milliseconds, tri_hip_event from, tri_hip_event to);
+  tri_hip_enum (*module_load)(tri_hip_module *out, const void *image);
+  tri_hip_enum (*module_unload)(tri_hip_module module);
+  tri_hip_enum (*module_function)(tri_hip_function *out, tri_hip_module module, const char *name);
+  tri_hip_enum (*launch)(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                         unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream,
+                         void **arguments, void **extra);
+  tri_hip_enum (*capture_begin)(tri_hip_stream stream, tri_hip_enum mode);
+  tri_hip_enum (*capture_end)(tri_hip_stream stream, tri_hip_graph *out);
+  tri_hip_enum (*capture_mode)(tri_hip_enum *exchanged);
+  tri_hip_enum (*graph_instantiate)(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags);
+  tri_hip_enum (*graph_launch)(tri_hip_graph_run graph, tri_hip_stream stream);
+  tri_hip_enum (*graph_run_destroy)(tri_hip_graph_run graph);
+  tri_hip_enum (*graph_destroy)(tri_hip_graph graph);
 } tri_hip_calls;
 
 /* C(FIELD, NAME) for each that every version has: the library's own name. */

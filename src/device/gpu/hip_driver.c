@@ -17,7 +17,7 @@
 #define SEE_LOG "`rocm-smi` and the kernel's log (`dmesg | grep -i amdgpu`) may say more. "
 
 /* What it means and what to do. */
-static const char *advice(int error) {
+static const char *advice(tri_hip_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
       return "the GPU's memory is faulty: " SEE_LOG
@@ -47,7 +47,7 @@ static const char *advice(int error) {
   return SEE_LOG "Where it stays, it is a mistake of this program's or a fault of ROCm's";
 }
 
-bool tri_hip_is_lasting(int error) {
+bool tri_hip_is_lasting(tri_hip_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
     case TRI_HIP_ILLEGAL_STATE:
@@ -62,10 +62,10 @@ bool tri_hip_is_lasting(int error) {
   }
 }
 
-tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, int error) {
+tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, tri_hip_enum error) {
   const char *name = driver->calls.error_name(error), *text = driver->calls.error_text(error);
   const bool full = error == TRI_HIP_OUT_OF_MEMORY;
-  return tri_fail(full ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED, "%s: %s returned %s (%d, %s): %s", of, call,
+  return tri_fail(full ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED, "%s: %s returned %s (%u, %s): %s", of, call,
                   name == NULL ? "an error without a name" : name, error, text == NULL ? "no more is known" : text,
                   full ? "other processes may hold its memory (`rocm-smi --showpids` shows which)" : advice(error));
 }
@@ -159,8 +159,8 @@ static tri_status open_driver(void) {
   const int major = driver.version / OF_MAJOR;
   snprintf(driver.text, sizeof driver.text, "HIP %d.%d.%d", major, driver.version % OF_MAJOR / OF_MINOR,
            driver.version % OF_MINOR);
-  int error = driver.calls.device_count(&driver.count);
-  if (error == TRI_HIP_NO_DEVICE || error == TRI_HIP_INVALID_DEVICE) driver.count = error = 0;
+  tri_hip_enum error = driver.calls.device_count(&driver.count);
+  if (error == TRI_HIP_NO_DEVICE || error == TRI_HIP_INVALID_DEVICE) driver.count = 0, error = 0;
   if (error != 0) return tri_hip_failed(&driver, driver.path, "hipGetDeviceCount", error);
   tell_count();
   if (driver.count > 0 && (major < OLDEST_MAJOR || major > NEWEST_MAJOR)) {

@@ -22,10 +22,10 @@ tri_status tri_hip_driver_open(const tri_hip_driver **out);
 
 /* A call of the library's has failed: tells its name for the error, and what to do where that is known. `of` is what it
  * happened to: "GPU 0 (AMD Instinct MI250X)". */
-tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, int error);
+tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, tri_hip_enum error);
 
 /* Whether a GPU does not recover from it: what it has computed since is nobody's. */
-bool tri_hip_is_lasting(int error);
+bool tri_hip_is_lasting(tri_hip_enum error);
 
 /* Why a library sees no GPU, by the files through which it reaches them: `kfd` is /dev/kfd, and `nodes` a pattern of
  * glob(7) for those of the GPUs. "" where they are there and may be used. */

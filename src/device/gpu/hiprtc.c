@@ -199,7 +199,7 @@ static tri_status choose_chip(const char *architecture, char chip[CHIP_BYTES]) {
   "#define UINT64_C(x) x##ull\n"                                                                                       \
   "#endif\n"
 
-static tri_status refused(const char *what, int error) {
+static tri_status refused(const char *what, tri_hiprtc_enum error) {
   return tri_fail(
       TRI_UNSUPPORTED, "hipRTC %s (%s) does not %s: %s%s", library.version, library.path, what,
       library.calls.error_text(error),
@@ -222,7 +222,7 @@ static tri_status create_program(const char *name, tri_hiprtc_program *out) {
     texts[count++] = source->text;
   }
   if (own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
-  const int error = library.calls.create(out, own, name, count, texts, names);
+  const tri_hiprtc_enum error = library.calls.create(out, own, name, count, texts, names);
   return error == 0 ? TRI_OK : refused("begin", error);
 }
 
@@ -235,7 +235,7 @@ static tri_status take_log(tri_hiprtc_program program, char **out) {
 }
 
 /* What comgr says where the folder for its temporary files cannot be written is nothing at all. */
-static tri_status failed(const tri_gpu_compilation *what, const char *chip, int error, const char *log) {
+static tri_status failed(const tri_gpu_compilation *what, const char *chip, tri_hiprtc_enum error, const char *log) {
   char text[256];
   snprintf(text, sizeof text, "compile %s for %s and %d bits", what->source, chip, what->type_bits);
   if (error != TRI_HIPRTC_COMPILATION) return refused(text, error);
@@ -263,7 +263,7 @@ static tri_status compile_program(tri_hiprtc_program program, const tri_gpu_comp
   snprintf(architecture, sizeof architecture, "--offload-arch=%s", chip);
   snprintf(type, sizeof type, "-DTRI_GPU_TYPE=%d", what->type_bits);
   snprintf(warp, sizeof warp, "-DTRI_GPU_WARP=%d", warp_of(chip));
-  const int error = library.calls.compile(program, 7, options);
+  const tri_hiprtc_enum error = library.calls.compile(program, 7, options);
   TRI_TRY(take_log(program, log));
   return error == 0 ? TRI_OK : failed(what, chip, error, *log);
 }
@@ -271,7 +271,7 @@ static tri_status compile_program(tri_hiprtc_program program, const tri_gpu_comp
 static tri_status take_image(tri_hiprtc_program program, void **out, size_t *out_bytes) {
   size_t bytes = 0;
   void *image = NULL;
-  int error = library.calls.binary_bytes(program, &bytes);
+  tri_hiprtc_enum error = library.calls.binary_bytes(program, &bytes);
   if (error != 0 || bytes == 0) return refused("say how large its output is", error);
   TRI_TRY(tri_alloc("compiled kernels", bytes, 1, &image));
   error = library.calls.binary(program, image);

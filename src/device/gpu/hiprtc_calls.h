@@ -7,19 +7,22 @@
 
 typedef struct tri_hiprtc_program_object *tri_hiprtc_program;
 
+/* Their enums are unsigned numbers to a C compiler. */
+typedef unsigned tri_hiprtc_enum;
+
 /* Every function returns one of these numbers, 0 for success. */
 enum { TRI_HIPRTC_BUILTINS = 7, TRI_HIPRTC_COMPILATION = 6 };
 
 typedef struct tri_hiprtc_calls {
-  const char *(*error_text)(int error);
-  int (*create)(tri_hiprtc_program *out, const char *text, const char *name, int num_headers, const char **texts,
-                const char **names);
-  int (*destroy)(tri_hiprtc_program *program);
-  int (*compile)(tri_hiprtc_program program, int num_options, const char **options);
-  int (*binary_bytes)(tri_hiprtc_program program, size_t *out);
-  int (*binary)(tri_hiprtc_program program, char *out);
-  int (*log_bytes)(tri_hiprtc_program program, size_t *out);
-  int (*log)(tri_hiprtc_program program, char *out);
+  const char *(*error_text)(tri_hiprtc_enum error);
+  tri_hiprtc_enum (*create)(tri_hiprtc_program *out, const char *text, const char *name, int num_headers,
+                            const char **texts, const char **names);
+  tri_hiprtc_enum (*destroy)(tri_hiprtc_program *program);
+  tri_hiprtc_enum (*compile)(tri_hiprtc_program program, int num_options, const char **options);
+  tri_hiprtc_enum (*binary_bytes)(tri_hiprtc_program program, size_t *out);
+  tri_hiprtc_enum (*binary)(tri_hiprtc_program program, char *out);
+  tri_hiprtc_enum (*log_bytes)(tri_hiprtc_program program, size_t *out);
+  tri_hiprtc_enum (*log)(tri_hiprtc_program program, char *out);
 } tri_hiprtc_calls;
 
 /* C(FIELD, FUNCTION) for each: the library's own name. hiprtcVersion is not among them: it says 9.0 in all versions. */
@@ -35,8 +38,8 @@ typedef struct tri_hiprtc_calls {
 
 typedef struct tri_comgr_calls {
   void (*version)(size_t *major, size_t *minor);
-  int (*num_chips)(size_t *out);
-  int (*chip)(size_t index, const char **name); /* "amdgcn-amd-amdhsa--gfx90a" */
+  tri_hiprtc_enum (*num_chips)(size_t *out);
+  tri_hiprtc_enum (*chip)(size_t index, const char **name); /* "amdgcn-amd-amdhsa--gfx90a" */
 } tri_comgr_calls;
 
 #define TRI_COMGR_CALLS(C)                                                                                             \
