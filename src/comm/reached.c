@@ -73,6 +73,7 @@ struct tri_reached {
   int64_t piece, pieces, piece_elements; /* of each part in a piece */
   tri_request **requests;                /* [2 * group.size] */
   int num_requests, num_finished;
+  bool begun;
   tri_device_event added[2]; /* what is in that half of the scratch */
   tri_device_event after;
 };
@@ -281,7 +282,17 @@ static tri_status pass(const tri_device_event *event, bool wait, bool *passed) {
   return *passed ? tri_device_event_wait(event) : TRI_OK;
 }
 
+/* The scratch may hold what a collective before this one has left for the device to add. */
+static tri_status follow_before(tri_reached *d) {
+  if (d->begun) return TRI_OK;
+  d->begun = true;
+  TRI_TRY(tri_queue_mark(d->call.queue, &d->added[0]));
+  d->added[1] = d->added[0];
+  return TRI_OK;
+}
+
 static tri_status begin(tri_reached *d, bool wait, bool *moved) {
+  TRI_TRY(follow_before(d));
   TRI_TRY(pass(&d->call.ready, wait, moved));
   if (*moved) TRI_TRY(pass(&d->added[d->piece % 2], wait, moved));
   if (!*moved) return TRI_OK;

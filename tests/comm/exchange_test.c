@@ -128,6 +128,27 @@ static void check_background(const setting *s, const members *m, tri_dtype type,
   }
 }
 
+/* One behind the other, and nothing waits for the device before the last is through. */
+static void check_row(const setting *s, const members *m, bool background, uint64_t seed) {
+  values v[JOBS];
+  tri_exchange_request *requests[JOBS] = {NULL};
+  for (int i = 0; i < JOBS; i++) v[i] = make(s, m, TRI_FP64, 200, seed + (uint64_t)i);
+  for (int i = 0; i < JOBS; i++) {
+    tri_exchange *x = s->exchange;
+    if (background) {
+      CHECK_OK(tri_exchange_reduce_scatter_start(x, &m->group, v[i].type, v[i].begins, v[i].device, &requests[i]));
+    } else {
+      CHECK_OK(tri_exchange_reduce_scatter(x, &m->group, v[i].type, v[i].begins, v[i].device));
+    }
+  }
+  for (int i = 0; i < JOBS; i++) CHECK_OK(tri_exchange_wait(&requests[i]));
+  for (int i = 0; i < JOBS; i++) {
+    fetch(s, &v[i]);
+    check_sums(m, v[i].type, v[i].seed, v[i].begins[m->group.rank], v[i].begins[m->group.rank + 1], v[i].host);
+    drop(s, &v[i]);
+  }
+}
+
 enum { MESSAGES = 3 };
 
 /* Round a ring: all send before they receive; of several with one tag the order counts. */
@@ -168,6 +189,7 @@ static void check_group(const setting *s, const tri_group *group, uint64_t seed)
     for (size_t c = 0; c < sizeof COUNTS / sizeof COUNTS[0]; c++) check_one(s, &m, TYPES[t], COUNTS[c], seed += 2);
     check_background(s, &m, TYPES[t], 301, seed += JOBS);
   }
+  for (int background = 0; background < 2; background++) check_row(s, &m, background == 1, seed += JOBS);
   check_maximum(s, &m, seed);
   check_messages(s, &m, 77, seed);
 }
