@@ -103,9 +103,9 @@ static char *scratch_of(const tri_reached *d, int rank) {
   return d->call.scratch + d->piece % 2 * HALF_BYTES + (size_t)place * (size_t)d->piece_elements * element_bytes(d);
 }
 
-typedef enum sum_array { SUM_OF_ALL, SUM_OF_NODE, SUM_TERM, NUM_SUM_ARRAYS } sum_array;
+enum { SUM_OF_ALL, SUM_OF_NODE, SUM_TERM, NUM_SUM_ARRAYS }; /* places */
 
-static char *array_of(const tri_reached *d, sum_array which) {
+static char *array_of(const tri_reached *d, int which) {
   char *behind = d->call.scratch + d->piece % 2 * HALF_BYTES +
                  (size_t)(d->call.group.size - 1) * (size_t)d->piece_elements * element_bytes(d);
   return behind + (size_t)which * (size_t)d->piece_elements * tri_dtype_bytes(tri_dtype_wide(d->call.type));
