@@ -539,8 +539,15 @@ static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
 }
 
 static tri_status start_message(tri_exchange_request *r, void *memory) {
-  return r->kind == EXCHANGE_SEND ? tri_send_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm)
-                                  : tri_receive_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
+  switch (r->kind) {
+    case EXCHANGE_SEND: return tri_send_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
+    case EXCHANGE_RECEIVE: return tri_receive_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
+    case EXCHANGE_ALL_REDUCE:
+    case EXCHANGE_ALL_MAXIMUM:
+    case EXCHANGE_REDUCE_SCATTER:
+    case EXCHANGE_ALL_GATHER: break;
+  }
+  return tri_fail(TRI_INTERNAL, "a collective is no message");
 }
 
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
