@@ -507,9 +507,10 @@ static void release(tri_cuda_graph graph) {
 /* A copy, so that what was recorded may go. */
 tri_cuda_enum cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags) {
   ENTER(true);
+  if (flags != 0) return leave(INVALID_VALUE);
   struct tri_cuda_stream_object nowhere = {.recording = calloc(1, sizeof *nowhere.recording)};
   *out = calloc(1, sizeof **out);
-  if (flags != 0 || *out == NULL || nowhere.recording == NULL) return leave(INVALID_VALUE);
+  if (*out == NULL || nowhere.recording == NULL) abort();
   for (const work *w = graph->first; w != NULL; w = w->next) (void)stand_in_queue(&nowhere, w);
   (*out)->graph = nowhere.recording;
   return leave(0);
