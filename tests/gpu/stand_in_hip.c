@@ -272,7 +272,7 @@ tri_hip_enum hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hi
 
 /* The stand-in compiler's code object: the chip in its note, and what the other stand-in takes behind it. */
 tri_hip_enum hipModuleLoadData(tri_hip_module *out, const void *image) {
-  int options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
+  tri_cuda_enum options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
   char said[256], chip[64];
   void *values[2] = {said, (void *)(uintptr_t)sizeof said};
   Elf64_Ehdr file;
