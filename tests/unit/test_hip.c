@@ -1,0 +1,227 @@
+/* What is read out of AMD's code objects, of the names of chips, and of the files through which a GPU is reached. */
+#include "base/memory.h"
+#include "check.h"
+#include "device/gpu/code_object.h"
+#include "device/gpu/hip_driver.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- a code object, by hand -------------------------------------------------------------------------------------- */
+
+typedef struct bytes {
+  unsigned char at[4096];
+  size_t count;
+} bytes;
+
+static void put(bytes *b, const void *from, size_t count) {
+  assert_true(count <= sizeof b->at - b->count);
+  memcpy(b->at + b->count, from, count);
+  b->count += count;
+}
+
+static void put_byte(bytes *b, int byte) { put(b, &(unsigned char){(unsigned char)byte}, 1); }
+
+static void put_text(bytes *b, const char *text) {
+  put_byte(b, 0xa0 | (int)strlen(text));
+  put(b, text, strlen(text));
+}
+
+/* One of each kind of value that the note may have, none of which is asked for: they are skipped whole. */
+static void put_others(bytes *b) {
+  static const unsigned char others[] = {
+      0x93, 0xc0, 0xc2, 0xc3,                                                 /* [nil, false, true] */
+      0xca, 1,    2,    3,    4,   0xcb, 1,    2, 3,   4,    5,    6, 7, 8,   /* fp32, fp64 */
+      0xd0, 1,    0xd1, 1,    2,   0xd2, 1,    2, 3,   4,                     /* signed */
+      0xd3, 1,    2,    3,    4,   5,    6,    7, 8,   0xff,                  /* and a small negative one */
+      0xd9, 3,    'a',  'b',  'c', 0xda, 0,    1, 'd',                        /* texts with lengths */
+      0xdb, 0,    0,    0,    1,   'e',  0xdc, 0, 1,   7,    0xdd, 0, 0, 0, 0 /* arrays */
+  };
+  put_text(b, ".others");
+  put_byte(b, 0xdc);
+  put_byte(b, 0);
+  put_byte(b, 14);
+  put(b, others, sizeof others);
+  put_byte(b, 0x81); /* {k: {}} */
+  put_text(b, "k");
+  put_byte(b, 0x80);
+}
+
+static void put_kernel(bytes *b) {
+  put_byte(b, 0xde);
+  put_byte(b, 0);
+  put_byte(b, 8);
+  put_others(b);
+  put_text(b, ".name");
+  put_text(b, "norm");
+  put_text(b, ".vgpr_count");
+  put_byte(b, 96);
+  put_text(b, ".sgpr_count");
+  put(b, (unsigned char[]){0xcc, 200}, 2);
+  put_text(b, ".wavefront_size");
+  put_byte(b, 64);
+  put_text(b, ".max_flat_workgroup_size");
+  put(b, (unsigned char[]){0xcd, 1, 0}, 3);
+  put_text(b, ".group_segment_fixed_size");
+  put(b, (unsigned char[]){0xce, 0, 1, 0, 0}, 5);
+  put_text(b, ".kernarg_segment_size");
+  put(b, (unsigned char[]){0xcf, 0, 0, 0, 0, 0, 0, 1, 8}, 9);
+}
+
+static void make_note(bytes *b) {
+  put_byte(b, 0x82);
+  put_others(b);
+  put_text(b, "amdhsa.kernels");
+  put_byte(b, 0x91);
+  put_kernel(b);
+}
+
+/* Behind a note of another's, in the second part of a file. */
+static void make_file(bytes *b) {
+  bytes note = {.count = 0};
+  Elf64_Ehdr file = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_phoff = sizeof file};
+  Elf64_Phdr parts[2] = {{.p_type = PT_LOAD}, {.p_type = PT_NOTE, .p_offset = sizeof file + sizeof parts}};
+  Elf64_Nhdr other = {.n_namesz = 4, .n_descsz = 5, .n_type = 32}, own = {.n_namesz = 7, .n_type = 32};
+  make_note(&note);
+  own.n_descsz = (Elf64_Word)note.count;
+  file.e_phentsize = sizeof parts[0];
+  file.e_phnum = 2;
+  parts[1].p_filesz = sizeof other + 12 + sizeof own + 8 + note.count;
+  put(b, &file, sizeof file);
+  put(b, parts, sizeof parts);
+  put(b, &other, sizeof other);
+  put(b, "GNU\0hello\0\0\0", 12);
+  put(b, &own, sizeof own);
+  put(b, "AMDGPU\0\0", 8);
+  put(b, note.at, note.count);
+}
+
+static void kernels_of_a_code_object(void **state) {
+  (void)state;
+  bytes b = {.count = 0};
+  tri_gpu_code_kernel *kernels = NULL;
+  int count = 0;
+  make_file(&b);
+  CHECK_OK(tri_gpu_code_kernels(b.at, b.count, &kernels, &count));
+  assert_int_equal(count, 1);
+  assert_string_equal(kernels[0].name, "norm");
+  assert_int_equal(kernels[0].registers, 96);
+  assert_int_equal(kernels[0].scalar_registers, 200);
+  assert_int_equal(kernels[0].warp, 64);
+  assert_int_equal(kernels[0].block_threads, 256);
+  assert_int_equal(kernels[0].shared_bytes, 65536);
+  assert_int_equal(kernels[0].argument_bytes, 264);
+  assert_int_equal(kernels[0].private_bytes, 0);
+  tri_free(kernels);
+}
+
+/* In memory of exactly that size, for who looks at each read. */
+static tri_status read_copy(const bytes *b, size_t size, int *count) {
+  tri_gpu_code_kernel *kernels = NULL;
+  unsigned char *copy = malloc(size > 0 ? size : 1);
+  assert_non_null(copy);
+  memcpy(copy, b->at, size);
+  tri_status status = tri_gpu_code_kernels(copy, size, &kernels, count);
+  free(copy);
+  if (status == TRI_OK) tri_free(kernels);
+  return status;
+}
+
+static void damaged_code_objects(void **state) {
+  (void)state;
+  bytes b = {.count = 0};
+  int count = 0;
+  make_file(&b);
+  for (size_t size = 0; size < b.count; size++)
+    CHECK_FAILS(read_copy(&b, size, &count), TRI_BAD_FILE, "no whole code object of AMD's");
+  for (size_t i = 0; i < b.count; i++) {
+    for (int bit = 0; bit < 8; bit++) {
+      bytes other = b;
+      other.at[i] ^= (unsigned char)(1 << bit);
+      tri_status status = read_copy(&other, other.count, &count);
+      assert_true(status == TRI_OK || status == TRI_BAD_FILE || status == TRI_OUT_OF_MEMORY);
+    }
+  }
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static void chips(void **state) {
+  static const char *const names[][2] = {
+      {"gfx90a:sramecc+:xnack-", "gfx90a"},
+      {"gfx90a", "gfx90a"},
+      {"gfx1030", "gfx1030"},
+      {"gfx942:sramecc+", "gfx942"},
+      {"", ""},
+      {"gfx", ""},
+      {"gfx90", ""},
+      {"MI250X", ""},
+      {"gfx90a+", ""},
+      {"gfx9-4-generic", ""},
+      {":gfx90a", ""},
+      {"gfx90a90a90a90a90a90a90a90a90a90a90a90a", ""},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char out[16];
+    tri_hip_chip(names[i][0], out, sizeof out);
+    assert_string_equal(out, names[i][1]);
+  }
+}
+
+/* ---- why there is no GPU ----------------------------------------------------------------------------------------- */
+
+/* As a user who is not root: for root everything may be used. */
+static void check_absence(const char *kfd, const char *nodes, const char *expected) {
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    char out[512];
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(2);
+    tri_hip_absence(kfd, nodes, out, sizeof out);
+    _exit(expected[0] == '\0' ? out[0] != '\0' : strstr(out, expected) == NULL);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (status != 0) fail_msg("not \"%s\" of %s and %s", expected, kfd, nodes);
+}
+
+static void files_of_gpus(void **state) {
+  (void)state;
+  char folder[] = "/tmp/test-hip-XXXXXX", kfd[64], node[64], nodes[64];
+  assert_non_null(mkdtemp(folder));
+  assert_int_equal(chmod(folder, 0755), 0);
+  snprintf(kfd, sizeof kfd, "%s/kfd", folder);
+  snprintf(node, sizeof node, "%s/renderD128", folder);
+  snprintf(nodes, sizeof nodes, "%s/renderD*", folder);
+  check_absence(kfd, nodes, "kfd: this machine has no GPU of AMD's, or its kernel has not loaded the driver amdgpu");
+  close(open(kfd, O_CREAT | O_RDWR, 0600));
+  assert_int_equal(chmod(kfd, 0000), 0);
+  check_absence(kfd, nodes, "/kfd: let the administrator add them to the groups render and video");
+  assert_int_equal(chmod(kfd, 0666), 0);
+  check_absence(kfd, nodes, "/renderD*: let the administrator add them to the groups render and video");
+  close(open(node, O_CREAT | O_RDWR, 0600));
+  assert_int_equal(chmod(node, 0000), 0);
+  check_absence(kfd, nodes, "/renderD*: let the administrator");
+  assert_int_equal(chmod(node, 0666), 0);
+  check_absence(kfd, nodes, "");
+  unlink(kfd);
+  unlink(node);
+  rmdir(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(kernels_of_a_code_object),
+      cmocka_unit_test(damaged_code_objects),
+      cmocka_unit_test(chips),
+      cmocka_unit_test(files_of_gpus),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
