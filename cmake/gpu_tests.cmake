@@ -12,6 +12,8 @@ target_link_libraries(kernel_speed PRIVATE trireme_core)
 set_target_properties(kernel_check kernel_speed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
 if(CMOCKA_FOUND)
   target_link_libraries(test_kernel_check PRIVATE kernel_check_cases)
+  target_link_libraries(test_launches PRIVATE kernel_check_cases)
+  target_link_options(test_launches PRIVATE -Wl,--wrap=tri_emulator_run -Wl,--wrap=tri_emulator_shared)
   target_link_options(test_emulator PRIVATE -Wl,--wrap=tri_emulated_add_32_w32) # it has a wrong one
 endif()
 
@@ -23,3 +25,8 @@ foreach(seed RANGE 1 8)
   add_test(NAME ${name} COMMAND kernel_check emulated:warp=${warp},seed=${seed} --quick --seed ${seed})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 600 COST 10 ENVIRONMENT OMP_NUM_THREADS=1)
 endforeach()
+
+# In front of the loader: a machine that has no library of a GPU's vendor (tests/oracle/test_without_vendors.py).
+add_library(no_vendors SHARED tests/gpu/no_vendors.c)
+target_link_libraries(no_vendors PRIVATE trireme_options ${CMAKE_DL_LIBS})
+set_target_properties(no_vendors PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
