@@ -191,7 +191,8 @@ static int attribute(const tri_gpu_context *context, tri_hip_enum which) {
 }
 
 static tri_status hip_facts(tri_gpu_context *context, tri_gpu_facts *out) {
-  *out = (tri_gpu_facts){.warp = attribute(context, TRI_HIP_WARP),
+  *out = (tri_gpu_facts){.peer = TRI_PEER_ROCM,
+                         .warp = attribute(context, TRI_HIP_WARP),
                          .processors = attribute(context, TRI_HIP_PROCESSORS),
                          .clock_hz = attribute(context, TRI_HIP_CLOCK_KHZ) * 1e3,
                          .memory_clock_hz = attribute(context, TRI_HIP_MEMORY_CLOCK_KHZ) * 1e3,

@@ -66,24 +66,10 @@ typedef struct tri_gpu_shape {
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 
-/* What lies between the fields of arguments is nothing, where the compiler can say so: the emulator looks up each word
- * that could be an address, and chance makes some. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_clear_padding)
-#define TRI_GPU_CLEAR_PADDING(arguments) __builtin_clear_padding(arguments)
-#endif
-#endif
-#ifndef TRI_GPU_CLEAR_PADDING
-#define TRI_GPU_CLEAR_PADDING(arguments) ((void)(arguments))
-#endif
-
-/* The same by name, for the functions of the table, which have a `queue`: TRI_GPU_LAUNCH(add, type, shape, .a = a,
- * ...);
- */
+/* The same by name, for the functions of the table, which have a `queue`: TRI_GPU_LAUNCH(add, type, shape, .a = a). */
 #define TRI_GPU_LAUNCH(name, type, shape, ...)                                                                         \
   do {                                                                                                                 \
-    name##_arguments arguments_ = {__VA_ARGS__};                                                                       \
-    TRI_GPU_CLEAR_PADDING(&arguments_);                                                                                \
+    const name##_arguments arguments_ = {__VA_ARGS__};                                                                 \
     TRI_TRY(tri_gpu_launch(queue, TRI_GPU_KERNEL_##name, type, shape, &arguments_, sizeof arguments_));                \
   } while (0)
 

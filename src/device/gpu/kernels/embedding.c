@@ -135,9 +135,9 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* WIDE_VECTOR columns of a row of the table, of which `columns` are there; and back. */
+/* WIDE_VECTOR columns of a row of the table, of which `columns` are there, or none; and back. */
 DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
-  if (whole) {
+  if (whole && columns > 0) {
     load_16_bytes(from, out);
     return;
   }
@@ -145,7 +145,7 @@ DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_V
 }
 
 DEVICE void store_table(wide *to, int columns, int whole, const wide values[WIDE_VECTOR]) {
-  if (whole) {
+  if (whole && columns > 0) {
     store_16_bytes(to, values);
     return;
   }
