@@ -77,14 +77,25 @@ static bool take(reader *r, value *out) {
   return true;
 }
 
+/* How many values follow this one as its own. */
+static uint64_t num_within(const value *v) {
+  switch (v->kind) {
+    case KIND_ARRAY: return v->number;
+    case KIND_MAP: return 2 * v->number;
+    case KIND_TEXT:
+    case KIND_NUMBER:
+    case KIND_OTHER: break;
+  }
+  return 0;
+}
+
 /* The next value with all that is in it. An element has a byte at least, so that no count is believed that cannot be.
  */
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {
     if (pending > (uint64_t)(r->end - r->at) || !take(r, &v)) return false;
-    if (v.kind == KIND_ARRAY) pending += v.number;
-    if (v.kind == KIND_MAP) pending += 2 * v.number;
+    pending += num_within(&v);
   }
   return true;
 }
