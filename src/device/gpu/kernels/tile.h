@@ -12,7 +12,9 @@
 #define ONE_BY_ONE
 #else
 #define UNROLL _Pragma("unroll")
-#if TRI_GPU_TYPE == 16
+#if TRI_GPU_TYPE == 16 && defined(TRI_GPU_HIP)
+#define UNROLL_SOME /* where nobody knows the number of rounds, matrix products do not allow it, and clang says so */
+#elif TRI_GPU_TYPE == 16
 #define UNROLL_SOME _Pragma("unroll 4")
 #else
 #define UNROLL_SOME _Pragma("unroll 1") /* a round has work enough, and takes many registers */
