@@ -225,7 +225,12 @@ training() {
   done
 }
 
-facts() { "$trireme" doctor --cluster "$device"; }
+facts() {
+  [ -z "$quick" ] || { echo "measured at full size only"; exit 77; }
+  "$trireme" calibrate "$folder/cluster.yaml" --device "$device" --precision bf16 || return 1
+  cat "$folder/cluster.yaml"
+  grep '^# Device' "$folder/cluster.yaml"
+}
 
 # ---- all of them ---------------------------------------------------------------------------------------------------------
 
@@ -238,7 +243,7 @@ step ranks 60 two_ranks
 step bits 30 same_bits
 step speeds 120 speeds
 step training 120 training
-step facts 20 facts
+step facts 40 facts
 step sanitizer 160 sanitizer
 
 # The logs of what was measured, below the table.

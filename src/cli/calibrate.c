@@ -23,17 +23,19 @@
 typedef struct arguments {
   const char *out;
   int64_t ranks;
+  const char *device;
   tri_dtype precision;
   char **given;
 } arguments;
 
-enum { OPTION_PRECISION = 256 };
+enum { OPTION_PRECISION = 256, OPTION_DEVICE };
 
 static const double PATIENCE_S = 600; /* with ranks that give no sign of life */
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
                                           {"precision", required_argument, NULL, OPTION_PRECISION},
+                                          {"device", required_argument, NULL, OPTION_DEVICE},
                                           {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
@@ -42,6 +44,7 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
     if (result == -1) break;
     switch (result) {
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
+      case OPTION_DEVICE: out->device = optarg; break;
       case OPTION_PRECISION:
         if (strcmp(optarg, "fp32") != 0 && strcmp(optarg, "bf16") != 0) {
           return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be fp32 or bf16", optarg);
@@ -74,6 +77,7 @@ static void print_heading(FILE *to, const tri_measurements *m, const tri_residua
   if (localtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
   fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld ranks at once, %ld threads each.\n", host, day,
           (long)m->ranks, (long)m->ranks, (long)m->threads);
+  fprintf(to, "# Device: %s%s%s\n", m->device, m->chip[0] == '\0' ? "" : ": ", m->chip);
   fprintf(to, "# Half of the measurements lie within: products %.1f %%", 100 * r->products);
   if (m->ranks > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
   fprintf(to, " of what this file says.\n#\n# products (rows x inner x columns: GFLOP/s):");
@@ -119,6 +123,7 @@ static tri_status write_cluster(const arguments *given, const tri_measurements *
     if (rate > peak) peak = rate;
   }
   const tri_calibration from = {.name = name,
+                                .accelerator = m->own_memory,
                                 .devices = m->ranks,
                                 .threads = m->threads,
                                 .cores = cores_of_node(),
@@ -156,7 +161,7 @@ static tri_status calibrate_measure(const arguments *given) {
   TRI_TRY(tri_comm_open());
   TRI_TRY(tri_placement_apply(&threads));
   tri_device *device = NULL;
-  TRI_TRY(tri_rank_device_create("auto", threads, &device));
+  TRI_TRY(tri_rank_device_create(given->device, threads, &device));
   tri_group world = tri_group_world();
   char what[128];
   if (world.rank == 0) tri_log("measuring %d ranks of %s", world.size, tri_device_describe(device, what, sizeof what));
@@ -174,7 +179,7 @@ static tri_status join_and_measure(const arguments *given) {
 }
 
 static tri_status calibrate_run(int count, char **given) {
-  arguments parsed = {.precision = TRI_FP32, .given = given};
+  arguments parsed = {.precision = TRI_FP32, .device = "auto", .given = given};
   TRI_TRY(calibrate_parse(count, given, &parsed));
   if (parsed.ranks > 1) {
     tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
@@ -188,7 +193,7 @@ const tri_command tri_command_calibrate = {
     .name = "calibrate",
     .summary = "measure this machine and write its cluster file",
     .help =
-        "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16]\n"
+        "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
         "\n"
         "Measures matrix products over shapes, memory, attention, all-reduces and messages over sizes, while all ranks "
         "are\n"
@@ -197,6 +202,7 @@ const tri_command tri_command_calibrate = {
         "\n"
         "  -n RANKS          start so many ranks through this machine's mpiexec\n"
         "  --precision P     of the matrix products: fp32 (the default) or bf16\n"
+        "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,

@@ -19,7 +19,7 @@ typedef struct tri_device_event tri_device_event;
 typedef struct tri_copy tri_copy;
 typedef struct tri_device_kernels tri_device_kernels;
 
-enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24 };
+enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24, TRI_DEVICE_CHIP_BYTES = 128 };
 
 /* Who can reach a device's memory beside the device: another library of this process, MPI first of all, by the address
  * that the driver's peer_address gives. */
@@ -34,14 +34,15 @@ typedef struct tri_device_info {
   char name[TRI_DEVICE_NAME_BYTES];   /* "cpu avx512", "reference" */
   int ordinal;                        /* which of the machine's devices of its kind */
   char place[TRI_DEVICE_PLACE_BYTES]; /* of one of several that the machine has: where it sits, else "" */
-  size_t memory_bytes;                /* that it can give, as far as is known or as a run allows; 0: not known */
-  size_t total_bytes, taken_bytes;    /* where its memory is its own: all of it, and what others have taken; else 0 */
-  int sharers;                        /* processes of this job that share it, this one too; 1 where it is not known */
-  bool host_memory;                   /* its memory is the machine's, which others take from too */
-  bool host_access;                   /* the host may read and write its memory while no queue does */
-  tri_device_peer peer;               /* who reaches its memory beside it, if he says that he can */
-  bool reached;                       /* the job's MPI does, on all ranks (engine/rank_device.h) */
-  unsigned types;                     /* bit 1 << t for each type t of activations that it runs */
+  char chip[TRI_DEVICE_CHIP_BYTES]; /* what its driver tells of the chip: "sm_90a, 132 processors at 1.98 GHz"; or "" */
+  size_t memory_bytes;              /* that it can give, as far as is known or as a run allows; 0: not known */
+  size_t total_bytes, taken_bytes;  /* where its memory is its own: all of it, and what others have taken; else 0 */
+  int sharers;                      /* processes of this job that share it, this one too; 1 where it is not known */
+  bool host_memory;                 /* its memory is the machine's, which others take from too */
+  bool host_access;                 /* the host may read and write its memory while no queue does */
+  tri_device_peer peer;             /* who reaches its memory beside it, if he says that he can */
+  bool reached;                     /* the job's MPI does, on all ranks (engine/rank_device.h) */
+  unsigned types;                   /* bit 1 << t for each type t of activations that it runs */
 } tri_device_info;
 
 /* What a kind of device does beside kernels. Empty functions: see there. */

@@ -7,6 +7,7 @@
 #include "engine/peak.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -310,6 +311,9 @@ tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group 
   tri_status status = tri_device_memory_create(device, b.pool_bytes, &pool);
   status = tri_common_status(world, status);
   b.pool = pool;
+  snprintf(m.device, sizeof m.device, "%s", device->info.name);
+  snprintf(m.chip, sizeof m.chip, "%s", device->info.chip);
+  m.own_memory = !device->info.host_memory;
   m.memory_bytes = device->info.host_memory ? (double)tri_system_memory_of_node() / (double)world->size
                                             : (double)device->info.memory_bytes;
   if (status == TRI_OK) status = fill_pool(&b);

@@ -19,6 +19,8 @@ typedef struct tri_measured_transfer {
 } tri_measured_transfer;
 
 typedef struct tri_measurements {
+  char device[TRI_DEVICE_NAME_BYTES], chip[TRI_DEVICE_CHIP_BYTES]; /* of the first rank */
+  bool own_memory;                                                 /* the device's, not the host's */
   int64_t ranks, threads;
   double peak_flops; /* of this rank */
   tri_measured_product products[TRI_MEASURED_PRODUCTS];

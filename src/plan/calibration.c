@@ -102,13 +102,13 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.device = TRI_CLUSTER_CPU,
+  tri_cluster c = {.device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,
                    .vector_flops = from->vector_flops,
                    .memory_bytes = from->memory_bytes,
                    .memory_bandwidth = from->memory_bandwidth,
-                   .carries = true,
+                   .carries = !from->accelerator,
                    .fitted = "matmul matmul_half attention memory link launch",
                    .threads = from->threads,
                    .cores = from->cores,

@@ -14,6 +14,7 @@ typedef struct tri_transfer_sample {
 
 typedef struct tri_calibration {
   const char *name;
+  bool accelerator;              /* devices with memory of their own, which do not carry what passes between them */
   int64_t devices;               /* all of one node */
   int64_t threads, cores, nodes; /* of each rank; of a node; that the ranks were on */
   tri_dtype precision;

@@ -1,11 +1,14 @@
 #include "device/gpu/gpu.h"
 
+#include "base/format.h"
 #include "base/memory.h"
 #include "device/gpu/choice.h"
 #include "device/gpu/internal.h"
 #include "device/gpu/products.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- the driver's functions -------------------------------------------------------------------------------------- */
 
@@ -81,6 +84,35 @@ static void fill_kernels(tri_device_kernels *out) {
 #undef FILL
 }
 
+/* ---- what it is -------------------------------------------------------------------------------------------------- */
+
+TRI_PRINTF(3, 4) static void add_fact(char *text, size_t text_bytes, const char *format, ...) {
+  size_t used = strlen(text);
+  va_list arguments;
+  if (used > 0 && used + 2 < text_bytes) used += (size_t)snprintf(text + used, text_bytes - used, ", ");
+  va_start(arguments, format);
+  vsnprintf(text + used, text_bytes - used, format, arguments);
+  va_end(arguments);
+}
+
+const char *tri_gpu_describe_chip(const tri_gpu_facts *f, char *text, size_t text_bytes) {
+  char l2[32];
+  text[0] = '\0';
+  if (f->architecture[0] != '\0') add_fact(text, text_bytes, "%s", f->architecture);
+  if (f->clock_hz > 0) {
+    add_fact(text, text_bytes, "%d processors at %.2f GHz", f->processors, f->clock_hz * 1e-9);
+  } else {
+    add_fact(text, text_bytes, "%d processors", f->processors);
+  }
+  if (f->l2_bytes > 0) {
+    add_fact(text, text_bytes, "%s of L2 cache", tri_format_bytes((double)f->l2_bytes, l2, sizeof l2));
+  }
+  if (f->memory_clock_hz > 0 && f->memory_bus_bits > 0) {
+    add_fact(text, text_bytes, "memory at %.2f GHz over %d bits", f->memory_clock_hz * 1e-9, f->memory_bus_bits);
+  }
+  return text;
+}
+
 /* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 /* A GPU for which no kernels can be had is refused now, and not in the first step. */
@@ -111,6 +143,7 @@ static tri_status create(const tri_gpu_choice *choice, tri_device *out) {
                                 .peer = gpu->facts.peer,
                                 .types = types};
   snprintf(out->info.name, sizeof out->info.name, "%s", gpu->facts.name);
+  tri_gpu_describe_chip(&gpu->facts, out->info.chip, sizeof out->info.chip);
   snprintf(out->info.place, sizeof out->info.place, "%s", gpu->facts.bus);
   out->driver = &driver;
   out->kernels = &gpu->kernels;

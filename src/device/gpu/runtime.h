@@ -36,6 +36,10 @@ typedef struct tri_gpu_facts {
   tri_device_peer peer; /* who may use peer_address */
 } tri_gpu_facts;
 
+/* "sm_90a, 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over 6144 bits": what is known of it.
+ * Returns text. */
+const char *tri_gpu_describe_chip(const tri_gpu_facts *facts, char *text, size_t text_bytes);
+
 typedef struct tri_gpu_grid {
   uint32_t x, y, z; /* blocks: x below 2^31, y and z below 2^16 */
 } tri_gpu_grid;
