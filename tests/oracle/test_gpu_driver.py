@@ -248,6 +248,22 @@ def test_driver_without_compiler(tmp_path):
     works(environment(tmp_path / "cache", libraries=alone), prefix=prefix)
 
 
+def test_folder_with_wildcards_in_its_name(tmp_path):
+    """What glob(7) takes for patterns: the folder is still the one of this name, and what is old in it is cleared."""
+    alone, prefix = without_compiler(tmp_path)
+    cache = tmp_path / "a[bc]*?\\x"
+    works(environment(cache))
+    done = tool(environment(cache, libraries=alone), "zeros", 1000, prefix=prefix)
+    assert done.returncode == 0 and done.stdout == bytes(2000), done.stderr
+    (entry,) = cache.iterdir()
+    old = cache / f"{entry.name}.tmp.{'0' * 32}"
+    old.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    entry.unlink()
+    works(environment(cache))
+    assert not old.exists()
+
+
 def test_compiler_in_a_wheel(tmp_path):
     alone, prefix = without_compiler(tmp_path)
     site = tmp_path / "environment/lib/python3.11/site-packages/nvidia/cu13/lib"

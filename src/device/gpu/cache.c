@@ -77,11 +77,23 @@ bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t
 
 static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
 
+/* For glob: what it takes as wildcards stands for itself in a folder's name. */
+static bool make_pattern(const char *folder, const char *beginning, const char *rest, char out[2 * TRI_PATH_BYTES]) {
+  size_t used = 0;
+  for (const char *at = folder; *at != '\0'; at++) {
+    if (used + 2 >= (size_t)2 * TRI_PATH_BYTES) return false;
+    if (strchr("*?[\\", *at) != NULL) out[used++] = '\\';
+    out[used++] = *at;
+  }
+  const size_t room = (size_t)2 * TRI_PATH_BYTES - used;
+  return snprintf(out + used, room, "/%s%s", beginning, rest) < (int)room;
+}
+
 bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, size_t *bytes) {
-  char pattern[TRI_PATH_BYTES];
+  char pattern[2 * TRI_PATH_BYTES];
   glob_t found;
   bool read = false;
-  if (snprintf(pattern, sizeof pattern, "%s/%s*.image", folder, beginning) >= (int)sizeof pattern) return false;
+  if (!make_pattern(folder, beginning, "*.image", pattern)) return false;
   if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return false;
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, newer_first);
   for (size_t i = 0; i < found.gl_pathc && !read; i++)
@@ -121,10 +133,10 @@ static bool put_file(int file, const char *name, const void *image, size_t bytes
 
 /* What killed processes have left half written: nobody takes a day for it. */
 static void clear_old(const char *folder) {
-  char pattern[TRI_PATH_BYTES];
+  char pattern[2 * TRI_PATH_BYTES];
   glob_t found;
   struct stat facts;
-  if (snprintf(pattern, sizeof pattern, "%s/*.image.tmp.*", folder) >= (int)sizeof pattern) return;
+  if (!make_pattern(folder, "", "*.image.tmp.*", pattern)) return;
   if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return;
   for (size_t i = 0; i < found.gl_pathc; i++) {
     if (stat(found.gl_pathv[i], &facts) == 0 && time(NULL) - facts.st_mtime > 24 * 3600)
