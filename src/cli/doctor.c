@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -82,6 +83,8 @@ static tri_status doctor_parse(int count, char **arguments, bool *json, double *
       *json = true;
     } else if (strcmp(arguments[i], "--quick") == 0) {
       *test_s = 0;
+    } else if (strcmp(arguments[i], "--compile") == 0) {
+      return tri_fail(TRI_BAD_USAGE, "doctor: --compile goes alone: doctor --compile sm_90a,gfx90a kernels");
     } else {
       return tri_fail(TRI_BAD_USAGE, "doctor: `%s` is not an option; there are --json, --quick and --compile",
                       arguments[i]);
@@ -100,18 +103,31 @@ static void print_kernels(void *to, const char *architecture, const char *module
   }
 }
 
-/* `chips`: names with commas between them. */
+enum { CHIP_BYTES = 32 };
+
+/* The first of `chips`, names with commas between them, which then are the others. */
+static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
+  const size_t length = strcspn(*chips, ",");
+  if (length == 0 || length >= CHIP_BYTES) {
+    return tri_fail(TRI_BAD_USAGE, "doctor --compile: `%.*s` is no chip; it is names such as sm_90a,gfx90a",
+                    (int)length, *chips);
+  }
+  snprintf(out, CHIP_BYTES, "%.*s", (int)length, *chips);
+  *chips += length + ((*chips)[length] == ',');
+  return TRI_OK;
+}
+
+/* Compiling takes minutes a chip: names and the folder are looked at before. */
 static tri_status doctor_compile(const char *chips, const char *folder) {
-  char chip[32];
+  char chip[CHIP_BYTES];
+  for (const char *rest = chips; *rest != '\0';) {
+    TRI_TRY(next_chip(&rest, chip));
+    TRI_TRY(tri_gpu_compile_check(chip));
+  }
+  TRI_TRY(tri_directory_create(folder));
   while (*chips != '\0') {
-    size_t length = strcspn(chips, ",");
-    if (length == 0 || length >= sizeof chip) {
-      return tri_fail(TRI_BAD_USAGE, "doctor --compile: `%.*s` is no chip; it is names such as sm_90a,gfx90a",
-                      (int)length, chips);
-    }
-    snprintf(chip, sizeof chip, "%.*s", (int)length, chips);
+    TRI_TRY(next_chip(&chips, chip));
     TRI_TRY(tri_gpu_compile_all(chip, folder, print_kernels, NULL));
-    chips += length + (chips[length] == ',');
   }
   tri_log("the kernels are in %s: TRIREME_CACHE=%s uses them where there is no compiler", folder, folder);
   return TRI_OK;
@@ -120,7 +136,8 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
 static tri_status doctor_run(int count, char **arguments) {
   tri_status status = TRI_OK;
   if (count > 1 && strcmp(arguments[1], "--compile") == 0) {
-    if (count == 4 && arguments[2][0] != '\0') return doctor_compile(arguments[2], arguments[3]);
+    if (count == 4 && arguments[2][0] != '\0' && arguments[3][0] != '\0')
+      return doctor_compile(arguments[2], arguments[3]);
     return tri_fail(TRI_BAD_USAGE, "doctor --compile takes chips and a folder: doctor --compile sm_90a,gfx90a kernels");
   }
   bool json = false;

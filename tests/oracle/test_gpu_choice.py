@@ -1,16 +1,19 @@
 """Which GPU each rank of a job takes, what of its memory it may have, and what a user hears of it: on emulated GPUs."""
 import json
+import os
+import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
-from parity import trireme
+from parity import TOOLS, trireme
 from test_device_faults import RANKS, corpus, last_words, train, write_run  # noqa: F401: fixtures
 
 pytestmark = pytest.mark.cpu  # names its devices itself
 needs_mpi = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
 MIB = 1 << 20
+STAND_IN = pathlib.Path(TOOLS).parent / "stand-in"
 
 
 def has_gpu():
@@ -64,5 +67,18 @@ def test_doctor(tmp_path):
         assert findings[name].get("path", "").startswith("/") or "not found" in findings[name]["value"], findings[name]
     for words in ([], ["sm_90a"], ["", tmp_path], [",", tmp_path], ["a" * 40, tmp_path], ["sm_90a", tmp_path, "more"]):
         assert "--compile" in trireme("doctor", "--compile", *words, status=2).stderr
-    said = trireme("doctor", "--compile", "i860", tmp_path, status=7).stderr
-    assert "no compiler for chips named `i860`" in said, said
+    assert "--compile goes alone" in trireme("doctor", "--json", "--compile", "sm_90a", tmp_path, status=2).stderr
+    assert "takes chips and a folder" in trireme("doctor", "--compile", "sm_90a", "", status=2).stderr
+
+
+@pytest.mark.parametrize("chips, status, expected", [
+    ("i860", 7, "no compiler for chips named `i860`"),
+    ("sm_90a,i860", 7, "no compiler for chips named `i860`"),
+    ("sm_90a,,gfx90a", 2, "`` is no chip"),
+])  # fmt: skip
+def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
+    """Told before the chips in front of it are compiled for, which takes minutes."""
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="")
+    said = trireme("doctor", "--compile", chips, tmp_path / "kernels", status=status, env=env).stderr
+    assert expected in said, said
+    assert not (tmp_path / "kernels").exists()
