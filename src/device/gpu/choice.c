@@ -60,7 +60,8 @@ static tri_status read_word(const char *kind, const char *word, size_t length, w
   }
   if (emulated && length > 5 && strncmp(word, "gpus=", 5) == 0) {
     if (read_number(word + 5, length - 5, 1, &asked->count)) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: %s` should be gpus=NUMBER, from 1 on", (int)length, word, kind);
+    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: %s` should be gpus=NUMBER, from 1 to %d", (int)length, word,
+                    kind, MOST);
   }
   if (!emulated || used + length + 2 > sizeof out->options) {
     return tri_fail(

@@ -132,13 +132,14 @@ static void emulated_close(tri_gpu_context *context) {
 }
 
 static tri_status emulated_open(int ordinal, const char *options, tri_gpu_context **out) {
+  static const char others[] = "a GPU's number, blocking, gpus, warp, peer, memory, taken, ";
   tri_gpu_context *context = NULL;
   char rest[256];
   TRI_TRY(tri_alloc("an emulated GPU", 1, sizeof *context, &context));
   tri_status status = parse(options, &context->options, rest, sizeof rest);
   context->ordinal = ordinal;
   context->warp = (int)context->options.warp;
-  if (status == TRI_OK) status = tri_guarded_state_create("emulated", rest, &context->memory);
+  if (status == TRI_OK) status = tri_guarded_state_create("emulated", others, rest, &context->memory);
   if (status == TRI_OK) {
     status = tri_emulator_create(context->warp, (uint64_t)context->options.seed, &context->emulator);
   }

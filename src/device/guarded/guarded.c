@@ -35,7 +35,8 @@ static const option all_options[] = {
 };
 enum { NUM_OPTIONS = sizeof all_options / sizeof all_options[0] };
 
-static tri_status set_option(const char *kind, const char *text, size_t length, tri_guarded_options *out) {
+static tri_status set_option(const char *kind, const char *others, const char *text, size_t length,
+                             tri_guarded_options *out) {
   const char *equals = memchr(text, '=', length);
   size_t name_length = equals == NULL ? length : (size_t)(equals - text);
   for (int i = 0; i < NUM_OPTIONS; i++) {
@@ -52,17 +53,17 @@ static tri_status set_option(const char *kind, const char *text, size_t length, 
                     (int)length, text, kind, o->name, o->least);
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "`%.*s` is not an option of `device: %s`; there are seed, fail_memory, fail_copy, fail_kernel and "
+                  "`%.*s` is not an option of `device: %s`; there are %sseed, fail_memory, fail_copy, fail_kernel and "
                   "rank, as in %s:seed=7,fail_copy=10",
-                  (int)length, text, kind, kind);
+                  (int)length, text, kind, others, kind);
 }
 
 /* Which of them hold is a question of the rank: those of another rank do not. */
-static tri_status parse(const char *kind, const char *text, tri_guarded_options *out) {
+static tri_status parse(const char *kind, const char *others, const char *text, tri_guarded_options *out) {
   *out = (tri_guarded_options){.rank = -1};
   while (*text != '\0') {
     size_t length = strcspn(text, ",");
-    TRI_TRY(set_option(kind, text, length, out));
+    TRI_TRY(set_option(kind, others, text, length, out));
     text += length + (text[length] == ',');
   }
   int rank = tri_parent_rank();
@@ -72,10 +73,11 @@ static tri_status parse(const char *kind, const char *text, tri_guarded_options 
 
 /* ---- the state --------------------------------------------------------------------------------------------------- */
 
-tri_status tri_guarded_state_create(const char *kind, const char *options, tri_guarded_state **out) {
+tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options,
+                                    tri_guarded_state **out) {
   tri_guarded_options parsed;
   tri_guarded_state *state = NULL;
-  TRI_TRY(parse(kind, options, &parsed));
+  TRI_TRY(parse(kind, others, options, &parsed));
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
   pthread_mutex_init(&state->lock, NULL);
   state->options = parsed;
@@ -165,7 +167,7 @@ static const tri_device_driver driver = {
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out) {
   (void)request;
   tri_guarded_state *state = NULL;
-  TRI_TRY(tri_guarded_state_create("guarded", options, &state));
+  TRI_TRY(tri_guarded_state_create("guarded", "", options, &state));
   tri_guarded_fill_kernels(&state->kernels);
   unsigned types = out->info.types;
   out->info = (tri_device_info){

@@ -129,8 +129,9 @@ typedef struct tri_guarded_options {
   int64_t rank;                                 /* that fails; -1: all */
 } tri_guarded_options;
 
-/* `options` as in the name of the device whose kind is `kind`: NAME=NUMBER,... */
-tri_status tri_guarded_state_create(const char *kind, const char *options, tri_guarded_state **out);
+/* `options` as in the name of the device whose kind is `kind`: NAME=NUMBER,... `others`: what that kind has beside
+ * these, for messages: "warp, peer, " or "". */
+tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 
 struct tri_guarded_state {
