@@ -14,6 +14,7 @@ foreach(warp 32 64)
     add_library(stand_in_kernels_${type}_w${warp} OBJECT EXCLUDE_FROM_ALL ${TRIREME_GPU_KERNELS})
     target_compile_definitions(stand_in_kernels_${type}_w${warp} PRIVATE TRI_GPU_TYPE=${type} TRI_GPU_WARP=${warp})
     trireme_stand_in_options(stand_in_kernels_${type}_w${warp})
+    set_target_properties(stand_in_kernels_${type}_w${warp} PROPERTIES EXPORT_COMPILE_COMMANDS OFF) # as in gpu_kernels.cmake
   endforeach()
 endforeach()
 add_library(stand_in_emulator OBJECT EXCLUDE_FROM_ALL src/device/gpu/emulator.c src/device/gpu/fiber.c src/base/status.c
