@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 30
 MINUTES ?= 10
 export JOBS
 
-.PHONY: help build test test-full test-guarded test-emulated bench validate demo format lint fuzz soak clean
+.PHONY: help build test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -79,6 +79,10 @@ soak: ## random runs disturbed in every way, for MINUTES (10); SEED=n repeats on
 	@scripts/install-deps.sh --soak
 	@$(MAKE) --no-print-directory build
 	@TRIREME=$(CURDIR)/build/trireme python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+bundle: ## the program with all that it needs in one file, for a machine that has nothing of it
+	@scripts/install-deps.sh --bundle
+	@scripts/bundle.sh
 
 clean: ## remove build/ (runs/ and corpus/ stay)
 	@rm -rf build

@@ -30,3 +30,7 @@ endforeach()
 add_library(no_vendors SHARED tests/gpu/no_vendors.c)
 target_link_libraries(no_vendors PRIVATE trireme_options ${CMAKE_DL_LIBS})
 set_target_properties(no_vendors PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
+# The script that a GPU is tried with, without one.
+add_test(NAME gpu/gpu-check-emulated COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check_test.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:trireme>
+         ${CMAKE_BINARY_DIR}/tools)
+set_tests_properties(gpu/gpu-check-emulated PROPERTIES LABELS gpu TIMEOUT 900 COST 25)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building Trireme needs and this machine lacks.
 #
-#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--both-mpis]
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--both-mpis]
 #
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
-# `make format`, `make fuzz`, `make bench`, `make soak`; --both-mpis those of testing with Open MPI and with MPICH. On Debian and
+# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`; --both-mpis those of testing with Open MPI and with MPICH. On Debian and
 # Ubuntu the missing packages come from apt; elsewhere they are listed and the script stops with status 1. A need counts
 # as met when it is there, whoever installed it; with nothing missing neither apt nor the network is touched.
 set -euo pipefail
@@ -73,12 +73,18 @@ for flag in "" "$@"; do
       need library? tcmalloc_minimal libgoogle-perftools-dev "tcmalloc (PyTorch, tuned)"
       need file?    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files (real text)"
       ;;
+    --bundle)
+      need command  patchelf         patchelf        "patchelf (libraries that find each other in a folder)"
+      need command  strip            binutils        "binutils"
+      need command  mpicc.mpich      libmpich-dev    "MPICH, with headers"
+      need command  mpiexec.hydra    mpich           "MPICH's launcher"
+      ;;
     --soak)
       need command  python3          python3         "Python 3"
       need file?    "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime "libfaketime (clocks that jump)"
       ;;
     *)
-      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak and --both-mpis" >&2
+      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak, --bundle and --both-mpis" >&2
       exit 2
       ;;
   esac
