@@ -292,7 +292,7 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
                     tri_format_bytes((double)gpu->free_bytes, left, sizeof left),
                     tri_format_bytes((double)facts->memory_bytes, has, sizeof has), gpu->runtime, facts->driver,
                     facts->bus);
-  add_text(finding, "name", facts->name);
+  add_text(finding, "model", facts->name);
   add_text(finding, "chip", facts->architecture);
   add_text(finding, "driver", facts->driver);
   add_count(finding, "memory_bytes", (int64_t)facts->memory_bytes);

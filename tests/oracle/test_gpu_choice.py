@@ -82,3 +82,12 @@ def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
     said = trireme("doctor", "--compile", chips, tmp_path / "kernels", status=status, env=env).stderr
     assert expected in said, said
     assert not (tmp_path / "kernels").exists()
+
+
+def test_doctor_numbers_gpus():
+    """In JSON as in text: `GPU 1`, and what it is beside that."""
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="gpus=2")
+    checks = json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"]
+    gpus = [(check["name"], check["model"], check["chip"]) for check in checks if check["name"].startswith("GPU")]
+    assert gpus == [("GPU 0", "stand-in 0", "sm_90a"), ("GPU 1", "stand-in 1", "sm_90a")]
+    assert len({check["name"] for check in checks}) == len(checks)
