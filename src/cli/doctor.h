@@ -13,10 +13,10 @@ typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_ma
 typedef struct tri_finding {
   char name[32];
   tri_mark mark;
-  bool required;    /* missing, it makes the doctor's exit status non-zero    */
-  char value[320];  /* what there is                                          */
-  char advice[320]; /* what to do, "" if nothing                              */
-  json_t *facts;    /* the same as numbers, an object                         */
+  bool required;     /* missing, it makes the doctor's exit status non-zero    */
+  char value[320];   /* what there is                                          */
+  char advice[1024]; /* what to do, "" if nothing                              */
+  json_t *facts;     /* the same as numbers, an object                         */
 } tri_finding;
 
 enum { TRI_DOCTOR_MOST_FINDINGS = 96 };

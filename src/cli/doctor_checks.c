@@ -252,9 +252,12 @@ static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type
   add_number(product, "flops", rate);
   add_number(product, "peak_flops", peak);
   if (rate < 0.6 * peak) {
-    tri_finding_advise(product, TRI_MARK_WARNING,
-                       "something else may be using the cores (look with top), or the threads "
-                       "are bound to too few of them");
+    tri_finding_advise(product, TRI_MARK_WARNING, "%s",
+                       device->info.place[0] != '\0'
+                           ? "something else may be using the GPU, or it is kept slow: hot, or a limit of power (look "
+                             "with nvidia-smi or rocm-smi)"
+                           : "something else may be using the cores (look with top), or the threads are bound to too "
+                             "few of them");
   }
 }
 
@@ -282,12 +285,15 @@ void tri_doctor_check_device(tri_doctor *doctor) {
 enum { MOST_GPUS = 16 };
 static const double gpus_test_s = 4; /* of all of them together */
 
-static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double product_s) {
-  char name[24], device_name[24], text[64], has[32], left[32];
-  tri_device *device = NULL;
-  snprintf(name, sizeof name, "GPU %d", gpu->number);
-  tri_finding *finding = tri_doctor_find(doctor, name);
+/* One that fails when it is opened has no facts. */
+static void describe_gpu(const tri_gpu_seen *gpu, tri_finding *finding) {
   const tri_gpu_facts *facts = &gpu->facts;
+  char has[32], left[32];
+  if (gpu->fault[0] != '\0') tri_finding_advise(finding, TRI_MARK_WARNING, "%s", gpu->fault);
+  if (facts->name[0] == '\0') {
+    tri_finding_value(finding, "%s sees it, and it cannot be opened", gpu->runtime);
+    return;
+  }
   tri_finding_value(finding, "%s, %s, %s free of %s, %s driver %s, at %s", facts->name, facts->architecture,
                     tri_format_bytes((double)gpu->free_bytes, left, sizeof left),
                     tri_format_bytes((double)facts->memory_bytes, has, sizeof has), gpu->runtime, facts->driver,
@@ -297,11 +303,15 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   add_text(finding, "driver", facts->driver);
   add_count(finding, "memory_bytes", (int64_t)facts->memory_bytes);
   add_count(finding, "free_bytes", (int64_t)gpu->free_bytes);
-  if (gpu->fault[0] != '\0') {
-    tri_finding_advise(finding, TRI_MARK_WARNING, "%s", gpu->fault);
-    return;
-  }
-  if (doctor->test_s <= 0) return;
+}
+
+static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double product_s) {
+  char name[24], device_name[24], text[64];
+  tri_device *device = NULL;
+  snprintf(name, sizeof name, "GPU %d", gpu->number);
+  tri_finding *finding = tri_doctor_find(doctor, name);
+  describe_gpu(gpu, finding);
+  if (gpu->fault[0] != '\0' || doctor->test_s <= 0) return;
   snprintf(device_name, sizeof device_name, "gpu:%d", gpu->number);
   if (tri_device_create(device_name, 0, &device) != TRI_OK) {
     tri_finding_advise(finding, TRI_MARK_WARNING, "%s", tri_status_message());

@@ -91,3 +91,10 @@ def test_doctor_numbers_gpus():
     gpus = [(check["name"], check["model"], check["chip"]) for check in checks if check["name"].startswith("GPU")]
     assert gpus == [("GPU 0", "stand-in 0", "sm_90a"), ("GPU 1", "stand-in 1", "sm_90a")]
     assert len({check["name"] for check in checks}) == len(checks)
+
+
+def test_doctor_of_a_gpu_that_cannot_be_opened():
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="fail=cuDevicePrimaryCtxRetain:1:719")
+    (gpu,) = (check for check in json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"] if check["name"] == "GPU 0")
+    assert gpu["mark"] == "warning" and gpu["value"] == "CUDA sees it, and it cannot be opened" and "chip" not in gpu, gpu
+    assert "719" in gpu["advice"] and gpu["advice"].endswith("shows which kernel it is"), gpu["advice"]

@@ -9,7 +9,7 @@ typedef struct tri_gpu_seen {
   int number;          /* as `device: gpu:NUMBER` has it */
   tri_gpu_facts facts;
   size_t free_bytes;
-  char fault[512]; /* why it cannot be used, or "" */
+  char fault[1024]; /* why it cannot be used, or "" */
 } tri_gpu_seen;
 
 /* The GPUs that this process sees, at most `most`; *why says what each driver found. */
@@ -18,7 +18,7 @@ int tri_gpu_look(tri_gpu_seen *out, int most, char *why, size_t why_bytes);
 typedef struct tri_gpu_tool {
   const char *name, *version, *path; /* the latter two "" where it is not to be had */
   bool wanted;                       /* by a GPU among those */
-  char fault[512];                   /* where it was looked for, and how to get it */
+  char fault[1024];                  /* where it was looked for, and how to get it */
 } tri_gpu_tool;
 
 enum { TRI_GPU_NUM_COMPILERS = 2 };
