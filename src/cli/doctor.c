@@ -58,14 +58,16 @@ static json_t *text_json(char *text) {
   return json_string(text);
 }
 
-/* {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]} */
+/* {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]}. Names of what
+ * belongs to a check above it are indented in text alone; here `gpu` says to which GPU. */
 static tri_status doctor_print_json(tri_doctor *doctor) {
   json_t *checks = json_array();
   int failed = checks == NULL;
   for (int i = 0; i < doctor->count; i++) {
     tri_finding *f = &doctor->findings[i];
-    json_t *check = json_pack("{s:s, s:s, s:b, s:o, s:o}", "name", f->name, "mark", mark_name(f->mark), "required",
-                              f->required, "value", text_json(f->value), "advice", text_json(f->advice));
+    json_t *check =
+        json_pack("{s:s, s:s, s:b, s:o, s:o}", "name", f->name + strspn(f->name, " "), "mark", mark_name(f->mark),
+                  "required", f->required, "value", text_json(f->value), "advice", text_json(f->advice));
     failed |= check == NULL || json_object_update(check, f->facts) != 0;
     failed |= json_array_append_new(checks, check) != 0;
   }

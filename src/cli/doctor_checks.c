@@ -311,6 +311,7 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   snprintf(name, sizeof name, "GPU %d", gpu->number);
   tri_finding *finding = tri_doctor_find(doctor, name);
   describe_gpu(gpu, finding);
+  add_count(finding, "gpu", gpu->number);
   if (gpu->fault[0] != '\0' || doctor->test_s <= 0) return;
   snprintf(device_name, sizeof device_name, "gpu:%d", gpu->number);
   if (tri_device_create(device_name, 0, &device) != TRI_OK) {
@@ -323,6 +324,7 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   check_product(doctor, device, TRI_BF16, product_s, name);
   tri_finding *library = tri_doctor_find(doctor, "  products by");
   tri_finding_value(library, "%s", tri_gpu_products_text(device, text, sizeof text));
+  for (tri_finding *own = finding + 1; own <= library; own++) add_count(own, "gpu", gpu->number);
   tri_device_destroy(device);
 }
 

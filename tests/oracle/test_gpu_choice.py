@@ -85,12 +85,13 @@ def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
 
 
 def test_doctor_numbers_gpus():
-    """In JSON as in text: `GPU 1`, and what it is beside that."""
+    """In JSON as in text: `GPU 1`, and what it is beside that; and which GPU's the products are."""
     env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="gpus=2")
-    checks = json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"]
+    checks = json.loads(trireme("doctor", "--json", env=env).stdout)["checks"]
     gpus = [(check["name"], check["model"], check["chip"]) for check in checks if check["name"].startswith("GPU")]
     assert gpus == [("GPU 0", "stand-in 0", "sm_90a"), ("GPU 1", "stand-in 1", "sm_90a")]
-    assert len({check["name"] for check in checks}) == len(checks)
+    assert {(check["name"], check.get("gpu")) for check in checks} >= {(f"product{words}", gpu) for words in (" in fp32", " in bf16", "s by") for gpu in (0, 1)}
+    assert len({(check["name"], check.get("gpu")) for check in checks}) == len(checks)
 
 
 def test_doctor_of_a_gpu_that_cannot_be_opened():
