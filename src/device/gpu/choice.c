@@ -53,7 +53,14 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
 static tri_status read_word(const char *kind, const char *word, size_t length, wish *asked, tri_gpu_choice *out) {
   const bool emulated = out->runtime == &tri_gpu_emulated;
   size_t used = strlen(out->options);
-  if (read_number(word, length, 0, &asked->number)) return TRI_OK;
+  const int before = asked->number;
+  if (read_number(word, length, 0, &asked->number)) {
+    if (before < 0) return TRI_OK;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`device: %s` takes the number of one GPU, not %d and %d; without a number the ranks of a node "
+                    "take its GPUs in turn, and CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES says which it sees",
+                    kind, before, asked->number);
+  }
   if (length == strlen("blocking") && strncmp(word, "blocking", length) == 0) {
     out->blocking = true;
     return TRI_OK;
