@@ -356,6 +356,19 @@ def test_entries_that_are_no_files(tmp_path):
         works(environment(tmp_path / kind))
 
 
+def test_entry_that_is_huge(tmp_path):
+    """It is compiled again, and not read for that."""
+    works(environment(tmp_path))
+    (entry,) = tmp_path.iterdir()
+    whole = entry.read_bytes()
+    os.truncate(entry, 3 << 30)
+    started = subprocess.Popen([os.path.join(TOOLS, "gpu_tool"), "gpu", "zeros", "1000"], stdout=subprocess.DEVNULL, env=environment(tmp_path))
+    _, status, used = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    assert started.returncode == 0 and used.ru_maxrss < 512 << 10, used  # KiB
+    assert entry.read_bytes() == whole
+
+
 def test_places_of_the_cache(tmp_path):
     env = {name: value for name, value in environment("").items() if name != "TRIREME_CACHE"}
     works(env | dict(XDG_CACHE_HOME=str(tmp_path / "xdg"), HOME=str(tmp_path / "home")))

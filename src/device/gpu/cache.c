@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static const size_t most_bytes = (size_t)1 << 30;
+static const size_t most_bytes = (size_t)1 << 28; /* of a file; a module has some hundred KiB */
 
 /* A file begins with this; then come its name and the image. `sum` is of both. */
 typedef struct header {
@@ -55,10 +55,10 @@ static bool check(const char *data, size_t bytes, const char *name, size_t *imag
   return sum.low64 == h.sum_low && sum.high64 == h.sum_high;
 }
 
-/* Only what is a file: a pipe would be waited for. */
+/* Only what is a file: a pipe would be waited for. Nor one that would fill the memory. */
 static bool is_file(const char *path) {
   struct stat facts;
-  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) && (uint64_t)facts.st_size <= most_bytes;
 }
 
 bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t *bytes) {
