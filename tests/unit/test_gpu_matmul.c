@@ -242,7 +242,16 @@ static void test_packed_once(void **state) {
   fixture *f = *state;
   tri_device *device = f->on[0].device;
   enum { IN = 40, OUT = 56, ROWS = 9 };
-  const product_case of = {.product = {ROWS, OUT, IN, IN, OUT, OUT, TRI_BF16, TRI_FP32, TRI_FP32}, .packed = true};
+  const product_case of = {.product = {.m = ROWS,
+                                       .n = OUT,
+                                       .k = IN,
+                                       .lda = IN,
+                                       .ldb = OUT,
+                                       .ldc = OUT,
+                                       .a_type = TRI_BF16,
+                                       .b_type = TRI_FP32,
+                                       .c_type = TRI_FP32},
+                           .packed = true};
   operands x = operands_make(device, &of);
   gpu_array y = matrix(device, TRI_BF16, ROWS, OUT, OUT, 0, false, 5),
             back = array_make(device, ROWS * IN * 4, 0, true);
@@ -320,7 +329,15 @@ static void test_nothing(void **state) {
 static void test_refused(void **state) {
   fixture *f = *state;
   tri_device *device = f->on[0].device;
-  const product_case of = {.product = {4, 3, 2, 2, 3, 3, TRI_FP32, TRI_FP32, TRI_FP32}};
+  const product_case of = {.product = {.m = 4,
+                                       .n = 3,
+                                       .k = 2,
+                                       .lda = 2,
+                                       .ldb = 3,
+                                       .ldc = 3,
+                                       .a_type = TRI_FP32,
+                                       .b_type = TRI_FP32,
+                                       .c_type = TRI_FP32}};
   operands x = operands_make(device, &of);
   const tri_matmul good = of.product;
 #define TRY(p)                                                                                                         \
