@@ -178,7 +178,7 @@ static void warn_of_others(const asked *all, int ranks) {
   }
   if (others == 0) return;
   tri_warn(
-      "%d ranks make their matrix products otherwise than rank 0, and their sums may differ in the last bits: rank "
+      "%d of the ranks make matrix products otherwise than rank 0, and their sums may differ in the last bits: rank "
       "%d has %s, rank 0 has %s",
       others, first, all[first].chooser[0] == '\0' ? "nothing to choose from" : all[first].chooser,
       all[0].chooser[0] == '\0' ? "nothing to choose from" : all[0].chooser);

@@ -22,9 +22,11 @@ static const char *advice(int error) {
     case TRI_CUDA_ECC:
     case TRI_CUDA_CONTAINED:
       return "the GPU's memory is faulty: " SEE_LOG
-             "Go on from the last checkpoint on another GPU, and let the administrator reset or replace this one";
+             "A training run goes on from its last checkpoint: start it on another GPU, and let the administrator "
+             "reset or replace this one";
     case TRI_CUDA_NVLINK:
-      return "a link between GPUs is faulty: " SEE_LOG "Go on from the last checkpoint on another node";
+      return "a link between GPUs is faulty: " SEE_LOG
+             "A training run goes on from its last checkpoint: start it on another node";
     case TRI_CUDA_ILLEGAL_ADDRESS:
     case TRI_CUDA_ASSERT:
     case TRI_CUDA_HARDWARE_STACK:
@@ -34,9 +36,8 @@ static const char *advice(int error) {
     case TRI_CUDA_INVALID_PC:
     case TRI_CUDA_LAUNCH_FAILED:
       return "a kernel went wrong, or the GPU fell off the bus: " SEE_LOG
-             "Go on from the last checkpoint; where it comes again on other GPUs it is a mistake of this program's, "
-             "and "
-             "CUDA_LAUNCH_BLOCKING=1 shows which kernel it is";
+             "A training run goes on from its last checkpoint; where it comes again on other GPUs it is a mistake of "
+             "this program's, and `device: gpu:blocking` shows which kernel it is";
     case TRI_CUDA_LAUNCH_TIMEOUT:
       return "a kernel took longer than this GPU's driver allows: it serves a screen; take another GPU";
     case TRI_CUDA_SYSTEM_NOT_READY:

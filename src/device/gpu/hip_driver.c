@@ -21,14 +21,15 @@ static const char *advice(tri_hip_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
       return "the GPU's memory is faulty: " SEE_LOG
-             "Go on from the last checkpoint on another GPU, and let the administrator reset or replace this one";
+             "A training run goes on from its last checkpoint: start it on another GPU, and let the administrator "
+             "reset or replace this one";
     case TRI_HIP_ILLEGAL_STATE:
     case TRI_HIP_ILLEGAL_ADDRESS:
     case TRI_HIP_ASSERT:
     case TRI_HIP_LAUNCH_FAILED:
       return "a kernel went wrong, or the GPU was reset or fell off the bus: " SEE_LOG
-             "Go on from the last checkpoint; where it comes again on other GPUs it is a mistake of this program's, "
-             "and AMD_SERIALIZE_KERNEL=3 shows which kernel it is";
+             "A training run goes on from its last checkpoint; where it comes again on other GPUs it is a mistake of "
+             "this program's, and `device: gpu:blocking` shows which kernel it is";
     case TRI_HIP_LAUNCH_TIMEOUT:
       return "a kernel took longer than this GPU's driver allows: it serves a screen; take another GPU";
     case TRI_HIP_OLD_DRIVER:
