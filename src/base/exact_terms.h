@@ -50,7 +50,7 @@ TRI_HOST_AND_GPU tri_exact_term tri_exact_split(uint64_t bits) {
 TRI_HOST_AND_GPU void tri_exact_carry(tri_exact_sum *sum) {
   const int64_t base = (int64_t)1 << 32;
   int64_t carry = 0;
-  for (int32_t i = 0; i < TRI_EXACT_SUM_LIMBS - 1; i++) {
+  TRI_NOT_UNROLLED for (int32_t i = 0; i < TRI_EXACT_SUM_LIMBS - 1; i++) {
     const int64_t value = sum->limbs[i] + carry;
     const int64_t low = value & (base - 1);
     carry = (value - low) / base;
