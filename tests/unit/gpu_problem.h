@@ -123,9 +123,9 @@ static inline void close_bench(bench *b) {
 
 /* Calls it with all arrays `offset` elements behind a multiple of 64 bytes; after[i] is what they hold then. */
 static inline void run(bench *b, const problem *p, int64_t offset, unsigned char *after[MOST_ARRAYS]) {
-  unsigned char *images[MOST_ARRAYS];
-  void *at[MOST_ARRAYS];
-  size_t sizes[MOST_ARRAYS], leads[MOST_ARRAYS];
+  unsigned char *images[MOST_ARRAYS] = {0};
+  void *at[MOST_ARRAYS] = {0};
+  size_t sizes[MOST_ARRAYS] = {0}, leads[MOST_ARRAYS] = {0};
   for (int i = 0; i < p->num_arrays; i++) {
     const array *a = &p->arrays[i];
     leads[i] = GUARD + (size_t)offset * tri_dtype_bytes(a->type);
@@ -253,7 +253,7 @@ static inline bool is_tried(const problem *p, int name) {
 
 /* On the emulated GPUs; where an array lies does not show in its bits. */
 static inline void check(problem *p, bool bits_of_the_reference) {
-  unsigned char *want[MOST_ARRAYS], *first[MOST_ARRAYS], *got[MOST_ARRAYS];
+  unsigned char *want[MOST_ARRAYS] = {0}, *first[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
   run(&all->reference, p, 0, want);
   for (int i = 0; i < NUM_NAMES; i++) {
     unsigned char **to = i == 0 || i == FIRST_WARP_64 ? first : got;

@@ -31,7 +31,8 @@ static void check_zero(const tri_exact_sum *sum) {
 static void terms_come_out_whole(void **state) {
   (void)state;
   for (int i = 0; i < NUM_ENDS; i++) {
-    for (double sign = -1; sign <= 1; sign += 2) {
+    for (int negative = 0; negative < 2; negative++) {
+      const double sign = negative > 0 ? -1 : 1;
       tri_exact_sum sum = {{0}, 0, 0};
       tri_exact_sum_add(&sum, sign * ends[i]);
       assert_true(tri_exact_sum_value(&sum) == sign * ends[i]);

@@ -126,7 +126,7 @@ static tri_status call_dropout(tri_queue *queue, const problem *p, void *const *
 
 /* What the CPU's kernels give: the reference's in fp64, those of its vector units in fp32 and bf16; to the bit. */
 static void check_dropout(bench *host, tri_dtype type, int64_t count, const tri_step_values *values) {
-  unsigned char *want[MOST_ARRAYS], *got[MOST_ARRAYS];
+  unsigned char *want[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
   problem p = begin("dropout", call_dropout, type, count, -1, 1);
   array *step = add_array(&p, INPUT, TRI_FP64, sizeof *values / sizeof(double), 0, 0);
   memcpy(step->before, values, sizeof *values);

@@ -12,7 +12,7 @@
   K(sum_parts, 256)                                                                                                    \
   K(sum_total, 256)                                                                                                    \
   K(exact_squares, 256)                                                                                                \
-  K(exact_merge, 1024)                                                                                                  \
+  K(exact_merge, 1024)                                                                                                 \
   K(exact_add, 64)
 
 enum {
