@@ -17,14 +17,21 @@ if(CMOCKA_FOUND)
   target_link_options(test_emulator PRIVATE -Wl,--wrap=tri_emulated_add_32_w32) # it has a wrong one
 endif()
 
-# On the emulator: warps of 32 and of 64, eight orders of threads over them, each with inputs of its own. The first two are
-# among what runs under AddressSanitizer and UBSan too; what has every kernel there need not be repeated by tests of one
-# module, whose many cases take minutes then.
+# On the emulator: warps of 32 and of 64, eight orders of threads over them, each with inputs of its own. All run under
+# AddressSanitizer and UBSan too, which take eight times as long: there each has one type, every type with both warps. What
+# has every kernel there need not be repeated by tests of one module, whose many cases take minutes then.
+set(all_types fp64 fp32 bf16)
 foreach(seed RANGE 1 8)
   math(EXPR warp "32 + 32 * (${seed} % 2)")
+  math(EXPR type "${seed} % 3")
+  list(GET all_types ${type} type)
   set(name gpu/kernel-check-emulated-warp${warp}-seed${seed})
-  add_test(NAME ${name} COMMAND kernel_check emulated:warp=${warp},seed=${seed} --quick --seed ${seed})
-  set_tests_properties(${name} PROPERTIES LABELS gpu TIMEOUT 600 COST 10 ENVIRONMENT OMP_NUM_THREADS=1)
+  set(types)
+  if(TRIREME_SANITIZE)
+    set(types --types ${type})
+  endif()
+  add_test(NAME ${name} COMMAND kernel_check emulated:warp=${warp},seed=${seed} --quick --seed ${seed} ${types})
+  set_tests_properties(${name} PROPERTIES LABELS "gpu;unit" TIMEOUT 600 COST 10 ENVIRONMENT OMP_NUM_THREADS=1)
 endforeach()
 
 # In front of the loader: a machine that has no library of a GPU's vendor (tests/oracle/test_without_vendors.py).
@@ -35,7 +42,6 @@ set_target_properties(no_vendors PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BIN
 add_test(NAME gpu/gpu-check-emulated COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check_test.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE:trireme>
          ${CMAKE_BINARY_DIR}/tools)
 set_tests_properties(gpu/gpu-check-emulated PROPERTIES LABELS gpu TIMEOUT 900 COST 25)
-set_property(TEST gpu/kernel-check-emulated-warp64-seed1 gpu/kernel-check-emulated-warp32-seed2 APPEND PROPERTY LABELS unit)
 if(CMOCKA_FOUND)
   foreach(module attention embedding loss matmul rows)
     set_tests_properties(unit/test_gpu_${module} PROPERTIES LABELS gpu)

@@ -678,10 +678,10 @@ static void count_up(void *argument) {
     room[i * 100] = (char)i;
     product *= 1.0 + (double)i / 7;
     c->seen[c->length++] = i + room[i * 100];
-    tri_fiber_leave(c->fibers, c->which, 0);
+    tri_fiber_leave(c->fibers, c->which);
   }
   c->product = product;
-  tri_fiber_leave(c->fibers, c->which, 1);
+  tri_fiber_leave(c->fibers, c->which);
 }
 
 static void test_fibers(void **state) {

@@ -82,7 +82,7 @@ static void give_up(emulated_thread *t) {
   tri_keep(&t->emulator->fault, TRI_DEVICE_FAILED);
   t->emulator->failed = true;
   t->waiting = WAITING_NO_MORE;
-  tri_fiber_leave(t->emulator->fibers, t->self.thread, 1);
+  tri_fiber_leave(t->emulator->fibers, t->self.thread);
 }
 
 static const char *file_name(const char *path) {
@@ -131,7 +131,7 @@ static void meet(emulated_thread *t, emulated_thread *first, int count, int *arr
   t->line = line;
   t->waiting = what;
   if (++*arrived < count) {
-    tri_fiber_leave(t->emulator->fibers, t->self.thread, 0);
+    tri_fiber_leave(t->emulator->fibers, t->self.thread);
     tri_emulator_now = &t->self;
     return;
   }
@@ -260,7 +260,7 @@ static void thread_entry(void *argument) {
   t->emulator->launch->kernel(t->emulator->launch->arguments);
   t->waiting = WAITING_NO_MORE;
   t->emulator->ended++;
-  tri_fiber_leave(t->emulator->fibers, t->self.thread, 1);
+  tri_fiber_leave(t->emulator->fibers, t->self.thread);
 }
 
 static void begin_block(tri_emulator *e, const uint32_t block[3]) {

@@ -56,6 +56,7 @@ struct tri_fiber {
   ucontext_t home;
 #endif
   void *home_fake_stack;
+  bool closing;
   const void *home_stack;
   size_t home_bytes;
   one fibers[];
@@ -86,8 +87,11 @@ tri_status tri_fibers_create(int count, tri_fiber **out) {
   return TRI_OK;
 }
 
+static void give_back_fake_stacks(tri_fiber *f);
+
 void tri_fibers_destroy(tri_fiber *f) {
   if (f == NULL) return;
+  give_back_fake_stacks(f);
 #ifdef FIBER_VALGRIND
   for (int i = 0; i < f->count; i++) VALGRIND_STACK_DEREGISTER(f->fibers[i].valgrind_id);
 #endif
@@ -115,13 +119,14 @@ static void entered(tri_fiber *f, int which) {
 #endif
 }
 
-static void about_to_leave(tri_fiber *f, int which, bool last) {
+/* Where it looks for uses of what a function has left behind, a fiber has a second stack, which costs several system
+ * calls to make: it stays with the fiber when that begins anew. */
+static void about_to_leave(tri_fiber *f, int which) {
 #ifdef FIBER_ASAN
-  __sanitizer_start_switch_fiber(last ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);
+  __sanitizer_start_switch_fiber(f->closing ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);
 #else
   (void)f;
   (void)which;
-  (void)last;
 #endif
 }
 
@@ -213,7 +218,6 @@ static void go_home(tri_fiber *f, int which) { swapcontext(&f->fibers[which].con
 void tri_fiber_begin(tri_fiber *f, int which, void (*entry)(void *argument), void *argument) {
   f->fibers[which].entry = entry;
   f->fibers[which].argument = argument;
-  f->fibers[which].fake_stack = NULL;
 #ifdef FIBER_ASAN
   __asan_unpoison_memory_region(stack_of(f, which), STACK_BYTES); /* of what was forgotten in the middle */
 #endif
@@ -226,8 +230,34 @@ void tri_fiber_enter(tri_fiber *f, int which) {
   left(f);
 }
 
-void tri_fiber_leave(tri_fiber *f, int which, int last) {
-  about_to_leave(f, which, last != 0);
+void tri_fiber_leave(tri_fiber *f, int which) {
+  about_to_leave(f, which);
   go_home(f, which);
   entered(f, which);
 }
+
+/* ---- what AddressSanitizer gets back ----------------------------------------------------------------------------- */
+
+#ifdef FIBER_ASAN
+typedef struct ending {
+  tri_fiber *fibers;
+  int which;
+} ending;
+
+static void end(void *argument) {
+  const ending *e = argument;
+  tri_fiber_leave(e->fibers, e->which);
+}
+
+static void give_back_fake_stacks(tri_fiber *f) {
+  f->closing = true;
+  for (int i = 0; i < f->count; i++) {
+    ending own = {f, i};
+    if (f->fibers[i].fake_stack == NULL) continue;
+    tri_fiber_begin(f, i, end, &own);
+    tri_fiber_enter(f, i);
+  }
+}
+#else
+static void give_back_fake_stacks(tri_fiber *f) { (void)f; }
+#endif
