@@ -15,22 +15,22 @@
 typedef struct chip {
   const char *architecture;
   int warp;
-  size_t shared_declared; /* bytes of a block that a kernel may declare              */
-  size_t shared_bytes;    /* bytes of a block in all, declared and asked for         */
   uint32_t block_threads;
+  size_t shared_declared; /* bytes of a block that a kernel may declare */
+  size_t shared_bytes;    /* bytes of a block in all, declared and asked for */
   uint32_t grid_x, grid_yz;
-  uint64_t grid_threads; /* along each dimension: blocks times threads              */
-  int thread_registers;  /* of 32 bits                                              */
+  uint64_t grid_threads; /* along each dimension: blocks times threads */
+  int thread_registers;  /* of 32 bits */
   int block_registers;   /* of 32 bits, of all threads of a block */
-  size_t argument_bytes; /* of a kernel                                             */
+  size_t argument_bytes; /* of a kernel */
 } chip;
 
 /* clang-format off */
 static const chip chips[] = {
-    {"sm_80",   32, 48 << 10, 163 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
-    {"sm_90a",  32, 48 << 10, 227 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
-    {"sm_100a", 32, 48 << 10, 227 << 10, 1024, 2147483647u, 65535, UINT64_MAX, 255, 65536, 4096},
-    {"gfx90a",  64, 64 << 10,  64 << 10, 1024, 2147483647u, 65535, UINT32_MAX, 512, 131072, 4096},
+    {"sm_80",   32, 1024, 48 << 10, 163 << 10, 2147483647u, 65535, UINT64_MAX, 255, 65536,  4096},
+    {"sm_90a",  32, 1024, 48 << 10, 227 << 10, 2147483647u, 65535, UINT64_MAX, 255, 65536,  4096},
+    {"sm_100a", 32, 1024, 48 << 10, 227 << 10, 2147483647u, 65535, UINT64_MAX, 255, 65536,  4096},
+    {"gfx90a",  64, 1024, 64 << 10,  64 << 10, 2147483647u, 65535, UINT32_MAX, 512, 131072, 4096},
 };
 /* clang-format on */
 enum { NUM_CHIPS = sizeof chips / sizeof chips[0] };

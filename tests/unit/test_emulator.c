@@ -67,6 +67,8 @@ KERNEL(neighbour) {
   a.out[block_x() * threads() + thread()] = shared->each[(thread() + 1) % threads()];
 }
 
+static bool same_bytes(const void *left, const void *right, size_t bytes) { return memcmp(left, right, bytes) == 0; }
+
 static int count_wrong(const float *out, int blocks, int threads) {
   int wrong = 0;
   for (int b = 0; b < blocks; b++)
@@ -97,7 +99,7 @@ static void test_a_missing_barrier_shows(void **state) {
     CHECK_OK(
         run(&(shape){.seed = seed, .x = 1, .threads = 256}, SYMBOL(neighbour), &(neighbour_arguments){out[seed], 0}));
     assert_true(count_wrong(out[seed], 1, 256) > 20);
-    for (uint64_t other = 0; other < seed; other++) alike += memcmp(out[seed], out[other], sizeof out[seed]) == 0;
+    for (uint64_t other = 0; other < seed; other++) alike += same_bytes(out[seed], out[other], sizeof out[seed]);
   }
   assert_int_equal(alike, 0);
 }
@@ -129,7 +131,7 @@ static void test_a_missing_barrier_between_rounds_shows(void **state) {
     CHECK_OK(run(&(shape){.seed = seed, .x = 1, .threads = 128}, SYMBOL(rounds), &(rounds_arguments){out, 1}));
     assert_memory_equal(out, right, sizeof out);
     CHECK_OK(run(&(shape){.seed = seed, .x = 1, .threads = 128}, SYMBOL(rounds), &(rounds_arguments){out, 0}));
-    wrong += memcmp(out, right, sizeof out) != 0;
+    wrong += !same_bytes(out, right, sizeof out);
   }
   assert_in_range(wrong, NUM_SEEDS / 2, NUM_SEEDS);
 }
@@ -162,7 +164,7 @@ static void test_shuffles(void **state) {
     for (int warp = 32; warp <= 64; warp *= 2) {
       CHECK_OK(run(&(shape){.warp = warp, .seed = seed, .x = 1, .threads = 256}, SYMBOL(warps),
                    &(warps_arguments){out, warp}));
-      for (int t = 0; t < 256; t++) assert_true(out[t] == warp * (warp - 1) / 2);
+      for (int t = 0; t < 256; t++) assert_int_equal((int)out[t], warp * (warp - 1) / 2);
     }
   }
 }
