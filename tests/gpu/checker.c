@@ -36,10 +36,12 @@ void checker_is_out_of_memory(size_t bytes) {
 }
 
 void poison(void *memory, size_t bytes, unsigned pattern) {
-  const uint16_t word = (uint16_t)pattern;
+  uint16_t words[4];
   unsigned char *to = memory;
-  for (size_t at = 0; at < bytes; at += sizeof word)
-    memcpy(to + at, &word, bytes - at < sizeof word ? bytes - at : sizeof word);
+  size_t at = 0;
+  for (int i = 0; i < 4; i++) words[i] = (uint16_t)pattern;
+  for (; at + sizeof words <= bytes; at += sizeof words) memcpy(to + at, words, sizeof words);
+  memcpy(to + at, words, bytes - at);
 }
 
 bool is_quick(const checker *c) { return c->quick; }
@@ -274,21 +276,19 @@ typedef struct comparison {
   bool *written; /* of each element */
 } comparison;
 
-/* What is done for each element of a region. */
-typedef void each(const comparison *x, void *with, int64_t at);
+/* What is done for each stretch of a region. */
+typedef void each(const comparison *x, void *with, int64_t first, int64_t width);
 
 static void over_region(const comparison *x, const region *where, each *function, void *with) {
   for (int64_t r = 0; r < where->rows; r++) {
-    for (int64_t g = 0; g < where->groups; g++) {
-      const int64_t first = where->first + r * where->row_stride + g * where->group_stride;
-      for (int64_t i = 0; i < where->width; i++) function(x, with, first + i);
-    }
+    for (int64_t g = 0; g < where->groups; g++)
+      function(x, with, where->first + r * where->row_stride + g * where->group_stride, where->width);
   }
 }
 
-static void mark(const comparison *x, void *with, int64_t at) {
+static void mark(const comparison *x, void *with, int64_t first, int64_t width) {
   (void)with;
-  x->written[at] = true;
+  for (int64_t i = 0; i < width; i++) x->written[first + i] = true;
 }
 
 typedef struct measure {
@@ -296,10 +296,11 @@ typedef struct measure {
   double yardstick;
 } measure;
 
-static void measure_element(const comparison *x, void *with, int64_t at) {
+static void measure_stretch(const comparison *x, void *with, int64_t first, int64_t width) {
   measure *m = with;
   const tri_dtype type = x->argument->type;
-  add_element(&m->sums, at, number_get(type, x->got, at), number_get(type, x->want, at), m->yardstick);
+  for (int64_t at = first; at < first + width; at++)
+    add_element(&m->sums, at, number_get(type, x->got, at), number_get(type, x->want, at), m->yardstick);
 }
 
 static bool same_element(const argument *a, const unsigned char *left, const unsigned char *right, int64_t at) {
@@ -322,12 +323,12 @@ static void account(const comparison *x, const sums *s, double error) {
 static void compare_region(const comparison *x, const region *where) {
   const argument *a = x->argument;
   measure first = {.yardstick = 1}, second = {0};
-  over_region(x, where, measure_element, &first);
+  over_region(x, where, measure_stretch, &first);
   if (first.sums.count == 0) return;
   const double count = (double)first.sums.count, floor = a->yardstick * sqrt(count);
   const double norm = fmax(sqrt(first.sums.norm), floor);
   second.yardstick = norm / sqrt(count);
-  over_region(x, where, measure_element, &second);
+  over_region(x, where, measure_stretch, &second);
   account(x, &second.sums, sqrt(first.sums.difference) / norm);
 }
 
@@ -338,6 +339,7 @@ static bool is_flushed(tri_dtype type, double got, double want) {
 
 static void compare_exactly(const comparison *x) {
   const argument *a = x->argument;
+  if (memcmp(x->got, x->want, a->bytes) == 0) return;
   for (int64_t at = 0; at < a->count; at++) {
     const double got = number_get(a->type, x->got, at), want = number_get(a->type, x->want, at);
     if (!x->written[at] || same_element(a, x->got, x->want, at) || (isnan(got) && isnan(want))) continue;
@@ -365,6 +367,7 @@ static void compare_sums(const comparison *x) {
 
 static void check_untouched(const comparison *x) {
   const argument *a = x->argument;
+  if (memcmp(x->got, a->before, a->bytes) == 0) return;
   for (int64_t at = 0; at < a->count; at++) {
     if (x->written[at] || same_element(a, x->got, a->before, at)) continue;
     take_note(x->problem, "wrote element %lld of %lld of %s, which is not its to write (%.9g)", (long long)at,
