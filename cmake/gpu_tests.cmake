@@ -43,7 +43,7 @@ add_test(NAME gpu/gpu-check-emulated COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_c
          ${CMAKE_BINARY_DIR}/tools)
 set_tests_properties(gpu/gpu-check-emulated PROPERTIES LABELS gpu TIMEOUT 900 COST 25)
 if(CMOCKA_FOUND)
-  foreach(module attention embedding loss matmul rows)
+  foreach(module attention embedding loss matmul rows sums)
     set_tests_properties(unit/test_gpu_${module} PROPERTIES LABELS gpu)
   endforeach()
 endif()
