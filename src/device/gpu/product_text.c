@@ -110,7 +110,7 @@ const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const t
   const unsigned char *data = choice->algorithm.data;
   while (bytes > 1 && data[bytes - 1] == 0) bytes--;
   size_t used = strlen(tri_gpu_product_print(product, text));
-  used += (size_t)snprintf(text + used, TRI_GPU_PRODUCT_TEXT_BYTES - used, " : %s %zu ", choice->library->name,
+  used += (size_t)snprintf(text + used, TRI_GPU_PRODUCT_TEXT_BYTES - used, " : %s %zu ", choice->maker->name,
                            choice->algorithm.workspace_bytes);
   for (size_t i = 0; i < bytes; i++) {
     used += (size_t)snprintf(text + used, TRI_GPU_PRODUCT_TEXT_BYTES - used, "%02x", data[i]);
@@ -136,13 +136,13 @@ bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *prod
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];
   const char *behind = NULL;
   int used = 0;
-  tri_gpu_product_choice found = {.library = NULL};
+  tri_gpu_product_choice found = {.maker = NULL};
   if (!parse(line, product, &behind)) return false;
   if (sscanf(behind, " : %31s %zu %128s%n", name, &found.algorithm.workspace_bytes, hex, &used) != 3) return false;
   if (behind[used] != '\0' || !parse_hex(hex, found.algorithm.data)) return false;
-  if (strcmp(name, tri_gpu_tiled.name) == 0) found.library = &tri_gpu_tiled;
-  if (products->vendor != NULL && strcmp(name, products->vendor->name) == 0) found.library = products->vendor;
-  if (found.library == NULL || found.algorithm.workspace_bytes > tri_gpu_product_workspace(product)) return false;
+  if (strcmp(name, tri_gpu_tiled.name) == 0) found.maker = &tri_gpu_tiled;
+  if (products->vendor != NULL && strcmp(name, products->vendor->name) == 0) found.maker = products->vendor;
+  if (found.maker == NULL || found.algorithm.workspace_bytes > tri_gpu_product_workspace(product)) return false;
   *choice = found;
   return true;
 }

@@ -88,7 +88,7 @@ tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri
   const void *bias = call->bias;
   char *next = workspace;
   void *narrow = take(&next, bias_bytes(product));
-  if (product->bias && choice->library->narrows_bias && bias_bytes(product) > 0) {
+  if (product->bias && choice->maker->narrows_bias && bias_bytes(product) > 0) {
     const tri_gpu_narrowing what = {.to = product->out, .rows = 1, .width = of->n, .ld = of->n, .in_is_wide = true};
     TRI_TRY(tri_gpu_narrow(queue, &what, bias, narrow));
     call->bias = narrow;
@@ -96,7 +96,7 @@ tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri
   call->algorithm = &choice->algorithm;
   call->workspace = take(&next, 0);
   call->workspace_bytes = tri_gpu_product_workspace(product);
-  TRI_TRY(choice->library->multiply(products->state, queue, call));
+  TRI_TRY(choice->maker->multiply(products->state, queue, call));
   return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;
 }
 

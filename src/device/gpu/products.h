@@ -64,7 +64,7 @@ size_t tri_gpu_product_workspace(const tri_gpu_product *product);
 /* ---- what has been chosen (product_choices.c) -------------------------------------------------------------------- */
 
 typedef struct tri_gpu_product_choice {
-  const tri_gpu_product_library *library;
+  const tri_gpu_product_library *maker;
   tri_gpu_algorithm algorithm;
 } tri_gpu_product_choice;
 
