@@ -47,6 +47,7 @@ struct tri_cuda_stream_object {
   unsigned long queued, done;
   struct tri_cuda_graph_object *recording; /* or NULL */
   bool spoiled;                            /* the recording */
+  struct tri_cuda_stream_object *next;     /* of those destroyed */
 };
 
 struct tri_cuda_event_object {
