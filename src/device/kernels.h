@@ -108,9 +108,10 @@ typedef struct tri_device_kernels {
                                   void *gradient_table, bool accumulate);
 
   /* y = (x - mean) * rstd * weight + bias over each piece of a row; mean and rstd [rows, groups] (wide) are written.
-   * bias may be NULL. */
-  tri_status (*layer_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                   const void *bias, void *y, void *mean, void *rstd);
+   * bias may be NULL. With a branch, which lies as x does, x + branch is stored as `sum`, as `add` would, and that is
+   * what is normalised; sum may be x or branch (in place). Without one, both are NULL. */
+  tri_status (*layer_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch, void *sum,
+                                   const void *weight, const void *bias, void *y, void *mean, void *rstd);
   /* gradient_x may be gradient_y (in place) where the strides are the same, when not accumulating. */
   tri_status (*layer_norm_backward_input)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
                                           const void *weight, const void *mean, const void *rstd, void *gradient_x,
@@ -120,9 +121,9 @@ typedef struct tri_device_kernels {
                                            const void *x, const void *mean, const void *rstd, void *gradient_weight,
                                            void *gradient_bias, bool accumulate);
 
-  /* y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps). */
-  tri_status (*rms_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight, void *y,
-                                 void *rstd);
+  /* y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps); branch and sum as above. */
+  tri_status (*rms_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch, void *sum,
+                                 const void *weight, void *y, void *rstd);
   tri_status (*rms_norm_backward_input)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
                                         const void *weight, const void *rstd, void *gradient_x, bool accumulate);
   tri_status (*rms_norm_backward_weight)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,

@@ -279,6 +279,18 @@ tri_status tri_executor_forget_step(tri_executor *executor) {
   return tri_queue_undefine(queue, executor->arena + plan->boxes[0], plan->partial - plan->boxes[0]);
 }
 
+/* Queues the forward of a call; or leaves a sum to the call behind it, which reads it anyway, where that one follows.
+ */
+static tri_status forward_of(const tri_executor *executor, const tri_op_call *call, bool next_follows, tri_run *run) {
+  if (next_follows && call[1].sum == call->index) {
+    run->sum = call;
+    return TRI_OK;
+  }
+  TRI_TRY(call->op->forward(run, call));
+  run->sum = NULL;
+  return tri_exchange_progress(executor->ranks.exchange);
+}
+
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
@@ -287,8 +299,7 @@ tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int6
     const tri_op_call *call = &list->calls[c];
     run->workspace = workspace_of(executor, chunk, c, TRI_PASS_FORWARD);
     tri_queue_at(run->queue, call->op->name, c, "forward");
-    TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
+    TRI_TRY(forward_of(executor, call, c + 1 < end_call, run));
   }
   return TRI_OK;
 }
@@ -305,8 +316,7 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
     if (!call->again) continue;
     run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
     tri_queue_at(run->queue, call->op->name, c, "forward again");
-    TRI_TRY(call->op->forward(run, call));
-    TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
+    TRI_TRY(forward_of(executor, call, c + 1 < layer.end && call[1].again, run));
   }
   return TRI_OK;
 }

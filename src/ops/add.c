@@ -1,5 +1,5 @@
 /* y = x + branch: the residual connection. The gradient of both is that of y. The memory plan lets all three gradients
- * share memory where that is safe, and then the backward does nothing. */
+ * share memory where that is safe, and then the backward does nothing. A norm right behind it does its forward. */
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -53,6 +53,7 @@ static const tri_op op_add = {
     .name = "add",
     .in_place = true,
     .passes_gradient = true,
+    .sums = true,
     .adds_gradient = true,
     .shape = op_add_shape,
     .forward = op_add_forward,

@@ -23,7 +23,8 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
 
 static tri_status op_layer_norm_forward(tri_run *run, const tri_op_call *call) {
   const tri_norm norm = norm_of(run, call);
-  TRI_KERNEL_CALL(run->queue, layer_norm_forward, &norm, run->slots[call->inputs[0]],
+  const tri_run_input in = tri_run_input_of(run, call);
+  TRI_KERNEL_CALL(run->queue, layer_norm_forward, &norm, in.x, in.branch, in.sum,
                   run->parameters[call->parameters[0]].value, run->parameters[call->parameters[1]].value,
                   run->slots[call->outputs[0]], run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
   return TRI_OK;
@@ -61,6 +62,7 @@ static void op_layer_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost 
 static const tri_op op_layer_norm = {
     .name = "layer_norm",
     .cheap = true,
+    .takes_sum = true,
     .keeps_inputs = 1u << 0,
     .keeps_outputs = 1u << 1 | 1u << 2,
     .adds_gradient = true,

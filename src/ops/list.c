@@ -72,7 +72,7 @@ tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *const
 }
 
 tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
-  tri_op_call call = {.op = op, .attributes = attributes, .constant = -1};
+  tri_op_call call = {.op = op, .attributes = attributes, .constant = -1, .sum = -1};
   for (int i = 0; i < TRI_OP_INPUTS; i++) call.inputs[i] = -1;
   for (int i = 0; i < TRI_OP_OUTPUTS; i++) call.outputs[i] = -1;
   for (int i = 0; i < TRI_OP_PARAMETERS; i++) call.parameters[i] = -1;
@@ -155,6 +155,16 @@ static void place_outputs(tri_op_list *list) {
   }
 }
 
+/* A norm right behind a residual sum. */
+static void find_sums(tri_op_list *list) {
+  for (int64_t c = 1; c < list->num_calls; c++) {
+    tri_op_call *call = &list->calls[c];
+    const tri_op_call *before = call - 1;
+    if (!call->op->takes_sum || !before->op->sums || call->sliced != before->sliced) continue;
+    if (call->inputs[0] == before->outputs[0]) call->sum = before->index;
+  }
+}
+
 /* Walks backward: an input has a gradient if its call leads to the loss; the second call to give it one adds. */
 static tri_status find_gradients(tri_op_list *list) {
   for (int64_t c = list->num_calls - 1; c >= 0; c--) {
@@ -177,5 +187,6 @@ static tri_status find_gradients(tri_op_list *list) {
 tri_status tri_op_list_finish(tri_op_list *list) {
   find_readers(list);
   place_outputs(list);
+  find_sums(list);
   return list->training ? find_gradients(list) : TRI_OK;
 }

@@ -83,6 +83,8 @@ struct tri_op {
   bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
   bool makes_loss;        /* leaves the loss of the micro-batch in the run                                  */
   bool cheap;             /* its output takes more memory than time: worth making again                     */
+  bool sums;              /* output 0 is input 0 + input 1, and no more                                     */
+  bool takes_sum;         /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
 
   /* Local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -115,6 +117,7 @@ struct tri_op_call {
   bool recomputable;              /* in a layer that may be run again before its backward */
   bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
+  int32_t sum; /* the call right before it, where its forward can do that one's too: one pass over memory; or -1 */
 };
 
 #endif

@@ -41,6 +41,7 @@ typedef struct tri_kv_cache {
  * at hand. */
 struct tri_run {
   tri_queue *queue;       /* in which kernels go; all pointers below are device memory */
+  const tri_op_call *sum; /* left to the call at hand, whose `sum` it is; or NULL: its inputs are there */
   void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
   void *const *gradients; /* [slot] */
   void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
@@ -70,6 +71,18 @@ struct tri_run {
 /* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
   return call->sliced ? call->rows : run->batch * run->sequence;
+}
+
+/* What a call reads as its input 0 and, where the sum is left to it, adds to that and stores: norms. */
+typedef struct tri_run_input {
+  const void *x, *branch; /* branch and sum: NULL where x is there */
+  void *sum;
+} tri_run_input;
+
+static inline tri_run_input tri_run_input_of(const tri_run *run, const tri_op_call *call) {
+  void *const *slots = run->slots;
+  if (run->sum == NULL) return (tri_run_input){slots[call->inputs[0]], NULL, NULL};
+  return (tri_run_input){slots[run->sum->inputs[0]], slots[run->sum->inputs[1]], slots[call->inputs[0]]};
 }
 
 /* Among the ranks that share a layer. */

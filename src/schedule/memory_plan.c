@@ -65,6 +65,11 @@ static size_t take(size_t *end, size_t bytes) {
   return offset;
 }
 
+/* The call whose forward reads what `call` is to read: itself, or the norm behind it that a sum may be left to. */
+static int64_t reader(const tri_op_list *list, int64_t call) {
+  return call + 1 < list->num_calls && list->calls[call + 1].sum == call ? call + 1 : call;
+}
+
 /* When a slot that was made again before a backward pass is read for the last time in it. */
 static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
   const tri_op_list *list = p->list;
@@ -79,7 +84,7 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
     const tri_op_call *call = &list->calls[c];
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
       if (call->inputs[i] != slot) continue;
-      int64_t again = call->again ? time_again(list, c, pass, split) : 0;
+      int64_t again = call->again ? time_again(list, c, pass, split) + (reader(list, c) - c) : 0;
       int64_t backward = (call->op->keeps_inputs >> i & 1u) != 0 ? time_of(list, c, pass, split) : 0;
       if (again > last) last = again;
       if (backward > last) last = backward;
@@ -112,12 +117,13 @@ static tri_status plan_slots(planning *p) {
   for (int64_t root = 0; root < list->num_slots; root++) {
     const tri_slot *slot = &list->slots[root];
     if (slot->memory_of != root) continue;
-    tri_interval life = {slot->producer, slot->last_consumer, tri_shape_bytes(&slot->shape), 0};
+    tri_interval life = {slot->producer, reader(list, slot->last_consumer), tri_shape_bytes(&slot->shape), 0};
     bool kept = false;
     for (int64_t s = root; s < list->num_slots; s++) {
       if (list->slots[s].memory_of != root) continue;
       kept = kept || list->slots[s].kept;
-      if (list->slots[s].last_consumer > life.last) life.last = list->slots[s].last_consumer;
+      int64_t last = reader(list, list->slots[s].last_consumer);
+      if (last > life.last) life.last = last;
     }
     if (kept && !slot->recomputed) {
       tri_place place = {TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};

@@ -58,7 +58,8 @@ static const tri_norm *norm_of(bench *b, double eps) {
   return &b->norm;
 }
 static tri_status layer_norm(bench *b) {
-  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), X, b->columns[0], b->columns[1], Z, b->rows[0], b->rows[1]);
+  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), X, NULL, NULL, b->columns[0], b->columns[1], Z, b->rows[0],
+                b->rows[1]);
 }
 static tri_status layer_norm_input(bench *b) {
   return KERNEL(layer_norm_backward_input, norm_of(b, 0), X, Y, b->columns[0], b->rows[0], b->rows[1], Z, true);

@@ -6,7 +6,7 @@
 typedef struct norm_call {
   tri_norm norm; /* without its count */
   int count;     /* argument; and the others */
-  int x, y, weight, bias, mean, rstd, gradient_x, gradient_weight, gradient_bias;
+  int x, branch, sum, y, weight, bias, mean, rstd, gradient_x, gradient_weight, gradient_bias;
   int64_t live;
   bool accumulate;
 } norm_call;
@@ -69,13 +69,26 @@ static int add_statistic_out(problem *p, const norm_call *x, const char *name) {
 static tri_status run_layer_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const norm_call *x = p->with;
   const tri_norm norm = norm_of(p, memory);
-  return KERNEL(queue, layer_norm_forward, &norm, AT(x->x), AT(x->weight), maybe(memory, x->bias), AT(x->y),
-                AT(x->mean), AT(x->rstd));
+  return KERNEL(queue, layer_norm_forward, &norm, AT(x->x), maybe(memory, x->branch), maybe(memory, x->sum),
+                AT(x->weight), maybe(memory, x->bias), AT(x->y), AT(x->mean), AT(x->rstd));
 }
 static tri_status run_rms_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const norm_call *x = p->with;
   const tri_norm norm = norm_of(p, memory);
-  return KERNEL(queue, rms_norm_forward, &norm, AT(x->x), AT(x->weight), AT(x->y), AT(x->rstd));
+  return KERNEL(queue, rms_norm_forward, &norm, AT(x->x), maybe(memory, x->branch), maybe(memory, x->sum),
+                AT(x->weight), AT(x->y), AT(x->rstd));
+}
+
+/* In half of the problems; the sum in an array of its own, or over one of its inputs. */
+static const char *add_branch(checker *c, problem *p, norm_call *x) {
+  x->branch = x->sum = -1;
+  if (draw_bool(c)) return "";
+  x->branch = add_array(p, "branch", p->type, x_elements(x));
+  fill(p, x->branch, x_region(x), 0, 0.7);
+  const int64_t where = draw(c, 3);
+  x->sum = where == 0 ? add_array(p, "sum", p->type, x_elements(x)) : where == 1 ? x->x : x->branch;
+  writes(p, x->sum, x_region(x), false);
+  return where == 0 ? ", branch" : where == 1 ? ", branch, over x" : ", branch, over it";
 }
 
 static void forward(checker *c, tri_dtype type, bool centred) {
@@ -89,13 +102,14 @@ static void forward(checker *c, tri_dtype type, bool centred) {
     x.live = add_rows(&p, rows, &x.count);
     x.x = add_array(&p, "x", type, x_elements(&x));
     fill(&p, x.x, x_region(&x), i % 2 == 0 ? 3.0 : 0.0, 1.5);
+    const char *more = add_branch(c, &p, &x);
     x.weight = add_input(&p, "weight", p.wide, width, 1, 0.5);
     x.bias = centred && draw_bool(c) ? add_input(&p, "bias", p.wide, width, 0, 1) : -1;
     x.y = add_array(&p, "y", type, y_elements(&x));
     writes(&p, x.y, y_region(&x), false);
     if (centred) x.mean = add_statistic_out(&p, &x, "mean");
     x.rstd = add_statistic_out(&p, &x, "rstd");
-    say(&p, &x, x.bias < 0 ? "" : ", bias");
+    say(&p, &x, more);
     check(&p);
   }
 }

@@ -165,11 +165,11 @@ WORK(swiglu_forward, swiglu_forward, type, tri_all_rows(c->rows / 2), c->width, 
 WORK(swiglu_backward, swiglu_backward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->y, c->z)
 WORK(dropout, dropout, type, c->rows * c->width, &dropout, c->values, c->x, c->z)
 WORK(rope, rope, type, all, c->width, c->width / 64, 64, 64, c->places, c->cosine, c->sine, false, c->z)
-WORK(layer_norm_forward, layer_norm_forward, &norm, c->x, c->weight, c->bias, c->z, c->mean, c->rstd)
+WORK(layer_norm_forward, layer_norm_forward, &norm, c->x, NULL, NULL, c->weight, c->bias, c->z, c->mean, c->rstd)
 WORK(layer_norm_backward_input, layer_norm_backward_input, &norm, c->y, c->x, c->weight, c->mean, c->rstd, c->z, false)
 WORK(layer_norm_backward_weight, layer_norm_backward_weight, &norm, c->y, c->x, c->mean, c->rstd, c->weight, c->bias,
      true)
-WORK(rms_norm_forward, rms_norm_forward, &norm, c->x, c->weight, c->z, c->rstd)
+WORK(rms_norm_forward, rms_norm_forward, &norm, c->x, NULL, NULL, c->weight, c->z, c->rstd)
 WORK(rms_norm_backward_input, rms_norm_backward_input, &norm, c->y, c->x, c->weight, c->rstd, c->z, false)
 WORK(rms_norm_backward_weight, rms_norm_backward_weight, &norm, c->y, c->x, c->rstd, c->weight, true)
 WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, c->table, c->places, c->table,

@@ -236,8 +236,8 @@ static void check_norms(const char *name, problem_call *call, bool tall, void (*
 
 static tri_status call_forward(tri_queue *queue, const problem *p, void *const *at) {
   const tri_norm norm = norm_of(p, at);
-  TRI_TRY(KERNEL(layer_norm_forward, &norm, at[1], at[2], at[3], at[4], at[5], at[6]));
-  return KERNEL(rms_norm_forward, &norm, at[1], at[2], at[7], at[8]);
+  TRI_TRY(KERNEL(layer_norm_forward, &norm, at[1], NULL, NULL, at[2], at[3], at[4], at[5], at[6]));
+  return KERNEL(rms_norm_forward, &norm, at[1], NULL, NULL, at[2], at[7], at[8]);
 }
 
 static void fill_forward(problem *p) {
@@ -309,7 +309,7 @@ static void test_norm_weights(void **state) {
 /* Rows far from zero: mean(x^2) - mean^2 would be ten times too far off. */
 static tri_status call_far(tri_queue *queue, const problem *p, void *const *at) {
   const tri_norm norm = tri_norm_of_rows(p->type, tri_all_rows(p->rows), p->width, 1e-8);
-  return KERNEL(layer_norm_forward, &norm, at[1], at[2], NULL, at[3], at[4], at[5]);
+  return KERNEL(layer_norm_forward, &norm, at[1], NULL, NULL, at[2], NULL, at[3], at[4], at[5]);
 }
 
 static void test_far_from_zero(void **state) {
@@ -330,7 +330,7 @@ static void test_far_from_zero(void **state) {
 /* More pieces than a grid has warps. */
 static tri_status call_many(tri_queue *queue, const problem *p, void *const *at) {
   const tri_norm norm = tri_norm_of_rows(p->type, rows_of(p, at), p->width, 1e-5);
-  TRI_TRY(KERNEL(rms_norm_forward, &norm, at[1], at[2], at[3], at[4]));
+  TRI_TRY(KERNEL(rms_norm_forward, &norm, at[1], NULL, NULL, at[2], at[3], at[4]));
   return KERNEL(rms_norm_backward_weight, &norm, at[1], at[1], at[4], at[5], false);
 }
 

@@ -198,7 +198,7 @@ static void check_nan(tri_device *device) {
       assert_true(isnan(y[at]));
       CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), COUNT, x, one, y));
       assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, one, NULL, y, &mean, &rstd));
+      CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, NULL, NULL, one, NULL, y, &mean, &rstd));
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
       CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));
       assert_true(isnan(sum));
@@ -340,15 +340,49 @@ static void test_positions(void **state) {
   on_every_unit(check_order_of_positions);
 }
 
+/* A norm that adds a branch makes what `add` and a norm of its output make, to the bit; also over its inputs. */
+static void check_sums_in_norms(tri_device *device) {
+  enum { ROWS = 3, WIDTH = 83, COUNT = ROWS * WIDTH };
+  static const tri_dtype types[] = {TRI_FP32, TRI_BF16};
+  for (int t = 0; t < 2; t++) {
+    const tri_norm norm = tri_norm_of_rows(types[t], tri_all_rows(ROWS), WIDTH, 1e-5);
+    float wide[2][COUNT], weight[WIDTH], statistics[4][ROWS];
+    float x[COUNT], branch[COUNT], sum[2][COUNT] = {{0}}, y[4][COUNT] = {{0}}; /* room enough for either type */
+    for (int i = 0; i < COUNT; i++) {
+      wide[0][i] = (float)((i * 37) % 101) / 7;
+      wide[1][i] = (float)((i * 53) % 89 - 44) / 9;
+    }
+    for (int i = 0; i < WIDTH; i++) weight[i] = (float)(i % 5) - 1.5f;
+    CHECK_OK(KERNEL(convert, COUNT, TRI_FP32, wide[0], types[t], x));
+    CHECK_OK(KERNEL(convert, COUNT, TRI_FP32, wide[1], types[t], branch));
+    CHECK_OK(KERNEL(add, types[t], norm.rows, WIDTH, x, branch, sum[0]));
+    CHECK_OK(KERNEL(layer_norm_forward, &norm, sum[0], NULL, NULL, weight, weight, y[0], statistics[0], statistics[1]));
+    CHECK_OK(KERNEL(rms_norm_forward, &norm, sum[0], NULL, NULL, weight, y[1], statistics[2]));
+    CHECK_OK(KERNEL(rms_norm_forward, &norm, x, branch, sum[1], weight, y[3], statistics[3]));
+    assert_memory_equal(sum[1], sum[0], sizeof sum[0]);
+    assert_memory_equal(y[3], y[1], sizeof y[1]);
+    assert_memory_equal(statistics[3], statistics[2], sizeof statistics[2]);
+    CHECK_OK(KERNEL(layer_norm_forward, &norm, x, branch, x, weight, weight, y[2], statistics[2], statistics[3]));
+    assert_memory_equal(x, sum[0], (size_t)COUNT * tri_dtype_bytes(types[t]));
+    assert_memory_equal(y[2], y[0], sizeof y[0]);
+    assert_memory_equal(statistics[2], statistics[0], 2 * sizeof statistics[0]);
+  }
+}
+
+static void test_sums_in_norms(void **state) {
+  (void)state;
+  on_every_unit(check_sums_in_norms);
+}
+
 /* (1, 2, 3, 4): mean 2.5, variance 1.25. A quarter turn takes (a, b) to (-b, a). softmax(0, ln 3) is (1/4, 3/4). */
 static void check_by_hand(tri_device *device) {
   const float x[4] = {1, 2, 3, 4}, weight[4] = {1, 1, 2, 2}, bias[4] = {0, 0, 0, 10};
   float y[4], mean = 0, rstd = 0;
-  CHECK_OK(KERNEL(layer_norm_forward, row_of(4, 0.0), x, weight, bias, y, &mean, &rstd));
+  CHECK_OK(KERNEL(layer_norm_forward, row_of(4, 0.0), x, NULL, NULL, weight, bias, y, &mean, &rstd));
   double s = 1.0 / sqrt(1.25);
   assert_true(mean == 2.5f && fabs((double)rstd - s) < 1e-7);
   assert_true(fabs((double)y[0] + 1.5 * s) < 3e-7 && fabs((double)y[3] - (3.0 * s + 10.0)) < 2e-6);
-  CHECK_OK(KERNEL(rms_norm_forward, row_of(4, 0.0), x, weight, y, &rstd));
+  CHECK_OK(KERNEL(rms_norm_forward, row_of(4, 0.0), x, NULL, NULL, weight, y, &rstd));
   assert_true(fabs((double)rstd - 1.0 / sqrt(7.5)) < 1e-7 && fabs((double)y[3] - 8.0 / sqrt(7.5)) < 1e-6);
 
   /* Two heads of 4 within a row of 10: each as by itself, and nothing else is written. */
@@ -356,7 +390,7 @@ static void check_by_hand(tri_device *device) {
   const tri_norm heads = {TRI_FP32, tri_all_rows(1), 2, 4, 10, 5, 9, 5, 0.0};
   float apart[9] = {0}, stretch[2];
   apart[4] = 7;
-  CHECK_OK(KERNEL(rms_norm_forward, &heads, row, weight, apart, stretch));
+  CHECK_OK(KERNEL(rms_norm_forward, &heads, row, NULL, NULL, weight, apart, stretch));
   assert_true(apart[4] == 7);
   for (int i = 0; i < 4; i++) assert_true(apart[i] == y[i] && fabsf(apart[5 + i] - y[i]) < 1e-6f);
   assert_true(stretch[0] == rstd && fabs((double)stretch[1] - 0.1 / sqrt(7.5)) < 1e-8);
@@ -418,7 +452,7 @@ int main(void) {
       cmocka_unit_test(test_nan),       cmocka_unit_test(test_sums),
       cmocka_unit_test(test_dropout),   cmocka_unit_test(test_embedding),
       cmocka_unit_test(test_positions), cmocka_unit_test(test_by_hand),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_memory),    cmocka_unit_test(test_sums_in_norms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static tri_norm norm_of(const bench *b, tri_rows rows) {
 }
 static tri_status layer_norm(bench *b, tri_rows rows) {
   const tri_norm norm = norm_of(b, rows);
-  return KERNEL(layer_norm_forward, &norm, b->x, b->weight, b->bias, b->out[0], b->out[1], b->out[2]);
+  return KERNEL(layer_norm_forward, &norm, b->x, NULL, NULL, b->weight, b->bias, b->out[0], b->out[1], b->out[2]);
 }
 static tri_status layer_norm_backward(bench *b, tri_rows rows) {
   const tri_norm norm = norm_of(b, rows);
@@ -56,7 +56,12 @@ static tri_status layer_norm_backward(bench *b, tri_rows rows) {
 }
 static tri_status rms_norm(bench *b, tri_rows rows) {
   const tri_norm norm = norm_of(b, rows);
-  return KERNEL(rms_norm_forward, &norm, b->x, b->weight, b->out[0], b->out[1]);
+  return KERNEL(rms_norm_forward, &norm, b->x, NULL, NULL, b->weight, b->out[0], b->out[1]);
+}
+static tri_status layer_norm_of_sum(bench *b, tri_rows rows) {
+  const tri_norm norm = norm_of(b, rows);
+  unsigned char *mean = b->out[1], *rstd = b->out[1] + BYTES / 2;
+  return KERNEL(layer_norm_forward, &norm, b->x, b->dy, b->out[2], b->weight, b->bias, b->out[0], mean, rstd);
 }
 static tri_status rms_norm_backward(bench *b, tri_rows rows) {
   const tri_norm norm = norm_of(b, rows);
@@ -74,6 +79,7 @@ static const struct {
              {"embedding", embedding},
              {"rope", rope},
              {"layer_norm_forward", layer_norm},
+             {"layer_norm_forward of a sum", layer_norm_of_sum},
              {"layer_norm_backward", layer_norm_backward},
              {"rms_norm_forward", rms_norm},
              {"rms_norm_backward", rms_norm_backward}};

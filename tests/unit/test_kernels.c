@@ -215,8 +215,8 @@ static void layer_norm_arguments(bench *b) {
   output(b, b->wide, b->rows, false);
 }
 static tri_status layer_norm_call(tri_device *device, bench *b) {
-  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), data_of(b, 0), data_of(b, 1), b->flag ? data_of(b, 2) : NULL,
-                data_of(b, 3), data_of(b, 4), data_of(b, 5));
+  return KERNEL(layer_norm_forward, norm_of(b, 1e-5), data_of(b, 0), NULL, NULL, data_of(b, 1),
+                b->flag ? data_of(b, 2) : NULL, data_of(b, 3), data_of(b, 4), data_of(b, 5));
 }
 
 static void norm_backward_arguments(bench *b) {
@@ -250,7 +250,8 @@ static void rms_norm_arguments(bench *b) {
   output(b, b->wide, b->rows, false);
 }
 static tri_status rms_norm_call(tri_device *device, bench *b) {
-  return KERNEL(rms_norm_forward, norm_of(b, 1e-6), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3));
+  return KERNEL(rms_norm_forward, norm_of(b, 1e-6), data_of(b, 0), NULL, NULL, data_of(b, 1), data_of(b, 2),
+                data_of(b, 3));
 }
 
 /* Heads of q within rows of q, k and v: 3 pieces of each row, with gaps between them, into rows of another form. */
@@ -272,12 +273,13 @@ static void pieces_arguments(bench *b) {
   output(b, b->wide, b->rows * PIECES, false);
 }
 static tri_status layer_norm_pieces_call(tri_device *device, bench *b) {
-  return KERNEL(layer_norm_forward, pieces_of(b, 1e-5), data_of(b, 0), data_of(b, 1), NULL, data_of(b, 2),
+  return KERNEL(layer_norm_forward, pieces_of(b, 1e-5), data_of(b, 0), NULL, NULL, data_of(b, 1), NULL, data_of(b, 2),
                 data_of(b, 3), data_of(b, 4));
 }
 static tri_status rms_norm_pieces_call(tri_device *device, bench *b) {
   memset(data_of(b, 4), 0, bytes_of(&b->buffers[4]));
-  return KERNEL(rms_norm_forward, pieces_of(b, 1e-6), data_of(b, 0), data_of(b, 1), data_of(b, 2), data_of(b, 3));
+  return KERNEL(rms_norm_forward, pieces_of(b, 1e-6), data_of(b, 0), NULL, NULL, data_of(b, 1), data_of(b, 2),
+                data_of(b, 3));
 }
 
 static void pieces_backward_arguments(bench *b) {

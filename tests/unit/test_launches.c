@@ -225,10 +225,10 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
                   (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, embedding_backward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x, x);
   TRI_KERNEL_CALL(q, position_backward, type, rows, m->width, (const int32_t *)(void *)x, m->sequence, x, x, true);
-  TRI_KERNEL_CALL(q, layer_norm_forward, &norm, x, x, x, x, x, x);
+  TRI_KERNEL_CALL(q, layer_norm_forward, &norm, x, x, x, x, x, x, x, x);
   TRI_KERNEL_CALL(q, layer_norm_backward_input, &norm, x, x, x, x, x, x, true);
   TRI_KERNEL_CALL(q, layer_norm_backward_weight, &norm, x, x, x, x, x, x, true);
-  TRI_KERNEL_CALL(q, rms_norm_forward, &heads, x, x, x, x);
+  TRI_KERNEL_CALL(q, rms_norm_forward, &heads, x, NULL, NULL, x, x, x);
   TRI_KERNEL_CALL(q, rms_norm_backward_input, &heads, x, x, x, x, x, true);
   TRI_KERNEL_CALL(q, rms_norm_backward_weight, &heads, x, x, x, x, true);
   TRI_KERNEL_CALL(q, gelu_forward, type, TRI_GELU_TANH, rows, m->inner, x, x);

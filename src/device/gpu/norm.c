@@ -33,10 +33,10 @@ static tri_status check_width(const tri_norm *norm) {
 }
 
 static tri_status forward(tri_queue *queue, const tri_norm *norm, const norm_forward_arguments *a) {
-  const void *const arrays[] = {a->x, a->y, a->weight, a->bias};
+  const void *const arrays[] = {a->x, a->branch, a->sum, a->y, a->weight, a->bias};
   const tri_gpu_shape grid = grid_of(norm);
   TRI_TRY(check_width(norm));
-  switch (path_of(norm, arrays, 4)) {
+  switch (path_of(norm, arrays, 6)) {
     case PATH_WARP: return tri_gpu_launch(queue, TRI_GPU_KERNEL_norm_forward_warp, norm->type, grid, a, sizeof *a);
     case PATH_BLOCK: return tri_gpu_launch(queue, TRI_GPU_KERNEL_norm_forward_block, norm->type, grid, a, sizeof *a);
     case PATH_ANY: break;
@@ -75,12 +75,15 @@ static tri_status backward_weight(tri_queue *queue, const tri_norm *norm, const 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static tri_status gpu_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                         const void *bias, void *y, void *mean, void *rstd) {
+static tri_status gpu_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                         void *sum, const void *weight, const void *bias, void *y, void *mean,
+                                         void *rstd) {
   const norm_forward_arguments a = {.shape = shape_of(norm),
                                     .x = x,
+                                    .branch = branch,
                                     .weight = weight,
                                     .bias = bias,
+                                    .sum = sum,
                                     .y = y,
                                     .mean = mean,
                                     .rstd = rstd,
@@ -89,9 +92,9 @@ static tri_status gpu_layer_norm_forward(tri_queue *queue, const tri_norm *norm,
   return forward(queue, norm, &a);
 }
 
-static tri_status gpu_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                       void *y, void *rstd) {
-  return gpu_layer_norm_forward(queue, norm, x, weight, NULL, y, NULL, rstd);
+static tri_status gpu_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                       void *sum, const void *weight, void *y, void *rstd) {
+  return gpu_layer_norm_forward(queue, norm, x, branch, sum, weight, NULL, y, NULL, rstd);
 }
 
 static tri_status gpu_layer_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y,

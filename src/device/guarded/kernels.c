@@ -22,12 +22,13 @@
     const void *, void *)                                                                                              \
   X(embedding_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)         \
   X(position_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, const void *, void *, bool)             \
-  X(layer_norm_forward, const tri_norm *, const void *, const void *, const void *, void *, void *, void *)            \
+  X(layer_norm_forward, const tri_norm *, const void *, const void *, void *, const void *, const void *, void *,      \
+    void *, void *)                                                                                                    \
   X(layer_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, const void *, \
     void *, bool)                                                                                                      \
   X(layer_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, const void *, void *,      \
     void *, bool)                                                                                                      \
-  X(rms_norm_forward, const tri_norm *, const void *, const void *, void *, void *)                                    \
+  X(rms_norm_forward, const tri_norm *, const void *, const void *, void *, const void *, void *, void *)              \
   X(rms_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, void *, bool)   \
   X(rms_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, void *, bool)                \
   X(gelu_forward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, void *)                                        \

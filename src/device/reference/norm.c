@@ -9,9 +9,24 @@
 static int64_t x_at(const tri_norm *n, int64_t i) { return i / n->groups * n->x_row + i % n->groups * n->x_group; }
 static int64_t y_at(const tri_norm *n, int64_t i) { return i / n->groups * n->y_row + i % n->groups * n->y_group; }
 
-tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                            const void *bias, void *y, void *mean, void *rstd) {
+/* What is normalised: x, or x + branch, which is stored. */
+static const void *add_branch(const tri_norm *norm, const void *x, const void *branch, void *sum) {
+  const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
+  if (branch == NULL) return x;
+  for (int64_t i = 0; i < pieces; i++) {
+    const int64_t first = x_at(norm, i);
+    for (int64_t c = first; c < first + norm->width; c++) {
+      store(norm->type, sum, c, load(norm->type, x, c) + load(norm->type, branch, c));
+    }
+  }
+  return sum;
+}
+
+tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                            void *sum_out, const void *weight, const void *bias, void *y, void *mean,
+                                            void *rstd) {
   (void)queue;
+  x = add_branch(norm, x, branch, sum_out);
   const tri_dtype type = norm->type, wide = tri_dtype_wide(type);
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups, width = norm->width;
   for (int64_t i = 0; i < pieces; i++) {
@@ -88,9 +103,10 @@ tri_status tri_reference_layer_norm_backward_weight(tri_queue *queue, const tri_
   return TRI_OK;
 }
 
-tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                          void *y, void *rstd) {
+tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                          void *sum, const void *weight, void *y, void *rstd) {
   (void)queue;
+  x = add_branch(norm, x, branch, sum);
   const tri_dtype type = norm->type, wide = tri_dtype_wide(type);
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups, width = norm->width;
   for (int64_t i = 0; i < pieces; i++) {

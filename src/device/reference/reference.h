@@ -57,16 +57,17 @@ tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, tri_rows rows, i
                               const void *sine, bool inverse, void *x);
 
 /* norm.c */
-tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                            const void *bias, void *y, void *mean, void *rstd);
+tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                            void *sum, const void *weight, const void *bias, void *y, void *mean,
+                                            void *rstd);
 tri_status tri_reference_layer_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
                                                    const void *x, const void *weight, const void *mean,
                                                    const void *rstd, void *gradient_x, bool accumulate);
 tri_status tri_reference_layer_norm_backward_weight(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
                                                     const void *x, const void *mean, const void *rstd,
                                                     void *gradient_weight, void *gradient_bias, bool accumulate);
-tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                          void *y, void *rstd);
+tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                          void *sum, const void *weight, void *y, void *rstd);
 tri_status tri_reference_rms_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
                                                  const void *x, const void *weight, const void *rstd, void *gradient_x,
                                                  bool accumulate);

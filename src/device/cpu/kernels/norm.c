@@ -53,6 +53,15 @@ INLINE void norm_piece(tri_dtype type, int64_t width, place at, const void *x, c
   });
 }
 
+/* What a piece is normalised of: x, or x + branch, which is stored and still in the first cache. */
+INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const void *x, const void *branch, void *sum) {
+  if (branch == NULL) return x;
+  FOR_VECTORS(c, count, 0, width, {
+    vf_put(type, sum, at + c, count, vf_get(type, x, at + c, count) + vf_get(type, branch, at + c, count));
+  });
+  return sum;
+}
+
 /* The loop of every kernel here: over the pieces, shared out. */
 #define PARALLEL_PIECES                                                                                                \
   const tri_dtype type = norm->type;                                                                                   \
@@ -60,10 +69,11 @@ INLINE void norm_piece(tri_dtype type, int64_t width, place at, const void *x, c
   _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (pieces * norm->width > TRI_ALONE)") /* of: */    \
       for (int64_t i = 0; i < pieces; i++)
 
-INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *x, const float *weight,
-                             const float *bias, void *y, float *mean, float *rstd) {
+INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *given, const void *branch,
+                             void *sum, const float *weight, const float *bias, void *y, float *mean, float *rstd) {
   const int64_t width = norm->width;
   const place at = place_of(norm, i);
+  const void *x = add_branch(type, width, at.x, given, branch, sum);
   float m = row_sum(type, x, at.x, width) / (float)width;
   float variance = row_squares(type, x, at.x, width, m) / (float)width;
   float s = (float)(1.0 / sqrt((double)variance + norm->eps));
@@ -72,25 +82,26 @@ INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, co
   rstd[i] = s;
 }
 
-static tri_status layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight,
-                                     const void *bias, void *y, void *mean, void *rstd) {
-  PARALLEL_PIECES { BY_TYPE(layer_norm_piece, norm, i, x, weight, bias, y, mean, rstd); }
+static tri_status layer_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch,
+                                     void *sum, const void *weight, const void *bias, void *y, void *mean, void *rstd) {
+  PARALLEL_PIECES { BY_TYPE(layer_norm_piece, norm, i, x, branch, sum, weight, bias, y, mean, rstd); }
   return TRI_OK;
 }
 
-INLINE void rms_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *x, const float *weight, void *y,
-                           float *rstd) {
+INLINE void rms_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *given, const void *branch,
+                           void *sum, const float *weight, void *y, float *rstd) {
   const int64_t width = norm->width;
   const place at = place_of(norm, i);
+  const void *x = add_branch(type, width, at.x, given, branch, sum);
   float square = row_squares(type, x, at.x, width, 0.0f) / (float)width;
   float s = (float)(1.0 / sqrt((double)square + norm->eps));
   norm_piece(type, width, at, x, weight, NULL, 0.0f, s, y);
   rstd[i] = s;
 }
 
-static tri_status rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *weight, void *y,
-                                   void *rstd) {
-  PARALLEL_PIECES { BY_TYPE(rms_norm_piece, norm, i, x, weight, y, rstd); }
+static tri_status rms_norm_forward(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch, void *sum,
+                                   const void *weight, void *y, void *rstd) {
+  PARALLEL_PIECES { BY_TYPE(rms_norm_piece, norm, i, x, branch, sum, weight, y, rstd); }
   return TRI_OK;
 }
 

@@ -77,6 +77,44 @@ DEVICE void keep(const element *from, const norm_walk *w, sixteen_bytes kept[KEP
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
+  for (int j = 0; j < VECTOR; j++) to[j] += values[j];
+}
+
+/* The piece at an index of x; with a branch, x + branch as it is stored. */
+DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, int64_t at, sixteen_bytes kept[KEPT]) {
+  const element *x = (const element *)a->x + at, *branch = (const element *)a->branch + at;
+  element *sum = (element *)a->sum + at;
+  if (a->branch == 0) {
+    keep(x, w, kept);
+    return;
+  }
+  UNROLL for (int n = 0; n < KEPT; n++) {
+    const int column = w->column + n * w->columns;
+    wide values[VECTOR], others[VECTOR];
+    if (column >= w->width) continue;
+    load_vector(x + column, values);
+    load_vector(branch + column, others);
+    add_to(values, others);
+    store_vector((element *)(void *)&kept[n], values);
+    *(sixteen_bytes *)(void *)(sum + column) = kept[n];
+  }
+}
+
+/* The same of a piece that is not kept: whoever stores a column is who reads it. */
+DEVICE void add_branch(const norm_forward_arguments *a, const norm_walk *w, int64_t at) {
+  const element *x = (const element *)a->x, *branch = (const element *)a->branch;
+  element *sum = (element *)a->sum;
+  for (int column = w->column; column < w->width; column += w->columns) {
+    const int count = w->width - column;
+    wide values[VECTOR], others[VECTOR];
+    load_part(x + at + column, x_is_aligned(&a->shape, x), count, values);
+    load_part(branch + at + column, x_is_aligned(&a->shape, branch), count, others);
+    add_to(values, others);
+    store_part(sum + at + column, x_is_aligned(&a->shape, sum), count, values);
+  }
+}
+
 DEVICE wide sum_of(const wide values[VECTOR]) {
   wide sum = 0;
   for (int j = 0; j < VECTOR; j++) sum += values[j];
@@ -138,7 +176,7 @@ DEVICE void forward_kept(const norm_forward_arguments *a, int by_warp, warp_sums
     const piece_place at = place_of(&a->shape, i);
     element *y = (element *)a->y + at.y;
     sixteen_bytes kept[KEPT];
-    keep((const element *)a->x + at.x, &w, kept);
+    keep_forward(a, &w, at.x, kept);
     const wide mean = a->mean == 0 ? 0 : kept_mean(&w, by_warp, kept, shared);
     const wide rstd = rstd_of(kept_squares(&w, by_warp, kept, mean, shared), w.width, a->eps);
     UNROLL for (int n = 0; n < KEPT; n++) {
@@ -169,12 +207,14 @@ KERNEL(norm_forward_any) {
   SHARED(warp_sums, shared);
   const norm_walk w = walk_of(&a.shape, a.by_warp);
   const wide *weight = (const wide *)a.weight, *bias = (const wide *)a.bias;
-  const int x_aligned = x_is_aligned(&a.shape, a.x), y_aligned = y_is_aligned(&a.shape, a.y);
+  const element *all = (const element *)(a.branch == 0 ? a.x : a.sum);
+  const int x_aligned = x_is_aligned(&a.shape, all), y_aligned = y_is_aligned(&a.shape, a.y);
   for (int64_t i = w.first; i < w.end; i += w.step) {
     const piece_place at = place_of(&a.shape, i);
-    const element *x = (const element *)a.x + at.x;
+    const element *x = all + at.x;
     element *y = (element *)a.y + at.y;
     wide values[VECTOR], parameters[VECTOR], mean = 0, sum = 0;
+    if (a.branch != 0) add_branch(&a, &w, at.x);
     for (int column = w.column; column < w.width && a.mean != 0; column += w.columns) {
       load_part(x + column, x_aligned, w.width - column, values);
       sum += sum_of(values);
@@ -243,10 +283,6 @@ DEVICE void finish_means(backward_piece *p, const norm_backward_arguments *a, in
 /* g becomes dx. */
 DEVICE void make_gradient(const backward_piece *p, const wide n[VECTOR], wide g[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) g[j] = p->rstd * (g[j] - p->mean_g - n[j] * p->mean_gn);
-}
-
-DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
-  for (int j = 0; j < VECTOR; j++) to[j] += values[j];
 }
 
 /* gradient_x may be gradient_y: who writes a column has read it, and nobody else does. */

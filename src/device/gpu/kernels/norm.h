@@ -37,11 +37,11 @@ typedef struct norm_shape {
   int64_t x_row, x_group, y_row, y_group;
 } norm_shape;
 
-/* mean is NULL for RMS norm; bias may be NULL. */
+/* mean is NULL for RMS norm; bias may be NULL; so may branch and sum, both. */
 typedef struct norm_forward_arguments {
   norm_shape shape;
-  const void *x, *weight, *bias;
-  void *y, *mean, *rstd;
+  const void *x, *branch, *weight, *bias;
+  void *sum, *y, *mean, *rstd;
   double eps;
   int32_t by_warp; /* a warp to a piece; else a block */
   int32_t no_padding;
