@@ -191,10 +191,12 @@ typedef struct tri_device_kernels {
 
   /* ---- optimizer --------------------------------------------------------------------------------------------- */
 
-  /* Decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW. All arrays are wide(type)[count]. */
+  /* Decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW. All arrays are wide(type)[count], but
+   * narrow is type[count]: it becomes what `convert` makes of the parameter's new values. It may be NULL, and is where
+   * type is wide itself. */
   tri_status (*adamw)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                       const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
-                      void *moment2);
+                      void *moment2, void *narrow);
 
   /* ---- sums --------------------------------------------------------------------------------------------------------
    */

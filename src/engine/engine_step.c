@@ -326,7 +326,7 @@ static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri
                   tri_executor_step_values(executor), behind(engine, tri_executor_own_values(executor, bucket), into),
                   behind(engine, tri_executor_own_gradients(executor, bucket), into),
                   behind(engine, tri_executor_moment1(executor), bucket->state + into),
-                  behind(engine, tri_executor_moment2(executor), bucket->state + into));
+                  behind(engine, tri_executor_moment2(executor), bucket->state + into), NULL);
   return TRI_OK;
 }
 

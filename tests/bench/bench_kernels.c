@@ -137,7 +137,7 @@ static tri_status gradient(bench *b) {
 static tri_status adamw(bench *b) {
   tri_adamw o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
   return KERNEL(adamw, b->type, PARAMETERS, &o, &(tri_step_values){.lr = 1e-9, .gradient_scale = 1, .update = 9}, X, Y,
-                Z, W);
+                Z, W, NULL);
 }
 static tri_status squares(bench *b) {
   tri_exact_sum sum = {{0}, 0, 0};

@@ -176,37 +176,44 @@ void cases_softmax_gradient(checker *c, tri_dtype type) {
 typedef struct adamw_call {
   tri_adamw options;
   int64_t count;
-  int values, parameter, gradient, moment1, moment2;
+  int values, parameter, gradient, moment1, moment2, narrow; /* narrow -1: without */
 } adamw_call;
 
 static tri_status run_adamw(const problem *p, tri_queue *queue, char *const *memory) {
   const adamw_call *x = p->with;
   return KERNEL(queue, adamw, p->type, x->count, &x->options, AT(x->values), AT(x->parameter), AT(x->gradient),
-                AT(x->moment1), AT(x->moment2));
+                AT(x->moment1), AT(x->moment2), x->narrow < 0 ? NULL : AT(x->narrow));
 }
 
 /* A large rate, so that a wrong step is not lost in the parameter; second moments are positive. */
+static void adamw_case(checker *c, tri_dtype type, int64_t count, int number, bool narrow) {
+  static const int64_t updates[] = {1, 2, 10, 100000};
+  problem p = problem_make(c, type);
+  adamw_call x = {.count = count, .options = {0.9, 0.95, 1e-8, number % 2 == 0 ? 0.1 : 0}, .narrow = -1};
+  const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .loss_scale = NAN, .update = updates[draw(c, 4)]};
+  p.run = run_adamw;
+  p.with = &x;
+  x.values = add_bytes(&p, "values", &values, sizeof values);
+  x.parameter = add_output(&p, "parameter", p.wide, x.count, true);
+  x.gradient = add_input(&p, "gradient", p.wide, x.count, 0, 1);
+  x.moment1 = add_output(&p, "moment1", p.wide, x.count, true);
+  x.moment2 = add_output(&p, "moment2", p.wide, x.count, true);
+  if (narrow) x.narrow = add_output(&p, "narrow", type, x.count, false);
+  for (int64_t e = 0; e < x.count; e++) {
+    unsigned char *moments = p.arguments[x.moment2].before;
+    number_set(p.wide, moments, e, number == 1 ? 0 : fabs(number_get(p.wide, moments, e)));
+  }
+  describe(&p, "%lld elements, update %lld, decay %g%s", (long long)x.count, (long long)values.update,
+           x.options.weight_decay, narrow ? ", and a copy" : "");
+  check(&p);
+}
+
+/* With the copy where type is narrower than the parameter. */
 void cases_adamw(checker *c, tri_dtype type) {
   static const int64_t counts[] = {0, 1, 3, 4, 130, 2051, 16400, 2359296};
-  static const int64_t updates[] = {1, 2, 10, 100000};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
-    problem p = problem_make(c, type);
-    adamw_call x = {.count = counts[i], .options = {0.9, 0.95, 1e-8, i % 2 == 0 ? 0.1 : 0}};
-    const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .loss_scale = NAN, .update = updates[draw(c, 4)]};
-    p.run = run_adamw;
-    p.with = &x;
-    x.values = add_bytes(&p, "values", &values, sizeof values);
-    x.parameter = add_output(&p, "parameter", p.wide, x.count, true);
-    x.gradient = add_input(&p, "gradient", p.wide, x.count, 0, 1);
-    x.moment1 = add_output(&p, "moment1", p.wide, x.count, true);
-    x.moment2 = add_output(&p, "moment2", p.wide, x.count, true);
-    for (int64_t e = 0; e < x.count; e++) {
-      unsigned char *moments = p.arguments[x.moment2].before;
-      number_set(p.wide, moments, e, i == 1 ? 0 : fabs(number_get(p.wide, moments, e)));
-    }
-    describe(&p, "%lld elements, update %lld, decay %g", (long long)x.count, (long long)values.update,
-             x.options.weight_decay);
-    check(&p);
+    adamw_case(c, type, counts[i], (int)i, false);
+    if (type != tri_dtype_wide(type)) adamw_case(c, type, counts[i], (int)i, true);
   }
 }
 

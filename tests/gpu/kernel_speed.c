@@ -176,7 +176,9 @@ WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vo
      c->z)
 WORK(embedding_backward, embedding_backward, type, all, c->width, c->ids, 0, c->vocabulary, c->x, c->table)
 WORK(position_backward, position_backward, type, all, c->width, c->places, c->positions, c->x, c->table, true)
-WORK(adamw, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2)
+WORK(adamw, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2, NULL)
+WORK(adamw_copy, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2,
+     type == wide ? NULL : c->z)
 WORK(block_squares, block_squares, type, c->rows * c->width / 2, 65536, c->table, c->sum)
 
 static void make_rows(const bench *s, buffers *b, rows_call *c) {
@@ -234,6 +236,7 @@ static void rows(bench *s) {
       {"embedding_backward", work_embedding_backward, n * (2 * w + e)},
       {"position_backward", work_position_backward, n * e},
       {"adamw", work_adamw, n / 2 * 7 * w},
+      {"adamw with the narrow copy", work_adamw_copy, n / 2 * (7 * w + (s->type == s->wide ? 0 : e))},
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) measure(s, all[i].name, "B/s", all[i].bytes, all[i].work, &c);

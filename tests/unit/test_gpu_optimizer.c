@@ -3,14 +3,38 @@
 
 enum { PARAMETER, MOMENT1, MOMENT2, OUTPUTS };
 
+/* Whether the parameter's values are written in the activations' type too; if so, from how many elements behind an
+ * aligned address on. */
+enum { NO_COPY = -1 };
+
 typedef struct problem {
   tri_dtype type;
   int64_t count, update;
   size_t misaligned;
   double weight_decay;
+  int copy;
 } problem;
 
 static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
+
+/* As numpy rounds it in tests/oracle: to nearest even. */
+static uint16_t bf16_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* The copy has the parameter's bits, rounded once. */
+static void check_copy(gpu_bench *b, const problem *p, const void *copy, const unsigned char *parameter) {
+  uint16_t *got = gpu_host((size_t)p->count * sizeof *got);
+  gpu_get(b, copy, got);
+  for (int64_t i = 0; i < p->count; i++) {
+    const uint16_t expected = bf16_of((float)gpu_load(TRI_FP32, parameter, i));
+    if (got[i] != expected)
+      fail_msg("the copy's element %ld of %ld is %04x, not %04x", (long)i, (long)p->count, got[i], expected);
+  }
+  free(got);
+}
 
 /* The three arrays one behind the other. */
 static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
@@ -28,10 +52,18 @@ static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
     arrays[i] = gpu_put(b, host, bytes, element);
     free(host);
   }
+  void *copy = NULL;
+  if (p->copy != NO_COPY) {
+    void *nobody = gpu_values(p->type, p->count, NAN, 9);
+    b->misaligned = (size_t)p->copy;
+    copy = gpu_put(b, nobody, (size_t)p->count * tri_dtype_bytes(p->type), tri_dtype_bytes(p->type));
+    free(nobody);
+  }
   CHECK_OK(b->device->kernels->adamw(b->device->queue, p->type, p->count, &options, step, arrays[PARAMETER],
-                                     arrays[OUTPUTS], arrays[MOMENT1], arrays[MOMENT2]));
+                                     arrays[OUTPUTS], arrays[MOMENT1], arrays[MOMENT2], copy));
   unsigned char *out = gpu_host(bytes * OUTPUTS);
   for (int i = 0; i < OUTPUTS; i++) gpu_get(b, arrays[i], out + (size_t)i * bytes);
+  if (copy != NULL) check_copy(b, p, copy, out);
   gpu_clear(b);
   return out;
 }
@@ -62,7 +94,7 @@ static void test_adamw(void **state) {
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
     for (int t = 0; t < GPU_TYPES; t++) {
       for (size_t u = 0; u < sizeof updates / sizeof *updates; u++) {
-        const problem p = {gpu_types[t], counts[c], updates[u], 0, u % 2 == 0 ? 0.1 : 0};
+        const problem p = {gpu_types[t], counts[c], updates[u], 0, u % 2 == 0 ? 0.1 : 0, NO_COPY};
         free(check(*state, &p, u == 0 ? GPU_DEVICES : 2));
       }
     }
@@ -71,7 +103,7 @@ static void test_adamw(void **state) {
 
 /* Neither where the arrays lie nor with how many others an element is updated changes a bit of it. */
 static void test_same_bits(void **state) {
-  const problem many = {TRI_FP32, 4200003, 5, 0, 0.1}, few = {TRI_FP32, 1001, 5, 1, 0.1};
+  const problem many = {TRI_FP32, 4200003, 5, 0, 0.1, NO_COPY}, few = {TRI_FP32, 1001, 5, 1, 0.1, NO_COPY};
   unsigned char *of_many = check(*state, &many, 2), *of_few = check(*state, &few, 2);
   for (int i = 0; i < OUTPUTS; i++)
     assert_memory_equal(of_many + (size_t)i * 4200003 * sizeof(float), of_few + (size_t)i * 1001 * sizeof(float),
@@ -80,10 +112,29 @@ static void test_same_bits(void **state) {
   free(of_few);
 }
 
+/* A copy is the parameter rounded once, wherever either begins; and changes no bit of what is updated. */
+static void test_copy(void **state) {
+  static const int64_t counts[] = {0, 1, 3, 4, 5, 255, 1001, 4099};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    for (int misaligned = 0; misaligned < 2; misaligned++) {
+      const problem without = {TRI_BF16, counts[c], 2, (size_t)misaligned, 0.1, NO_COPY};
+      unsigned char *alone = check(*state, &without, 1);
+      for (int copy = 0; copy < 5; copy++) {
+        const problem with = {TRI_BF16, counts[c], 2, (size_t)misaligned, 0.1, copy};
+        unsigned char *beside = check(*state, &with, copy < 2 ? GPU_DEVICES : 2);
+        assert_memory_equal(alone, beside, (size_t)counts[c] * sizeof(float) * OUTPUTS);
+        free(beside);
+      }
+      free(alone);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_adamw),
       cmocka_unit_test(test_same_bits),
+      cmocka_unit_test(test_copy),
   };
   return cmocka_run_group_tests(tests, gpu_benches_create, gpu_benches_destroy);
 }

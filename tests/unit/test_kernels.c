@@ -412,7 +412,34 @@ static tri_status adamw_call(tri_device *device, bench *b) {
   tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
   tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
   return KERNEL(adamw, b->type, b->rows * b->width, &options, &values, data_of(b, 1), data_of(b, 0), data_of(b, 2),
-                data_of(b, 3));
+                data_of(b, 3), NULL);
+}
+static void adamw_narrow_arguments(bench *b) {
+  adamw_arguments(b);
+  output(b, b->type, b->rows * b->width, false);
+}
+/* With the copy, whose bits are those that `convert` makes of the parameter. */
+static tri_status adamw_narrow_call(tri_device *device, bench *b) {
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
+  int64_t count = b->rows * b->width;
+  size_t wide_bytes = (size_t)count * tri_dtype_bytes(b->wide), bytes = (size_t)count * tri_dtype_bytes(b->type);
+  unsigned char *alone[4] = {NULL}, *converted = malloc(bytes + 1);
+  for (int i = 0; i < 4; i++) {
+    alone[i] = malloc(wide_bytes + 1);
+    if (alone[i] == NULL || converted == NULL) abort();
+    memcpy(alone[i], data_of(b, i), wide_bytes);
+  }
+  TRI_TRY(KERNEL(adamw, b->type, count, &options, &values, alone[1], alone[0], alone[2], alone[3], NULL));
+  TRI_TRY(KERNEL(adamw, b->type, count, &options, &values, data_of(b, 1), data_of(b, 0), data_of(b, 2), data_of(b, 3),
+                 b->type == b->wide ? NULL : data_of(b, 4)));
+  for (int i = 0; i < 4; i++) assert_memory_equal(alone[i], data_of(b, i), wide_bytes);
+  TRI_TRY(KERNEL(convert, count, b->wide, data_of(b, 1), b->type, converted));
+  if (b->type == b->wide) memcpy(data_of(b, 4), converted, bytes); /* nobody makes one */
+  assert_memory_equal(converted, data_of(b, 4), bytes);
+  for (int i = 0; i < 4; i++) free(alone[i]);
+  free(converted);
+  return TRI_OK;
 }
 
 static void sum_arguments(bench *b) {
@@ -457,6 +484,7 @@ static const kernel_case cases[] = {
     {"rope head by head", rope_apart_arguments, rope_apart_call, 1e-6},
     {"softmax", softmax_arguments, softmax_call, 2e-6},
     {"adamw", adamw_arguments, adamw_call, 2e-6},
+    {"adamw with a copy", adamw_narrow_arguments, adamw_narrow_call, 2e-6},
     {"sums", sum_arguments, sum_call, 2e-6},
     {"fill_zero", zero_arguments, zero_call, 0},
 };
@@ -642,7 +670,7 @@ static void test_adamw_first_step(void **state) {
   double p[2] = {1.0, -2.0}, g[2] = {0.5, -3.0}, m[2] = {0}, v[2] = {0};
   tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1};
   tri_step_values values = {.lr = 0.01, .gradient_scale = 1, .update = 1};
-  CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, &values, p, g, m, v));
+  CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, &values, p, g, m, v, NULL));
   assert_true(fabs(p[0] - (1.0 * 0.999 - 0.01)) < 1e-15);
   assert_true(fabs(p[1] - (-2.0 * 0.999 + 0.01)) < 1e-15);
   assert_true(fabs(m[1] + 0.3) < 1e-15 && fabs(v[1] - 0.45) < 1e-15);

@@ -253,7 +253,7 @@ static tri_status launch_rest(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, -1, x, x, x, x);
   TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, -1, values, x, x,
                   m->vocabulary, x);
-  TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1}, values, x, x, x, x);
+  TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1}, values, x, x, x, x, x);
   TRI_KERNEL_CALL(q, block_squares, type, parameters, 256, x, (tri_exact_sum *)(void *)x);
   TRI_KERNEL_CALL(q, sum, type, m->rows, x, (double *)(void *)x, true);
   for (int form = 0; form < 4; form++) {

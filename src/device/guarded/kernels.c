@@ -48,7 +48,8 @@
   X(softmax_loss, tri_dtype, int64_t, const int32_t *, int32_t, const void *, const void *, const void *, void *)      \
   X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, int32_t,           \
     const tri_step_values *, const void *, const void *, int64_t, void *)                                              \
-  X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *)       \
+  X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *,       \
+    void *)                                                                                                            \
   X(block_squares, tri_dtype, int64_t, int64_t, const void *, tri_exact_sum *)                                         \
   X(sum, tri_dtype, int64_t, const void *, double *, bool)                                                             \
   X(exact_add, const double *, tri_exact_sum *)

@@ -7,7 +7,7 @@
 
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                                const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
-                               void *moment2) {
+                               void *moment2, void *narrow) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   double correction1 = 1.0 - pow(options->beta1, (double)values->update);
@@ -21,6 +21,7 @@ tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, 
     store(wide, parameter, i, p);
     store(wide, moment1, i, m);
     store(wide, moment2, i, v);
+    if (narrow != NULL) store(type, narrow, i, load(wide, parameter, i));
   }
   return TRI_OK;
 }

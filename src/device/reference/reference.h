@@ -90,7 +90,7 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                                const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
-                               void *moment2);
+                               void *moment2, void *narrow);
 tri_status tri_reference_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from,
                                          const void *to, void *sum);
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,

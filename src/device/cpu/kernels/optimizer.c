@@ -32,10 +32,16 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
   });
 }
 
+/* Of a piece that has just been updated and is still in a cache. Not in the loop above: there the compiler might then
+ * choose other multiply-adds. */
+INLINE void narrow_piece(int64_t first, int64_t end, const float *parameter, uint16_t *narrow) {
+  FOR_VECTORS(i, count, first, end, { vf_put(TRI_BF16, narrow, i, count, vf_get(TRI_FP32, parameter, i, count)); });
+}
+
 static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                         const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
-                        void *moment2) {
-  (void)type;
+                        void *moment2, void *narrow) {
+  const bool narrows = narrow != NULL && type == TRI_BF16;
   double correction1 = 1.0 - pow(options->beta1, (double)values->update);
   double correction2 = 1.0 - pow(options->beta2, (double)values->update);
   const adamw_factors f = {
@@ -51,7 +57,9 @@ static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const t
   };
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t first = 0; first < count; first += PIECE) {
-    adamw_piece(&f, first, first + PIECE < count ? first + PIECE : count, parameter, gradient, moment1, moment2);
+    const int64_t end = first + PIECE < count ? first + PIECE : count;
+    adamw_piece(&f, first, end, parameter, gradient, moment1, moment2);
+    if (narrows) narrow_piece(first, end, parameter, narrow);
   }
   return TRI_OK;
 }

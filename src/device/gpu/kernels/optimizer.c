@@ -1,4 +1,4 @@
-/* AdamW, element by element: each is read and written once, 16 bytes at a time where all four addresses allow it. */
+/* AdamW, element by element: each is read and written once, 16 bytes at a time where all addresses allow it. */
 #include "device/gpu/kernels/optimizer.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -42,14 +42,30 @@ DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide 
   *moment2 = v;
 }
 
+/* The copy in the activations' type, where there is one: WIDE_VECTOR elements to an address aligned on 8 bytes, or one.
+ */
+#if TRI_GPU_TYPE == 16
+DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) {
+  const uint32_t low = bf16_of_wide(values[0]).bits | (uint32_t)bf16_of_wide(values[1]).bits << 16;
+  const uint32_t high = bf16_of_wide(values[2]).bits | (uint32_t)bf16_of_wide(values[3]).bits << 16;
+  *(uint64_t *)(void *)to = low | (uint64_t)high << 32;
+}
+DEVICE void store_narrow(element *to, wide value) { store(to, value); }
+#else
+DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) { (void)to, (void)values; }
+DEVICE void store_narrow(element *to, wide value) { (void)to, (void)value; }
+#endif
+
 KERNEL(adamw) {
   SHARED(adamw_factors, shared);
   wide *parameter = (wide *)a.parameter, *moment1 = (wide *)a.moment1, *moment2 = (wide *)a.moment2;
   const wide *gradient = (const wide *)a.gradient;
+  element *narrow = (element *)a.narrow;
   if (thread() == 0) fill_factors(&a, shared);
   barrier();
   const adamw_factors f = *shared;
-  const int whole = is_aligned(parameter) && is_aligned(gradient) && is_aligned(moment1) && is_aligned(moment2);
+  const int whole = is_aligned(parameter) && is_aligned(gradient) && is_aligned(moment1) && is_aligned(moment2) &&
+                    ((uintptr_t)narrow & 7u) == 0;
   const int64_t vectors = whole ? a.count / WIDE_VECTOR : 0, first = block_x() * threads() + thread();
   for (int64_t i = first; i < vectors; i += blocks_x() * threads()) {
     wide p[WIDE_VECTOR], g[WIDE_VECTOR], m[WIDE_VECTOR], v[WIDE_VECTOR];
@@ -61,7 +77,10 @@ KERNEL(adamw) {
     store_16_bytes(parameter + i * WIDE_VECTOR, p);
     store_16_bytes(moment1 + i * WIDE_VECTOR, m);
     store_16_bytes(moment2 + i * WIDE_VECTOR, v);
+    if (narrow != 0) store_narrow_vector(narrow + i * WIDE_VECTOR, p);
   }
-  for (int64_t i = vectors * WIDE_VECTOR + first; i < a.count; i += blocks_x() * threads())
+  for (int64_t i = vectors * WIDE_VECTOR + first; i < a.count; i += blocks_x() * threads()) {
     update(&f, gradient[i], &parameter[i], &moment1[i], &moment2[i]);
+    if (narrow != 0) store_narrow(narrow + i, parameter[i]);
+  }
 }
