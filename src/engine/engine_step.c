@@ -314,19 +314,22 @@ static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */
 
-static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri_adamw *adamw,
-                               const tri_parameter *entry) {
+/* This rank's part of a parameter, and of its copy for products: what others own of that, prepare makes of what they
+ * send. */
+static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri_adamw *adamw, int64_t index) {
+  const tri_parameter *entry = &engine->parts.table->entries[index];
   int64_t first = entry->offset > bucket->own_first ? entry->offset : bucket->own_first;
   int64_t end = entry->offset + entry->count < bucket->own_end ? entry->offset + entry->count : bucket->own_end;
   if (first >= end) return TRI_OK;
-  const tri_executor *executor = engine->executor;
+  tri_executor *executor = engine->executor;
   int64_t into = first - bucket->own_first;
+  void *narrow = tri_executor_take_copy(executor, index, first - entry->offset, end - first);
   adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
   TRI_KERNEL_CALL(engine->device->queue, adamw, engine->options.precision, end - first, adamw,
                   tri_executor_step_values(executor), behind(engine, tri_executor_own_values(executor, bucket), into),
                   behind(engine, tri_executor_own_gradients(executor, bucket), into),
                   behind(engine, tri_executor_moment1(executor), bucket->state + into),
-                  behind(engine, tri_executor_moment2(executor), bucket->state + into), NULL);
+                  behind(engine, tri_executor_moment2(executor), bucket->state + into), narrow);
   return TRI_OK;
 }
 
@@ -351,11 +354,12 @@ static tri_status engine_update(tri_engine *engine, tri_step_state *state, const
   const tri_engine_options *options = &engine->options;
   tri_adamw adamw = {.beta1 = options->beta1, .beta2 = options->beta2, .eps = options->eps};
   TRI_TRY(upload_clip(engine, state));
+  tri_executor_forget_copies(engine->executor);
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
     for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
       const tri_parameter *entry = &engine->parts.table->entries[i];
-      if (entry->count > 0 && !entry->alias) TRI_TRY(update_range(engine, bucket, &adamw, entry));
+      if (entry->count > 0 && !entry->alias) TRI_TRY(update_range(engine, bucket, &adamw, i));
     }
   }
   engine->prepared = false;

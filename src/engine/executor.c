@@ -113,6 +113,10 @@ static void resolve_parameter(tri_executor *executor, int64_t index) {
 
 static void resolve_parameters(tri_executor *executor) {
   for (int64_t i = 0; i < executor->table->num_entries; i++) resolve_parameter(executor, i);
+  for (int64_t i = 0; i < executor->table->num_entries && executor->copies != NULL; i++) {
+    const tri_parameter *entry = &executor->table->entries[i];
+    executor->parameters[i].copy = &executor->copies[entry->alias ? entry->tied_to : i];
+  }
 }
 
 static tri_status fill_constants(tri_executor *executor, const tri_executor_chunk *chunk) {
@@ -158,6 +162,10 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
+  if (executor->training) {
+    TRI_TRY(tri_alloc("copies of parameters", (size_t)executor->table->num_entries, sizeof *executor->copies,
+                      &executor->copies));
+  }
   void *arena = NULL, *host = NULL;
   TRI_TRY(tri_device_memory_create(executor->device, executor->plan->arena_bytes, &arena));
   executor->arena = arena;
@@ -215,6 +223,7 @@ void tri_executor_destroy(tri_executor *executor) {
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->arena_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
+  tri_free(executor->copies);
   tri_free(executor->parameters);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
     tri_free(executor->chunks[c].constants);
@@ -253,6 +262,25 @@ tri_status tri_executor_prepare(tri_executor *executor) {
     }
   }
   return TRI_OK;
+}
+
+void tri_executor_forget_copies(tri_executor *executor) {
+  for (int64_t i = 0; i < executor->table->num_entries && executor->copies != NULL; i++)
+    executor->copies[i].written = 0;
+}
+
+/* The copy is the parameter's, or that of the first of those that it lies behind (tri_parameter_joined). */
+void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count) {
+  const tri_parameter *entries = executor->table->entries;
+  for (int64_t i = index;; i--) {
+    tri_run_copy *copy = executor->parameters[i].copy;
+    int64_t into = entries[index].offset - entries[i].offset + first;
+    if (copy != NULL && into + count <= copy->count) {
+      copy->written += count;
+      return (char *)copy->values + (size_t)into * tri_dtype_bytes(executor->type);
+    }
+    if (!entries[i].joined) return NULL;
+  }
 }
 
 /* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */

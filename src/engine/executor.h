@@ -33,6 +33,7 @@ typedef struct tri_executor {
   tri_dtype type;
   bool training;
   tri_run_parameter *parameters; /* [table->num_entries] */
+  tri_run_copy *copies;          /* [table->num_entries]; in training */
   int64_t result_waits;          /* of the host, for results: so far */
 } tri_executor;
 
@@ -48,6 +49,12 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
 /* The parameters have new values. */
 tri_status tri_executor_prepare(tri_executor *executor);
+
+/* The parameters are about to change, or have: no copy of one (tri_run_copy) counts as written. */
+void tri_executor_forget_copies(tri_executor *executor);
+/* Where `count` elements of a parameter, from its element `first` on, lie in a copy, in the activations' type: the
+ * caller writes them there with the parameter, and they count as written. NULL: there is no copy. */
+void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
 /* A step begins: nobody needs the gradients any more, nor what is in the boxes. Queued. */
 tri_status tri_executor_forget_step(tri_executor *executor);

@@ -23,11 +23,21 @@ typedef struct tri_collectives {
                                void *values);
 } tri_collectives;
 
+/* What products read instead of a parameter, or of several that lie side by side: the same numbers in the activations'
+ * type. Who changes the parameter may change the copy too, element by element, and say so in `written`; whatever is not
+ * written so is packed before the next forward (weight.c). */
+typedef struct tri_run_copy {
+  void *values;    /* NULL: none has been noted */
+  int64_t count;   /* elements, from the parameter's first one on */
+  int64_t written; /* of them, since the last `prepare`, with the values that the parameter has now */
+} tri_run_copy;
+
 /* A parameter in device memory, and its gradient, both wide. */
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
   bool gradient_written; /* in this step: whoever comes first writes, the others add */
+  tri_run_copy *copy;    /* one for all that have these values (tied); NULL where nobody writes copies */
 } tri_run_parameter;
 
 /* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */

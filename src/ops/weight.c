@@ -85,6 +85,19 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
   return run->buffers[call->index * TRI_OP_BUFFERS + (int)holder(&run->queue->device->description, direction)];
 }
 
+/* Whether the buffer is the parameter's copy and has been written whole with it. Of several calls that read the same
+ * parameter from buffers of their own, that of the first is the copy; the others pack. */
+static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *product, void *buffer) {
+  tri_run_copy *copy = run->parameters[call->parameters[0]].copy;
+  bool plain = run->queue->device->description.packs_plain && product->b_type != tri_dtype_wide(product->b_type);
+  if (copy == NULL || !plain) return false;
+  if (copy->values == NULL) *copy = (tri_run_copy){.values = buffer, .count = product->k * product->n};
+  if (copy->values != buffer) return false;
+  bool whole = copy->written == copy->count;
+  copy->written = 0;
+  return whole;
+}
+
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction) {
   tri_matmul chosen;
@@ -92,8 +105,9 @@ tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_m
   TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
   const void *value = run->parameters[call->parameters[0]].value;
-  TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type), value,
-                  buffer_of(run, call, direction));
+  void *buffer = buffer_of(run, call, direction);
+  if (written_already(run, call, product, buffer)) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type), value, buffer);
   return TRI_OK;
 }
 

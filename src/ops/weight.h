@@ -2,7 +2,8 @@
  *
  * The parameter itself is plain and wide. For its products a device may want it packed in a layout of its own, and bf16
  * activations want it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
- * step. Forward reads it as [in, out], the backward of the inputs as [out, in], each from a buffer of the call. */
+ * step. Where packed is no more than narrow, the update itself may write it (tri_run_copy). Forward reads it as [in,
+ * out], the backward of the inputs as [out, in], each from a buffer of the call. */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -27,8 +28,8 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out);
 
-/* Fills the buffer of this direction from the parameter; that of the forward serves both where the device packs plain.
- */
+/* Fills the buffer of this direction from the parameter, unless the update has; that of the forward serves both where
+ * the device packs plain. */
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction);
 

@@ -115,12 +115,57 @@ static void test_a_plain_copy_serves_both_directions(void **state) {
   assert_int_equal(bytes[TRI_DIRECTION_BACKWARD], 200 * 300 * 2);
 }
 
+/* ---- a copy that the update writes ------------------------------------------------------------------------------- */
+
+/* Two calls read one parameter, each from a buffer of its own; packs both ways, and returns how often. */
+static int prepare_twice(tri_run *run, tri_dtype type) {
+  const tri_weight weight = {.in = 200, .out = 300, .order = TRI_WEIGHT_OUT_IN};
+  num_packed = 0;
+  for (int c = 0; c < 2; c++) {
+    const tri_op_call call = {.type = type, .index = c};
+    for (int i = 0; i < 2; i++) {
+      tri_matmul product = tri_weight_product(&call, &weight, (tri_direction)i, 64);
+      CHECK_OK(tri_weight_prepare(run, &call, &product, (tri_direction)i));
+    }
+  }
+  return num_packed;
+}
+
+static void test_what_the_update_writes_is_not_packed(void **state) {
+  (void)state;
+  const tri_device_kernels kernels = {.matmul_pack = note_pack};
+  tri_device device = {.kernels = &kernels, .description = tri_description_accelerator};
+  tri_queue queue = {.device = &device};
+  char memory[2 * TRI_OP_BUFFERS], value[1];
+  void *buffers[] = {&memory[0], &memory[1], &memory[2], &memory[3]};
+  tri_run_copy copy = {0};
+  tri_run_parameter parameter = {.value = value, .copy = &copy};
+  tri_run run = {.queue = &queue, .buffers = buffers, .parameters = &parameter};
+  assert_int_equal(prepare_twice(&run, TRI_FP32), 0);
+  assert_null(copy.values);
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2);
+  assert_ptr_equal(copy.values, buffers[0]);
+  assert_int_equal(copy.count, 200 * 300);
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2); /* nobody said that it was written */
+  copy.written = copy.count;
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 1);
+  assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* the other call's */
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2);        /* once is once */
+  copy.written = copy.count - 1;
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2);
+  copy = (tri_run_copy){0};
+  device.description = tri_description_cpu; /* packed may be any layout */
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 4);
+  assert_null(copy.values);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accelerator),
       cmocka_unit_test(test_attention),
       cmocka_unit_test(test_cpu),
       cmocka_unit_test(test_a_plain_copy_serves_both_directions),
+      cmocka_unit_test(test_what_the_update_writes_is_not_packed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
