@@ -88,6 +88,10 @@ static double price_partial(const tri_simulation_request *request, const tri_par
 
 static double or_else(double given, double otherwise) { return given > 0 ? given : otherwise; }
 
+static const tri_device_description *device_of(const tri_simulation_request *request) {
+  return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
+}
+
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
   const tri_layout *layout = request->layout;
   const tri_buckets *buckets = kind->parts.buckets;
@@ -115,9 +119,13 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   }
   double element = (double)tri_dtype_bytes(request->precision);
   const tri_system *system = request->system;
+  /* Who updates narrows at once where packed is no more than that. */
+  bool narrows = system->planned && device_of(request)->packs_plain && element < wide;
   kind->clip_s = tri_price_memory(cluster, own * (system->planned ? wide : system->gradient_bytes));
-  kind->prepare_s = system->planned ? tri_price_memory(cluster, all * (wide + element)) : 0;
-  kind->update_s = tri_price_memory(cluster, own * tri_price_update_bytes(system, request->precision));
+  double packed = narrows ? all - own : all, narrowed = narrows ? own : 0;
+  kind->prepare_s = system->planned ? tri_price_memory(cluster, packed * (wide + element)) : 0;
+  kind->update_s =
+      tri_price_memory(cluster, own * tri_price_update_bytes(system, request->precision) + narrowed * element);
   return TRI_OK;
 }
 
