@@ -44,7 +44,14 @@ static void guarded_destroy(guarded *g) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t random_state = 1;
+static uint32_t random_state;
+
+/* Each test draws numbers of its own, whatever those before it drew. */
+static int begin_test(void **unused) {
+  (void)unused;
+  random_state = 1;
+  return 0;
+}
 
 static uint32_t random_bits(void) {
   random_state ^= random_state << 13;
@@ -318,6 +325,27 @@ static void test_chunks(void **unused) {
   tri_device_destroy(device);
 }
 
+/* Depths of 32 i + 31 with a rest of rows or of columns: on a CPU with a matrix unit oneDNN 2.6 dies of an illegal
+ * instruction at some of them, and gets others wrong. The deep ones are for CPUs whose cache they do not fit. */
+static void test_depth_rests(void **unused) {
+  (void)unused;
+  static const int64_t rows[] = {17, 33, 40, 65}, columns[] = {24, 33, 64, 80, 130}, depths[] = {31, 63, 95, 4095};
+  tri_device *device = native_device();
+  if (device == NULL) skip();
+  for (int which = 0; which < 4 * 5 * 4; which++) {
+    tri_matmul p = {.m = rows[which % 4], .n = columns[which / 4 % 5], .k = depths[which / 20]};
+    p.a_type = p.b_type = TRI_BF16;
+    p.c_type = which % 3 == 0 ? TRI_FP32 : TRI_BF16;
+    p.a_transposed = p.b_transposed = which % 2 == 0;
+    p.lda = p.a_transposed ? p.m : p.k;
+    p.ldb = p.b_transposed ? p.k : p.n;
+    p.ldc = p.n;
+    p.bias = true;
+    run_and_check(device, &p, false);
+  }
+  tri_device_destroy(device);
+}
+
 /* ---- packed b ---------------------------------------------------------------------------------------------------- */
 
 /* Packed once for many rows, used with others. Returns whether this product packs at all. */
@@ -351,17 +379,21 @@ static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type)
   return true;
 }
 
-/* How many packed: all or none, but for those of few columns and an odd depth, which oneDNN 2 gets wrong on some CPUs.
- */
+/* What oneDNN before 2.7.4 and 3.1 is not trusted with on some CPUs; see is_trusted in onednn.c. */
+static bool may_not_pack(const tri_matmul *p) {
+  return p->a_type == TRI_BF16 && (p->n < 64 ? p->k % 32 != 0 : p->k > 31 && p->k % 32 == 31);
+}
+
+/* How many packed: all or none, but for those that may not. */
 static int check_packed_all(tri_device *device, tri_dtype type, tri_dtype plain_type, tri_dtype c) {
   int packed = 0, total = 0;
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
     if ((variant & 1) != 0) continue; /* a^T */
     for (int sample = 0; sample < 3; sample++) {
       tri_matmul p = random_product(variant, type, type, c);
-      bool packs = check_packed(device, p, plain_type), may_not = type == TRI_BF16 && p.n < 64 && p.k % 32 != 0;
+      bool packs = check_packed(device, p, plain_type);
       packed += packs;
-      total += packs || !may_not;
+      total += packs || !may_not_pack(&p);
     }
   }
   assert_true(packed == 0 || packed == total);
@@ -513,10 +545,12 @@ static void test_refused(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_fp32),    cmocka_unit_test(test_bf16_widened), cmocka_unit_test(test_bf16_native),
-      cmocka_unit_test(test_chunks),  cmocka_unit_test(test_packed_fp32),  cmocka_unit_test(test_packed_bf16),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_many_shapes),  cmocka_unit_test(test_nothing),
-      cmocka_unit_test(test_refused),
+      cmocka_unit_test_setup(test_fp32, begin_test),        cmocka_unit_test_setup(test_bf16_widened, begin_test),
+      cmocka_unit_test_setup(test_bf16_native, begin_test), cmocka_unit_test_setup(test_chunks, begin_test),
+      cmocka_unit_test_setup(test_packed_fp32, begin_test), cmocka_unit_test_setup(test_packed_bf16, begin_test),
+      cmocka_unit_test_setup(test_threads, begin_test),     cmocka_unit_test_setup(test_many_shapes, begin_test),
+      cmocka_unit_test_setup(test_nothing, begin_test),     cmocka_unit_test_setup(test_refused, begin_test),
+      cmocka_unit_test_setup(test_depth_rests, begin_test),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,10 +25,12 @@
  * ways differ in the order of summation, so the measurement must not waver: see matmul_state.c.
  *
  * What must always hold: the result does not depend on the number of threads. The primitive on a dense, not transposed
- * a never splits k (on a matrix unit it would with 16 threads or more: tri_onednn_product_threads); with a transposed
- * one it does, which is the other reason for the copy. sgemm splits k and changes
- * its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its shape alone and the
- * threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads inside sgemm. */
+ * a never splits k among them (on a matrix unit it would with 16 threads or more: tri_onednn_product_threads); with a
+ * transposed one it does, which is the other reason for the copy. What is missing: on a matrix unit it sums a deep k in
+ * parts that fit the cache beside the rows and columns of a thread, which differ with the number of threads. sgemm
+ * splits k and changes its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its
+ * shape alone and the threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads
+ * inside sgemm. */
 #include "device/cpu/matmul_plan.h"
 
 #include <omp.h>
