@@ -13,12 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* Closes the file. */
+static tri_status read_all(int file, const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   tri_status status = TRI_OK;
   char *data = NULL;
   size_t held = 0, room = 0;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
   for (;;) {
     if (held + 1 >= room) {
       room = room == 0 ? 65536 : room * 2;
@@ -49,6 +50,54 @@ close_file:
   return status;
 }
 
+static tri_status cannot_open(const char *path) {
+  return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+}
+
+tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return cannot_open(path);
+  return read_all(file, path, limit_bytes, out, out_bytes);
+}
+
+static const char *odd_kind(mode_t mode) {
+  if (S_ISREG(mode)) return NULL;
+  if (S_ISDIR(mode)) return "folder";
+  if (S_ISFIFO(mode)) return "pipe";
+  return S_ISSOCK(mode) ? "socket" : "device";
+}
+
+const char *tri_path_odd_kind(const char *path) {
+  struct stat facts;
+  return stat(path, &facts) == 0 ? odd_kind(facts.st_mode) : NULL;
+}
+
+/* Looked at before it is opened, since opening a device may do something; and after, for what has come in between. */
+tri_status tri_file_open_plain(const char *path, int *out) {
+  struct stat facts;
+  int file = -1;
+  const char *kind = tri_path_odd_kind(path);
+  if (kind == NULL) {
+    file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return cannot_open(path);
+    if (fstat(file, &facts) == 0) kind = odd_kind(facts.st_mode);
+  }
+  if (kind == NULL) {
+    *out = file;
+    return TRI_OK;
+  }
+  if (file >= 0) close(file);
+  return tri_fail(TRI_BAD_FILE, "%s is a %s, not a plain file", path, kind);
+}
+
+tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
+  int file = -1;
+  TRI_TRY(tri_file_open_plain(path, &file));
+  return read_all(file, path, limit_bytes, out, out_bytes);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
 static tri_status write_all(int file, const char *path, const char *data, size_t bytes) {
   while (bytes > 0) {
     ssize_t put = write(file, data, bytes);
@@ -59,8 +108,6 @@ static tri_status write_all(int file, const char *path, const char *data, size_t
   }
   return TRI_OK;
 }
-
-/* ---- replacing --------------------------------------------------------------------------------------------------- */
 
 /* A file that is going to be `path`. */
 typedef struct replacement {
@@ -76,6 +123,9 @@ tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES])
 
 static tri_status begin_replacement(const char *path, replacement *out) {
   TRI_TRY(tri_file_replacement_name(path, out->temporary));
+  if (tri_path_is_directory(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is a folder, where a file is to be written; move it away or remove it", path);
+  }
   snprintf(out->path, sizeof out->path, "%s", path);
   out->file = open(out->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (out->file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", out->temporary, strerror(errno));

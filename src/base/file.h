@@ -14,8 +14,17 @@ enum { TRI_PATH_BYTES = 4096 };
  * TRI_BAD_FILE. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
+/* The same of what a program has written, which is a plain file: a pipe would be waited for, perhaps for ever. Anything
+ * else is TRI_BAD_FILE. */
+tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
+/* Opens a plain file for reading. */
+tri_status tri_file_open_plain(const char *path, int *out);
+/* What is there in place of a plain file: "folder", "pipe", "socket", "device"; NULL for a plain file and for nothing.
+ */
+const char *tri_path_odd_kind(const char *path);
+
 /* Replaces a file so that after a crash either the old or the new content is there: temporary name beside it, fsync,
- * rename, fsync of the folder. */
+ * rename, fsync of the folder. A folder of that name is TRI_BAD_FILE. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
 /* The temporary name under which such a file is written: PATH.tmp.PID. */

@@ -137,7 +137,7 @@ static bool is_complete(const bool members[NUM_NAMES]) {
 static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
   char *text = NULL;
   size_t bytes = 0, at = 0;
-  TRI_TRY(tri_file_read(list, LONGEST_LIST_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(list, LONGEST_LIST_BYTES, &text, &bytes));
   memset(members, 0, NUM_NAMES * sizeof members[0]);
   while (at < bytes) {
     size_t length = strcspn(text + at, "\n");

@@ -273,7 +273,7 @@ static tri_status load(const char *folder, bool verify, tri_model *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
-  TRI_TRY(tri_file_read(path, CONFIG_LIMIT_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
   tri_status status = verify ? verify_config(folder, text, bytes) : TRI_OK;
   if (status == TRI_OK) status = tri_huggingface_parse(path, text, bytes, out);
   tri_free(text);

@@ -18,8 +18,8 @@
 enum { PIECE_BYTES = 1 << 20, LARGE_BYTES = 2 << 20, PAGE = 4096 };
 
 tri_status tri_input_open(const char *path, tri_input *out) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  int file = -1;
+  TRI_TRY(tri_file_open_plain(path, &file));
   *out = (tri_input){.file = file, .direct = tri_open_direct(path, file, O_RDONLY)};
   snprintf(out->path, sizeof out->path, "%s", path);
   return TRI_OK;

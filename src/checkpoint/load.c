@@ -102,7 +102,7 @@ tri_status tri_checkpoint_verify_file(const char *path) {
   snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
   TRI_TRY(tri_state_load_any(folder, &document, &state));
   if (document == NULL) return TRI_OK;
-  tri_status status = tri_file_read(path, TOKENIZER_LIMIT_BYTES, &text, &bytes);
+  tri_status status = tri_file_read_plain(path, TOKENIZER_LIMIT_BYTES, &text, &bytes);
   if (status == TRI_OK) status = tri_state_verify_content(folder, document, name, text, bytes);
   tri_free(text);
   json_decref(document);
@@ -181,7 +181,7 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   TRI_TRY(tri_path_join(path, checkpoint->path, name));
   *found = tri_path_exists(path);
   if (!*found) return TRI_OK;
-  TRI_TRY(tri_file_read(path, INDEX_LIMIT_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, INDEX_LIMIT_BYTES, &text, &bytes));
   json_error_t fault;
   json_t *index = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
   tri_status status = TRI_OK;

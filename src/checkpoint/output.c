@@ -208,8 +208,8 @@ tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, 
   char *buffer = NULL;
   tri_output output = {.file = -1, .direct = -1};
   uint64_t copied = 0;
-  int source = open(from, O_RDONLY | O_CLOEXEC);
-  if (source < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", from, strerror(errno));
+  int source = -1;
+  TRI_TRY(tri_file_open_plain(from, &source));
   XXH3_state_t *state = XXH3_createState();
   if (state == NULL) {
     status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a checksum");

@@ -80,7 +80,7 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
     return tri_fail(TRI_BAD_FILE, "%s has no %s: the save was not finished, or the file was removed", folder,
                     TRI_FILE_COMPLETE);
   }
-  TRI_TRY(tri_file_read(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
+  TRI_TRY(tri_file_read_plain(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
   /* Only the very line that a save writes: scanf would take other blanks and capitals, too. */
   char exact[COMPLETE_LIMIT_BYTES];
   bool whole = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64, &wanted, &checksum) == 2;
@@ -92,7 +92,7 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
     return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; with %s and without it the checkpoint is damaged", path,
                     strerror(ENOENT), TRI_FILE_COMPLETE);
   }
-  TRI_TRY(tri_file_read(path, STATE_LIMIT_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, STATE_LIMIT_BYTES, &text, &bytes));
   if (bytes != wanted || tri_checksum(text, bytes) != checksum) {
     tri_free(text);
     return tri_fail(TRI_BAD_FILE, "%s is damaged: it has %zu bytes and not the checksum that %s records (%zu bytes)",

@@ -44,7 +44,7 @@ static tri_status make_path(const char *prefix, const char *suffix, char **out) 
 static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {
   tri_status status = TRI_OK;
   TRI_TRY(make_path(prefix, suffix, &out->path));
-  int file = open(out->path, O_RDONLY | O_CLOEXEC);
+  int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for, but refused below */
   if (file < 0) {
     return tri_fail(TRI_BAD_FILE, "cannot open %s: %s%s", out->path, strerror(errno),
                     errno == ENOENT ? " (a corpus is named without .bin or .idx; `trireme prepare` makes one)" : "");

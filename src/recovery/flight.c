@@ -140,7 +140,7 @@ bool tri_flight_read(const char *folder, int rank, tri_flight *out) {
   char *text = NULL;
   size_t bytes = 0;
   if (path_of(folder, rank, path) != TRI_OK || !tri_path_exists(path)) return false;
-  if (tri_file_read(path, FILE_LIMIT_BYTES, &text, &bytes) != TRI_OK) return false;
+  if (tri_file_read_plain(path, FILE_LIMIT_BYTES, &text, &bytes) != TRI_OK) return false;
   json_t *object = json_loadb(text, bytes, 0, NULL);
   tri_free(text);
   if (object == NULL) return false;

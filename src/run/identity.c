@@ -29,7 +29,7 @@ static const char *text_at(const json_t *object, const char *key) {
 static tri_status read_run(const char *path, tri_identity *out) {
   char *text = NULL;
   size_t bytes = 0;
-  TRI_TRY(tri_file_read(path, RUN_FILE_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, RUN_FILE_BYTES, &text, &bytes));
   json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
   tri_free(text);
   const char *name = text_at(document, "run"), *from = text_at(document, "from");

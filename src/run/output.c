@@ -95,10 +95,25 @@ static void clear(const char *output, const char *root) {
   if (status != TRI_OK) tri_warn("something that a killed run has left stays: %s", tri_status_message());
 }
 
+/* What stands in the way of files that the run writes is said now, and not after weeks of training. */
+static tri_status check_files(const char *output) {
+  static const char *const names[] = {"run.json", "config.yaml", METRICS, "products.json", "summary.json", "loss.svg"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char path[TRI_PATH_BYTES];
+    TRI_TRY(tri_path_join(path, output, names[i]));
+    const char *kind = tri_path_odd_kind(path);
+    if (kind != NULL) {
+      return tri_fail(TRI_BAD_FILE, "%s is a %s, where the run writes a file; move it away or remove it", path, kind);
+    }
+  }
+  return TRI_OK;
+}
+
 static tri_status hold(const char *output, bool anew, tri_folder_lock **lock) {
   char root[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(output));
   TRI_TRY(tri_folder_lock_take(output, lock));
+  TRI_TRY(check_files(output));
   TRI_TRY(tri_path_join(root, output, CHECKPOINTS));
   clear(output, root);
   return anew ? move_all_aside(output, root) : TRI_OK; /* before the run gets its new name */

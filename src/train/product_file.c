@@ -11,8 +11,6 @@
 
 enum { MOST_BYTES = 16 << 20, VERSION = 1 };
 
-#define HINT "; remove it, and how products are made is chosen anew"
-
 /* FNV-1a of the chooser and the choices: an algorithm's data mean something to the library alone, which trusts them. */
 static void sum_of(const tri_product_file *file, char out[17]) {
   uint64_t hash = 14695981039346656037u;
@@ -45,8 +43,12 @@ static tri_status read_file(const char *path, const json_t *root, tri_product_fi
   char sum[17];
   const char *chooser = product_text_at(root, "chooser");
   const json_t *version = json_object_get(root, "version");
-  if (!json_is_integer(version) || json_integer_value(version) != VERSION || strlen(chooser) >= sizeof out->chooser) {
-    return tri_fail(TRI_BAD_FILE, "%s is no file of this program's" HINT, path);
+  if (!json_is_integer(version) || strlen(chooser) >= sizeof out->chooser) {
+    return tri_fail(TRI_BAD_FILE, "%s is no list of how products are made", path);
+  }
+  if (json_integer_value(version) != VERSION) {
+    return tri_fail(TRI_BAD_FILE, "%s has format version %" JSON_INTEGER_FORMAT ", and this program reads version %d",
+                    path, json_integer_value(version), VERSION);
   }
   tri_product_file file = {.timed = json_is_true(json_object_get(root, "timed"))};
   memcpy(file.chooser, chooser, strlen(chooser) + 1);
@@ -57,7 +59,7 @@ static tri_status read_file(const char *path, const json_t *root, tri_product_fi
     return TRI_OK;
   }
   tri_free(file.choices);
-  return tri_fail(TRI_BAD_FILE, "%s is damaged: its sum is not that of its choices" HINT, path);
+  return tri_fail(TRI_BAD_FILE, "%s is damaged: its sum is not that of its choices", path);
 }
 
 tri_status tri_product_file_read(const char *path, bool *found, tri_product_file *out) {
@@ -65,12 +67,12 @@ tri_status tri_product_file_read(const char *path, bool *found, tri_product_file
   size_t bytes = 0;
   *found = tri_path_exists(path);
   if (!*found) return TRI_OK;
-  TRI_TRY(tri_file_read(path, MOST_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, MOST_BYTES, &text, &bytes));
   json_error_t fault;
   json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
   tri_free(text);
   if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s is not valid JSON at line %d, column %d" HINT, path, fault.line, fault.column);
+    return tri_fail(TRI_BAD_FILE, "%s is not valid JSON at line %d, column %d", path, fault.line, fault.column);
   }
   tri_status status = read_file(path, root, out);
   json_decref(root);

@@ -134,7 +134,8 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
     tri_log("%s is of %s, and this run has %s: products are chosen anew, and sums may differ in their last bits", path,
             out->chooser, chooser);
   }
-  if (status != TRI_OK) tri_warn("products are chosen anew: %s", tri_status_message());
+  if (status != TRI_OK)
+    tri_warn("products are chosen anew, and sums may differ in their last bits: %s", tri_status_message());
   tri_free(out->choices);
   *out = (tri_product_file){.timed = config->time_products};
   return tri_strdup("", &out->choices);

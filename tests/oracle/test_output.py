@@ -415,3 +415,39 @@ def test_weights_that_are_not_finite(tmp_path, corpus):
     weights.save_hugging_face(tmp_path / "hf", config_of_llama())
     done = trireme("train", write_run(tmp_path, corpus, model=LLAMA), "--resume", tmp_path / "hf", status=4)
     assert "tensor `model.layers.1.mlp.up_proj.weight` has a value that is NaN or infinite" in done.stderr
+
+
+WRITTEN = ["run.json", "config.yaml", "metrics.jsonl", "products.json", "summary.json", "loss.svg"]
+
+
+@pytest.mark.parametrize("kind, make", [("folder", os.mkdir), ("pipe", os.mkfifo)])
+def test_what_stands_in_the_way_is_said_before_the_run(tmp_path, corpus, kind, make):
+    """And not after the last step, when the summary is written; a pipe would be waited for."""
+    path = write_run(tmp_path, corpus, steps=2, device="emulated", precision="fp64")
+    trireme("train", path, timeout=120)
+    assert set(WRITTEN) <= set(os.listdir(tmp_path / "run"))
+    for name in WRITTEN:
+        file, kept = tmp_path / "run" / name, tmp_path / "kept"
+        file.rename(kept)
+        make(file)
+        done = subprocess.run([TRIREME, "train", path, "--set", "optimizer.steps=3"], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 4
+        assert done.stderr == f"trireme: {file} is a {kind}, where the run writes a file; move it away or remove it\n"
+        (os.rmdir if kind == "folder" else os.unlink)(file)
+        kept.rename(file)
+    # Nothing was touched: the run goes on.
+    trireme("train", path, "--set", "optimizer.steps=3", timeout=120)
+    assert steps_of(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["COMPLETE", "state.json", "model.safetensors", "optimizer.safetensors"])
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path, corpus, name):
+    path = write_run(tmp_path, corpus, steps=4)
+    trireme("train", path, timeout=120)
+    newest = tmp_path / "run/checkpoints/step-00000004"
+    (newest / name).unlink()
+    os.mkfifo(newest / name)
+    done = subprocess.run([TRIREME, "train", path, "--set", "optimizer.steps=6"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert f"passing over the checkpoint {newest}: {newest / name} is a pipe, not a plain file" in done.stderr
+    assert "resuming from" in done.stderr and "after step 2" in done.stderr

@@ -83,12 +83,23 @@ def test_damaged_file_is_chosen_anew(tmp_path, corpus):
     path = write_run(tmp_path, corpus, 1)
     train(path, 1)
     first, file = choices(tmp_path), tmp_path / "run" / "products.json"
-    for damage in ["{", "[]", json.dumps({**first, "sum": "0" * 16}),
-                   json.dumps({**first, "choices": [first["choices"][0].replace(" : ", " : 1")]})]:
+    whole = file.read_text()
+    for damage, why in [("", "is not valid JSON at line 1, column 0"), ("{", "is not valid JSON at line 1, column 1"),
+                        (whole[:len(whole) // 2], "is not valid JSON at line"), ("[]", "is no list of how products are made"),
+                        (json.dumps({**first, "version": 2}), "has format version 2, and this program reads version 1"),
+                        (json.dumps({**first, "sum": "0" * 16}), "is damaged: its sum is not that of its choices"),
+                        (json.dumps({**first, "choices": [first["choices"][0].replace(" : ", " : 1")]}), "is damaged: its sum"),
+                        (whole + " " * (16 << 20), "is larger than the 16.00 MiB that such a file may have")]:
         file.write_text(damage)
         said = train(path, 1)
-        assert "warning: products are chosen anew: " in said and "products.json" in said
+        assert f"warning: products are chosen anew, and sums may differ in their last bits: {file} {why}" in said
+        assert said.count("products.json") == 1
         assert choices(tmp_path) == first
+    # Reading this one fails, whoever reads; it is replaced, and what it leads to stays.
+    file.unlink()
+    file.symlink_to("/proc/self/mem")
+    assert f"cannot read {file}: Input/output error" in train(path, 1)
+    assert choices(tmp_path) == first and not file.is_symlink()
 
 
 def test_other_chooser(tmp_path, corpus):

@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static int enter_scratch(void **state) {
@@ -110,12 +113,41 @@ static void refusals(void **state) {
   tri_free(text);
 }
 
+/* What a program has written is a plain file, or a link to one; a pipe that nobody writes to would be waited for. */
+static void plain_files_only(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t bytes = 0;
+  const int socket_file = socket(AF_UNIX, SOCK_STREAM, 0);
+  const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "a-socket"};
+  CHECK_OK(tri_directory_create("a-folder"));
+  assert_int_equal(mkfifo("a-pipe", 0600), 0);
+  assert_int_equal(bind(socket_file, (const struct sockaddr *)&address, sizeof address), 0);
+  close(socket_file);
+  CHECK_OK(tri_file_replace("plain", "text", 4));
+  assert_int_equal(symlink("plain", "link"), 0);
+  assert_int_equal(symlink("a-pipe", "link-to-pipe"), 0);
+  CHECK_OK(tri_file_read_plain("link", 100, &text, &bytes));
+  assert_string_equal(text, "text");
+  tri_free(text);
+  CHECK_FAILS(tri_file_read_plain("plain", 3, &text, &bytes), TRI_BAD_FILE, "plain is larger than");
+  CHECK_FAILS(tri_file_read_plain("none", 100, &text, &bytes), TRI_BAD_FILE, "cannot open none: No such file");
+  CHECK_FAILS(tri_file_read_plain("a-folder", 100, &text, &bytes), TRI_BAD_FILE, "a-folder is a folder, not a plain");
+  CHECK_FAILS(tri_file_read_plain("a-pipe", 100, &text, &bytes), TRI_BAD_FILE, "a-pipe is a pipe, not a plain file");
+  CHECK_FAILS(tri_file_read_plain("link-to-pipe", 100, &text, &bytes), TRI_BAD_FILE, "link-to-pipe is a pipe");
+  CHECK_FAILS(tri_file_read_plain("a-socket", 100, &text, &bytes), TRI_BAD_FILE, "a-socket is a socket");
+  CHECK_FAILS(tri_file_read_plain("/dev/zero", 100, &text, &bytes), TRI_BAD_FILE, "/dev/zero is a device");
+  CHECK_FAILS(tri_file_replace("a-folder", "text", 4), TRI_BAD_FILE,
+              "a-folder is a folder, where a file is to be written; move it away or remove it");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces),
       cmocka_unit_test(a_failed_caller_leaves_the_old),
       cmocka_unit_test(a_full_disk_leaves_the_old),
       cmocka_unit_test(refusals),
+      cmocka_unit_test(plain_files_only),
   };
   return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
 }
