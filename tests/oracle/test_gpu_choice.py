@@ -72,8 +72,15 @@ def test_doctor(tmp_path):
 
 
 @pytest.mark.parametrize("chips, status, expected", [
-    ("i860", 7, "no compiler for chips named `i860`"),
-    ("sm_90a,i860", 7, "no compiler for chips named `i860`"),
+    ("i860", 7, "`i860` is no chip that is known here: NVRTC "),
+    ("sm_90a,i860", 7, "`i860` is no chip that is known here: NVRTC "),
+    ("sm_999", 7, "`sm_999` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
+    ("sm_12", 7, "`sm_12` is no chip that is known here; did you mean `sm_120a`? NVRTC "),
+    ("sm_90", 7, "`sm_90` is no chip that is known here; did you mean `sm_90a`? NVRTC "),  # no GPU's name: nothing would find them
+    ("sm_0090a", 7, "`sm_0090a` is no chip"),
+    ("sm_", 7, "`sm_` is no chip"),
+    ("SM_90A", 7, "`SM_90A` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
+    ("sm_90a ", 7, "`sm_90a ` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
     ("sm_90a,,gfx90a", 2, "`` is no chip"),
 ])  # fmt: skip
 def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
@@ -81,6 +88,8 @@ def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
     env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="")
     said = trireme("doctor", "--compile", chips, tmp_path / "kernels", status=status, env=env).stderr
     assert expected in said, said
+    assert said.count("\n") == 1, said
+    assert status == 2 or re.search(r"NVRTC \S+ \(/\S+\) compiles for (sm_\d+ )+(sm_\d+a ?)+[.;]", said), said
     assert not (tmp_path / "kernels").exists()
 
 

@@ -38,6 +38,8 @@ typedef struct tri_gpu_compiler {
   /* After open: its version, a part of every cache key, and the file it was found in; live as long as the program. */
   const char *(*version)(void);
   const char *(*path)(void);
+  /* After open: the chips that it makes code for, by the names that runtimes give their GPUs, a blank between two. */
+  const char *(*chips)(void);
   /* *out is an image for the runtime's module_load, *log what the compiler said ("" if nothing); both are the caller's,
    * tri_free. A failure's message holds the beginning of the log. Where the compiler does not know the architecture, it
    * compiles for the nearest older one that the chip's driver can still take, or fails saying what it knows. */
@@ -48,5 +50,25 @@ extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 
 /* The one for an architecture; NULL for "" and for what nobody compiles. */
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
+
+/* Whether `chip` is the name of a chip that a compiler here makes code for. If not, TRI_UNSUPPORTED says which there
+ * are and which was probably meant, or where the compiler was looked for. */
+tri_status tri_gpu_chip_check(const char *chip);
+/* Whether it stands in a list as tri_gpu_compiler.chips gives one. */
+bool tri_gpu_chip_is_listed(const char *chips, const char *chip);
+
+/* ---- for compilers ----------------------------------------------------------------------------------------------- */
+
+enum { TRI_GPU_MOST_TEXTS = 128 };
+
+/* What is compiled, and all other texts of this program as its headers, beside a <stdint.h>: there is none of the C
+ * library's where a program compiles as it runs. */
+typedef struct tri_gpu_texts {
+  const char *own;
+  int count;
+  const char *names[TRI_GPU_MOST_TEXTS], *texts[TRI_GPU_MOST_TEXTS];
+} tri_gpu_texts;
+
+tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_gpu_texts *out);
 
 #endif

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_SOURCES = 128, MOST_OPTIONS = 10, LOG_IN_MESSAGE = 1500, VERSION_BYTES = 192, CHIP_BYTES = 32 };
+enum { MOST_OPTIONS = 10, LOG_IN_MESSAGE = 1500, VERSION_BYTES = 192, CHIP_BYTES = 32 };
 
 #define HOW_TO_GET                                                                                                     \
   "It comes with ROCm (put its lib into LD_LIBRARY_PATH, or set ROCM_PATH); Debian has it in libamdhip64-5 and "       \
@@ -31,7 +31,7 @@ typedef struct hiprtc_library {
   tri_comgr_calls manager;
   const char *path, *manager_path;
   char version[VERSION_BYTES];
-  char chips[2048]; /* all that it compiles for: "gfx900 gfx906 ", a space behind each */
+  char chips[2048]; /* all that it compiles for: "gfx900 gfx906" */
   tri_kept fault;
 } hiprtc_library;
 
@@ -121,7 +121,7 @@ static tri_status ask_manager(void) {
   for (size_t i = 0; i < count; i++) {
     const char *name = NULL, *chip = NULL;
     if (library.manager.chip(i, &name) != 0 || (chip = strstr(name, "--gfx")) == NULL) continue;
-    used += (size_t)snprintf(library.chips + used, sizeof library.chips - used, "%s ", chip + 2);
+    used += (size_t)snprintf(library.chips + used, sizeof library.chips - used, "%s%s", used == 0 ? "" : " ", chip + 2);
     if (used >= sizeof library.chips) break;
   }
   if (library.chips[0] != '\0') return TRI_OK;
@@ -144,6 +144,7 @@ static tri_status hiprtc_open(void) {
 
 static const char *hiprtc_version(void) { return library.version; }
 static const char *hiprtc_path(void) { return library.path; }
+static const char *hiprtc_chips(void) { return library.chips; }
 
 /* ---- what to compile for ----------------------------------------------------------------------------------------- */
 
@@ -158,18 +159,12 @@ static int warp_of(const char *chip) {
 /* Chip without the features that a driver adds to its name: "gfx90a" of "gfx90a:sramecc+:xnack-". Without them the
  * compiled kernels run whatever they are. */
 static tri_status choose_chip(const char *architecture, char chip[CHIP_BYTES]) {
-  char listed[CHIP_BYTES + 1];
-  const char *at = library.chips;
   snprintf(chip, CHIP_BYTES, "%.*s", (int)strcspn(architecture, ":"), architecture);
-  snprintf(listed, sizeof listed, "%s ", chip);
-  while ((at = strstr(at, listed)) != NULL) {
-    if (at == library.chips || at[-1] == ' ') return TRI_OK;
-    at++;
-  }
+  if (tri_gpu_chip_is_listed(library.chips, chip)) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
-                  "hipRTC %s (%s) does not compile for %s; it knows %.*s. If this is a newer chip, a newer ROCm "
+                  "hipRTC %s (%s) does not compile for %s; it knows %s. If this is a newer chip, a newer ROCm "
                   "compiles for it: put its lib into LD_LIBRARY_PATH, or set ROCM_PATH",
-                  library.version, library.path, chip, (int)strlen(library.chips) - 1, library.chips);
+                  library.version, library.path, chip, library.chips);
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
@@ -208,21 +203,10 @@ static tri_status refused(const char *what, tri_hiprtc_enum error) {
           : "");
 }
 
-/* All texts of this program are headers of the one that is compiled. */
 static tri_status create_program(const char *name, tri_hiprtc_program *out) {
-  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {STDINT_TEXT}, *own = NULL;
-  int count = 1;
-  for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
-    if (strcmp(source->name, name) == 0) {
-      own = source->text;
-      continue;
-    }
-    if (count == MOST_SOURCES) return tri_fail(TRI_INTERNAL, "there are more than %d texts of kernels", MOST_SOURCES);
-    names[count] = source->name;
-    texts[count++] = source->text;
-  }
-  if (own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
-  const tri_hiprtc_enum error = library.calls.create(out, own, name, count, texts, names);
+  tri_gpu_texts all;
+  TRI_TRY(tri_gpu_texts_gather(name, STDINT_TEXT, &all));
+  const tri_hiprtc_enum error = library.calls.create(out, all.own, name, all.count, all.texts, all.names);
   return error == 0 ? TRI_OK : refused("begin", error);
 }
 
@@ -359,5 +343,6 @@ const tri_gpu_compiler tri_gpu_hiprtc = {
     .open = hiprtc_open,
     .version = hiprtc_version,
     .path = hiprtc_path,
+    .chips = hiprtc_chips,
     .compile = hiprtc_compile,
 };

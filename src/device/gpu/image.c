@@ -70,12 +70,6 @@ static tri_status compile(const job *j, bool show_resources, void **out, size_t 
   return j->compiler->compile(&what, out, bytes, log);
 }
 
-tri_status tri_gpu_image_compiler(const char *architecture) {
-  job j;
-  TRI_TRY(begin(architecture, "", TRI_FP32, &j));
-  return j.compiler->open();
-}
-
 tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architecture, const char *module, tri_dtype type,
                                        char **log) {
   job j;

@@ -8,9 +8,6 @@
  * serves. A cache that cannot be read or written is none; what the driver refuses of it is compiled again. */
 tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
 
-/* Whether there is a compiler for chips of this name. */
-tri_status tri_gpu_image_compiler(const char *architecture);
-
 /* Compiles a module for a chip that need not be here and puts it into a folder, for TRIREME_CACHE on machines without a
  * compiler. *log is what the compiler said, with the resources of each kernel; released with tri_free. */
 tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architecture, const char *module, tri_dtype type,

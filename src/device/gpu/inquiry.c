@@ -66,7 +66,7 @@ const char *tri_gpu_products_text(const tri_device *device, char *text, size_t t
   return text;
 }
 
-tri_status tri_gpu_compile_check(const char *architecture) { return tri_gpu_image_compiler(architecture); }
+tri_status tri_gpu_compile_check(const char *architecture) { return tri_gpu_chip_check(architecture); }
 
 tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_tell *tell, void *to) {
   static const tri_dtype types[TRI_GPU_NUM_TYPES] = {TRI_FP64, TRI_FP32, TRI_BF16};

@@ -29,7 +29,7 @@ void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_too
 /* "cuBLASLt 13.1.0", what makes the matrix products of a device that is a GPU; "" of any other. */
 const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes);
 
-/* Whether a compiler of such chips is here; before minutes of compiling. */
+/* Whether a compiler of this chip is here; before minutes of compiling. */
 tri_status tri_gpu_compile_check(const char *architecture);
 
 /* Compiles all kernels for a chip that need not be here and puts them into a folder, for TRIREME_CACHE on machines

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SOURCES = 128, MOST_ARCHITECTURES = 64, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
+enum { MOST_ARCHITECTURES = 64, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
 
 #define HOW_TO_GET                                                                                                     \
   "It comes with the CUDA toolkit (put its lib64 into LD_LIBRARY_PATH, or set CUDA_HOME) or with `pip install "        \
@@ -25,6 +25,7 @@ typedef struct nvrtc_library {
   char version[32];
   int major;
   int architectures[MOST_ARCHITECTURES], num_architectures; /* 90, 100, ... */
+  char chips[MOST_ARCHITECTURES * 16];                      /* "sm_89 sm_90a": from 9.0 on as cuda.c names them */
   tri_kept fault;
 } nvrtc_library;
 
@@ -74,6 +75,11 @@ static tri_status ask_library(void) {
                     library.version, HOW_TO_GET);
   }
   library.num_architectures = count;
+  for (int i = 0, used = 0; i < count; i++) {
+    const int chip = library.architectures[i];
+    used += snprintf(library.chips + used, sizeof library.chips - (size_t)used, "%ssm_%d%s", i == 0 ? "" : " ", chip,
+                     chip >= 90 ? "a" : "");
+  }
   open_builtins(major, minor);
   return TRI_OK;
 }
@@ -91,6 +97,7 @@ static tri_status nvrtc_open(void) {
 
 static const char *nvrtc_version(void) { return library.version; }
 static const char *nvrtc_path(void) { return library.path; }
+static const char *nvrtc_chips(void) { return library.chips; }
 
 /* ---- what to compile for ----------------------------------------------------------------------------------------- */
 
@@ -170,21 +177,10 @@ static tri_status refused(const char *what, int error) {
                       : "");
 }
 
-/* All texts of this program are headers of the one that is compiled. */
 static tri_status create_program(const char *name, tri_nvrtc_program *out) {
-  const char *names[MOST_SOURCES] = {"stdint.h"}, *texts[MOST_SOURCES] = {STDINT_TEXT}, *own = NULL;
-  int count = 1;
-  for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
-    if (strcmp(source->name, name) == 0) {
-      own = source->text;
-      continue;
-    }
-    if (count == MOST_SOURCES) return tri_fail(TRI_INTERNAL, "there are more than %d texts of kernels", MOST_SOURCES);
-    names[count] = source->name;
-    texts[count++] = source->text;
-  }
-  if (own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
-  int error = library.calls.create(out, own, name, count, texts, names);
+  tri_gpu_texts all;
+  TRI_TRY(tri_gpu_texts_gather(name, STDINT_TEXT, &all));
+  int error = library.calls.create(out, all.own, name, all.count, all.texts, all.names);
   return error == 0 ? TRI_OK : refused("begin", error);
 }
 
@@ -331,5 +327,6 @@ const tri_gpu_compiler tri_gpu_nvrtc = {
     .open = nvrtc_open,
     .version = nvrtc_version,
     .path = nvrtc_path,
+    .chips = nvrtc_chips,
     .compile = nvrtc_compile,
 };
