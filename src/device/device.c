@@ -10,6 +10,7 @@
 #include "device/queue.h"
 #include "device/reference/reference.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,15 +19,18 @@ typedef struct kind {
   const char *name;
   unsigned types; /* as in tri_device_info */
   bool for_tests; /* known, and recommended to nobody */
+  /* Whether options are such as the kind has, wherever that can be said without the machine. May be empty. */
+  tri_status (*check)(const char *rest);
   tri_status (*fill)(const char *rest, const tri_device_request *request, tri_device *out);
 } kind;
 
 static const kind kinds[] = {
-    {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_cpu_create},
-    {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_create},
-    {"gpu", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_gpu_create},
-    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_create},
-    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_gpu_create_emulated},
+    {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, NULL, tri_cpu_create},
+    {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_check, tri_reference_create},
+    {"gpu", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_gpu_check, tri_gpu_create},
+    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_check, tri_guarded_create},
+    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_gpu_check_emulated,
+     tri_gpu_create_emulated},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -42,23 +46,79 @@ static const kind *find_kind(const char *name, const char **rest) {
   return NULL;
 }
 
-static tri_status fill(const tri_device_request *request, tri_device *device) {
-  const char *rest;
-  const kind *found = find_kind(request->name, &rest);
-  if (found != NULL) {
-    device->info.types = found->types;
-    return found->fill(rest, request, device);
-  }
+static bool is_auto(const char *name) { return strcmp(name, "auto") == 0; }
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static tri_status no_such_kind(const char *name) {
+  const char *known[NUM_KINDS + 1] = {"auto"}, *nearest = NULL;
+  char begin[16], meant[48] = "";
+  for (int i = 0; i < NUM_KINDS; i++) known[i + 1] = kinds[i].name;
+  snprintf(begin, sizeof begin, "%.*s", (int)strcspn(name, ":"), name);
+  for (char *at = begin; *at != '\0'; at++) *at = (char)tolower((unsigned char)*at);
+  nearest = tri_nearest_word(begin, known, NUM_KINDS + 1);
+  if (nearest != NULL) snprintf(meant, sizeof meant, "; did you mean `%s`?", nearest);
   return tri_fail(
       TRI_BAD_CONFIG,
       "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference, gpu (gpu:2, ... for "
-      "one of several), and for tests guarded (guarded:seed=7, ...) and emulated (emulated:warp=64, ...)",
-      request->name);
+      "one of several), and for tests guarded (guarded:seed=7, ...) and emulated (emulated:warp=64, ...)%s",
+      name, meant);
 }
 
-static bool is_auto(const char *name) { return strcmp(name, "auto") == 0; }
+/* Whether an option of the words before `word` has its name, which ends at a `=` or with it. */
+static bool is_repeated(const char *words, const char *word, size_t length) {
+  const char *equals = memchr(word, '=', length);
+  const size_t name = equals == NULL ? length : (size_t)(equals - word);
+  while (words < word) {
+    const size_t other = strcspn(words, ",");
+    if (strcspn(words, "=,") == name && memcmp(words, word, name) == 0) return true;
+    words += other + 1;
+  }
+  return false;
+}
 
-tri_status tri_device_check_name(const char *name, tri_dtype activations) {
+/* What holds for the options of all kinds: words with commas between them, none of them empty, none of them twice. */
+static tri_status check_words(const char *name, const char *rest) {
+  if (*rest == '\0') {
+    return tri_fail(TRI_BAD_CONFIG, "`%s` has nothing behind its colon; `%.*s` alone has no options", name,
+                    (int)strcspn(name, ":"), name);
+  }
+  for (const char *word = rest;; word++) {
+    const size_t length = strcspn(word, ",");
+    if (length == 0) {
+      return tri_fail(TRI_BAD_CONFIG, "`%s` has an empty option; options have one comma between them", name);
+    }
+    if (is_repeated(rest, word, length)) {
+      return tri_fail(TRI_BAD_CONFIG, "`%s` says %.*s twice; say it once", name, (int)strcspn(word, "=,"), word);
+    }
+    word += length;
+    if (*word == '\0') return TRI_OK;
+  }
+}
+
+/* *rest: what stands behind the colon. */
+static tri_status find(const char *name, const kind **out, const char **rest) {
+  *out = find_kind(name, rest);
+  if (*out == NULL) return no_such_kind(name);
+  if (strchr(name, ':') != NULL) TRI_TRY(check_words(name, *rest));
+  return (*out)->check == NULL ? TRI_OK : (*out)->check(*rest);
+}
+
+static tri_status fill(const tri_device_request *request, tri_device *device) {
+  const kind *found = NULL;
+  const char *rest;
+  TRI_TRY(find(request->name, &found, &rest));
+  device->info.types = found->types;
+  return found->fill(rest, request, device);
+}
+
+tri_status tri_device_check_name(const char *name) {
+  const kind *found = NULL;
+  const char *rest;
+  return is_auto(name) ? TRI_OK : find(name, &found, &rest);
+}
+
+tri_status tri_device_check_type(const char *name, tri_dtype activations) {
   const char *rest;
   const kind *found = find_kind(is_auto(name) ? "cpu" : name, &rest);
   char others[128] = "";

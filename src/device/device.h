@@ -108,8 +108,10 @@ tri_status tri_device_create_for(const tri_device_request *request, tri_device *
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
 
-/* LOCAL. Whether a device of this name runs these activations, without creating it. TRI_OK for unknown names. */
-tri_status tri_device_check_name(const char *name, tri_dtype activations);
+/* LOCAL. Whether it is a device's name, with options that there are. What only the machine can say is not asked. */
+tri_status tri_device_check_name(const char *name);
+/* LOCAL. Whether a device of this name runs these activations, without creating it. */
+tri_status tri_device_check_type(const char *name, tri_dtype activations);
 
 /* LOCAL. `sharers` processes, which have all created their devices, and none of which takes more memory meanwhile,
  * share this one: each may have an equal share of what others leave. Nothing where its memory is not its own. */

@@ -226,6 +226,13 @@ static tri_status check_output(const tri_run_config *c) {
       length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
 }
 
+/* What is wrong with the name is said of its key, which leads to the line. */
+static tri_status check_device(const tri_run_config *c) {
+  const tri_status status = tri_device_check_name(c->device);
+  if (status != TRI_OK) return tri_fail(status, "`device`: %s", tri_status_message());
+  return tri_device_check_type(c->device, c->precision);
+}
+
 static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {
@@ -233,7 +240,7 @@ static tri_status check_run(const tri_run_config *c) {
                     "`data.sequence` %" PRId64 " is longer than the model's max_sequence; use at most %" PRId64,
                     c->data.sequence, c->model.max_sequence);
   }
-  TRI_TRY(tri_device_check_name(c->device, c->precision));
+  TRI_TRY(check_device(c));
   if (c->precision == TRI_FP64 && c->layout.reduce_precision == TRI_BF16) {
     return tri_fail(TRI_BAD_CONFIG, "`layout.reduce_precision` bf16 is for precision fp32 and bf16, not fp64");
   }

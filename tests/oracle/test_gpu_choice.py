@@ -32,6 +32,46 @@ def test_a_number_too_high(tmp_path, corpus):  # noqa: F811
     assert "can use 2 GPUs, numbered from 0 to 1" in said, said
 
 
+KINDS = "is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference, gpu (gpu:2, ... "
+GPU_OPTIONS = ("is not an option of `device: gpu`; there are the number of a GPU, from 0 to 4095, and blocking (each kernel is waited for), "
+               "with a comma between them, as in gpu:2,blocking")
+WRONG_NAMES = {
+    **{f"{kind}:": f"`{kind}:` has nothing behind its colon; `{kind}` alone has no options" for kind in ("gpu", "cpu", "emulated", "guarded", "reference")},
+    **{name: f"`{name}` has an empty option; options have one comma between them" for name in ("gpu:,", "emulated:warp=64,", "guarded:,seed=1", "gpu:2,,blocking")},
+    **{name: f"`{name}` says {twice} twice; say it once" for name, twice in {
+        "emulated:warp=32,warp=64": "warp", "guarded:seed=1,rank=0,seed=1": "seed", "emulated:gpus=2,gpus=2": "gpus",
+        "gpu:blocking,blocking": "blocking", "emulated:peer=1,peer": "peer", "gpu:2,2": "2"}.items()},
+    **{f"gpu:{words}": f"`{words}` {GPU_OPTIONS}" for words in ("5000", "-1", "2:blocking", "1.5", "+1", "0x1", "2 ", "all", "peer=1")},
+    "gpu:2,3": "`gpu` takes the number of one GPU, not 2 and 3; ",
+    "emulated:peer=2": "`peer=2` of `device: emulated` should be peer=NUMBER, 0 or 1",
+    "emulated:warp=48": "`warp=48` of `device: emulated` should be warp=32 or warp=64",
+    "emulated:fail_kernel=0": "`fail_kernel=0` of `device: emulated` should be fail_kernel=NUMBER, a whole number from 1 on",
+    "reference:fast": "`reference` takes nothing more; not `:fast`",
+    **{name: f"`{name}` {KINDS}" for name in (" gpu", "GPU", "gpu ", "auto:2", "cuda")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_wrong_names(tmp_path, corpus, ranks):  # noqa: F811
+    """In a run file, and on a command line: the key, the value and what is allowed, once, whatever the machine has."""
+    path = write_run(tmp_path, corpus, ranks)
+    plain = path.read_text()
+    for name, expected in WRONG_NAMES.items():
+        path.write_text(json.dumps({**json.loads(plain), "device": name}))
+        said = last_words(train(path, ranks), 3)
+        assert said.startswith(f"trireme: `device`: {expected}") and said.endswith("run.yaml)"), said
+    path.write_text(plain)
+    for name in ("gpu:", "gpu:2:blocking", "emulated:peer=2"):
+        said = last_words(train(path, ranks, f"device={name}"), 3)
+        assert said.startswith(f"trireme: --set device={name}: `device`: {WRONG_NAMES[name]}"), said
+
+
+def test_wrong_names_that_are_near_to_one(tmp_path, corpus):  # noqa: F811
+    for name, meant in {" gpu": "gpu", "GPU": "gpu", "gpu0": "gpu", "Emulated:warp=64": "emulated", "auto:": "auto"}.items():
+        said = last_words(train(write_run(tmp_path, corpus, 1, device=name), 1), 3)
+        assert f"; did you mean `{meant}`?" in said, said
+
+
 @needs_mpi
 @pytest.mark.parametrize("device, shared", [("emulated", True), ("emulated:gpus=2", False), ("emulated:gpus=2,1", True), ("emulated:gpus=3", False)])
 def test_ranks_take_them_in_turn(tmp_path, corpus, device, shared):  # noqa: F811

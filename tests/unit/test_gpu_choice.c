@@ -124,8 +124,9 @@ static void test_bad_names(void **state) {
   CHECK_FAILS(tri_device_create("emulated:warps=32", 1, &device), TRI_BAD_CONFIG,
               "there are a GPU's number, blocking, gpus, warp, peer, memory, taken, seed, fail_memory,");
   CHECK_FAILS(tri_device_create("gpu:0,1", 1, &device), TRI_BAD_CONFIG,
-              "`device: gpu` takes the number of one GPU, not 0 and 1");
+              "`gpu` takes the number of one GPU, not 0 and 1");
   CHECK_FAILS(tri_device_create("emulated:1", 1, &device), TRI_BAD_CONFIG, "can use 1 GPU, numbered from 0 to 0");
+  CHECK_FAILS(tri_device_create("gpu:4096", 1, &device), TRI_BAD_CONFIG, "the number of a GPU, from 0 to 4095, and bl");
   CHECK_FAILS(tri_device_create("gpu:nine", 1, &device), TRI_BAD_CONFIG, "`nine` is not an option of `device: gpu`");
 }
 

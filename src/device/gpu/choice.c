@@ -37,14 +37,14 @@ typedef struct wish {
   int count;  /* as if there were so many; 0: those that there are */
 } wish;
 
-enum { MOST = 4096 };
+enum { MOST = 4096 }; /* GPUs */
 
 /* A whole number from `least` on that is all of the text. */
 static bool read_number(const char *text, size_t length, int least, int *out) {
   char *end = NULL;
   if (length == 0 || text[0] < '0' || text[0] > '9') return false;
   long value = strtol(text, &end, 10);
-  if (end != text + length || value < least || value > MOST) return false;
+  if (end != text + length || value < least || value >= least + MOST) return false;
   *out = (int)value;
   return true;
 }
@@ -57,7 +57,7 @@ static tri_status read_word(const char *kind, const char *word, size_t length, w
   if (read_number(word, length, 0, &asked->number)) {
     if (before < 0) return TRI_OK;
     return tri_fail(TRI_BAD_CONFIG,
-                    "`device: %s` takes the number of one GPU, not %d and %d; without a number the ranks of a node "
+                    "`%s` takes the number of one GPU, not %d and %d; without a number the ranks of a node "
                     "take its GPUs in turn, and CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES says which it sees",
                     kind, before, asked->number);
   }
@@ -73,9 +73,9 @@ static tri_status read_word(const char *kind, const char *word, size_t length, w
   if (!emulated || used + length + 2 > sizeof out->options) {
     return tri_fail(
         TRI_BAD_CONFIG,
-        "`%.*s` is not an option of `device: %s`; there are the number of a GPU and blocking (each kernel is "
-        "waited for), as in %s:2,blocking",
-        (int)length, word, kind, kind);
+        "`%.*s` is not an option of `device: %s`; there are the number of a GPU, from 0 to %d, and blocking (each "
+        "kernel is waited for), with a comma between them, as in %s:2,blocking",
+        (int)length, word, kind, MOST - 1, kind);
   }
   snprintf(out->options + used, sizeof out->options - used, "%s%.*s", used == 0 ? "" : ",", (int)length, word);
   return TRI_OK;
@@ -88,6 +88,13 @@ static tri_status read_words(const char *kind, const char *rest, wish *asked, tr
     rest += length + (rest[length] == ',');
   }
   return TRI_OK;
+}
+
+tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest) {
+  wish asked = {.number = -1};
+  tri_gpu_choice choice = {.runtime = *runtimes};
+  TRI_TRY(read_words(kind, rest, &asked, &choice));
+  return choice.runtime->check == NULL ? TRI_OK : choice.runtime->check(choice.options);
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */

@@ -18,6 +18,9 @@ extern const tri_gpu_runtime *const tri_gpu_runtimes[];
 /* GPUs of these runtimes; one that fails has none. `why` (may be NULL) gets what each looked for and found. */
 tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char *why, size_t why_bytes);
 
+/* Whether `rest` makes sense, on whatever machine. */
+tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest);
+
 /* `rest` stands behind the colon of `kind`, which is for messages: the number of a GPU, `blocking`, options of the
  * runtime itself; commas between them. Without a number the GPU is number place modulo their count. */
 tri_status tri_gpu_choose(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest, int place,

@@ -60,14 +60,19 @@ typedef struct emulated_options {
 typedef struct option {
   const char *name;
   size_t offset;
+  int64_t most;
   bool shared; /* the guarded device reads it too */
 } option;
 
 static const option all_options[] = {
-    {"warp", offsetof(emulated_options, warp), false},     {"peer", offsetof(emulated_options, peer), false},
-    {"memory", offsetof(emulated_options, memory), false}, {"taken", offsetof(emulated_options, taken), false},
-    {"seed", offsetof(emulated_options, seed), true},
+    {"warp", offsetof(emulated_options, warp), INT64_MAX, false},
+    {"peer", offsetof(emulated_options, peer), 1, false},
+    {"memory", offsetof(emulated_options, memory), INT64_MAX, false},
+    {"taken", offsetof(emulated_options, taken), INT64_MAX, false},
+    {"seed", offsetof(emulated_options, seed), INT64_MAX, true},
 };
+static const char others[] =
+    "a GPU's number, blocking, gpus, warp, peer, memory, taken, "; /* than the guarded device's */
 
 static const option *find_option(const char *text, size_t name_length) {
   for (size_t i = 0; i < sizeof all_options / sizeof all_options[0]; i++) {
@@ -82,9 +87,9 @@ static tri_status set_option(const option *o, const char *text, int length, emul
   const char *number = text + strlen(o->name) + 1;
   errno = 0;
   int64_t value = strtoll(number, &end, 10);
-  if (errno != 0 || end != text + length || *number < '0' || *number > '9') {
-    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: emulated` should be %s=NUMBER, a whole number from 0 on",
-                    length, text, o->name);
+  if (errno != 0 || end != text + length || *number < '0' || *number > '9' || value > o->most) {
+    return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: emulated` should be %s=NUMBER, %s", length, text, o->name,
+                    o->most == 1 ? "0 or 1" : "a whole number from 0 on");
   }
   memcpy((char *)out + o->offset, &value, sizeof value);
   return TRI_OK;
@@ -131,8 +136,14 @@ static void emulated_close(tri_gpu_context *context) {
   tri_free(context);
 }
 
+static tri_status emulated_check(const char *options) {
+  emulated_options parsed;
+  char rest[256];
+  TRI_TRY(parse(options, &parsed, rest, sizeof rest));
+  return tri_guarded_options_check("emulated", others, rest);
+}
+
 static tri_status emulated_open(int ordinal, const char *options, tri_gpu_context **out) {
-  static const char others[] = "a GPU's number, blocking, gpus, warp, peer, memory, taken, ";
   tri_gpu_context *context = NULL;
   char rest[256];
   TRI_TRY(tri_alloc("an emulated GPU", 1, sizeof *context, &context));
@@ -446,6 +457,7 @@ static tri_status emulated_event_seconds(const tri_gpu_event *from, const tri_gp
 const tri_gpu_runtime tri_gpu_emulated = {
     .name = "emulated",
     .count = emulated_count,
+    .check = emulated_check,
     .open = emulated_open,
     .close = emulated_close,
     .facts = emulated_facts,

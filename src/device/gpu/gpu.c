@@ -160,6 +160,12 @@ bool tri_gpu_is_visible(void) {
   return tri_gpu_count(tri_gpu_runtimes, &count, NULL, 0) == TRI_OK && count > 0;
 }
 
+static const tri_gpu_runtime *const emulated[] = {&tri_gpu_emulated, NULL};
+
+tri_status tri_gpu_check(const char *options) { return tri_gpu_choice_check("gpu", tri_gpu_runtimes, options); }
+
+tri_status tri_gpu_check_emulated(const char *options) { return tri_gpu_choice_check("emulated", emulated, options); }
+
 tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out) {
   tri_gpu_choice choice;
   TRI_TRY(tri_gpu_choose("gpu", tri_gpu_runtimes, options, request->place, &choice));
@@ -167,7 +173,6 @@ tri_status tri_gpu_create(const char *options, const tri_device_request *request
 }
 
 tri_status tri_gpu_create_emulated(const char *options, const tri_device_request *request, tri_device *out) {
-  static const tri_gpu_runtime *const emulated[] = {&tri_gpu_emulated, NULL};
   tri_gpu_choice choice;
   TRI_TRY(tri_gpu_choose("emulated", emulated, options, request->place, &choice));
   TRI_TRY(create(&choice, out));

@@ -73,7 +73,9 @@ typedef struct tri_gpu_runtime {
   /* How many there are that this process may use; 0 with TRI_OK where there is no driver, or no GPU. `*why` says in a
    * few words what was looked for and found, for who asked for a GPU by name; lives as long as the program. */
   tri_status (*count)(int *out, const char **why);
-  /* `options` is what the device's name says to the filling itself, or "". */
+  /* `options` is what the device's name says to the filling itself, or ""; whether they make sense, without a GPU. May
+   * be empty where there are none. */
+  tri_status (*check)(const char *options);
   tri_status (*open)(int ordinal, const char *options, tri_gpu_context **out);
   void (*close)(tri_gpu_context *context);
   tri_status (*facts)(tri_gpu_context *context, tri_gpu_facts *out);

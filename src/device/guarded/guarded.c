@@ -71,6 +71,11 @@ static tri_status parse(const char *kind, const char *others, const char *text, 
   return TRI_OK;
 }
 
+tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options) {
+  tri_guarded_options parsed;
+  return parse(kind, others, options, &parsed);
+}
+
 /* ---- the state --------------------------------------------------------------------------------------------------- */
 
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options,
@@ -163,6 +168,8 @@ static const tri_device_driver driver = {
     .event_passed = guarded_event_passed,
     .destroy = guarded_destroy,
 };
+
+tri_status tri_guarded_check(const char *options) { return tri_guarded_options_check("guarded", "", options); }
 
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out) {
   (void)request;

@@ -6,6 +6,9 @@
 
 #include "device/device.h"
 
+/* Whether there are such options. */
+tri_status tri_guarded_check(const char *options);
+
 /* Fills in a device that has its types. `options`, behind the colon of its name: "" or NAME=NUMBER,... */
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out);
 

@@ -131,6 +131,7 @@ typedef struct tri_guarded_options {
 
 /* `options` as in the name of the device whose kind is `kind`: NAME=NUMBER,... `others`: what that kind has beside
  * these, for messages: "warp, peer, " or "". */
+tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 

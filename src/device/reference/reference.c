@@ -48,9 +48,14 @@ static const tri_device_driver driver = {
     .copy = tri_reference_copy,
 };
 
+tri_status tri_reference_check(const char *rest) {
+  if (*rest == '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`reference` takes nothing more; not `:%s`", rest);
+}
+
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out) {
+  (void)rest;
   (void)request;
-  if (*rest != '\0') return tri_fail(TRI_BAD_CONFIG, "`device: reference` takes nothing more; not `:%s`", rest);
   unsigned types = out->info.types;
   out->info = (tri_device_info){.name = "reference",
                                 .memory_bytes = tri_system_memory_available(),

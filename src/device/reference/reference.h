@@ -7,7 +7,10 @@
 #include "device/kernels.h"
 #include "device/reference/attention.h"
 
-/* Fills in a device that has its types. `rest` of its name must be "". */
+/* `rest` of its name must be "". */
+tri_status tri_reference_check(const char *rest);
+
+/* Fills in a device that has its types. */
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
 /* Its kernels and what they want, for devices that run them elsewhere. */
