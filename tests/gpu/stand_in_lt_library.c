@@ -1,6 +1,6 @@
 /* Stands in for cuBLASLt, or with STAND_IN_HIPBLASLT for hipBLASLt (stand_in.h; stand_in_lt.h). Words of TRI_STAND_IN:
  * cublaslt=13.1 or hipblaslt=1.0 is its version, refuses=1: it has no algorithm for anything, fails=CODE: what it
- * returns where it should multiply. */
+ * returns where it should multiply, variant=V: only where that is with this of its algorithms or better. */
 #include "stand_in_lt.h"
 #include "stand_in_work.h"
 
@@ -11,6 +11,7 @@ typedef tri_hipblaslt_result result_of_heuristic;
 #define LT(name) hipblasLt##name
 #define NUMBER(name) TRI_HIPBLASLT_##name
 enum { OP_T = TRI_HIPBLAS_OP_T };
+enum { DONE = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, EXECUTION_FAILED = 5, NOT_SUPPORTED = 7 };
 
 static int version(void) { return stand_in_version("hipblaslt", 10); }
 
@@ -25,6 +26,7 @@ typedef tri_cublaslt_result result_of_heuristic;
 #define LT(name) cublasLt##name
 #define NUMBER(name) TRI_CUBLASLT_##name
 enum { OP_T = TRI_CUBLAS_OP_T };
+enum { DONE = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 
 static int version(void) { return stand_in_version("cublaslt", 131); }
 
@@ -37,8 +39,6 @@ static stand_in_lt_kind kind_of(int compute_type) {
   }
 }
 #endif
-
-enum { DONE = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 
 /* ---- functions of this program's prototypes, under the library's names ------------------------------------------- */
 
@@ -220,8 +220,8 @@ int LT(Matmul)(void *handle, void *description, const void *alpha, const void *a
   const int told = (int)stand_in_number("fails", 0);
   stand_in_lt_algorithm own;
   if (handle == NULL || algorithm == NULL) return INVALID_VALUE;
-  if (told != 0) return told;
   memcpy(&own, algorithm, sizeof own);
+  if (told != 0 && own.variant >= (int)stand_in_number("variant", 0)) return told;
   switch (stand_in_lt_multiply(&product, kind_of(product.description->compute), &own, version(), &call)) {
     case STAND_IN_LT_DONE: return DONE;
     case STAND_IN_LT_INVALID: return INVALID_VALUE;

@@ -19,8 +19,10 @@
 #define TOO_NEW_TEXT "is hipBLASLt 2.0.0, and this program knows versions from 0.7 to 1. It comes with"
 #define TOO_OLD "hipblaslt=0.6"
 #define TOO_OLD_TEXT "is hipBLASLt 0.6.0, and this program knows versions from 0.7 to 1. It comes with"
-#define FAILURE_7 "status 7"
-#define FAILURE_13 "status 13"
+#define REFUSAL 3
+#define REFUSAL_TEXT "status 3"
+#define FAILURE 5
+#define FAILURE_TEXT "status 5"
 #else
 #define LIBRARY "cuBLASLt"
 #define CHOOSER "cuBLASLt 13.1.0 on stand-in 0 (sm_90a, warps of 32, 1 processors)"
@@ -28,8 +30,10 @@
 #define TOO_NEW_TEXT "is cuBLASLt 14.0.0, and this program knows versions from 12.0 to 13. It comes with"
 #define TOO_OLD "cublaslt=11.8"
 #define TOO_OLD_TEXT "is cuBLASLt 11.8.0, and this program knows versions from 12.0 to 13. It comes with"
-#define FAILURE_7 "CUBLAS_STATUS_INVALID_VALUE"
-#define FAILURE_13 "CUBLAS_STATUS_EXECUTION_FAILED"
+#define REFUSAL 15
+#define REFUSAL_TEXT "CUBLAS_STATUS_NOT_SUPPORTED"
+#define FAILURE 13
+#define FAILURE_TEXT "CUBLAS_STATUS_EXECUTION_FAILED"
 #endif
 
 enum { WORKSPACE_BYTES = 40 << 20 };
@@ -299,12 +303,6 @@ static void test_choices_that_are_none(void **state) {
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
     CHECK_FAILS(tri_device_products_take(f.device, none[i]), TRI_BAD_FILE, "is no choice of how to make");
   }
-  /* One of another product is well-formed, and the library refuses it. */
-  char *hex = strrchr(chosen, ' ') + 1, wrong[512];
-  hex[0] = hex[0] == '0' ? '1' : '0';
-  snprintf(wrong, sizeof wrong, "%s", chosen);
-  CHECK_OK(tri_device_products_take(f.device, wrong));
-  expect_failure(&f, "failed to multiply 24 x 40 x 16 (bf16): " FAILURE_7);
   tri_free(asked);
   tri_free(chosen);
   close_device(&f);
@@ -408,18 +406,76 @@ static void test_other_version(void **state) {
 static void test_failure(void **state) {
   (void)state;
   fixture f = {.drawn = 0};
-  open_device(&f, "fails=13");
-  expect_failure(&f, "failed to multiply 24 x 40 x 16 (bf16): " FAILURE_13);
+  char stand_in[32];
+  snprintf(stand_in, sizeof stand_in, "fails=%d", FAILURE);
+  open_device(&f, stand_in);
+  expect_failure(&f, "failed to multiply 24 x 40 x 16 (bf16): " FAILURE_TEXT);
   close_device(&f);
+}
+
+/* Products all right, and the library's words in one warning. Twice, for another algorithm is in force then; a product
+ * of another shape is not told of again. */
+static void expect_other_way(fixture *f, const char *message) {
+  char said[4096], path[64];
+  tri_matmul other = some;
+  other.m = 8;
+  snprintf(path, sizeof path, "/tmp/test_products_%ld", (long)getpid());
+  const int kept = redirect(path);
+  check(f, &some, 0);
+  check(f, &some, 0);
+  check(f, &other, 0);
+  put_back(kept, path, said, sizeof said);
+  expect_text(said, "warning: " LIBRARY " ");
+  expect_text(said, message);
+  expect_text(said,
+              "; this product, and others that it refuses, are made in another way. Where products.json in the run's "
+              "output has chosen it, remove that file, and products are chosen anew\n");
+  assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said));
+}
+
+/* An algorithm that a file has kept and the library does not take: its next one that it takes, at last the own kernel.
+ */
+static void test_choice_that_is_refused(void **state) {
+  (void)state;
+  fixture f = {.drawn = 0};
+  char *chosen = NULL, *anew = NULL, stand_in[48];
+  open_device(&f, "");
+  char *asked = ask(&f);
+  CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
+  char *hex = strrchr(chosen, ' ') + 1;
+  hex[0] = hex[0] == '0' ? '1' : '0'; /* of another product, for all that the library knows */
+  CHECK_OK(tri_device_products_take(f.device, chosen));
+  expect_other_way(&f, "failed to multiply 24 x 40 x 16 (bf16): ");
+  close_device(&f);
+  for (int least = 2; least >= 0; least--) { /* refused: the best, the best two, all */
+    snprintf(stand_in, sizeof stand_in, "fails=%d,variant=%d", REFUSAL, least);
+    open_device(&f, stand_in);
+    expect_other_way(&f, "failed to multiply 24 x 40 x 16 (bf16): " REFUSAL_TEXT);
+    tri_free(asked);
+    asked = ask(&f);
+    CHECK_OK(tri_device_products_choose(f.device, asked, true, &anew)); /* timing passes them over */
+    CHECK_OK(tri_device_products_take(f.device, anew));
+    check(&f, &some, 0);
+    tri_free(anew);
+    close_device(&f);
+  }
+  tri_free(asked);
+  tri_free(chosen);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_fp64),    cmocka_unit_test(test_fp32),
-      cmocka_unit_test(test_bf16),    cmocka_unit_test(test_nothing),
-      cmocka_unit_test(test_choices), cmocka_unit_test(test_choices_that_are_none),
-      cmocka_unit_test(test_tf32),    cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_failure), cmocka_unit_test(test_other_version),
+      cmocka_unit_test(test_fp64),
+      cmocka_unit_test(test_fp32),
+      cmocka_unit_test(test_bf16),
+      cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_choices),
+      cmocka_unit_test(test_choices_that_are_none),
+      cmocka_unit_test(test_tf32),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_failure),
+      cmocka_unit_test(test_other_version),
+      cmocka_unit_test(test_choice_that_is_refused),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -72,6 +72,7 @@ static const tri_gpu_lt lt = {
     .result_bytes = sizeof(tri_cublaslt_result),
     .workspace_at = offsetof(tri_cublaslt_result, workspace_bytes),
     .state_at = offsetof(tri_cublaslt_result, state),
+    .refusals = {TRI_CUBLAS_INVALID_VALUE, TRI_CUBLAS_ARCH_MISMATCH, TRI_CUBLAS_NOT_SUPPORTED},
 };
 
 static tri_status cublaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }

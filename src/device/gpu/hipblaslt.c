@@ -68,6 +68,7 @@ static const tri_gpu_lt lt = {
     .result_bytes = sizeof(tri_hipblaslt_result),
     .workspace_at = offsetof(tri_hipblaslt_result, workspace_bytes),
     .state_at = offsetof(tri_hipblaslt_result, state),
+    .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
 };
 
 static tri_status hipblaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }

@@ -225,7 +225,14 @@ tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_pro
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------- */
 
-tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call) {
+static bool is_refusal(const tri_gpu_lt *lt, int status) {
+  for (size_t i = 0; i < sizeof lt->refusals / sizeof lt->refusals[0]; i++) {
+    if (lt->refusals[i] == status) return true;
+  }
+  return false;
+}
+
+tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call) {
   const tri_gpu_product *p = call->product;
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   const float one = 1, beta = p->accumulate ? 1 : 0;
@@ -240,6 +247,7 @@ tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, c
                                     runtime->stream_handle(tri_gpu_stream_of(queue), "matmul"));
   description_destroy(state, &d);
   if (refusal == 0) return TRI_OK;
+  call->refused = is_refusal(state->lt, refusal);
   char what[160];
   snprintf(what, sizeof what, "multiply %lld x %lld x %lld (%s)", (long long)p->m, (long long)p->n, (long long)p->k,
            tri_dtype_name(p->in));

@@ -56,6 +56,7 @@ typedef struct tri_gpu_lt {
   uint32_t allowed_reductions;
   /* Of a heuristic's result: the algorithm lies at its beginning. */
   size_t algorithm_bytes, result_bytes, workspace_at, state_at;
+  int refusals[3]; /* what it returns, before it does anything, for an algorithm or a product that it does not take */
 } tri_gpu_lt;
 
 tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out);
@@ -64,7 +65,7 @@ void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRO
 bool tri_gpu_lt_adds_bias(const tri_gpu_product *product);
 tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
                                  tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
-tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call);
+tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call);
 
 /* Functions that both have under names that begin with theirs. */
 #define TRI_GPU_LT_SYMBOLS(prefix)                                                                                     \

@@ -141,6 +141,46 @@ tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_pro
   return status;
 }
 
+static bool same_choice(const tri_gpu_product_choice *a, const tri_gpu_product_choice *b) {
+  return a->maker == b->maker && memcmp(a->algorithm.data, b->algorithm.data, sizeof a->algorithm.data) == 0;
+}
+
+static void tell_refusal(tri_gpu_products *products) {
+  if (products->told) return;
+  products->told = true;
+  tri_warn(
+      "%s; this product, and others that it refuses, are made in another way. Where products.json in the run's "
+      "output has chosen it, remove that file, and products are chosen anew",
+      tri_status_message());
+}
+
+/* Under the lock. Another thread may have been here before. */
+static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *product,
+                            const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
+  tri_gpu_product_entry *entry = NULL;
+  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS + 1];
+  int count = 0;
+  tell_refusal(products);
+  TRI_TRY(find(products, product, &entry));
+  if (same_choice(&entry->choice, refused)) {
+    TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
+    candidates[count] = (tri_gpu_product_choice){.maker = &tri_gpu_tiled};
+    while (entry->passed < count && same_choice(&candidates[entry->passed], refused)) entry->passed++;
+    entry->choice = candidates[entry->passed];
+    if (entry->passed < count) entry->passed++;
+  }
+  *out = entry->choice;
+  return TRI_OK;
+}
+
+tri_status tri_gpu_products_next(tri_gpu_products *products, const tri_gpu_product *product,
+                                 const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
+  pthread_mutex_lock(&products->lock);
+  tri_status status = pass_over(products, product, refused, out);
+  pthread_mutex_unlock(&products->lock);
+  return status;
+}
+
 tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_product *product,
                                 const tri_gpu_product_choice *choice) {
   tri_gpu_product_entry *entry = NULL;

@@ -115,9 +115,13 @@ tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a,
   TRI_TRY(tri_gpu_products_open(products));
   const tri_gpu_product product = tri_gpu_product_of(products, of, alignment_of(a, b, c));
   TRI_TRY(tri_gpu_products_choice(products, &product, &choice));
-  tri_gpu_product_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
-  if (of->k == 0) call.a = call.b = NULL; /* they may have no memory at all */
-  return tri_gpu_product_run(queue, of, &choice, &call, rest);
+  if (of->k == 0) a = b = NULL; /* they may have no memory at all */
+  for (;;) {
+    tri_gpu_product_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
+    const tri_status status = tri_gpu_product_run(queue, of, &choice, &call, rest);
+    if (!call.refused) return status;
+    TRI_TRY(tri_gpu_products_next(products, &product, &choice, &choice));
+  }
 }
 
 tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {

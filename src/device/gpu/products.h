@@ -34,6 +34,7 @@ typedef struct tri_gpu_product_call {
   const void *a, *b, *bias; /* device memory; bias may be NULL */
   void *c, *workspace;      /* of 256 bytes' alignment */
   size_t workspace_bytes;
+  bool refused; /* set where it failed because the library does not take the algorithm: nothing has been queued */
 } tri_gpu_product_call;
 
 /* Objects of the library's own. */
@@ -52,7 +53,7 @@ struct tri_gpu_product_library {
    * it does not take the product. */
   tri_status (*algorithms)(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
-  tri_status (*multiply)(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call);
+  tri_status (*multiply)(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call);
 };
 
 extern const tri_gpu_product_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
@@ -73,6 +74,7 @@ typedef struct tri_gpu_product_entry {
   bool planned; /* whoever plans has asked for it */
   bool chosen;
   tri_gpu_product_choice choice;
+  int passed; /* candidates that need not be tried again, once the library has refused what was chosen */
 } tri_gpu_product_entry;
 
 struct tri_gpu_products {
@@ -84,6 +86,7 @@ struct tri_gpu_products {
   tri_gpu_product_entry *entries;
   int64_t num_entries, room;
   bool allow_tf32;
+  bool told; /* that it has refused one */
 };
 
 tri_status tri_gpu_products_create(tri_gpu *gpu, tri_gpu_products **out);
@@ -104,6 +107,10 @@ tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_pro
 /* All ways to make it, the library's first; the own kernel's where the library has none. */
 tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu_product *product,
                                        tri_gpu_product_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
+/* The library has refused that, as its message says: the next candidate, at last the own kernel, which takes all. Ranks
+ * of equal libraries come to the same. A warning says it, of the first product alone. */
+tri_status tri_gpu_products_next(tri_gpu_products *products, const tri_gpu_product *product,
+                                 const tri_gpu_product_choice *refused, tri_gpu_product_choice *out);
 tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_product *product,
                                 const tri_gpu_product_choice *choice);
 

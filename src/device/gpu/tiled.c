@@ -53,7 +53,7 @@ static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_p
   return TRI_OK;
 }
 
-static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue, const tri_gpu_product_call *call) {
+static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call) {
   (void)state;
   const tri_matmul matmul = matmul_of(call->product);
   const int variant = call->algorithm->data[0];
