@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "device/gpu/inquiry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +134,28 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
   return TRI_OK;
 }
 
+/* Memory for what it will find. */
+static tri_status doctor_create(double test_s, tri_doctor **out) {
+  tri_doctor *doctor = NULL;
+  TRI_TRY(tri_alloc("the doctor", 1, sizeof *doctor, &doctor));
+  doctor->test_s = test_s;
+  tri_status status = tri_gpu_look(&doctor->gpus, &doctor->num_gpus, doctor->no_gpus, sizeof doctor->no_gpus);
+  if (status == TRI_OK) {
+    const size_t most = TRI_DOCTOR_MOST_FINDINGS + (size_t)doctor->num_gpus * TRI_DOCTOR_FINDINGS_OF_GPU;
+    status = tri_alloc("the doctor's findings", most, sizeof *doctor->findings, &doctor->findings);
+  }
+  *out = doctor;
+  return status;
+}
+
+static void doctor_destroy(tri_doctor *doctor) {
+  if (doctor == NULL) return;
+  for (int i = 0; i < doctor->count; i++) json_decref(doctor->findings[i].facts);
+  tri_free(doctor->findings);
+  tri_free(doctor->gpus);
+  tri_free(doctor);
+}
+
 static tri_status doctor_run(int count, char **arguments) {
   tri_status status = TRI_OK;
   if (count > 1 && strcmp(arguments[1], "--compile") == 0) {
@@ -146,8 +167,7 @@ static tri_status doctor_run(int count, char **arguments) {
   double test_s = 2;
   tri_doctor *doctor = NULL;
   TRI_TRY(doctor_parse(count, arguments, &json, &test_s));
-  TRI_TRY(tri_alloc("the doctor's findings", 1, sizeof *doctor, &doctor));
-  doctor->test_s = test_s;
+  TRI_TRY_GOTO(doctor_create(test_s, &doctor), free_doctor);
   TRI_TRY_GOTO(tri_machine_read("/", &doctor->machine), free_doctor);
   tri_doctor_check_processor(doctor);
   tri_doctor_check_cores(doctor);
@@ -161,17 +181,15 @@ static tri_status doctor_run(int count, char **arguments) {
   tri_doctor_check_gpus(doctor);
   tri_log_progress_end();
   if (json) {
-    TRI_TRY_GOTO(doctor_print_json(doctor), free_findings);
+    TRI_TRY_GOTO(doctor_print_json(doctor), free_doctor);
   } else {
     print_findings(doctor);
   }
   if (!all_required(doctor)) {
     status = tri_fail(TRI_UNSUPPORTED, "something that training needs is missing; see the lines marked `missing`");
   }
-free_findings:
-  for (int i = 0; i < doctor->count; i++) json_decref(doctor->findings[i].facts);
 free_doctor:
-  tri_free(doctor);
+  doctor_destroy(doctor);
   return status;
 }
 

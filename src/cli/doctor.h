@@ -4,6 +4,7 @@
 
 #include "base/machine.h"
 #include "base/status.h"
+#include "device/gpu/inquiry.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,12 +20,16 @@ typedef struct tri_finding {
   json_t *facts;     /* the same as numbers, an object                         */
 } tri_finding;
 
-enum { TRI_DOCTOR_MOST_FINDINGS = 96 };
+/* Findings that any machine may have, and those of each GPU beside. */
+enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
   tri_machine machine;
   double test_s; /* of each matrix-product test, 0 is none */
-  tri_finding findings[TRI_DOCTOR_MOST_FINDINGS];
+  tri_gpu_seen *gpus;
+  int num_gpus;
+  char no_gpus[1024]; /* what was looked for, where there are none */
+  tri_finding *findings;
   int count;
 } tri_doctor;
 

@@ -282,7 +282,6 @@ void tri_doctor_check_device(tri_doctor *doctor) {
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_GPUS = 16 };
 static const double gpus_test_s = 4; /* of all of them together */
 
 /* One that fails when it is opened has no facts. */
@@ -328,33 +327,34 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   tri_device_destroy(device);
 }
 
-/* A compiler that no GPU here wants may be missing. */
-static void check_compilers(tri_doctor *doctor, const tri_gpu_seen *gpus, int count) {
-  tri_gpu_tool tools[TRI_GPU_NUM_COMPILERS];
-  tri_gpu_look_for_compilers(gpus, count, tools);
-  for (int i = 0; i < TRI_GPU_NUM_COMPILERS; i++) {
+/* What no GPU here wants may be missing. */
+static void list_tools(tri_doctor *doctor, const tri_gpu_tool *tools, int count) {
+  for (int i = 0; i < count; i++) {
     const tri_gpu_tool *t = &tools[i];
     tri_finding *finding = tri_doctor_find(doctor, t->name);
     if (t->fault[0] == '\0') {
-      tri_finding_value(finding, "%s, %s", t->version, t->path);
+      tri_finding_value(finding, "%s%s%s", t->version, t->version[0] == '\0' ? "" : ", ", t->path);
       add_text(finding, "version", t->version);
       add_text(finding, "path", t->path);
     } else {
-      tri_finding_value(finding, "not found%s", t->wanted ? "" : ", and no GPU here needs it");
+      tri_finding_value(finding, "%s%s%s", t->path, t->path[0] == '\0' ? "not found" : " cannot be used",
+                        t->wanted ? "" : ", and no GPU here needs it");
       if (t->wanted) tri_finding_advise(finding, TRI_MARK_WARNING, "%s", t->fault);
     }
   }
 }
 
 void tri_doctor_check_gpus(tri_doctor *doctor) {
-  tri_gpu_seen gpus[MOST_GPUS];
-  char why[1024];
-  const int count = tri_gpu_look(gpus, MOST_GPUS, why, sizeof why);
+  tri_gpu_tool compilers[TRI_GPU_NUM_COMPILERS], products[TRI_GPU_NUM_PRODUCT_LIBRARIES];
+  const int count = doctor->num_gpus;
   if (count == 0) {
     tri_finding *finding = tri_doctor_find(doctor, "GPUs");
     tri_finding_value(finding, "none that this process can use");
-    add_text(finding, "looked_for", why);
+    add_text(finding, "looked_for", doctor->no_gpus);
   }
-  for (int i = 0; i < count; i++) check_gpu(doctor, &gpus[i], gpus_test_s / (2 * count));
-  check_compilers(doctor, gpus, count);
+  for (int i = 0; i < count; i++) check_gpu(doctor, &doctor->gpus[i], gpus_test_s / (2 * count));
+  tri_gpu_look_for_compilers(doctor->gpus, count, compilers);
+  list_tools(doctor, compilers, TRI_GPU_NUM_COMPILERS);
+  tri_gpu_look_for_products(doctor->gpus, count, products);
+  list_tools(doctor, products, TRI_GPU_NUM_PRODUCT_LIBRARIES);
 }

@@ -102,8 +102,7 @@ def test_doctor(tmp_path):
     """What there is of GPUs and compilers, and what to say to compile ahead."""
     findings = {check["name"]: check for check in json.loads(trireme("doctor", "--json", "--quick").stdout)["checks"]}
     assert "GPU 0" in findings or "looked_for" in findings["GPUs"], findings
-    assert {"NVRTC", "hipRTC"} <= findings.keys()
-    for name in ("NVRTC", "hipRTC"):
+    for name in ("NVRTC", "hipRTC", "cuBLASLt", "hipBLASLt"):
         assert findings[name].get("path", "").startswith("/") or "not found" in findings[name]["value"], findings[name]
     for words in ([], ["sm_90a"], ["", tmp_path], [",", tmp_path], ["a" * 40, tmp_path], ["sm_90a", tmp_path, "more"]):
         assert "--compile" in trireme("doctor", "--compile", *words, status=2).stderr
@@ -141,6 +140,32 @@ def test_doctor_numbers_gpus():
     assert gpus == [("GPU 0", "stand-in 0", "sm_90a"), ("GPU 1", "stand-in 1", "sm_90a")]
     assert {(check["name"], check.get("gpu")) for check in checks} >= {(f"product{words}", gpu) for words in (" in fp32", " in bf16", "s by") for gpu in (0, 1)}
     assert len({(check["name"], check.get("gpu")) for check in checks}) == len(checks)
+
+
+def test_doctor_lists_all_gpus():
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="gpus=70")
+    checks = json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"]
+    assert [check["name"] for check in checks if check["name"].startswith("GPU ")] == [f"GPU {i}" for i in range(70)]
+
+
+@pytest.mark.parametrize("folder, name, version, path", [("stand-in", "cuBLASLt", "13.1.0", "libcublasLt.so.13"),
+                                                         ("stand-in-hip", "hipBLASLt", "1.0.0", "libhipblaslt.so.1")])  # fmt: skip
+def test_doctor_names_the_library_of_products(folder, name, version, path):
+    """Without a product, too: which version, and where it was found."""
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN.parent / folder), TRI_STAND_IN="")
+    for words in (["--quick"], []):
+        checks = json.loads(trireme("doctor", "--json", *words, env=env).stdout)["checks"]
+        (library,) = (check for check in checks if check["name"] == name)
+        assert library["mark"] == "ok" and library["version"] == version and library["path"] == str(STAND_IN.parent / folder / path), library
+        assert words or f"{name} {version}" in [check["value"] for check in checks if check["name"] == "products by"]
+
+
+def test_doctor_of_a_library_of_products_that_is_too_new():
+    env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="cublaslt=99.1")
+    checks = json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"]
+    (library,) = (check for check in checks if check["name"] == "cuBLASLt")
+    assert library["mark"] == "warning" and library["value"] == f"{STAND_IN}/libcublasLt.so.13 cannot be used", library
+    assert "is cuBLASLt 99.1.0, and this program knows versions from 12.0 to 13. It comes with" in library["advice"], library
 
 
 def test_doctor_of_a_gpu_that_cannot_be_opened():

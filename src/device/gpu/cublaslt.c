@@ -75,11 +75,16 @@ static const tri_gpu_lt lt = {
     .refusals = {TRI_CUBLAS_INVALID_VALUE, TRI_CUBLAS_ARCH_MISMATCH, TRI_CUBLAS_NOT_SUPPORTED},
 };
 
+static tri_status cublaslt_look(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
+  return tri_gpu_lt_look(&lt, version, path);
+}
+
 static tri_status cublaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
 
 const tri_gpu_product_library tri_gpu_cublaslt = {
     .name = "cuBLASLt",
     .open = cublaslt_open,
+    .look = cublaslt_look,
     .close = tri_gpu_lt_close,
     .version = tri_gpu_lt_version,
     .adds_bias = tri_gpu_lt_adds_bias,

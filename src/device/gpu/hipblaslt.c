@@ -71,6 +71,10 @@ static const tri_gpu_lt lt = {
     .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
 };
 
+static tri_status hipblaslt_look(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
+  return tri_gpu_lt_look(&lt, version, path);
+}
+
 static tri_status hipblaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
 
 static bool takes(const tri_gpu_product *product) {
@@ -95,6 +99,7 @@ static tri_status hipblaslt_algorithms(tri_gpu_product_state *state, const tri_g
 const tri_gpu_product_library tri_gpu_hipblaslt = {
     .name = "hipBLASLt",
     .open = hipblaslt_open,
+    .look = hipblaslt_look,
     .close = tri_gpu_lt_close,
     .version = tri_gpu_lt_version,
     .adds_bias = tri_gpu_lt_adds_bias,

@@ -18,20 +18,24 @@ static tri_status look_at(const tri_gpu_runtime *runtime, int ordinal, tri_gpu_s
   return status;
 }
 
-int tri_gpu_look(tri_gpu_seen *out, int most, char *why, size_t why_bytes) {
-  int seen = 0, all = 0;
-  (void)tri_gpu_count(tri_gpu_runtimes, &all, why, why_bytes);
+tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes) {
+  tri_gpu_seen *seen = NULL;
+  int all = 0, next = 0;
+  TRI_TRY(tri_gpu_count(tri_gpu_runtimes, &all, why, why_bytes));
+  TRI_TRY(tri_alloc("the GPUs that are seen", (size_t)all + 1, sizeof *seen, &seen));
   for (const tri_gpu_runtime *const *r = tri_gpu_runtimes; *r != NULL; r++) {
     const tri_gpu_runtime *const one[] = {*r, NULL};
-    int count = 0;
-    (void)tri_gpu_count(one, &count, NULL, 0);
-    for (int i = 0; i < count && seen < most; i++, seen++) {
-      out[seen] = (tri_gpu_seen){.runtime = (*r)->name, .number = seen};
-      if (look_at(*r, i, &out[seen]) == TRI_OK) continue;
-      snprintf(out[seen].fault, sizeof out[seen].fault, "%s", tri_status_message());
+    int own = 0;
+    (void)tri_gpu_count(one, &own, NULL, 0);
+    for (int i = 0; i < own && next < all; i++, next++) {
+      seen[next] = (tri_gpu_seen){.runtime = (*r)->name, .number = next};
+      if (look_at(*r, i, &seen[next]) == TRI_OK) continue;
+      snprintf(seen[next].fault, sizeof seen[next].fault, "%s", tri_status_message());
     }
   }
-  return seen;
+  *out = seen;
+  *count = next;
+  return TRI_OK;
 }
 
 static bool is_wanted(const tri_gpu_compiler *compiler, const tri_gpu_seen *gpus, int count) {
@@ -44,13 +48,24 @@ static bool is_wanted(const tri_gpu_compiler *compiler, const tri_gpu_seen *gpus
 void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]) {
   static const tri_gpu_compiler *const all[] = {&tri_gpu_nvrtc, &tri_gpu_hiprtc};
   for (int i = 0; i < TRI_GPU_NUM_COMPILERS; i++) {
-    out[i] = (tri_gpu_tool){.name = all[i]->name, .version = "", .path = "", .wanted = is_wanted(all[i], gpus, count)};
+    out[i] = (tri_gpu_tool){.name = all[i]->name, .path = "", .wanted = is_wanted(all[i], gpus, count)};
     if (all[i]->open() == TRI_OK) {
-      out[i].version = all[i]->version();
+      snprintf(out[i].version, sizeof out[i].version, "%s", all[i]->version());
       out[i].path = all[i]->path();
     } else {
       snprintf(out[i].fault, sizeof out[i].fault, "%s", tri_status_message());
     }
+  }
+}
+
+void tri_gpu_look_for_products(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]) {
+  for (int i = 0; i < TRI_GPU_NUM_PRODUCT_LIBRARIES && tri_gpu_runtimes[i] != NULL; i++) {
+    const tri_gpu_runtime *runtime = tri_gpu_runtimes[i];
+    tri_gpu_tool *tool = &out[i];
+    *tool = (tri_gpu_tool){.name = runtime->products->name, .path = ""};
+    for (int g = 0; g < count; g++) tool->wanted = tool->wanted || strcmp(gpus[g].runtime, runtime->name) == 0;
+    if (runtime->products->look(tool->version, &tool->path) == TRI_OK) continue;
+    snprintf(tool->fault, sizeof tool->fault, "%s", tri_status_message());
   }
 }
 

@@ -12,19 +12,21 @@ typedef struct tri_gpu_seen {
   char fault[1024]; /* why it cannot be used, or "" */
 } tri_gpu_seen;
 
-/* The GPUs that this process sees, at most `most`; *why says what each driver found. */
-int tri_gpu_look(tri_gpu_seen *out, int most, char *why, size_t why_bytes);
+/* The GPUs that this process sees, *out of tri_alloc; *why says what each driver found. */
+tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
-  const char *name, *version, *path; /* the latter two "" where it is not to be had */
-  bool wanted;                       /* by a GPU among those */
-  char fault[1024];                  /* where it was looked for, and how to get it */
+  const char *name, *path; /* path "" where it is not to be had */
+  char version[192];       /* "" also where it does not say that without a GPU */
+  bool wanted;             /* by a GPU among those */
+  char fault[1024];        /* where it was looked for, and how to get it */
 } tri_gpu_tool;
 
-enum { TRI_GPU_NUM_COMPILERS = 2 };
+enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };
 
-/* The vendors' compilers, beside `count` GPUs. */
+/* The vendors' compilers and their libraries of matrix products, beside `count` GPUs. */
 void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]);
+void tri_gpu_look_for_products(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]);
 
 /* "cuBLASLt 13.1.0", what makes the matrix products of a device that is a GPU; "" of any other. */
 const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes);

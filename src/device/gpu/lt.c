@@ -83,6 +83,19 @@ void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRO
   snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
+/* Beginning is tried only for a version that cannot be had without. */
+tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
+  tri_gpu_product_state state = {.lt = lt};
+  version[0] = '\0';
+  TRI_TRY(tri_gpu_library_open(lt->file, &state.calls, &state.path));
+  *path = state.path;
+  if (lt->asks_handle && state.calls.create(&state.handle) != 0) return TRI_OK;
+  tri_status status = read_version(&state);
+  if (status == TRI_OK) tri_gpu_lt_version(&state, version);
+  if (lt->asks_handle) state.calls.destroy(state.handle);
+  return status;
+}
+
 /* ---- descriptions ------------------------------------------------------------------------------------------------ */
 
 static int type_of(tri_dtype type) {

@@ -60,6 +60,7 @@ typedef struct tri_gpu_lt {
 } tri_gpu_lt;
 
 tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out);
+tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path);
 void tri_gpu_lt_close(tri_gpu_product_state *state);
 void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]);
 bool tri_gpu_lt_adds_bias(const tri_gpu_product *product);

@@ -46,6 +46,9 @@ struct tri_gpu_product_library {
    * known. */
   tri_status (*open)(tri_gpu *gpu, tri_gpu_product_state **out);
   void (*close)(tri_gpu_product_state *state);
+  /* Finds the file without a GPU, for people who ask: *path lives as long as the program; `version` is "" where it says
+   * that with a GPU alone. The same failures as open's. NULL where there is no file. */
+  tri_status (*look)(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]); /* "13.1.0" */
   bool (*adds_bias)(const tri_gpu_product *product); /* whether it takes one with such a product */
   bool narrows_bias;                                 /* it takes that in the type of c, and not a wide one */
