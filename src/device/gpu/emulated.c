@@ -284,7 +284,7 @@ static void emulated_stream_destroy(tri_gpu_stream *stream) {
 static tri_status queue_work(tri_gpu_stream *stream, const item *like, const void *data) {
   tri_guarded_state *state = stream->context->memory;
   tri_guarded_work *work = NULL;
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   tri_status status = tri_guarded_queue_work(stream->queue, like->what, like->run, like->bytes, &work);
   uint64_t count = like->kernel ? ++state->kernels_queued : 0;
   if (work != NULL) {
@@ -292,7 +292,7 @@ static tri_status queue_work(tri_gpu_stream *stream, const item *like, const voi
     work->count = count;
     if (like->kernel && count == state->options.fail_kernel) work->told_to_fail = "fail_kernel";
   }
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   return status;
 }
 

@@ -205,9 +205,9 @@ static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
 }
 
 tri_status tri_guarded_queue_copy(tri_guarded_queue *own, const tri_copy *copy) {
-  pthread_mutex_lock(&own->state->lock);
+  tri_guarded_lock(own->state);
   tri_status status = queue_copy(own, copy);
-  pthread_mutex_unlock(&own->state->lock);
+  tri_guarded_unlock(own->state);
   return status;
 }
 
@@ -230,9 +230,9 @@ static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work 
 tri_status tri_guarded_queue_undefine(tri_guarded_queue *own, void *memory, size_t bytes) {
   const stretch all = {memory, bytes};
   tri_guarded_work *work = NULL;
-  pthread_mutex_lock(&own->state->lock);
+  tri_guarded_lock(own->state);
   tri_status status = tri_guarded_queue_work(own, "kernel `undefine`", run_undefine, sizeof all, &work);
   if (work != NULL) memcpy(work->data, &all, sizeof all);
-  pthread_mutex_unlock(&own->state->lock);
+  tri_guarded_unlock(own->state);
   return status;
 }

@@ -1,5 +1,6 @@
 #include "device/guarded/guarded.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/system.h"
@@ -84,13 +85,27 @@ tri_status tri_guarded_state_create(const char *kind, const char *others, const 
   tri_guarded_state *state = NULL;
   TRI_TRY(parse(kind, others, options, &parsed));
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
-  pthread_mutex_init(&state->lock, NULL);
+  pthread_mutexattr_t checked;
+  pthread_mutexattr_init(&checked);
+  pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&state->lock, &checked);
+  pthread_mutexattr_destroy(&checked);
   state->options = parsed;
   state->random = tri_random_stream(parsed.seed, TRI_RANDOM_TEST, 0);
   tri_guarded_watch(state);
   *out = state;
   return TRI_OK;
 }
+
+void tri_guarded_lock(tri_guarded_state *state) {
+  if (pthread_mutex_lock(&state->lock) != EDEADLK) return;
+  tri_log_in_handler(
+      "a handler of signals has jumped out of a crash inside a kernel of the device, which cannot be used "
+      "after that, nor released: the process ends");
+  abort();
+}
+
+void tri_guarded_unlock(tri_guarded_state *state) { pthread_mutex_unlock(&state->lock); }
 
 void tri_guarded_state_destroy(tri_guarded_state *state) {
   tri_guarded_unwatch(state);

@@ -157,7 +157,7 @@ static tri_status queue_kernel(tri_queue *queue, const kernel *k, const void *ar
   tri_guarded_queue *own = queue->state;
   tri_guarded_state *state = own->state;
   tri_guarded_work *work = NULL;
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   tri_status status = tri_guarded_queue_work(own, k->what, run_kernel, data_bytes(k), &work);
   uint64_t count = ++state->kernels_queued;
   if (work != NULL) {
@@ -166,7 +166,7 @@ static tri_status queue_kernel(tri_queue *queue, const kernel *k, const void *ar
     work->count = count;
     if (count == state->options.fail_kernel) work->told_to_fail = "fail_kernel";
   }
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   return status;
 }
 

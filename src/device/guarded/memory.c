@@ -110,17 +110,17 @@ static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host
   block->bytes = bytes;
   block->host = host;
   block->open = map(bytes, true);
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   block->given = host ? block->open : map_given(state, bytes);
   if (block->open == NULL || block->given == NULL) {
-    pthread_mutex_unlock(&state->lock);
+    tri_guarded_unlock(state);
     free_block(block);
     return not_given(bytes);
   }
   block->number = ++state->num_blocks;
   atomic_store(&block->next, atomic_load(&state->blocks));
   atomic_store(&state->blocks, block);
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   *out = block;
   return TRI_OK;
 }
@@ -140,7 +140,7 @@ static void forget_the_oldest(tri_guarded_state *state) {
 }
 
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory) {
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   for (tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
     if (block->given != memory || atomic_load(&block->released)) continue;
     atomic_store(&block->released, true);
@@ -148,7 +148,7 @@ void tri_guarded_memory_release(tri_guarded_state *state, const void *memory) {
     break;
   }
   forget_the_oldest(state);
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
 }
 
 void tri_guarded_release_all(tri_guarded_state *state) {
@@ -162,20 +162,20 @@ void tri_guarded_release_all(tri_guarded_state *state) {
 
 size_t tri_guarded_memory_held(tri_guarded_state *state) {
   size_t held = 0;
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   for (const tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
     if (!block->host && !atomic_load(&block->released)) held += block->bytes;
   }
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   return held;
 }
 
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out) {
   tri_guarded_block *block = NULL;
   char number[32];
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   uint64_t count = ++state->memories;
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   if (count == state->options.fail_memory) {
     return tri_fail(TRI_OUT_OF_MEMORY, "the device was told to fail its %s allocation (fail_memory), of %zu bytes",
                     tri_guarded_ordinal(count, number), bytes);

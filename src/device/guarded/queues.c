@@ -181,41 +181,41 @@ static tri_status run_until(tri_guarded_queue *queue, uint64_t number) {
 /* ---- marks and waits --------------------------------------------------------------------------------------------- */
 
 uint64_t tri_guarded_queue_place(tri_guarded_queue *queue) {
-  pthread_mutex_lock(&queue->state->lock);
+  tri_guarded_lock(queue->state);
   uint64_t place = queue->queued;
-  pthread_mutex_unlock(&queue->state->lock);
+  tri_guarded_unlock(queue->state);
   return place;
 }
 
 tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place) {
   tri_guarded_work *work = NULL;
-  pthread_mutex_lock(&queue->state->lock);
+  tri_guarded_lock(queue->state);
   tri_status status = tri_guarded_queue_work(queue, "wait", NULL, 0, &work);
   if (work != NULL) {
     work->after = other;
     work->after_number = place;
   }
-  pthread_mutex_unlock(&queue->state->lock);
+  tri_guarded_unlock(queue->state);
   return status;
 }
 
 tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place) {
-  pthread_mutex_lock(&queue->state->lock);
+  tri_guarded_lock(queue->state);
   tri_status status = run_until(queue, place);
   if (status == TRI_OK && has_failed(queue) && place >= queue->failed_at) {
     queue->told = true;
     status = tri_kept_tell(&queue->fault);
   }
-  pthread_mutex_unlock(&queue->state->lock);
+  tri_guarded_unlock(queue->state);
   return status;
 }
 
 bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place) {
-  pthread_mutex_lock(&queue->state->lock);
+  tri_guarded_lock(queue->state);
   draw_eagerness(queue->state);
   if (queue->done < place) advance_some(queue->state, A_LOOK);
   bool passed = queue->done >= place;
-  pthread_mutex_unlock(&queue->state->lock);
+  tri_guarded_unlock(queue->state);
   return passed;
 }
 
@@ -226,10 +226,10 @@ tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, 
   TRI_TRY(tri_alloc("a queue", 1, sizeof *own, &own));
   own->queue = queue;
   own->state = state;
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   atomic_store(&own->next, atomic_load(&state->queues));
   atomic_store(&state->queues, own);
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   *out = own;
   return TRI_OK;
 }
@@ -251,7 +251,7 @@ static void forget_in_waits(const tri_guarded_queue *queue) {
 
 void tri_guarded_queue_destroy(tri_guarded_queue *own) {
   tri_guarded_state *state = own->state;
-  pthread_mutex_lock(&state->lock);
+  tri_guarded_lock(state);
   tri_status status = run_until(own, own->queued);
   if (status != TRI_OK) {
     tri_warn("%s", tri_status_message());
@@ -261,6 +261,6 @@ void tri_guarded_queue_destroy(tri_guarded_queue *own) {
   drop_all(own);
   remove_queue(own);
   forget_in_waits(own);
-  pthread_mutex_unlock(&state->lock);
+  tri_guarded_unlock(state);
   tri_free(own);
 }
