@@ -14,7 +14,7 @@ if(CMOCKA_FOUND)
   target_link_libraries(test_kernel_check PRIVATE kernel_check_cases)
   target_link_libraries(test_launches PRIVATE kernel_check_cases)
   target_link_options(test_launches PRIVATE -Wl,--wrap=tri_emulator_run -Wl,--wrap=tri_emulator_shared)
-  target_link_options(test_emulator PRIVATE -Wl,--wrap=tri_emulated_add_32_w32) # it has a wrong one
+  target_link_options(test_emulator_faults PRIVATE -Wl,--wrap=tri_emulated_add_32_w32) # it has a wrong one
 endif()
 
 # On the emulator: warps of 32 and of 64, eight orders of threads over them, each with inputs of its own. All run under
