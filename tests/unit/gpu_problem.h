@@ -4,14 +4,7 @@
 #ifndef TRI_TESTS_GPU_PROBLEM_H
 #define TRI_TESTS_GPU_PROBLEM_H
 
-#include "check.h"
-
-#include "base/random.h"
-#include "device/kernels.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "gpu_array.h"
 
 enum { MOST_ARRAYS = 9, GUARD = 64, ROOM = 4 << 20, UNTOUCHED = 0x5a, POISON = 0xff };
 
@@ -47,27 +40,6 @@ static inline tri_rows rows_of(const problem *p, void *const *at) {
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
-static inline double get(tri_dtype type, const void *data, int64_t i) {
-  uint32_t bits = 0;
-  float value = 0;
-  if (type == TRI_FP64) return ((const double *)data)[i];
-  if (type == TRI_FP32) return (double)((const float *)data)[i];
-  if (type == TRI_INT32) return ((const int32_t *)data)[i];
-  bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-  memcpy(&value, &bits, sizeof value);
-  return (double)value;
-}
-
-static inline void put(tri_dtype type, void *data, int64_t i, double value) {
-  float narrow = (float)value;
-  uint32_t bits;
-  memcpy(&bits, &narrow, sizeof bits);
-  if (type == TRI_FP64) ((double *)data)[i] = value;
-  if (type == TRI_FP32) ((float *)data)[i] = narrow;
-  if (type == TRI_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-  if (type == TRI_INT32) ((int32_t *)data)[i] = (int32_t)value;
-}
-
 static inline size_t bytes_of(const array *a) { return (size_t)a->count * tri_dtype_bytes(a->type); }
 
 /* `live` numbers around `mean`, and not-a-numbers behind them. */
@@ -79,7 +51,7 @@ static inline array *add_array(problem *p, role is, tri_dtype type, int64_t coun
   assert_non_null(a->before);
   memset(a->before, POISON, bytes_of(a));
   for (int64_t i = 0; i < live && is != OUTPUT; i++) {
-    put(type, a->before, i, mean + tri_random_normal(key, (uint64_t)i));
+    gpu_store(type, a->before, i, mean + tri_random_normal(key, (uint64_t)i));
   }
   return a;
 }
@@ -95,7 +67,7 @@ static inline problem begin(const char *name, problem_call *call, tri_dtype type
   problem p = {.name = name, .call = call, .type = type, .wide = tri_dtype_wide(type), .rows = rows, .width = width};
   p.counted = live >= 0;
   p.live = live < 0 || live > rows ? rows : live;
-  put(TRI_INT32, add_array(&p, INPUT, TRI_INT32, 1, 0, 0)->before, 0, (double)live);
+  gpu_store(TRI_INT32, add_array(&p, INPUT, TRI_INT32, 1, 0, 0)->before, 0, (double)live);
   return p;
 }
 
@@ -162,16 +134,6 @@ static inline void release(const problem *p, unsigned char *after[MOST_ARRAYS]) 
 
 /* ---- comparisons ------------------------------------------------------------------------------------------------- */
 
-static inline double tolerance(tri_dtype type) {
-  switch (type) {
-    case TRI_FP64: return 1e-12;
-    case TRI_FP32: return 1e-5;
-    case TRI_BF16: return 1e-2;
-    case TRI_INT32: break;
-  }
-  return 0;
-}
-
 /* By norm; and to the bit where the reference has written nothing. */
 static inline void compare(const problem *p, unsigned char *want[MOST_ARRAYS], unsigned char *got[MOST_ARRAYS],
                            const char *who) {
@@ -188,13 +150,13 @@ static inline void compare(const problem *p, unsigned char *want[MOST_ARRAYS], u
                  (long long)k, i);
       }
       if (memcmp(want[i] + from, got[i] + from, size) == 0) {
-        norm += isfinite(get(a->type, want[i], k)) ? pow(get(a->type, want[i], k), 2) : 0;
+        norm += isfinite(gpu_load(a->type, want[i], k)) ? pow(gpu_load(a->type, want[i], k), 2) : 0;
         continue;
       }
-      error += pow(get(a->type, want[i], k) - get(a->type, got[i], k), 2);
-      norm += pow(get(a->type, want[i], k), 2);
+      error += pow(gpu_load(a->type, want[i], k) - gpu_load(a->type, got[i], k), 2);
+      norm += pow(gpu_load(a->type, want[i], k), 2);
     }
-    if (!(sqrt(error) <= tolerance(a->type) * sqrt(norm))) {
+    if (!(sqrt(error) <= gpu_tolerance(a->type) * sqrt(norm))) {
       fail_msg("%s (%s, %lld of %lld rows of %lld) on %s: array %d is off by %.3g of %.3g", p->name,
                tri_dtype_name(p->type), (long long)p->live, (long long)p->rows, (long long)p->width, who, i,
                sqrt(error), sqrt(norm));
@@ -207,7 +169,7 @@ static inline void same_bits(const problem *p, unsigned char *want[MOST_ARRAYS],
   for (int i = 0; i < p->num_arrays; i++) {
     if (memcmp(want[i], got[i], bytes_of(&p->arrays[i])) == 0) continue;
     for (int64_t k = 0, shown = 0; k < p->arrays[i].count && shown < 4; k++) {
-      const double a = get(p->arrays[i].type, want[i], k), b = get(p->arrays[i].type, got[i], k);
+      const double a = gpu_load(p->arrays[i].type, want[i], k), b = gpu_load(p->arrays[i].type, got[i], k);
       if (a == b) continue;
       print_message("  element %lld: %.17g, not %.17g\n", (long long)k, b, a);
       shown++;
@@ -217,14 +179,8 @@ static inline void same_bits(const problem *p, unsigned char *want[MOST_ARRAYS],
   }
 }
 
-/* Warps of 32 come first: all other orders of threads have their bits. */
-static const char *const names[] = {"emulated",        "emulated:seed=1",  "emulated:seed=2",        "emulated:seed=3",
-                                    "emulated:seed=4", "emulated:seed=5",  "emulated:seed=6",        "emulated:seed=7",
-                                    "emulated:seed=8", "emulated:warp=64", "emulated:warp=64,seed=9"};
-enum { NUM_NAMES = sizeof names / sizeof names[0], FIRST_WARP_64 = 9 };
-
 typedef struct benches {
-  bench reference, emulated[NUM_NAMES];
+  bench reference, emulated[GPU_DEVICES];
 } benches;
 
 static benches *all;
@@ -234,39 +190,37 @@ static inline int open_all(void **state) {
   all = calloc(1, sizeof *all);
   assert_non_null(all);
   open_bench("reference", &all->reference);
-  for (int i = 0; i < NUM_NAMES; i++) open_bench(names[i], &all->emulated[i]);
+  for (int i = 0; i < GPU_DEVICES; i++) open_bench(gpu_devices[i], &all->emulated[i]);
   return 0;
 }
 
 static inline int close_all(void **state) {
   (void)state;
   close_bench(&all->reference);
-  for (int i = 0; i < NUM_NAMES; i++) close_bench(&all->emulated[i]);
+  for (int i = 0; i < GPU_DEVICES; i++) close_bench(&all->emulated[i]);
   free(all);
   return 0;
 }
 
 /* Orders of threads do not depend on the type: fp32 is tried with all of them. */
-static inline bool is_tried(const problem *p, int name) {
-  return p->type == TRI_FP32 || name < 2 || name >= FIRST_WARP_64;
-}
+static inline bool is_tried(const problem *p, int name) { return p->type == TRI_FP32 || name % GPU_FIRST_OF_64 < 2; }
 
 /* On the emulated GPUs; where an array lies does not show in its bits. */
 static inline void check(problem *p, bool bits_of_the_reference) {
   unsigned char *want[MOST_ARRAYS] = {0}, *first[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
   run(&all->reference, p, 0, want);
-  for (int i = 0; i < NUM_NAMES; i++) {
-    unsigned char **to = i == 0 || i == FIRST_WARP_64 ? first : got;
-    if (i == FIRST_WARP_64) release(p, first);
+  for (int i = 0; i < GPU_DEVICES; i++) {
+    unsigned char **to = i == 0 || i == GPU_FIRST_OF_64 ? first : got;
+    if (i == GPU_FIRST_OF_64) release(p, first);
     if (!is_tried(p, i)) continue;
     run(&all->emulated[i], p, 0, to);
     if (to == got) {
-      same_bits(p, first, got, names[i]);
+      same_bits(p, first, got, gpu_devices[i]);
       release(p, got);
       continue;
     }
-    compare(p, want, first, names[i]);
-    if (bits_of_the_reference) same_bits(p, want, first, names[i]);
+    compare(p, want, first, gpu_devices[i]);
+    if (bits_of_the_reference) same_bits(p, want, first, gpu_devices[i]);
     run(&all->emulated[i], p, 1, got);
     same_bits(p, first, got, "an odd address");
     release(p, got);
@@ -277,8 +231,6 @@ static inline void check(problem *p, bool bits_of_the_reference) {
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
-
-static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
 
 /* live -1: all rows, uncounted. The widths of norms change hands at 1024 and 8192, sums of columns at 256 columns of
  * bf16, and slabs at 4096 rows of one column. */
@@ -296,7 +248,7 @@ static inline void check_shapes(const problem *like, void (*fill)(problem *p), b
   for (int t = 0; t < 3; t++) {
     for (int s = 0; s < NUM_SHAPES; s++) {
       if (like->tall ? shapes[s].width > 2000 : shapes[s].rows > 2000) continue;
-      problem p = begin(like->name, like->call, types[t], shapes[s].rows, shapes[s].live, shapes[s].width);
+      problem p = begin(like->name, like->call, gpu_types[t], shapes[s].rows, shapes[s].live, shapes[s].width);
       p.pieces = like->pieces;
       fill(&p);
       check(&p, bits_of_the_reference);

@@ -144,7 +144,7 @@ static gpu_array make(tri_device *device, const attention_case *of, array which)
   for (int64_t h = 0; h < f.heads && there; h++)
     for (int64_t r = 0; r < f.rows; r++)
       for (int64_t d = 0; d < f.width; d++)
-        array_set_random(f.type, array_host(&x), h * f.head + r * f.row + d, (uint64_t)which + 1);
+        gpu_store_random(f.type, array_host(&x), h * f.head + r * f.row + d, (uint64_t)which + 1);
   array_upload(&x);
   return x;
 }
@@ -253,7 +253,7 @@ static void compare(const char *what, const bench *x, array which, const char *e
   const int64_t count = (int64_t)(x->arrays[which].bytes / bytes);
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < count; i++) {
-    const double a = array_get(f.type, got, i), b = array_get(f.type, expected, i);
+    const double a = gpu_load(f.type, got, i), b = gpu_load(f.type, expected, i);
     if (untouched(expected + (size_t)i * bytes, bytes)) {
       if (memcmp(got + (size_t)i * bytes, expected + (size_t)i * bytes, bytes) != 0)
         fail_msg("%s: %s: wrote what is not its own, at %lld", what, array_names[which], (long long)i);

@@ -1,6 +1,6 @@
 /* The embedding's kernels for GPUs, on the emulator, beside the reference device on the same inputs: forward, and sums
  * of the gradient's rows by id and by position. Sums have equal bits in every order of blocks and threads. */
-#include "gpu_arrays.h"
+#include "gpu_array.h"
 
 enum { ALL_ROWS = INT32_MIN }; /* no count */
 
@@ -42,7 +42,7 @@ static int32_t id_of(const problem *p, int64_t r) {
 
 /* Ids of rows that are not there name the table all the same. */
 static int32_t *ids_of(const problem *p) {
-  int32_t *ids = gpu_host((size_t)p->rows * sizeof *ids);
+  int32_t *ids = gpu_bytes((size_t)p->rows * sizeof *ids);
   for (int64_t r = 0; r < p->rows; r++)
     ids[r] = r < live_of(p) ? id_of(p, r) : (int32_t)(p->first_id + r % p->table_rows);
   return ids;
@@ -80,7 +80,7 @@ static tri_rows rows_of(gpu_bench *b, const problem *p) {
 typedef void *run(gpu_bench *b, const problem *p);
 
 static void *result(gpu_bench *b, const void *out, size_t bytes) {
-  void *host = gpu_host(bytes);
+  void *host = gpu_bytes(bytes);
   gpu_get(b, out, host);
   return host;
 }

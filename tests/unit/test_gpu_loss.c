@@ -1,6 +1,6 @@
 /* The loss's kernels for GPUs, on the emulator, beside the reference device on the same inputs: rows with infinities
  * and not-a-numbers among them, labels of other slices, and gradients that lie over their own logits. */
-#include "gpu_arrays.h"
+#include "gpu_array.h"
 
 enum { IGNORE = -1 };
 
@@ -57,7 +57,7 @@ static void *put_and_free(gpu_bench *b, void *from, int64_t count, tri_dtype typ
 }
 
 static void *put_labels(gpu_bench *b, const problem *p) {
-  int32_t *labels = gpu_host((size_t)p->rows * sizeof *labels);
+  int32_t *labels = gpu_bytes((size_t)p->rows * sizeof *labels);
   for (int64_t r = 0; r < p->rows; r++) labels[r] = label_of(p, r);
   return put_and_free(b, labels, p->rows, TRI_INT32);
 }
@@ -102,7 +102,7 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
   if (p->rows > 0) CHECK_OK(tri_queue_move(b->device->queue, columns[RESCALED], sum, (size_t)p->rows * wide_bytes(p)));
   KERNEL(softmax_rescale, p->type, p->rows, maximum, larger, columns[RESCALED]);
   for (int c = 0; c < COLUMNS; c++) {
-    out.columns[c] = gpu_host((size_t)p->rows * wide_bytes(p));
+    out.columns[c] = gpu_bytes((size_t)p->rows * wide_bytes(p));
     gpu_get(b, columns[c], out.columns[c]);
   }
   gpu_clear(b);
@@ -123,7 +123,7 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
   KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, p->first_id, IGNORE, step, maximum,
          sum, ld, gradient);
-  unsigned char *out = gpu_host((size_t)(p->rows * ld) * narrow);
+  unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);
   gpu_clear(b);
   return out;

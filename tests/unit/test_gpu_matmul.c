@@ -21,7 +21,7 @@ static gpu_array matrix(tri_device *device, tri_dtype type, int64_t rows, int64_
   const size_t bytes = tri_dtype_bytes(type);
   gpu_array x = array_make(device, elements(rows, width, ld) * bytes, shift * bytes, output);
   for (int64_t r = 0; r < rows && stream != 0; r++)
-    for (int64_t i = 0; i < width; i++) array_set_random(type, array_host(&x), r * ld + i, stream);
+    for (int64_t i = 0; i < width; i++) gpu_store_random(type, array_host(&x), r * ld + i, stream);
   array_upload(&x);
   return x;
 }
@@ -95,7 +95,7 @@ static void compare(const char *what, const tri_matmul *p, const gpu_array *c, c
     if (gap && memcmp((char *)array_host(c) + (size_t)i * bytes, expected + (size_t)i * bytes, bytes) != 0)
       fail_msg("%s: wrote between rows, at %lld", what, (long long)i);
     if (gap) continue;
-    const double got = array_get(p->c_type, array_host(c), i), should = array_get(p->c_type, expected, i);
+    const double got = gpu_load(p->c_type, array_host(c), i), should = gpu_load(p->c_type, expected, i);
     difference += (got - should) * (got - should);
     norm += should * should;
   }

@@ -1,5 +1,5 @@
 /* AdamW for GPUs, on the emulator, beside the reference device on the same inputs. */
-#include "gpu_arrays.h"
+#include "gpu_array.h"
 
 enum { PARAMETER, MOMENT1, MOMENT2, OUTPUTS };
 
@@ -61,7 +61,7 @@ static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
   }
   CHECK_OK(b->device->kernels->adamw(b->device->queue, p->type, p->count, &options, step, arrays[PARAMETER],
                                      arrays[OUTPUTS], arrays[MOMENT1], arrays[MOMENT2], copy));
-  unsigned char *out = gpu_host(bytes * OUTPUTS);
+  unsigned char *out = gpu_bytes(bytes * OUTPUTS);
   for (int i = 0; i < OUTPUTS; i++) gpu_get(b, arrays[i], out + (size_t)i * bytes);
   if (copy != NULL) check_copy(b, p, copy, out);
   gpu_clear(b);

@@ -80,7 +80,7 @@ static void fill_rope(problem *p) {
   enum { POSITIONS = 11 };
   array *positions = add_array(p, INPUT, TRI_INT32, p->rows, 0, 0);
   for (int64_t r = 0; r < p->rows; r++) {
-    put(TRI_INT32, positions->before, r, r < p->live ? (double)(r * 5 % POSITIONS) : -1e9);
+    gpu_store(TRI_INT32, positions->before, r, r < p->live ? (double)(r * 5 % POSITIONS) : -1e9);
   }
   of_wides(p, INPUT, POSITIONS * (p->width / 2));
   of_wides(p, INPUT, POSITIONS * (p->width / 2));
@@ -95,7 +95,7 @@ static void test_rope(void **state) {
 
 /* From the type to all three. Types are converted with one rounding, so there is one right answer. */
 static tri_status call_convert(tri_queue *queue, const problem *p, void *const *at) {
-  for (int t = 0; t < 3; t++) TRI_TRY(KERNEL(convert, p->rows, p->type, at[1], types[t], at[2 + t]));
+  for (int t = 0; t < 3; t++) TRI_TRY(KERNEL(convert, p->rows, p->type, at[1], gpu_types[t], at[2 + t]));
   return TRI_OK;
 }
 
@@ -104,9 +104,9 @@ static void test_convert(void **state) {
   static const int64_t counts[] = {0, 1, 7, 8, 9, 31, 2048, 2051, 70001};
   for (int t = 0; t < 3; t++) {
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-      problem p = begin("convert", call_convert, types[t], counts[c], -1, 1);
+      problem p = begin("convert", call_convert, gpu_types[t], counts[c], -1, 1);
       of_rows(&p, INPUT, 1);
-      for (int to = 0; to < 3; to++) add_array(&p, OUTPUT, types[to], p.rows, 0, 0);
+      for (int to = 0; to < 3; to++) add_array(&p, OUTPUT, gpu_types[to], p.rows, 0, 0);
       check(&p, true);
     }
   }
@@ -134,10 +134,10 @@ static void check_dropout(bench *host, tri_dtype type, int64_t count, const tri_
   of_rows(&p, OUTPUT, 1);
   of_rows(&p, BOTH, 1);
   run(host, &p, 0, want);
-  for (int i = 0; i < NUM_NAMES; i++) {
+  for (int i = 0; i < GPU_DEVICES; i++) {
     if (!is_tried(&p, i)) continue;
     run(&all->emulated[i], &p, i % 2, got);
-    same_bits(&p, want, got, names[i]);
+    same_bits(&p, want, got, gpu_devices[i]);
     release(&p, got);
   }
   release(&p, want);
@@ -157,7 +157,7 @@ static void test_dropout(void **state) {
         const tri_step_values values = {.seed = 77, .step = 5, .first_sample = f > 3 ? 2 : 0};
         const tri_dropout options = {probabilities[(c + f) % 4], 3, 28, first[f]};
         dropped = &options;
-        check_dropout(types[t] == TRI_FP64 ? &all->reference : &cpu, types[t], counts[c], &values);
+        check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], counts[c], &values);
       }
     }
   }
@@ -187,7 +187,7 @@ static void test_columns_in_pieces(void **state) {
   (void)state;
   static const int64_t widths[] = {1, 128, 50257, 4 << 20}, rows[] = {0, 1, 128, 100000, (int64_t)1 << 40};
   for (int k = 0; k < 4 * 5 * 3; k++) {
-    const tri_dtype type = types[k % 3];
+    const tri_dtype type = gpu_types[k % 3];
     const int64_t width = widths[k / 3 % 4], wide_bytes = (int64_t)tri_dtype_bytes(tri_dtype_wide(type));
     const tri_rows some = tri_all_rows(rows[k / 12]);
     tri_gpu_columns columns;
@@ -318,7 +318,7 @@ static void test_far_from_zero(void **state) {
   for (int w = 0; w < 5; w++) {
     problem p = begin("norm far from zero", call_far, TRI_FP32, 2, -1, widths[w]);
     array *x = add_array(&p, INPUT, TRI_FP32, 2 * p.width, 0, 0);
-    for (int64_t i = 0; i < x->count; i++) put(TRI_FP32, x->before, i, 16 + (double)(i * 37 % 64) / 64);
+    for (int64_t i = 0; i < x->count; i++) gpu_store(TRI_FP32, x->before, i, 16 + (double)(i * 37 % 64) / 64);
     of_wides(&p, INPUT, p.width);
     of_rows(&p, OUTPUT, p.width);
     of_statistics(&p, OUTPUT, 0);

@@ -11,7 +11,7 @@ static void test_sum(void **state) {
   static const int64_t counts[] = {0, 1, 3, 1000, 4096, 4097, 100001};
   for (int t = 0; t < 3; t++) {
     for (int c = 0; c < 7; c++) {
-      problem p = begin("sum", call_sum, types[t], counts[c], -1, 1);
+      problem p = begin("sum", call_sum, gpu_types[t], counts[c], -1, 1);
       of_wides(&p, INPUT, p.rows);
       add_array(&p, OUTPUT, TRI_FP64, 1, 0, 0);
       add_array(&p, BOTH, TRI_FP64, 1, 1, 3);
@@ -38,7 +38,7 @@ static tri_exact_sum expected_squares(const exact_case *c, const void *values) {
   for (int64_t first = 0; first < c->count; first += c->block) {
     double squares = 0;
     for (int64_t i = first; i < c->count && i < first + c->block; i++) {
-      squares += pow(get(tri_dtype_wide(c->type), values, i), 2);
+      squares += pow(gpu_load(tri_dtype_wide(c->type), values, i), 2);
     }
     tri_exact_sum_add(&sum, squares);
   }
@@ -74,14 +74,14 @@ static void test_block_squares(void **state) {
   static double values[MOST];
   static const int64_t counts[] = {1, 255, 256, 257, 1000, 20000}, blocks[] = {256, 1, 7, 1000, 100000};
   for (int t = 0; t < 3; t++) {
-    const tri_dtype wide = tri_dtype_wide(types[t]);
+    const tri_dtype wide = tri_dtype_wide(gpu_types[t]);
     for (int k = 0; k < 6 * 5; k++) {
-      exact_case c = {types[t], counts[k % 6], blocks[k / 6], {{0}, 0, 0}};
-      for (int64_t i = 0; i < c.count; i++) put(wide, values, i, plain_number(i));
-      if (k % 3 == 1) put(wide, values, c.count / 2, k % 2 == 0 ? INFINITY : -(double)NAN);
+      exact_case c = {gpu_types[t], counts[k % 6], blocks[k / 6], {{0}, 0, 0}};
+      for (int64_t i = 0; i < c.count; i++) gpu_store(wide, values, i, plain_number(i));
+      if (k % 3 == 1) gpu_store(wide, values, c.count / 2, k % 2 == 0 ? INFINITY : -(double)NAN);
       tri_exact_sum_add(&c.before, -1e30);
       tri_exact_sum_add(&c.before, (double)INFINITY);
-      for (int i = 0; i < NUM_NAMES; i += t == 1 ? 1 : 5) check_squares(&all->emulated[i], &c, values);
+      for (int i = 0; i < GPU_DEVICES; i += t == 1 ? 1 : 5) check_squares(&all->emulated[i], &c, values);
     }
   }
 }
@@ -101,7 +101,7 @@ static tri_status call_squares(tri_queue *queue, const problem *p, void *const *
 static void test_rounded_squares(void **state) {
   (void)state;
   for (int t = 0; t < 3; t++) {
-    problem p = begin("block_squares", call_squares, types[t], 70001, -1, 1);
+    problem p = begin("block_squares", call_squares, gpu_types[t], 70001, -1, 1);
     of_wides(&p, INPUT, p.rows);
     add_array(&p, OUTPUT, TRI_FP64, sizeof(tri_exact_sum) / sizeof(double), 0, 0);
     add_array(&p, OUTPUT, TRI_FP64, 1, 0, 0);
@@ -123,7 +123,7 @@ static void test_exact_add(void **state) {
   static const double values[] = {0,      -0.0,     1,     -3.5,     0x1p-1074, -0x1.8p-1040, 1.7e308,
                                   1e-300, INFINITY, 1e300, -1.7e308, 12345.678, -1e-10};
   const int64_t most = (int64_t)1 << 29;
-  for (int i = 0; i < NUM_NAMES; i += 3) {
+  for (int i = 0; i < GPU_DEVICES; i += 3) {
     tri_exact_sum got = {{5, -7}, 0, most - 6}, want = got;
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
       add_exactly(&all->emulated[i], values[v], &got);
