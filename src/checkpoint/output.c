@@ -7,6 +7,7 @@
  * reserved to written in the file system's tables), and a disk that is full says so at a write just as well. */
 #include "checkpoint/output.h"
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
 

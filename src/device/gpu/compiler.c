@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tri_gpu_compiler *const all[] = {&tri_gpu_nvrtc, &tri_gpu_hiprtc};
-enum { NUM_COMPILERS = sizeof all / sizeof all[0] };
-
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture) {
-  for (size_t i = 0; i < NUM_COMPILERS; i++) {
+  static const tri_gpu_compiler *const all[] = {&tri_gpu_nvrtc, &tri_gpu_hiprtc};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     if (all[i]->takes(architecture)) return all[i];
   }
   return NULL;
@@ -69,28 +67,36 @@ static const char *nearest_chip(const char *chip, char *chips) {
   return tri_nearest_word(chip, alike, count);
 }
 
-/* What compilers here know, in words and as a list; of one of them alone where the name is of its kind. */
-static tri_status list_chips(const tri_gpu_compiler *only, char *words, size_t words_bytes, char *chips,
-                             size_t chips_bytes) {
-  words[0] = chips[0] = '\0';
-  for (size_t i = 0; i < NUM_COMPILERS; i++) {
-    const size_t used = strlen(words), listed = strlen(chips);
-    if (only != NULL && all[i] != only) continue;
-    const tri_status status = all[i]->open();
-    if (status != TRI_OK && only != NULL) return status;
-    if (status != TRI_OK) continue;
-    snprintf(words + used, words_bytes - used, "%s%s %s (%s) compiles for %s", used == 0 ? "" : "; ", all[i]->name,
-             all[i]->version(), all[i]->path(), all[i]->chips());
-    snprintf(chips + listed, chips_bytes - listed, "%s%s", listed == 0 ? "" : " ", all[i]->chips());
-  }
+/* What compilers here know: in words, and as a list. */
+typedef struct known {
+  char words[8192], chips[4096];
+} known;
+
+static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
+  const size_t used = strlen(to->words), listed = strlen(to->chips);
+  TRI_TRY(compiler->open());
+  snprintf(to->words + used, sizeof to->words - used, "%s%s %s (%s) compiles for %s", used == 0 ? "" : "; ",
+           compiler->name, compiler->version(), compiler->path(), compiler->chips());
+  snprintf(to->chips + listed, sizeof to->chips - listed, "%s%s", listed == 0 ? "" : " ", compiler->chips());
+  return TRI_OK;
+}
+
+/* Of the one for names of this kind alone, if there is one: then it must be here. */
+static tri_status look_for_known(const char *chip, known *out) {
+  const tri_gpu_compiler *only = tri_gpu_compiler_for(chip);
+  out->words[0] = out->chips[0] = '\0';
+  if (only != NULL) return add_known(only, out);
+  (void)add_known(&tri_gpu_nvrtc, out);
+  (void)add_known(&tri_gpu_hiprtc, out);
   return TRI_OK;
 }
 
 tri_status tri_gpu_chip_check(const char *chip) {
-  char words[8192], chips[4096], lower[64], meant[64] = "";
-  TRI_TRY(list_chips(tri_gpu_compiler_for(chip), words, sizeof words, chips, sizeof chips));
-  if (tri_gpu_chip_is_listed(chips, chip)) return TRI_OK;
-  if (words[0] == '\0') {
+  known here;
+  char lower[64], meant[64] = "";
+  TRI_TRY(look_for_known(chip, &here));
+  if (tri_gpu_chip_is_listed(here.chips, chip)) return TRI_OK;
+  if (here.words[0] == '\0') {
     return tri_fail(TRI_UNSUPPORTED,
                     "`%s` is no chip, which has a name such as sm_90a or gfx90a; and there is no compiler here: "
                     "`trireme doctor` says where they were looked for",
@@ -98,8 +104,8 @@ tri_status tri_gpu_chip_check(const char *chip) {
   }
   snprintf(lower, sizeof lower, "%s", chip);
   for (char *at = lower; *at != '\0'; at++) *at = (char)tolower((unsigned char)*at);
-  const char *nearest = nearest_chip(lower, chips);
+  const char *nearest = nearest_chip(lower, here.chips);
   if (nearest != NULL) snprintf(meant, sizeof meant, "; did you mean `%s`?", nearest);
   return tri_fail(TRI_UNSUPPORTED, "`%s` is no chip that is known here%s %s. Newer versions know newer chips", chip,
-                  nearest != NULL ? meant : ":", words);
+                  nearest != NULL ? meant : ":", here.words);
 }
