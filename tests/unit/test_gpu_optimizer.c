@@ -26,7 +26,7 @@ static uint16_t bf16_of(float value) {
 
 /* The copy has the parameter's bits, rounded once. */
 static void check_copy(gpu_bench *b, const problem *p, const void *copy, const unsigned char *parameter) {
-  uint16_t *got = gpu_host((size_t)p->count * sizeof *got);
+  uint16_t *got = gpu_bytes((size_t)p->count * sizeof *got);
   gpu_get(b, copy, got);
   for (int64_t i = 0; i < p->count; i++) {
     const uint16_t expected = bf16_of((float)gpu_load(TRI_FP32, parameter, i));
