@@ -151,7 +151,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(check_tensor(layout, model));
   TRI_TRY(check_stages(layout, model));
   TRI_TRY(check_batch(layout, global_batch));
-  tri_schedule_shape shape = {layout->pipeline, layout->virtual_stages, tri_layout_micro_batches(layout, global_batch)};
+  tri_schedule_shape shape = tri_schedule_shape_of(layout, tri_layout_micro_batches(layout, global_batch));
   return tri_schedule_of(layout->schedule)->check(&shape);
 }
 

@@ -454,7 +454,7 @@ static tri_status forward_turns(const tri_program_request *request, tri_turns *o
 tri_status tri_program_create(const tri_program_request *request, tri_program **out) {
   const tri_layout *layout = request->layout;
   const tri_schedule *schedule = tri_schedule_of(layout->schedule);
-  tri_schedule_shape shape = {layout->pipeline, layout->virtual_stages, request->micro_batches};
+  tri_schedule_shape shape = tri_schedule_shape_of(layout, request->micro_batches);
   tri_program *program = NULL;
   tri_turns turns = {0};
   tri_status status = TRI_OK;

@@ -20,6 +20,11 @@ tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
                   (long)shape->virtual_stages);
 }
 
+tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches) {
+  return (tri_schedule_shape){
+      .stages = layout->pipeline, .virtual_stages = layout->virtual_stages, .micro_batches = micro_batches};
+}
+
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind) {
   switch (kind) {
     case TRI_SCHEDULE_GPIPE: return &tri_schedule_gpipe;

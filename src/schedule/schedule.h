@@ -51,6 +51,9 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
+/* What a layout's schedule is made for, with so many micro-batches a rank. */
+tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
+
 extern const tri_schedule tri_schedule_gpipe;
 extern const tri_schedule tri_schedule_1f1b;
 extern const tri_schedule tri_schedule_interleaved;
