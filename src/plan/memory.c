@@ -3,17 +3,21 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "plan/simulate.h"
+#include "schedule/schedule.h"
 
-/* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. */
+/* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. The last of them are as
+ * many as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
-  int64_t stages = layout->pipeline * layout->virtual_stages, few = 4 * stages + micro_batches % layout->pipeline;
+  int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
+  if (few < 3 * period) few = 3 * period;
+  if (micro_batches > few) few += (micro_batches - few) % period;
   switch (layout->schedule) {
     case TRI_SCHEDULE_GPIPE: return micro_batches;
     case TRI_SCHEDULE_1F1B:
     case TRI_SCHEDULE_INTERLEAVED:
     case TRI_SCHEDULE_ZERO_BUBBLE: break;
   }
-  return micro_batches < few + layout->pipeline ? micro_batches : few;
+  return micro_batches < few + period ? micro_batches : few;
 }
 
 static double parameters_of(const tri_parts *parts) {
@@ -104,8 +108,9 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
+  tri_layout layout = tri_schedule_settle(request->layout, micro_batches);
   tri_parts_request of = {.model = request->model,
-                          .layout = request->layout,
+                          .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
                           .precision = request->precision};

@@ -335,10 +335,12 @@ static tri_status run(simulation *sim) {
 
 static tri_status create_programs(simulation *sim) {
   const tri_simulation_request *request = sim->stages->request;
+  tri_layout layout =
+      tri_schedule_settle(request->layout, tri_layout_micro_batches(request->layout, request->global_batch));
   for (int64_t s = 0; s < sim->stages->num_stages; s++) {
     walker *w = &sim->walkers[s];
     w->kind = &sim->stages->kinds[sim->stages->kind_of[s]];
-    tri_program_request of = {.layout = request->layout,
+    tri_program_request of = {.layout = &layout,
                               .stage = s,
                               .micro_batches = sim->micro_batches,
                               .lists = (const tri_op_list *const *)w->kind->parts.lists,
@@ -493,7 +495,7 @@ static tri_status run_step(const tri_stages *stages, sample *out) {
   bool repeats = repeats_itself(layout->schedule);
   if (repeats && layout->virtual_stages == 1) TRI_TRY(extrapolate(stages, micro_batches, 4, out, &settled));
   if (repeats && !settled && layout->pipeline > 1) {
-    TRI_TRY(extrapolate(stages, micro_batches, layout->pipeline, out, &settled));
+    TRI_TRY(extrapolate(stages, micro_batches, tri_schedule_period(layout, micro_batches), out, &settled));
   }
   if (settled) return TRI_OK;
   tri_status status;

@@ -30,6 +30,7 @@ typedef struct tri_layout {
   tri_recompute recompute;
   int64_t recompute_every;    /* full: of so many layers one */
   int64_t micro_batch;        /* sequences */
+  int64_t micro_batch_group;  /* interleaved: micro-batches in a row through one chunk; 0 is "auto" */
   tri_dtype reduce_precision; /* of gradients on their way between data ranks: TRI_FP32 (wide), or TRI_BF16 */
   int64_t bucket_bytes;       /* gradients that are reduced together */
 } tri_layout;

@@ -49,6 +49,10 @@ static const tri_config_key layout_keys[] = {
     {COUNT(bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
      .help = "bytes of gradients that are reduced over the data ranks together"},
     {COUNT(micro_batch, 1, MOST_SEQUENCES), .fallback = "1", .help = "sequences in one forward pass"},
+    {AUTO(micro_batch_group, 1, MOST_SEQUENCES), .fallback = "auto",
+     .help =
+         "micro-batches in a row that a rank takes through a chunk (schedule: interleaved); auto is the fewest from "
+         "pipeline on that leave no smaller group"},
 };
 const tri_config_table tri_layout_table = {
     .noun = "layout", .keys = layout_keys, .num_keys = sizeof layout_keys / sizeof *layout_keys};
@@ -98,6 +102,8 @@ static char *print(const tri_layout *layout, bool all, char *buffer, size_t byte
       }
     } else if (key->type == TRI_CONFIG_BOOL) {
       snprintf(value, sizeof value, "%s", *(const bool *)at ? "true" : "false");
+    } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
+      snprintf(value, sizeof value, "auto");
     } else {
       snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)at);
     }

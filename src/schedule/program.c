@@ -422,12 +422,18 @@ done:
 }
 
 /* Two boxes of each kind let one be filled while the other is used. Stages that run far ahead of each other may need
- * more: the interleaved schedule sends all around the ring. */
-static int64_t boxes_of(const tri_layout *layout) { return layout->virtual_stages > 1 ? layout->pipeline + 1 : 2; }
+ * more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An evaluation's
+ * micro-batches go round one by one, and find the boxes of the steps. */
+static int64_t boxes_of(const tri_program_request *request) {
+  int64_t stages = request->layout->pipeline;
+  if (request->layout->virtual_stages == 1) return 2;
+  int64_t period = request->forward_only ? stages : tri_schedule_period(request->layout, request->micro_batches);
+  return (period > stages ? period : stages) + 1;
+}
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
   building b = {.request = request, .program = program, .turns = turns, .late = -1};
-  b.boxes = boxes_of(request->layout);
+  b.boxes = boxes_of(request);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));
   b.waited = b.reduced + buckets;

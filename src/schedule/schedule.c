@@ -13,6 +13,12 @@ tri_status tri_turns_append(tri_turns *turns, tri_turn turn) {
 }
 
 tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
+  if (shape->group > 0) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.micro_batch_group is %ld, which only the interleaved schedule has a use for; leave it out "
+                    "or set layout.schedule=interleaved",
+                    (long)shape->group);
+  }
   if (shape->virtual_stages == 1) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
                   "layout.virtual_stages is %ld, which only the interleaved schedule has a use for; set "
@@ -21,8 +27,21 @@ tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
 }
 
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches) {
-  return (tri_schedule_shape){
-      .stages = layout->pipeline, .virtual_stages = layout->virtual_stages, .micro_batches = micro_batches};
+  return (tri_schedule_shape){.stages = layout->pipeline,
+                              .virtual_stages = layout->virtual_stages,
+                              .micro_batches = micro_batches,
+                              .group = layout->micro_batch_group};
+}
+
+int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches) {
+  tri_schedule_shape shape = tri_schedule_shape_of(layout, micro_batches);
+  return layout->virtual_stages > 1 ? tri_schedule_group(&shape) : layout->pipeline;
+}
+
+tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches) {
+  tri_layout settled = *layout;
+  if (layout->virtual_stages > 1) settled.micro_batch_group = tri_schedule_period(layout, micro_batches);
+  return settled;
 }
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind) {

@@ -38,6 +38,7 @@ tri_status tri_turns_append(tri_turns *turns, tri_turn turn);
 
 typedef struct tri_schedule_shape {
   int64_t stages, virtual_stages, micro_batches;
+  int64_t group; /* micro-batches in a row through one chunk, of the interleaved schedule; 0: what will do */
 } tri_schedule_shape;
 
 typedef struct tri_schedule {
@@ -53,6 +54,18 @@ const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
 /* What a layout's schedule is made for, with so many micro-batches a rank. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
+
+/* Micro-batches in a row that a stage of the interleaved schedule takes through one chunk: the shape's own, or where it
+ * has none the fewest that will do (schedule_interleaved.c). The last ones may be fewer. */
+int64_t tri_schedule_group(const tri_schedule_shape *shape);
+
+/* After how many micro-batches a stage does the same again: a group where there is more than one chunk, else as many as
+ * there are stages. */
+int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
+
+/* The layout with that group written into it: so the schedule of fewer micro-batches is the same but for its length, if
+ * as many are left behind whole groups. */
+tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
 extern const tri_schedule tri_schedule_gpipe;
 extern const tri_schedule tri_schedule_1f1b;

@@ -2,10 +2,56 @@
  * 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline fills in steps of a run and the bubble shrinks
  * by their number, for as many times the messages.
  *
- * Micro-batches go in groups of `stages`: a stage takes a group through its first run of layers, then through the
- * second, and so on. It runs ahead until the group's first micro-batch has come back to where its backward begins, and
- * then alternates. The groups must be whole, or stages would wait in the middle of one. */
+ * Micro-batches go in groups: a stage takes a group through its first run of layers, then through the second, and so
+ * on. It runs ahead until the group's first micro-batch has come back to where its backward begins, and then
+ * alternates. A group's first micro-batch is back from the ring after `stages` steps, so a stage with a smaller group
+ * would wait in the middle of it; and as backwards have fixed places between forwards, stages can come to wait for each
+ * other (4 stages of 3 runs, 5 micro-batches in groups of 4 and 1). So no group is smaller than the stages, unless it
+ * is the only one: each has `group` micro-batches and the last what is left, and `group` divides the micro-batches or
+ * leaves `stages` of them at least, as in Megatron-LM (microbatch_group_size_per_vp_stage) and Llama 3 (Grattafiori et
+ * al. 2024, section 3.3.2). Where the layout names no group it is the smallest that will do: `stages`, where that
+ * divides the micro-batches.
+ *
+ * Why it ends: give the n-th forward of stage s the place n + s and its n-th backward n + ahead + s + 1/2, where ahead
+ * is 2 (stages - 1 - s) + (virtual_stages - 1) x group. Then everything comes behind what it waits for, as n is a
+ * group, thus `stages` at least, more from one run of layers to the next. That of a single smaller group does too, as
+ * tests/unit/test_schedule.c finds.
+ *
+ * Larger groups cost memory: at most (virtual_stages - 1) x group + 2 (stages - s) - 1 runs of layers have a
+ * micro-batch in flight. */
 #include "schedule/schedule.h"
+
+#include <stdio.h>
+
+/* Whether groups of so many leave none that is too small. */
+static bool is_group(const tri_schedule_shape *shape, int64_t group) {
+  int64_t left = shape->micro_batches % group;
+  if (group >= shape->micro_batches) return true; /* the only one */
+  return group >= shape->stages && (left == 0 || left >= shape->stages);
+}
+
+int64_t tri_schedule_group(const tri_schedule_shape *shape) {
+  if (shape->group > 0) return shape->group;
+  int64_t group = shape->stages;
+  while (!is_group(shape, group)) group++;
+  return group;
+}
+
+static tri_status check_group(const tri_schedule_shape *shape) {
+  if (shape->group == 0 || is_group(shape, shape->group)) return TRI_OK;
+  int64_t below = shape->group, above = shape->group;
+  while (below > 1 && !is_group(shape, below)) below--;
+  while (!is_group(shape, above)) above++; /* all of them are one */
+  char would[64];
+  bool both = is_group(shape, below);
+  snprintf(would, sizeof would, "%ld", (long)above);
+  if (both) snprintf(would, sizeof would, "%ld or %ld", (long)below, (long)above);
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.micro_batch_group %ld cuts the %ld micro-batches of a rank (optimizer.global_batch / "
+                  "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline %ld; "
+                  "%s would do, or auto",
+                  (long)shape->group, (long)shape->micro_batches, (long)shape->stages, would);
+}
 
 static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
   if (shape->stages < 2 || shape->virtual_stages < 2) {
@@ -15,32 +61,29 @@ static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
                     (long)shape->stages, (long)shape->virtual_stages,
                     shape->virtual_stages > 1 ? " and layout.virtual_stages=1" : "");
   }
-  if (shape->micro_batches % shape->stages == 0) return TRI_OK;
-  int64_t below = shape->micro_batches / shape->stages * shape->stages;
-  return tri_fail(TRI_BAD_LAYOUT,
-                  "the interleaved schedule takes micro-batches in groups of layout.pipeline %ld, and optimizer."
-                  "global_batch / (layout.micro_batch x layout.data) is %ld; %ld or %ld would do",
-                  (long)shape->stages, (long)shape->micro_batches, (long)(below == 0 ? shape->stages : below),
-                  (long)(below == 0 ? 2 * shape->stages : below + shape->stages));
+  return check_group(shape);
 }
 
 /* The number-th forward, or backward, of any stage. */
 static tri_turn turn_of(const tri_schedule_shape *shape, tri_turn_kind kind, int64_t number) {
-  int64_t group = number / (shape->stages * shape->virtual_stages);
-  int64_t within = number % (shape->stages * shape->virtual_stages);
-  int64_t chunk = within / shape->stages;
+  int64_t group = tri_schedule_group(shape), first = number / (group * shape->virtual_stages) * group;
+  int64_t size = shape->micro_batches - first < group ? shape->micro_batches - first : group;
+  int64_t within = number - first * shape->virtual_stages, chunk = within / size;
   if (kind == TRI_TURN_BACKWARD) chunk = shape->virtual_stages - 1 - chunk;
-  return (tri_turn){kind, (int32_t)(group * shape->stages + within % shape->stages), (int32_t)chunk};
+  return (tri_turn){kind, (int32_t)(first + within % size), (int32_t)chunk};
 }
 
-static tri_status schedule_interleaved_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {
-  int64_t count = shape->micro_batches * shape->virtual_stages;
-  int64_t ahead = (shape->stages - 1 - stage) * 2 + (shape->virtual_stages - 1) * shape->stages;
+static tri_status schedule_interleaved_turns(const tri_schedule_shape *given, int64_t stage, tri_turns *out) {
+  tri_schedule_shape shape = *given;
+  shape.group = tri_schedule_group(given);
+  if (shape.group > shape.micro_batches) shape.group = shape.micro_batches;
+  int64_t count = shape.micro_batches * shape.virtual_stages;
+  int64_t ahead = (shape.stages - 1 - stage) * 2 + (shape.virtual_stages - 1) * shape.group;
   if (ahead > count) ahead = count;
-  for (int64_t i = 0; i < ahead; i++) TRI_TRY(tri_turns_append(out, turn_of(shape, TRI_TURN_FORWARD, i)));
+  for (int64_t i = 0; i < ahead; i++) TRI_TRY(tri_turns_append(out, turn_of(&shape, TRI_TURN_FORWARD, i)));
   for (int64_t i = 0; i < count; i++) {
-    if (i + ahead < count) TRI_TRY(tri_turns_append(out, turn_of(shape, TRI_TURN_FORWARD, i + ahead)));
-    TRI_TRY(tri_turns_append(out, turn_of(shape, TRI_TURN_BACKWARD, i)));
+    if (i + ahead < count) TRI_TRY(tri_turns_append(out, turn_of(&shape, TRI_TURN_FORWARD, i + ahead)));
+    TRI_TRY(tri_turns_append(out, turn_of(&shape, TRI_TURN_BACKWARD, i)));
   }
   return TRI_OK;
 }

@@ -24,9 +24,9 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
-KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce".split()
+KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group".split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
-               every=1, micro_batch=1, bucket=1000, reduce="fp32")
+               every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0)
 
 LAYOUTS = [
     dict(recompute="full"), dict(recompute="selective"), dict(recompute="full", every=2), dict(schedule="gpipe"),
@@ -35,6 +35,10 @@ LAYOUTS = [
     dict(pipeline=2, virtual=2, schedule="interleaved"), dict(pipeline=2, recompute="full", every=3),
     dict(pipeline=3), dict(pipeline=5, schedule="zero-bubble", recompute="selective"), dict(pipeline=4, schedule="gpipe"),
     dict(pipeline=5), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"),
+    # interleaved in groups that are not the stages: fewer micro-batches, larger groups, a last one that is larger
+    dict(pipeline=2, virtual=2, schedule="interleaved", micro_batch=8), dict(pipeline=2, virtual=2, schedule="interleaved", group=3),
+    dict(pipeline=2, virtual=2, schedule="interleaved", group=8, recompute="full"),
+    dict(pipeline=2, data=2, virtual=2, schedule="interleaved", group=4, zero=3),
     dict(data=2), dict(data=2, zero=1), dict(data=2, zero=2), dict(data=2, zero=3), dict(data=4, zero=1, bucket=100),
     dict(data=4, zero=3, micro_batch=2), dict(data=8, zero=2), dict(data=4), dict(data=2, zero=3, recompute="full"),
     # one micro-batch a step: gradients sharded too
@@ -197,8 +201,7 @@ def draw_layout(chance, model, batch):
         per_rank = layout["micro_batch"] * layout["data"]
         if (ranks_of(layout) <= 8 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and batch % per_rank == 0
                 and layout["pipeline"] * layout["virtual"] <= model["num_layers"]
-                and (layout["virtual"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)
-                and (not interleaved or batch // per_rank % layout["pipeline"] == 0)):
+                and (layout["virtual"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)):
             return layout
 
 

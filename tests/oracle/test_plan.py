@@ -42,7 +42,7 @@ def simulate(folder, model, cluster, devices, batch, *more, **layout):
 # ---- closed forms ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("schedule,virtual", [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 4)])
-@pytest.mark.parametrize("stages,micro_batches", [(2, 4), (4, 4), (4, 32), (4, 200)])
+@pytest.mark.parametrize("stages,micro_batches", [(2, 4), (4, 4), (4, 32), (4, 200), (2, 5), (4, 5), (4, 7), (4, 41), (4, 203)])
 def test_bubbles(tmp_path, schedule, virtual, stages, micro_batches):
     """With free communication the bubble is (p - 1) / (v m) of the ideal time (Narayanan et al. 2021)."""
     found = simulate(tmp_path, MODEL, IDEAL, stages, micro_batches, pipeline=stages, schedule=schedule, virtual_stages=virtual,
@@ -101,9 +101,10 @@ def test_collectives(tmp_path):
 def test_steady_state_is_added(tmp_path):
     """The whole step, drawn, is as long as the one whose middle was added."""
     for layout in (dict(pipeline=4), dict(pipeline=4, schedule="zero-bubble"), dict(pipeline=4, schedule="interleaved", virtual_stages=2),
-                   dict(pipeline=4, data=2, zero=3)):
+                   dict(pipeline=3, schedule="interleaved", virtual_stages=2), dict(pipeline=4, data=2, zero=3),
+                   dict(pipeline=4, schedule="interleaved", virtual_stages=4, micro_batch_group=12)):
         cluster = dict(IDEAL, memory_bandwidth=1e12, links=[dict(name="all", bandwidth=2e10, latency=1e-6)])
-        found = simulate(tmp_path, MODEL, cluster, 4 * layout.get("data", 1), 320, "--timeline", tmp_path / "t.json", **layout)
+        found = simulate(tmp_path, MODEL, cluster, layout["pipeline"] * layout.get("data", 1), 320, "--timeline", tmp_path / "t.json", **layout)
         trace = json.loads((tmp_path / "t.json").read_text())
         events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
         span = max(e["ts"] + e["dur"] for e in events) - min(e["ts"] for e in events)

@@ -94,21 +94,35 @@ static void check_turns(const tri_schedule *schedule, const tri_schedule_shape *
   tri_free(turns.turns);
 }
 
-static void check_shape(tri_schedule_kind kind, int64_t stages, int64_t virtual_stages, int64_t micro_batches) {
+static int64_t most_in_flight(tri_schedule_kind kind, const tri_schedule_shape *shape, int64_t stage) {
+  int64_t behind = shape->stages - stage, group = tri_schedule_group(shape);
+  switch (kind) {
+    case TRI_SCHEDULE_GPIPE: return shape->micro_batches;
+    case TRI_SCHEDULE_1F1B: return behind;
+    case TRI_SCHEDULE_ZERO_BUBBLE: return shape->stages;
+    case TRI_SCHEDULE_INTERLEAVED: break;
+  }
+  if (group > shape->micro_batches) group = shape->micro_batches;
+  return (shape->virtual_stages - 1) * group + 2 * behind - 1;
+}
+
+static void check_shape_in_groups(tri_schedule_kind kind, int64_t stages, int64_t virtual_stages, int64_t micro_batches,
+                                  int64_t group) {
   const tri_schedule *schedule = tri_schedule_of(kind);
-  tri_schedule_shape shape = {stages, virtual_stages, micro_batches};
+  tri_schedule_shape shape = {stages, virtual_stages, micro_batches, group};
   tri_layout layout = layout_of(kind, stages, virtual_stages);
   tri_program *programs[16];
+  layout.micro_batch_group = group;
   for (int64_t s = 0; s < stages; s++) {
-    int64_t most = kind == TRI_SCHEDULE_GPIPE         ? micro_batches
-                   : kind == TRI_SCHEDULE_1F1B        ? stages - s
-                   : kind == TRI_SCHEDULE_ZERO_BUBBLE ? stages
-                                                      : stages * virtual_stages + stages - 1;
-    check_turns(schedule, &shape, s, most);
+    check_turns(schedule, &shape, s, most_in_flight(kind, &shape, s));
     programs[s] = program_of(&layout, s, micro_batches);
   }
   CHECK_OK(tri_program_check((const tri_program *const *)programs, stages));
   for (int64_t s = 0; s < stages; s++) tri_program_destroy(programs[s]);
+}
+
+static void check_shape(tri_schedule_kind kind, int64_t stages, int64_t virtual_stages, int64_t micro_batches) {
+  check_shape_in_groups(kind, stages, virtual_stages, micro_batches, 0);
 }
 
 /* Complete, in order, and free of deadlock even where a message is only done once both sides have started it. */
@@ -119,9 +133,133 @@ static void test_all_sizes(void **state) {
       check_shape(TRI_SCHEDULE_GPIPE, stages, 1, micro_batches);
       check_shape(TRI_SCHEDULE_1F1B, stages, 1, micro_batches);
       check_shape(TRI_SCHEDULE_ZERO_BUBBLE, stages, 1, micro_batches);
-      for (int64_t v = 2; v <= 4 && stages > 1 && micro_batches % stages == 0; v++) {
-        check_shape(TRI_SCHEDULE_INTERLEAVED, stages, v, micro_batches);
+      for (int64_t v = 2; v <= 4 && stages > 1; v++) check_shape(TRI_SCHEDULE_INTERLEAVED, stages, v, micro_batches);
+    }
+  }
+}
+
+/* ---- groups of micro-batches ---------------------------------------------------------------------------------------
+ */
+
+/* Every group that is legal comes to its end, and the others are refused with one that would do. */
+static void test_groups(void **state) {
+  (void)state;
+  const tri_schedule *interleaved = tri_schedule_of(TRI_SCHEDULE_INTERLEAVED);
+  for (int64_t stages = 2; stages <= 9; stages++) {
+    for (int64_t micro_batches = 1; micro_batches <= 33; micro_batches++) {
+      int64_t least = 0;
+      for (int64_t group = micro_batches + 1; group >= 1; group--) {
+        tri_schedule_shape shape = {stages, 3, micro_batches, group};
+        int64_t last = micro_batches % group == 0 ? group : micro_batches % group;
+        bool legal = group >= micro_batches || (group >= stages && last >= stages);
+        assert_int_equal(interleaved->check(&shape), legal ? TRI_OK : TRI_BAD_LAYOUT);
+        if (!legal) continue;
+        check_shape_in_groups(TRI_SCHEDULE_INTERLEAVED, stages, 3, micro_batches, group);
+        if (group >= stages) least = group;
       }
+      tri_schedule_shape shape = {stages, 3, micro_batches, 0};
+      assert_int_equal(tri_schedule_group(&shape), micro_batches < stages ? stages : least);
+      if (micro_batches % stages == 0) assert_int_equal(tri_schedule_group(&shape), stages);
+    }
+  }
+}
+
+/* Where the stages divide the micro-batches: the schedule of Narayanan et al. 2021, written down from the paper. */
+static void test_whole_groups(void **state) {
+  (void)state;
+  for (int64_t p = 2; p <= 6; p++) {
+    for (int64_t v = 2; v <= 4; v++) {
+      for (int64_t stage = 0; stage < p; stage++) {
+        int64_t m = 3 * p, ahead = 2 * (p - 1 - stage) + (v - 1) * p, forwards = 0, backwards = 0;
+        tri_schedule_shape shape = {p, v, m, 0};
+        tri_turns turns = {0};
+        CHECK_OK(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->turns(&shape, stage, &turns));
+        assert_int_equal(turns.count, 2 * m * v);
+        for (int64_t i = 0; i < turns.count; i++) {
+          bool forward = forwards < ahead || (forwards < m * v && forwards - ahead == backwards);
+          int64_t number = forward ? forwards++ : backwards++, chunk = number / p % v;
+          assert_int_equal(turns.turns[i].kind, forward ? TRI_TURN_FORWARD : TRI_TURN_BACKWARD);
+          assert_int_equal(turns.turns[i].chunk, forward ? chunk : v - 1 - chunk);
+          assert_int_equal(turns.turns[i].micro_batch, number / (p * v) * p + number % p);
+        }
+        tri_free(turns.turns);
+      }
+    }
+  }
+}
+
+/* A step's turns, each as long as the others, and its messages free. */
+typedef struct replay {
+  tri_turns turns[9];
+  int64_t at[9], clock[9];
+  int64_t ends[2][36][33]; /* forwards and backwards, [virtual stage][micro-batch]: 0 where it has not run */
+} replay;
+
+static bool replay_turn(replay *r, const tri_schedule_shape *shape, int64_t stage) {
+  const tri_turn *turn = &r->turns[stage].turns[r->at[stage]];
+  int64_t last = shape->stages * shape->virtual_stages - 1, v = turn->chunk * shape->stages + stage, from = 0;
+  bool forward = turn->kind == TRI_TURN_FORWARD;
+  if (forward && v > 0) from = r->ends[0][v - 1][turn->micro_batch];
+  if (!forward) from = v == last ? r->ends[0][v][turn->micro_batch] : r->ends[1][v + 1][turn->micro_batch];
+  if (from == 0 && !(forward && v == 0)) return false;
+  r->clock[stage] = (from > r->clock[stage] ? from : r->clock[stage]) + 1;
+  r->ends[forward ? 0 : 1][v][turn->micro_batch] = r->clock[stage];
+  r->at[stage]++;
+  return true;
+}
+
+static int64_t replay_length(const tri_schedule_shape *shape) {
+  static replay r;
+  int64_t longest = 0;
+  r = (replay){0};
+  for (int64_t s = 0; s < shape->stages; s++) {
+    CHECK_OK(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->turns(shape, s, &r.turns[s]));
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < shape->stages; s++) {
+      while (r.at[s] < r.turns[s].count && replay_turn(&r, shape, s)) moved = true;
+    }
+  }
+  for (int64_t s = 0; s < shape->stages; s++) {
+    assert_int_equal(r.at[s], r.turns[s].count);
+    if (r.clock[s] > longest) longest = r.clock[s];
+    tri_free(r.turns[s].turns);
+  }
+  return longest;
+}
+
+/* The pipeline fills once and empties once, in (stages - 1) turns of a chunk each, whatever is left for the last group.
+ */
+static void test_groups_leave_no_gaps(void **state) {
+  (void)state;
+  for (int64_t stages = 2; stages <= 9; stages++) {
+    for (int64_t v = 2; v <= 4; v++) {
+      for (int64_t micro_batches = stages; micro_batches <= 33; micro_batches++) {
+        tri_schedule_shape shape = {stages, v, micro_batches, 0};
+        int64_t length = replay_length(&shape);
+        if (length != 2 * (micro_batches * v + stages - 1)) {
+          fail_msg("%ld stages of %ld, %ld micro-batches: %ld turns", (long)stages, (long)v, (long)micro_batches,
+                   (long)length);
+        }
+      }
+    }
+  }
+}
+
+/* The simulator and the memory plan run a shorter step: what is in flight there is what is in the whole. */
+static void test_settled_groups(void **state) {
+  (void)state;
+  for (int64_t micro_batches = 90; micro_batches <= 140; micro_batches++) {
+    tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, 5, 3);
+    tri_layout settled = tri_schedule_settle(&layout, micro_batches);
+    int64_t few = 60 + (micro_batches - 60) % settled.micro_batch_group;
+    for (int64_t s = 0; s < 5; s++) {
+      tri_program *whole = program_of(&layout, s, micro_batches), *shorter = program_of(&settled, s, few);
+      for (int64_t c = 0; c < 3; c++) assert_int_equal(whole->num_frames[c], shorter->num_frames[c]);
+      for (int k = 0; k < TRI_NUM_BOX_KINDS; k++) assert_int_equal(whole->boxes[k], shorter->boxes[k]);
+      tri_program_destroy(whole);
+      tri_program_destroy(shorter);
     }
   }
 }
@@ -290,10 +428,17 @@ static void test_layouts_that_do_not_fit(void **state) {
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.context = 2;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 2), TRI_UNSUPPORTED, "set layout.context=1");
-  tri_schedule_shape shape = {1, 1, 3};
+  tri_schedule_shape shape = {1, 1, 3, 0};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "set layout.schedule=1f1b");
-  shape = (tri_schedule_shape){4, 2, 6};
-  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "is 6; 4 or 8 would do");
+  shape = (tri_schedule_shape){4, 2, 11, 4};
+  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT,
+              "layout.micro_batch_group 4 cuts the 11 micro-batches of a rank (optimizer.global_batch / "
+              "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline 4; 6 "
+              "would do, or auto");
+  shape = (tri_schedule_shape){4, 1, 11, 4};
+  CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT,
+              "layout.micro_batch_group is 4, which only the interleaved schedule has a use for");
+  shape = (tri_schedule_shape){4, 2, 6, 0};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
 }
 
@@ -517,6 +662,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_programs),
       cmocka_unit_test(test_all_sizes),
+      cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_whole_groups),
+      cmocka_unit_test(test_groups_leave_no_gaps),
+      cmocka_unit_test(test_settled_groups),
       cmocka_unit_test(test_the_checker),
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_layouts_that_do_not_fit),
