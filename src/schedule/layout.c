@@ -5,6 +5,8 @@
 #include "model/family.h"
 #include "schedule/schedule.h"
 
+#include <math.h>
+
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static tri_status check_supported(const tri_layout *layout) {
@@ -122,15 +124,29 @@ static tri_status check_tensor(const tri_layout *layout, const tri_model *model)
   return TRI_OK;
 }
 
+/* The first virtual stage has the embedding and the last the head; one between them without a layer would do nothing
+ * but pass rows on. */
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
-  int64_t stages = layout->pipeline * layout->virtual_stages;
-  if (stages <= model->num_layers) return TRI_OK;
-  return tri_fail(
-      TRI_BAD_LAYOUT,
-      "layout: pipeline %ld x virtual_stages %ld = %ld stages, and the model has %ld layers, one a stage at "
-      "least; set layout.pipeline to %ld or less",
-      (long)layout->pipeline, (long)layout->virtual_stages, (long)stages, (long)model->num_layers,
-      (long)(model->num_layers / layout->virtual_stages > 0 ? model->num_layers / layout->virtual_stages : 1));
+  int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
+  if (stages <= most) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout: pipeline %ld x virtual_stages %ld = %ld stages, and the model has %ld layers: one a stage "
+                  "at least, but for the first and the last, which may have the embedding and the head alone; set "
+                  "layout.pipeline to %ld or less",
+                  (long)layout->pipeline, (long)layout->virtual_stages, (long)stages, (long)model->num_layers,
+                  (long)(most / layout->virtual_stages > 0 ? most / layout->virtual_stages : 1));
+}
+
+static tri_status check_balance(const tri_layout *layout) {
+  switch (layout->balance) {
+    case TRI_BALANCE_LAYERS: return TRI_OK;
+    case TRI_BALANCE_WORK: break;
+  }
+  if (layout->embedding_as_layers == 0 && layout->head_as_layers == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.embedding_as_layers is %ld and layout.head_as_layers %ld, and layout.balance=work knows what "
+                  "both take; leave them out or set layout.balance=layers",
+                  (long)layout->embedding_as_layers, (long)layout->head_as_layers);
 }
 
 static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
@@ -150,6 +166,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));
   TRI_TRY(check_stages(layout, model));
+  TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));
   tri_schedule_shape shape = tri_schedule_shape_of(layout, tri_layout_micro_batches(layout, global_batch));
   return tri_schedule_of(layout->schedule)->check(&shape);
@@ -180,33 +197,55 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
   return global_batch / (layout->micro_batch * layout->data);
 }
 
-/* Layers are alike, so giving each to the stage that has the least work so far makes the most that any has as little as
- * can be; the last stage begins with the head. Where several have as little it is the first of them, so the stages but
- * the last differ by one layer at most, and the first of them have more. */
-tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
-  int64_t stages = layout->pipeline * layout->virtual_stages;
+/* Layers that the embedding and the head count as, as far as the balance goes. */
+static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, double *embedding, double *head) {
   switch (layout->balance) {
-    case TRI_BALANCE_LAYERS: {
-      int64_t first, count;
-      tri_part_of(model->num_layers, stages, v, &first, &count);
-      return (tri_layer_range){v == 0 ? -1 : first, v == stages - 1 ? model->num_layers + 1 : first + count};
-    }
+    case TRI_BALANCE_LAYERS:
+      *embedding = (double)layout->embedding_as_layers;
+      *head = (double)layout->head_as_layers;
+      return;
     case TRI_BALANCE_WORK: break;
   }
-  double head = tri_model_head_in_layers(model);
-  int64_t others = stages - 1, last = model->num_layers - others; /* every stage has a layer */
-  /* The last stage gives layers away as long as another with one more has less than it. */
-  while (others > 0 && last > 1) {
-    int64_t given = model->num_layers - last, least = given / others;
-    if ((double)(least + 1) >= (double)last + head) break;
-    last--;
+  *embedding = 0;
+  *head = tri_model_head_in_layers(model);
+}
+
+/* Layers of the first virtual stage and of the last, of two at least. Layers are alike, so giving each to the stage
+ * that has the least so far makes the most that any has as little as can be; the ends begin with the embedding and the
+ * head. Where several have as little it is the first of them, so the stages between the ends differ by one layer at
+ * most, and the first of them have more. They begin with nothing, so that none of them goes without where there are
+ * layers for all of them: where there are no more, the embedding counts as something. */
+static void layout_fill_ends(const tri_layout *layout, const tri_model *model, int64_t *first, int64_t *last) {
+  int64_t between = layout->pipeline * layout->virtual_stages - 2, whole = model->num_layers / (between + 2);
+  double embedding = 0, head = 0;
+  layout_weigh_ends(layout, model, &embedding, &head);
+  if (model->num_layers <= between && embedding < 1) embedding = 1;
+  /* Whatever has less than a whole share gets layers before anything gets more than that. */
+  *first = (double)whole > embedding ? (int64_t)ceil((double)whole - embedding) : 0;
+  *last = (double)whole > head ? (int64_t)ceil((double)whole - head) : 0;
+  int64_t given = between * whole;
+  for (int64_t layer = *first + given + *last; layer < model->num_layers; layer++) {
+    double at_first = embedding + (double)*first, at_last = head + (double)*last;
+    double least = between == 0 ? INFINITY : (double)(given / between);
+    if (at_first <= least && at_first <= at_last) {
+      (*first)++;
+    } else if (least <= at_last) {
+      given++;
+    } else {
+      (*last)++;
+    }
   }
-  int64_t first, count;
-  if (v == others) {
-    return (tri_layer_range){others == 0 ? -1 : model->num_layers - last, model->num_layers + 1};
-  }
-  tri_part_of(model->num_layers - last, others, v, &first, &count);
-  return (tri_layer_range){v == 0 ? -1 : first, first + count};
+}
+
+tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
+  int64_t stages = layout->pipeline * layout->virtual_stages, behind = model->num_layers + 1;
+  if (stages == 1) return (tri_layer_range){-1, behind};
+  int64_t first, last, begin, count;
+  layout_fill_ends(layout, model, &first, &last);
+  if (v == 0) return (tri_layer_range){-1, first};
+  if (v == stages - 1) return (tri_layer_range){model->num_layers - last, behind};
+  tri_part_of(model->num_layers - first - last, stages - 2, v - 1, &begin, &count);
+  return (tri_layer_range){first + begin, first + begin + count};
 }
 
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,

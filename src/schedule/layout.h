@@ -25,6 +25,7 @@ typedef struct tri_layout {
   int64_t virtual_stages;
   tri_schedule_kind schedule;
   tri_balance balance;
+  int64_t embedding_as_layers, head_as_layers; /* what they count as where layers are balanced */
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
@@ -54,8 +55,9 @@ tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
 /* Layers of virtual stage v of pipeline x virtual_stages. Balanced by their work, the head counts as many layers as its
- * product does, and the embedding, which has none, as nothing; every stage has a layer at least, and no other division
- * leaves the busiest stage with less. Or by the number of layers alone. */
+ * product does, and the embedding, which has none, as nothing. Balanced by layers, both count as the layout says. No
+ * other division leaves the busiest stage with less; every stage but the first and the last has a layer at least. The
+ * first may have the embedding alone, {-1, 0}, and the last the head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */

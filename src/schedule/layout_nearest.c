@@ -32,14 +32,21 @@ static int64_t micro_batch_of(const tri_layout *wanted, int64_t global_batch, in
   return size;
 }
 
+/* A group was chosen for another number of stages and micro-batches; stages that cannot interleave take turns plainly.
+ */
+static bool make_legal(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
+  if (is_legal(layout, model, global_batch, ranks)) return true;
+  layout->micro_batch_group = 0;
+  if (is_legal(layout, model, global_batch, ranks)) return true;
+  layout->schedule = TRI_SCHEDULE_1F1B;
+  layout->virtual_stages = 1;
+  return is_legal(layout, model, global_batch, ranks);
+}
+
 static void consider(const tri_layout *wanted, const tri_model *model, int64_t global_batch, int64_t ranks,
                      tri_layout layout, tri_layout *best, double least[MEASURES]) {
   double distance[MEASURES];
-  if (!is_legal(&layout, model, global_batch, ranks)) { /* stages that cannot interleave take turns plainly */
-    layout.schedule = TRI_SCHEDULE_1F1B;
-    layout.virtual_stages = 1;
-    if (!is_legal(&layout, model, global_batch, ranks)) return;
-  }
+  if (!make_legal(&layout, model, global_batch, ranks)) return;
   layout_nearest_measure(wanted, &layout, distance);
   if (!is_nearer(distance, least)) return;
   *best = layout;
@@ -67,8 +74,8 @@ tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, 
     return tri_fail(
         TRI_BAD_LAYOUT,
         "no layout of %ld ranks fits this model and a global batch of %ld: tensor must divide the %ld heads, "
-        "pipeline be at most the %ld layers, and data divide the batch; start fewer ranks",
-        (long)ranks, (long)global_batch, (long)model->num_heads, (long)model->num_layers);
+        "pipeline be at most %ld, the layers and 2, and data divide the batch; start fewer ranks",
+        (long)ranks, (long)global_batch, (long)model->num_heads, (long)model->num_layers + 2);
   }
   *out = best;
   return TRI_OK;

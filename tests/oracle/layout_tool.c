@@ -4,7 +4,8 @@
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT
  *
  * TOKENS: int32 ids then labels of every step. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule
- * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group. For
+ * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group balance
+ * embedding_as_layers head_as_layers. For
  * each, OUT/NAME.bin
  * gets every gradient of the first step, then every value after the last, as float64 in the order of the table; a line
  * of JSON on standard output has losses, norms and each rank's bytes. */
@@ -32,20 +33,21 @@ static tri_schedule_kind schedule_of(const char *name) {
 }
 
 static bool parse_layout(const char *line, char name[256], tri_layout *out) {
-  char schedule[32], recompute[32], reduce[32];
+  char schedule[32], recompute[32], reduce[32], balance[32];
   int sequence_parallel = 0;
   *out = (tri_layout){.context = 1, .expert = 1};
-  int got =
-      sscanf(line, "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s %ld", name, &out->tensor, &out->pipeline,
-             &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero, recompute,
-             &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce, &out->micro_batch_group);
+  int got = sscanf(line, "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s %ld %31s %ld %ld", name, &out->tensor,
+                   &out->pipeline, &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero,
+                   recompute, &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce,
+                   &out->micro_batch_group, balance, &out->embedding_as_layers, &out->head_as_layers);
+  out->balance = strcmp(balance, "layers") == 0 ? TRI_BALANCE_LAYERS : TRI_BALANCE_WORK;
   out->reduce_precision = strcmp(reduce, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
   out->schedule = schedule_of(schedule);
   out->sequence_parallel = sequence_parallel != 0;
   out->recompute = strcmp(recompute, "full") == 0        ? TRI_RECOMPUTE_FULL
                    : strcmp(recompute, "selective") == 0 ? TRI_RECOMPUTE_SELECTIVE
                                                          : TRI_RECOMPUTE_NONE;
-  return got == 14;
+  return got == 17;
 }
 
 /* Every tensor of an array, as doubles, behind one another in the file. */

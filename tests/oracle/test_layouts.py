@@ -24,9 +24,13 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
-KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group".split()
+KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head".split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
-               every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0)
+               every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0, balance="work", embedding=0, head=0)
+
+# Both models have five layers: the first stage has the embedding alone, the last the head, or both.
+NO_LAYER_FIRST, NO_LAYER_LAST = dict(balance="layers", embedding=9), dict(balance="layers", head=9)
+NO_LAYER_EITHER = dict(balance="layers", embedding=9, head=9)
 
 LAYOUTS = [
     dict(recompute="full"), dict(recompute="selective"), dict(recompute="full", every=2), dict(schedule="gpipe"),
@@ -57,6 +61,19 @@ LAYOUTS = [
     dict(pipeline=2, data=4, zero=2), dict(tensor=2, pipeline=2, data=2), dict(tensor=2, pipeline=2, data=2, zero=1),
     dict(tensor=2, pipeline=2, data=2, zero=3, sequence_parallel=1, recompute="full", schedule="zero-bubble"),
     dict(tensor=2, pipeline=4, sequence_parallel=1), dict(tensor=2, data=4, zero=2, sequence_parallel=1),
+    dict(pipeline=2, **NO_LAYER_FIRST), dict(pipeline=2, **NO_LAYER_LAST), dict(pipeline=2, schedule="zero-bubble", **NO_LAYER_FIRST),
+    dict(pipeline=2, schedule="gpipe", recompute="full", **NO_LAYER_LAST), dict(pipeline=4, **NO_LAYER_EITHER),
+    dict(pipeline=2, virtual=2, schedule="interleaved", **NO_LAYER_EITHER), dict(pipeline=6), dict(pipeline=7),
+    dict(pipeline=2, virtual=3, schedule="interleaved"), dict(pipeline=3, virtual=2, schedule="interleaved", recompute="full"),
+    dict(pipeline=4, schedule="zero-bubble", recompute="full", **NO_LAYER_EITHER), dict(pipeline=4, balance="layers", embedding=1, head=1),
+    *(dict(pipeline=2, data=2, zero=zero, **NO_LAYER_FIRST) for zero in (1, 2, 3)),
+    *(dict(pipeline=2, data=2, zero=zero, micro_batch=4, **NO_LAYER_LAST) for zero in (1, 2, 3)),
+    *(dict(pipeline=2, virtual=2, schedule="interleaved", data=2, zero=zero, micro_batch=2, **NO_LAYER_EITHER) for zero in (1, 3)),
+    dict(pipeline=4, data=2, zero=3, schedule="zero-bubble", **NO_LAYER_EITHER), dict(pipeline=4, data=2, zero=2, micro_batch=4, **NO_LAYER_EITHER),
+    dict(tensor=2, pipeline=2, **NO_LAYER_FIRST), dict(tensor=2, pipeline=2, sequence_parallel=1, **NO_LAYER_LAST),
+    dict(tensor=2, pipeline=2, virtual=2, schedule="interleaved", sequence_parallel=1, recompute="selective", **NO_LAYER_EITHER),
+    dict(tensor=2, pipeline=2, data=2, zero=3, sequence_parallel=1, schedule="zero-bubble", **NO_LAYER_LAST),
+    dict(tensor=2, pipeline=4, sequence_parallel=1, **NO_LAYER_EITHER),
 ]
 ONLY_GPT2 = [dict(tensor=3), dict(tensor=3, sequence_parallel=1), dict(tensor=6, sequence_parallel=1), dict(tensor=3, pipeline=2)]
 ONLY_LLAMA = [dict(tensor=4), dict(tensor=8), dict(tensor=4, sequence_parallel=1), dict(tensor=4, data=2, zero=1),
@@ -195,12 +212,15 @@ def draw_layout(chance, model, batch):
             virtual=chance.choice([1, 1, 2]), schedule=chance.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
             sequence_parallel=chance.randint(0, 1), zero=chance.randint(0, 3),
             recompute=chance.choice(["none", "selective", "full"]), every=chance.randint(1, 3),
-            micro_batch=chance.choice([1, 2, 4]), bucket=chance.choice([1, 500, 3000, 1 << 20])))
+            micro_batch=chance.choice([1, 2, 4]), bucket=chance.choice([1, 500, 3000, 1 << 20]),
+            balance=chance.choice(["work", "layers"]), embedding=chance.randint(0, 3), head=chance.randint(0, 3)))
+        if layout["balance"] == "work":
+            layout.update(embedding=0, head=0)
         t, kv = layout["tensor"], model.get("num_kv_heads", model["num_heads"])
         interleaved = layout["schedule"] == "interleaved"
         per_rank = layout["micro_batch"] * layout["data"]
         if (ranks_of(layout) <= 8 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and batch % per_rank == 0
-                and layout["pipeline"] * layout["virtual"] <= model["num_layers"]
+                and layout["pipeline"] * layout["virtual"] <= model["num_layers"] + 2
                 and (layout["virtual"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)):
             return layout
 

@@ -420,8 +420,15 @@ static void test_layouts_that_do_not_fit(void **state) {
   layout.tensor = 3;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 3), TRI_BAD_LAYOUT,
               "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would");
-  layout = layout_of(TRI_SCHEDULE_1F1B, 4, 1);
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 4), TRI_BAD_LAYOUT, "set layout.pipeline to 3 or less");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 6, 1);
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 6), TRI_BAD_LAYOUT,
+              "6 stages, and the model has 3 layers: one a stage at least, but for the first and the last, which may "
+              "have the embedding and the head alone; set layout.pipeline to 5 or less");
+  layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
+  layout.head_as_layers = 1;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 2), TRI_BAD_LAYOUT,
+              "layout.embedding_as_layers is 0 and layout.head_as_layers 1, and layout.balance=work knows what both "
+              "take; leave them out or set layout.balance=layers");
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.data = 4;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 4), TRI_BAD_LAYOUT, "= 8; try 8 or 16");
@@ -442,46 +449,94 @@ static void test_layouts_that_do_not_fit(void **state) {
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
 }
 
-/* The least that the busiest of `stages` can have when `layers` and a head are shared out, by trying all. */
-static double least_work(int64_t layers, int64_t stages, double head) {
-  if (stages == 1) return (double)layers + head;
+/* The least that the busiest of `stages` can have when `layers`, what the first begins with and what the last does are
+ * shared out, by trying all: those between have a layer at least. */
+static double least_work(int64_t layers, int64_t stages, double embedding, double head, bool first) {
+  if (stages == 1) return embedding + (double)layers + head;
   double best = INFINITY;
-  for (int64_t first = 1; first <= layers - stages + 1; first++) {
-    best = fmin(best, fmax((double)first, least_work(layers - first, stages - 1, head)));
+  for (int64_t mine = first ? 0 : 1; mine <= layers; mine++) {
+    best = fmin(best, fmax(embedding + (double)mine, least_work(layers - mine, stages - 1, 0, head, false)));
   }
   return best;
 }
 
-/* Every layer is on one stage, in order, and none is without; the busiest has as little as can be. */
+static int64_t layers_in(const tri_model *model, tri_layer_range range) {
+  int64_t first = range.first < 0 ? 0 : range.first;
+  return (range.end > model->num_layers ? model->num_layers : range.end) - first;
+}
+
+/* Every layer is on one stage, in order, and none between the ends is without; the busiest has as little as can be. */
+static void check_stages(const tri_model *model, const tri_layout *layout, double embedding, double head) {
+  int64_t next = -1, stages = layout->pipeline;
+  double most = 0;
+  for (int64_t v = 0; v < stages; v++) {
+    tri_layer_range layers = tri_layout_layers(layout, model, v);
+    int64_t count = layers_in(model, layers);
+    assert_int_equal(layers.first, next);
+    assert_true(layers.end > layers.first && count >= 0);
+    assert_true(count > 0 || v == 0 || v == stages - 1);
+    most = fmax(most, (double)count + (v == 0 ? embedding : 0) + (v == stages - 1 ? head : 0));
+    next = layers.end;
+  }
+  assert_int_equal(next, model->num_layers + 1);
+  double best = least_work(model->num_layers, stages, embedding, head, true);
+  if (fabs(most - best) > 1e-9) {
+    fail_msg("%ld layers, embedding %g, head %g, %ld stages: %g, not %g", (long)model->num_layers, embedding, head,
+             (long)stages, most, best);
+  }
+}
+
 static void test_stages(void **state) {
   (void)state;
   tri_model model = small_model();
   static const int64_t vocabularies[] = {1, 100, 1000, 4000, 20000};
-  for (int k = 0; k < 5; k++) {
-    model.vocab_size = vocabularies[k];
-    double head = tri_model_head_in_layers(&model);
-    for (model.num_layers = 1; model.num_layers <= 12; model.num_layers++) {
-      for (int64_t stages = 1; stages <= model.num_layers; stages++) {
-        int64_t next = -1;
-        double most = 0;
-        for (int64_t v = 0; v < stages; v++) {
-          tri_layout layout = {.pipeline = stages, .virtual_stages = 1};
-          tri_layer_range layers = tri_layout_layers(&layout, &model, v);
-          int64_t first = layers.first < 0 ? 0 : layers.first;
-          int64_t end = layers.end > model.num_layers ? model.num_layers : layers.end;
-          assert_int_equal(layers.first, next);
-          assert_true(end > first);
-          most = fmax(most, (double)(end - first) + (v == stages - 1 ? head : 0));
-          next = layers.end;
-        }
-        assert_int_equal(next, model.num_layers + 1);
-        double best = least_work(model.num_layers, stages, head);
-        if (fabs(most - best) > 1e-9) {
-          fail_msg("%ld layers, head %g, %ld stages: %g, not %g", (long)model.num_layers, head, (long)stages, most,
-                   best);
-        }
+  for (model.num_layers = 1; model.num_layers <= 10; model.num_layers++) {
+    for (int64_t stages = 1; stages <= model.num_layers + 2; stages++) {
+      tri_layout layout = {.pipeline = stages, .virtual_stages = 1};
+      for (int k = 0; k < 5; k++) {
+        model.vocab_size = vocabularies[k];
+        check_stages(&model, &layout, 0, tri_model_head_in_layers(&model));
+      }
+      layout.balance = TRI_BALANCE_LAYERS;
+      for (int k = 0; k < 12; k++) {
+        layout.embedding_as_layers = k % 4;
+        layout.head_as_layers = k / 4;
+        check_stages(&model, &layout, (double)layout.embedding_as_layers, (double)layout.head_as_layers);
       }
     }
+  }
+}
+
+/* Llama 3 405B (Grattafiori et al. 2024, section 3.3.2): 126 layers, one less on the first stage and on the last; in 16
+ * x 8 chunks the embedding and the head alone. */
+static void test_stages_of_llama_3(void **state) {
+  (void)state;
+  tri_model model = {.family = TRI_FAMILY_LLAMA,
+                     .num_layers = 126,
+                     .hidden_size = 16384,
+                     .num_heads = 128,
+                     .num_kv_heads = 8,
+                     .ffn_size = 53248,
+                     .vocab_size = 128256,
+                     .max_sequence = 8192};
+  CHECK_OK(tri_model_complete(&model));
+  tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, 16, 8);
+  for (int counted = 0; counted < 3; counted++) {
+    layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* there is no other way to have so many */
+    layout.embedding_as_layers = layout.head_as_layers = counted == 2 ? 1 : 0;
+    layout.data = 0;
+    CHECK_OK(tri_layout_resolve(&layout, &model, 32, 16));
+    for (int64_t v = 0; v < 128; v++) {
+      int64_t count = layers_in(&model, tri_layout_layers(&layout, &model, v));
+      assert_int_equal(count, v == 0 || v == 127 ? 0 : 1);
+    }
+  }
+  layout = layout_of(TRI_SCHEDULE_1F1B, 16, 1);
+  layout.balance = TRI_BALANCE_LAYERS;
+  layout.embedding_as_layers = layout.head_as_layers = 1;
+  for (int64_t v = 0; v < 16; v++) {
+    int64_t count = layers_in(&model, tri_layout_layers(&layout, &model, v));
+    assert_int_equal(count, v == 0 || v == 15 ? 7 : 8);
   }
 }
 
@@ -670,6 +725,7 @@ int main(void) {
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_layouts_that_do_not_fit),
       cmocka_unit_test(test_stages),
+      cmocka_unit_test(test_stages_of_llama_3),
       cmocka_unit_test(test_nearest_layout),
       cmocka_unit_test(test_intervals),
       cmocka_unit_test(test_plan),
