@@ -180,21 +180,18 @@ static double layers_of(const tri_layout *layout, const tri_model *model, int64_
   return count;
 }
 
-/* A stage computes all its micro-batches one after the other; the first reaches it through the stages before it, and
- * the last one's gradient goes back through them. With several chunks a rank, through one chunk of each. */
+/* A stage computes all its micro-batches one after the other; the first reaches it through all layers before its own,
+ * and the last one's gradient goes back through them. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
                          double layers, double last_layers) {
-  double m = (double)tri_layout_micro_batches(layout, request->global_batch), stages = (double)layout->pipeline;
+  double m = (double)tri_layout_micro_batches(layout, request->global_batch);
   double layer = p->layer.forward + p->layer.backward;
   if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) layer += p->layer.again;
   double first = layers * layer + p->embedding.forward + p->embedding.backward;
   double last = last_layers * layer + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
-  /* No stage has fewer layers than a whole share of the rest's, rounded down. */
-  int64_t least = (request->model->num_layers - (int64_t)last_layers) / (layout->pipeline - 1);
-  if (layout->virtual_stages > 1) least = request->model->num_layers / (layout->pipeline * layout->virtual_stages);
-  double hop = (double)least * (p->layer.forward + p->layer.backward_input);
-  return most(m * first, m * last + (stages - 1) * hop);
+  double before = (double)tri_layout_layers(layout, request->model, layout->pipeline - 1).first;
+  return most(m * first, m * last + before * (p->layer.forward + p->layer.backward_input));
 }
 
 static double stage_elements(const layer_sizes *sizes, const tri_layout *layout, double layers, bool first, bool last) {

@@ -73,18 +73,19 @@ static tri_status add_schedules(search *s, tri_bounds *bounds, tri_layout layout
   layout.schedule = TRI_SCHEDULE_ZERO_BUBBLE;
   TRI_TRY(add_zeros(s, bounds, layout));
   layout.schedule = TRI_SCHEDULE_INTERLEAVED;
-  int64_t chunks = s->request->model->num_layers / layout.pipeline;
+  int64_t layers = s->request->model->num_layers, chunks = (layers + 2) / layout.pipeline;
   for (layout.virtual_stages = 2; layout.virtual_stages <= chunks && layout.virtual_stages <= MOST_CHUNKS;
        layout.virtual_stages++) {
-    if (s->request->model->num_layers % (layout.virtual_stages * layout.pipeline) != 0) continue;
-    TRI_TRY(add_zeros(s, bounds, layout));
+    int64_t stages = layout.virtual_stages * layout.pipeline;
+    bool alike = layers % stages == 0, with_ends = (layers + 2) % stages == 0; /* embedding and head as a layer each */
+    if (alike || with_ends) TRI_TRY(add_zeros(s, bounds, layout));
   }
   return TRI_OK;
 }
 
 static tri_status add_stages(search *s, tri_bounds *bounds, tri_layout layout) {
   int64_t devices = s->request->devices, batch = s->request->global_batch;
-  for (layout.pipeline = 1; layout.pipeline <= s->request->model->num_layers; layout.pipeline++) {
+  for (layout.pipeline = 1; layout.pipeline <= s->request->model->num_layers + 2; layout.pipeline++) {
     if (devices % (layout.tensor * layout.pipeline) != 0) continue;
     int64_t data = devices / (layout.tensor * layout.pipeline);
     if (batch % (data * layout.micro_batch) == 0) TRI_TRY(add_schedules(s, bounds, layout));
@@ -131,10 +132,10 @@ static tri_status enumerate(search *s) {
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is legal: tensor must divide the %" PRId64
-                    " heads, pipeline be at most the %" PRId64
-                    " layers, and data x micro_batch divide the global batch of "
+                    " heads, pipeline be at most %" PRId64
+                    ", the layers and 2, and data x micro_batch divide the global batch of "
                     "%" PRId64 "; try another --devices or --global-batch",
-                    request->devices, request->model->num_heads, request->model->num_layers, request->global_batch);
+                    request->devices, request->model->num_heads, request->model->num_layers + 2, request->global_batch);
   }
   qsort(s->all, (size_t)s->count, sizeof *s->all, compare_bounds);
   return TRI_OK;
