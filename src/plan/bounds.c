@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "model/family.h"
+#include "schedule/schedule.h"
 
 /* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
 typedef struct unit_price {
@@ -168,15 +169,31 @@ static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_siz
 
 static double most(double a, double b) { return a > b ? a : b; }
 
+static double layers_of_chunk(const tri_layout *layout, const tri_model *model, int64_t chunk, int64_t stage) {
+  tri_layer_range range = tri_layout_layers(layout, model, chunk * layout->pipeline + stage);
+  int64_t first = range.first < 0 ? 0 : range.first,
+          end = range.end > model->num_layers ? model->num_layers : range.end;
+  return (double)(end - first);
+}
+
 /* Layers of a stage, all of its chunks. */
 static double layers_of(const tri_layout *layout, const tri_model *model, int64_t stage) {
   double count = 0;
-  for (int64_t c = 0; c < layout->virtual_stages; c++) {
-    tri_layer_range range = tri_layout_layers(layout, model, c * layout->pipeline + stage);
-    int64_t first = range.first < 0 ? 0 : range.first,
-            end = range.end > model->num_layers ? model->num_layers : range.end;
-    count += (double)(end - first);
+  for (int64_t c = 0; c < layout->virtual_stages; c++) count += layers_of_chunk(layout, model, c, stage);
+  return count;
+}
+
+/* Layers of the first stage times micro-batches in flight when it begins its first backward: the stages' number, or in
+ * chunks the first group in all of them, of which it has begun the last one with what it runs ahead. */
+static double layers_in_flight(const tri_layout *layout, const tri_model *model, int64_t micro_batches) {
+  int64_t v = layout->virtual_stages, most = 2 * layout->pipeline - 1;
+  if (v == 1) {
+    int64_t flying = micro_batches < layout->pipeline ? micro_batches : layout->pipeline;
+    return (double)flying * layers_of(layout, model, 0);
   }
+  int64_t period = tri_schedule_period(layout, micro_batches), group = period < micro_batches ? period : micro_batches;
+  double count = (double)(group < most ? group : most) * layers_of_chunk(layout, model, v - 1, 0);
+  for (int64_t c = 0; c + 1 < v; c++) count += (double)group * layers_of_chunk(layout, model, c, 0);
   return count;
 }
 
@@ -242,9 +259,8 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
   double in_flight = m < (double)layout->pipeline ? m : (double)layout->pipeline;
   double tied = model->tied ? sizes->tied : 0;
-  double kept = in_flight * (first * p->layer.kept + p->embedding.kept) + (alone ? p->head.kept : 0);
-  /* Several chunks may each hold as many micro-batches as their turn allows: no less than one chunk's share of all. */
-  if (layout->virtual_stages > 1) kept = in_flight * first / (double)layout->virtual_stages * p->layer.kept;
+  double flying = layers_in_flight(layout, model, tri_layout_micro_batches(layout, request->global_batch));
+  double kept = flying * p->layer.kept + in_flight * p->embedding.kept + (alone ? p->head.kept : 0);
   *out = (tri_bound){.step_s = pipeline_s(request, layout, p, first, last) + end_s(request, layout, count),
                      .bytes = state_bytes(request, layout, count, tied) + kept};
   return TRI_OK;
