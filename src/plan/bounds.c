@@ -208,7 +208,10 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   double last = last_layers * layer + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
   double before = (double)tri_layout_layers(layout, request->model, layout->pipeline - 1).first;
-  return most(m * first, m * last + before * (p->layer.forward + p->layer.backward_input));
+  double pass = p->layer.forward + p->layer.backward_input;
+  /* What a stage has put off of the weights it may do while the last gradient goes back. */
+  if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) pass = p->layer.forward;
+  return most(m * first, m * last + before * pass);
 }
 
 static double stage_elements(const layer_sizes *sizes, const tri_layout *layout, double layers, bool first, bool last) {

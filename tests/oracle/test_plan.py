@@ -162,6 +162,7 @@ def test_more_bandwidth_never_slows(tmp_path, seed):
 def test_search_beside_brute_force(tmp_path, seed):
     chance = random.Random(100 + seed)
     model, cluster, _, _, _ = random_case(chance)
+    model["num_layers"] = chance.choice([2, 3, 4, 5, 6, 8])
     cluster["memory_bytes"] = 10 ** chance.uniform(8.5, 10)
     words = ["plan", "--model", write(tmp_path / "model.yaml", model), "--cluster", write(tmp_path / "cluster.yaml", cluster),
              "--devices", chance.choice([4, 8]), "--global-batch", chance.choice([8, 24]), "--top", 4, "--json"]
