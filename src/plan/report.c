@@ -25,6 +25,8 @@ json_t *tri_report_layout(const tri_layout *layout) {
       value = json_string(word_of(key, at));
     } else if (key->type == TRI_CONFIG_BOOL) {
       value = json_boolean(*(const bool *)at);
+    } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
+      value = json_string("auto");
     } else {
       value = json_integer((json_int_t) * (const int64_t *)at);
     }

@@ -35,6 +35,9 @@ static tri_status check_counts(const tri_layout *layout, int64_t global_batch, i
                 {"layout.data", layout->data, 0},
                 {"layout.virtual_stages", layout->virtual_stages, 1},
                 {"layout.micro_batch", layout->micro_batch, 1},
+                {"layout.micro_batch_group", layout->micro_batch_group, 0},
+                {"layout.embedding_as_layers", layout->embedding_as_layers, 0},
+                {"layout.head_as_layers", layout->head_as_layers, 0},
                 {"the global batch", global_batch, 1},
                 {"the number of ranks", ranks, 1}};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {

@@ -31,8 +31,8 @@ static bool is_group(const tri_schedule_shape *shape, int64_t group) {
 }
 
 int64_t tri_schedule_group(const tri_schedule_shape *shape) {
-  if (shape->group > 0) return shape->group;
-  int64_t group = shape->stages;
+  int64_t group = shape->stages, all = shape->micro_batches > group ? shape->micro_batches : group;
+  if (shape->group > 0) return shape->group < all ? shape->group : all;
   while (!is_group(shape, group)) group++;
   return group;
 }

@@ -1,4 +1,4 @@
-"""Promise 3: every checkpoint is universal. Saved under each of twelve layouts, resumed under each of twelve: the losses
+"""Promise 3: every checkpoint is universal. Saved under each of fourteen layouts, resumed under each of fourteen: the losses
 go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the
 same, whoever wrote it, and plain safetensors."""
 import json
@@ -29,6 +29,8 @@ LAYOUTS = {  # ranks, keys
     "tensor2-zero1": (4, dict(tensor=2, data=2, zero=1)),
     "pipeline2-zero3": (4, dict(pipeline=2, data=2, zero=3, micro_batch=2)),
     "interleaved": (4, dict(pipeline=2, virtual_stages=2, schedule="interleaved", data=2, zero=2)),
+    "embedding-alone": (2, dict(pipeline=2, balance="layers", embedding_as_layers=9)),
+    "both-alone": (4, dict(pipeline=2, virtual_stages=3, schedule="interleaved", data=2, zero=3, micro_batch=2)),
     "all": (8, dict(tensor=2, pipeline=2, data=2, zero=1, sequence_parallel="true", micro_batch=2)),
 }
 pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("TRIREME_MPIEXEC", "mpiexec")) is None, reason="SKIPPED: there is no mpiexec")

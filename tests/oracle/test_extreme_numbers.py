@@ -29,7 +29,8 @@ ROOM_BYTES = 8 << 30  # what a legal giant may take before it is told that there
 MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=2, head_dim=8, ffn_size=32, vocab_size=257,
              max_sequence=32, rope_scaling=dict(factor=2.0, original_max_sequence=16))
 LAYOUT = dict(tensor=1, pipeline=1, context=1, data=1, expert=1, virtual_stages=1, zero=0, recompute_every=1, bucket_bytes=1 << 20,
-              micro_batch=2)
+              micro_batch=2, balance="layers", embedding_as_layers=0, head_as_layers=1)
+CHUNKS = dict(pipeline=2, virtual_stages=2, schedule="interleaved", micro_batch=1, micro_batch_group=3)  # without a use for it else
 CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
                links=[dict(name="near", spans=2, per=1, ports=1, stripe=1, bandwidth=1e10, latency=1e-6),
                       dict(name="far", spans=8, per=2, ports=2, stripe=1, bandwidth=1e10, latency=1e-6)],
@@ -142,6 +143,7 @@ def targets(corpus):
         "model": Target("model", MODEL, lambda here, m: simulate(here, OPTIONS, model=m)),
         "cluster": Target("cluster", CLUSTER, lambda here, c: simulate(here, OPTIONS, cluster=c)),
         "layout": Target("layout", LAYOUT, lambda here, l: simulate(here, OPTIONS, layout=l)),
+        "chunks": Target("chunks", CHUNKS, lambda here, l: simulate(here, OPTIONS, layout=l)),
         "options": Target("options", options, lambda here, o: simulate(here, o)),
         "plan": Target("plan", dict(options=options, model=MODEL, cluster=CLUSTER),
                        lambda here, d: simulate(here, d["options"], d["model"], d["cluster"], command="plan")),
@@ -152,7 +154,7 @@ def targets(corpus):
     }
 
 
-NAMES = ["model", "cluster", "layout", "options", "plan", "study", "trials", "published", "run"]
+NAMES = ["model", "cluster", "layout", "chunks", "options", "plan", "study", "trials", "published", "run"]
 
 
 def judge(changes, done):
@@ -203,7 +205,7 @@ def legal(numbers):
 def test_every_integer_key_is_thrown_at(corpus):
     """A new integer key of a run file (with its model and layout) belongs into the documents above."""
     keys = subprocess.run([TRIREME, "train", "--keys"], capture_output=True, text=True, check=True).stdout
-    known = {".".join(map(str, path)) for path in numbers_in(RUN)}
+    known = {".".join(map(str, path)) for path in numbers_in(dict(RUN, layout=dict(LAYOUT, **CHUNKS)))}
     assert {line.split()[0] for line in keys.splitlines() if len(line.split()) > 1 and line.split()[1] in ("integer", "integer|auto")} <= known
 
 

@@ -53,6 +53,38 @@ def test_bubbles(tmp_path, schedule, virtual, stages, micro_batches):
     assert sum(found["time"].values()) == pytest.approx(found["step_s"], rel=1e-9)
 
 
+@pytest.mark.parametrize("schedule,virtual,micro_batches", [("1f1b", 1, 40), ("gpipe", 1, 40), ("interleaved", 2, 40), ("interleaved", 3, 41),
+                                                            ("interleaved", 2, 1), ("zero-bubble", 1, 40)])
+@pytest.mark.parametrize("balance", [dict(), dict(balance="layers", embedding_as_layers=1, head_as_layers=1)])
+def test_ends_without_layers(tmp_path, schedule, virtual, micro_batches, balance):
+    """Where neither the embedding nor the head takes time, a step of layers and 2 stages is as long as one of so many stages
+    as there are layers, one layer each: m + l - 1 forwards and backwards of a layer, or where they are interleaved over p
+    ranks no less than the m v of the busiest and what fills the pipeline."""
+    stages, layers = 18 // virtual, 16
+    found = simulate(tmp_path, MODEL, dict(IDEAL, node_devices=1), stages, micro_batches, pipeline=stages, schedule=schedule,
+                     virtual_stages=virtual, **balance)
+    h, s = 512, 256
+    layer = 3 * s * 24 * h * h / 1e14 + 7 * s * (s + 1) * h / 1e14
+    if virtual == 1 and schedule != "zero-bubble":
+        assert found["step_s"] == pytest.approx((micro_batches + layers - 1) * layer, rel=1e-3)
+    elif virtual == 1:
+        assert micro_batches * layer < found["step_s"] < (micro_batches + layers - 1) * layer
+    else:
+        least = max(micro_batches * virtual, micro_batches + layers - 1)
+        assert least * layer * (1 - 1e-3) <= found["step_s"] <= (micro_batches * virtual + 2 * stages) * layer
+    assert sum(found["time"].values()) == pytest.approx(found["step_s"], rel=1e-9)
+
+
+def test_llama_3():
+    """Its own layout (Grattafiori et al. 2024, section 3.3), with two layers fewer than chunks, is what the search finds."""
+    words = ["--model", "llama-3-405b", "--cluster", "dgx-h100", "--devices", 16384, "--global-batch", 2048, "--sequence", 8192]
+    own = "tensor=8,pipeline=16,virtual_stages=8,schedule=interleaved,sequence_parallel=true,zero=1,recompute=full"
+    simulated = json.loads(run("simulate", *words, "--layout", own, "--json"))
+    best = json.loads(run("plan", *words, "--top", 1, "--json"))[0]
+    assert (best["layout"]["tensor"], best["layout"]["pipeline"], best["layout"]["virtual_stages"]) == (8, 16, 8)
+    assert best["step_s"] <= simulated["step_s"]
+
+
 def test_memory_of_devices_that_are_not_there(tmp_path):
     """Products in bf16 read copies beside the optimizer's weights: an accelerator's one, a CPU's one for each direction. Its
     scratch memory counts, the host's memory only where it is the device's."""

@@ -92,7 +92,9 @@ def test_layouts_tell_the_same_story(tmp_path_factory, corpus):
     one = tmp_path_factory.mktemp("one")
     trireme("train", write_run(one, corpus))
     for ranks, layout in [(2, dict(pipeline=2)), (4, dict(tensor=2, pipeline=2, sequence_parallel=True)),
-                          (4, dict(tensor=2, zero=3)), (2, dict(pipeline=2, schedule="zero-bubble", recompute="full"))]:
+                          (4, dict(tensor=2, zero=3)), (2, dict(pipeline=2, schedule="zero-bubble", recompute="full")),
+                          (2, dict(pipeline=2, balance="layers", head_as_layers=9)),
+                          (2, dict(pipeline=2, virtual_stages=3, schedule="interleaved", micro_batch_group=5))]:
         folder = tmp_path_factory.mktemp("many")
         trireme("train", write_run(folder, corpus, **layout), "-n", ranks)
         for mine, theirs in zip(losses(one), losses(folder)):
@@ -112,7 +114,9 @@ def test_wrong_layouts(tmp_path, corpus):
             (["layout.tensor=2"], "tensor 2 x pipeline 1 x context 1 = 2 does not divide the 3 ranks"),
             (["layout.tensor=3"], "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would"),
             (["layout.data=2"], "= 2 ranks, and this job has 3"),
-            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2"], "set layout.pipeline to 2 or less"),
+            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=3"], "set layout.pipeline to 2 or less"),
+            (["layout.pipeline=3", "layout.head_as_layers=1"], "leave them out or set layout.balance=layers"),
+            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2", "layout.micro_batch_group=2"], "4 would do, or auto"),
             (["optimizer.global_batch=4"], "is not a multiple of layout.micro_batch 1 x layout.data 3")]:
         sets = [word for change in changes for word in ("--set", change)]
         done = trireme("train", write_run(tmp_path, corpus), "-n", 3, *sets, status=3)
@@ -173,6 +177,28 @@ def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         ends = list(pool.map(kill_one, range(5)))
     assert 9 in ends, "all were through before they could be killed"
+
+
+@pytest.mark.parametrize("before,after", [
+    (dict(pipeline=2, balance="layers", embedding_as_layers=9), dict(pipeline=2, balance="layers", head_as_layers=9)),
+    (dict(pipeline=2, virtual_stages=3, schedule="interleaved"), dict(pipeline=2, schedule="zero-bubble"))], ids=["other-end", "chunks"])
+def test_kill_and_another_split(tmp_path, corpus, undisturbed_pipeline, before, after):
+    """What stages without layers have saved before one is killed goes on in stages that are cut elsewhere, to the bit."""
+    process = subprocess.Popen([TRIREME, "train", write_run(tmp_path, corpus, **before), "-n", "2"], stderr=subprocess.PIPE, text=True)
+    wait_for_step(tmp_path, process, 5)
+    for rank in pid_of_ranks(tmp_path)[:1]:
+        try:
+            os.kill(rank, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode in (0, 9), errors
+    wait_until_gone(tmp_path)
+    begin_again(tmp_path, 8)
+    trireme("train", write_run(tmp_path, corpus, **after), "-n", 2)
+    theirs = losses(undisturbed_pipeline)
+    assert [(a["loss"], a["grad_norm"]) for a in losses(tmp_path)] == [(a["loss"], a["grad_norm"]) for a in theirs]
+    assert weights(tmp_path, 12) == weights(undisturbed_pipeline, 12)
 
 
 def test_kills_during_saves(tmp_path_factory, corpus):

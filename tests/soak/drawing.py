@@ -18,9 +18,8 @@ def is_legal(layout, model):
     interleaved = layout["schedule"] == "interleaved"
     per_rank = layout["micro_batch"] * layout["data"]
     return (ranks_of(layout) <= 4 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and BATCH % per_rank == 0
-            and layout["pipeline"] * layout["virtual_stages"] <= model["num_layers"]
-            and (layout["virtual_stages"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)
-            and (not interleaved or BATCH // per_rank % layout["pipeline"] == 0))
+            and layout["pipeline"] * layout["virtual_stages"] <= model["num_layers"] + 2
+            and (layout["virtual_stages"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved))
 
 
 def ranks_of(layout):
@@ -34,6 +33,8 @@ def draw_layout(chance, model):
                       sequence_parallel=chance.random() < 0.5, zero=chance.randint(0, 3),
                       recompute=chance.choice(["none", "selective", "full"]), micro_batch=chance.choice([1, 2]),
                       bucket_bytes=chance.choice([1000, 30000, 1 << 20]))
+        if chance.random() < 0.3:
+            layout.update(balance="layers", embedding_as_layers=chance.randint(0, 5), head_as_layers=chance.randint(0, 5))
         if is_legal(layout, model):
             return layout
 
