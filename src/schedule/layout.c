@@ -229,7 +229,8 @@ static void layout_fill_ends(const tri_layout *layout, const tri_model *model, i
   int64_t given = between * whole;
   for (int64_t layer = *first + given + *last; layer < model->num_layers; layer++) {
     double at_first = embedding + (double)*first, at_last = head + (double)*last;
-    double least = between == 0 ? INFINITY : (double)(given / between);
+    int64_t each = between == 0 ? INT64_MAX : given / between;
+    double least = (double)each;
     if (at_first <= least && at_first <= at_last) {
       (*first)++;
     } else if (least <= at_last) {
@@ -247,7 +248,8 @@ tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *mod
   layout_fill_ends(layout, model, &first, &last);
   if (v == 0) return (tri_layer_range){-1, first};
   if (v == stages - 1) return (tri_layer_range){model->num_layers - last, behind};
-  tri_part_of(model->num_layers - first - last, stages - 2, v - 1, &begin, &count);
+  int64_t between = stages > 2 ? stages - 2 : 1;
+  tri_part_of(model->num_layers - first - last, between, v - 1, &begin, &count);
   return (tri_layer_range){first + begin, first + begin + count};
 }
 

@@ -25,9 +25,10 @@
 
 /* Whether groups of so many leave none that is too small. */
 static bool is_group(const tri_schedule_shape *shape, int64_t group) {
-  int64_t left = shape->micro_batches % group;
   if (group >= shape->micro_batches) return true; /* the only one */
-  return group >= shape->stages && (left == 0 || left >= shape->stages);
+  if (group < shape->stages) return false;
+  int64_t left = shape->micro_batches % group;
+  return left == 0 || left >= shape->stages;
 }
 
 int64_t tri_schedule_group(const tri_schedule_shape *shape) {
@@ -38,8 +39,8 @@ int64_t tri_schedule_group(const tri_schedule_shape *shape) {
 }
 
 static tri_status check_group(const tri_schedule_shape *shape) {
-  if (shape->group == 0 || is_group(shape, shape->group)) return TRI_OK;
-  int64_t below = shape->group, above = shape->group;
+  int64_t group = shape->group, below = group, above = group;
+  if (group <= 0 || is_group(shape, group)) return TRI_OK;
   while (below > 1 && !is_group(shape, below)) below--;
   while (!is_group(shape, above)) above++; /* all of them are one */
   char would[64];
@@ -50,7 +51,7 @@ static tri_status check_group(const tri_schedule_shape *shape) {
                   "layout.micro_batch_group %ld cuts the %ld micro-batches of a rank (optimizer.global_batch / "
                   "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline %ld; "
                   "%s would do, or auto",
-                  (long)shape->group, (long)shape->micro_batches, (long)shape->stages, would);
+                  (long)group, (long)shape->micro_batches, (long)shape->stages, would);
 }
 
 static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
