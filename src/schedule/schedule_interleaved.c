@@ -41,12 +41,11 @@ int64_t tri_schedule_group(const tri_schedule_shape *shape) {
 static tri_status check_group(const tri_schedule_shape *shape) {
   int64_t group = shape->group, below = group, above = group;
   if (group <= 0 || is_group(shape, group)) return TRI_OK;
-  while (below > 1 && !is_group(shape, below)) below--;
+  while (below >= shape->stages && !is_group(shape, below)) below--;
   while (!is_group(shape, above)) above++; /* all of them are one */
   char would[64];
-  bool both = is_group(shape, below);
   snprintf(would, sizeof would, "%ld", (long)above);
-  if (both) snprintf(would, sizeof would, "%ld or %ld", (long)below, (long)above);
+  if (below >= shape->stages) snprintf(would, sizeof would, "%ld or %ld", (long)below, (long)above);
   return tri_fail(TRI_BAD_LAYOUT,
                   "layout.micro_batch_group %ld cuts the %ld micro-batches of a rank (optimizer.global_batch / "
                   "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline %ld; "
