@@ -1,0 +1,155 @@
+/* The search's lower bounds beside what the simulator and the memory plan say, on random models, machines and layouts:
+ * a bound above one of these would lose the best layout without a word. */
+#include "base/random.h"
+#include "check.h"
+#include "plan/bounds.h"
+#include "schedule/layout_config.h"
+
+#include <math.h>
+
+enum { CASES = 600 };
+
+typedef struct draws {
+  tri_random_key key;
+  uint64_t next;
+} draws;
+
+static int64_t pick(draws *d, int64_t low, int64_t high) {
+  return low + (int64_t)(tri_random_u32(d->key, d->next++) % (uint32_t)(high - low + 1));
+}
+
+static int64_t pick_power(draws *d, int64_t most) { return (int64_t)1 << pick(d, 0, most); }
+
+/* 10 to the power of anything between. */
+static double pick_scale(draws *d, double low, double high) {
+  return pow(10, low + (high - low) * tri_random_uniform(d->key, d->next++));
+}
+
+static tri_model draw_model(draws *d) {
+  tri_model model = {.family = pick(d, 0, 1) == 0 ? TRI_FAMILY_GPT2 : TRI_FAMILY_LLAMA,
+                     .num_layers = pick(d, 1, 10),
+                     .hidden_size = 256,
+                     .num_heads = 4,
+                     .num_kv_heads = 4,
+                     .ffn_size = 1024,
+                     .vocab_size = pick(d, 0, 1) == 0 ? 1000 : 30000,
+                     .max_sequence = 128,
+                     .tied = pick(d, 0, 1) == 0,
+                     .norm_eps = 1e-5,
+                     .init_std = 0.02};
+  CHECK_OK(tri_model_complete(&model));
+  return model;
+}
+
+static tri_cluster draw_cluster(draws *d) {
+  return (tri_cluster){.name = "drawn",
+                       .node_devices = 4,
+                       .peak_bf16 = pick_scale(d, 12, 15),
+                       .vector_flops = pick_scale(d, 11, 14),
+                       .memory_bytes = 1e12,
+                       .memory_bandwidth = pick_scale(d, 10, 13),
+                       .links = {{.name = "inner",
+                                  .spans = 4,
+                                  .per = 1,
+                                  .ports = 1,
+                                  .stripe = 1,
+                                  .bandwidth = pick_scale(d, 9, 12),
+                                  .latency = pick_scale(d, -7, -4)},
+                                 {.name = "outer",
+                                  .per = 4,
+                                  .ports = 2,
+                                  .stripe = 1,
+                                  .bandwidth = pick_scale(d, 8, 11),
+                                  .latency = pick_scale(d, -6, -4)}},
+                       .num_links = 2,
+                       .efficiency = {.matmul = 0.7,
+                                      .matmul_half = (double)pick(d, 0, 200),
+                                      .attention = 0.4,
+                                      .memory = 0.8,
+                                      .link = 0.7,
+                                      .launch = pick(d, 0, 1) == 0 ? 0 : 1e-6}};
+}
+
+/* What the search would try, and stages balanced otherwise; false where the layout is not legal. */
+static bool draw_layout(draws *d, const tri_search_request *request, tri_layout *out) {
+  static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
+  static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
+  tri_layout layout = {.tensor = pick_power(d, 1),
+                       .pipeline = pick(d, 1, 8),
+                       .context = 1,
+                       .expert = 1,
+                       .virtual_stages = 1,
+                       .schedule = schedules[pick(d, 0, 2)],
+                       .sequence_parallel = pick(d, 0, 1) == 0,
+                       .zero = pick(d, 0, 3),
+                       .recompute = recomputes[pick(d, 0, 2)],
+                       .recompute_every = 1,
+                       .reduce_precision = TRI_FP32,
+                       .bucket_bytes = 26214400,
+                       .micro_batch = pick_power(d, 2)};
+  if (layout.schedule == TRI_SCHEDULE_INTERLEAVED) layout.virtual_stages = pick(d, 2, 4);
+  if (pick(d, 0, 1) == 0) {
+    layout.balance = TRI_BALANCE_LAYERS;
+    layout.embedding_as_layers = pick(d, 0, 3);
+    layout.head_as_layers = pick(d, 0, 3);
+  }
+  if (tri_layout_resolve(&layout, request->model, request->global_batch, request->devices) != TRI_OK) return false;
+  *out = layout;
+  return true;
+}
+
+static void check_bound(tri_bounds *bounds, const tri_search_request *of, const tri_layout *layout) {
+  tri_simulation_request request = {.model = of->model,
+                                    .layout = layout,
+                                    .cluster = of->cluster,
+                                    .system = of->system,
+                                    .global_batch = of->global_batch,
+                                    .sequence = of->sequence,
+                                    .precision = of->precision};
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  tri_prediction found;
+  tri_bound bound;
+  CHECK_OK(tri_bounds_of(bounds, layout, &bound));
+  CHECK_OK(tri_simulate(&request, &found));
+  if (bound.step_s <= found.step_s * (1 + 1e-9) && bound.bytes <= found.memory.peak) return;
+  fail_msg("%ld layers, %ld sequences, %s: a step of %g s at least takes %g, %g bytes are %g",
+           (long)of->model->num_layers, (long)of->global_batch, tri_layout_text(layout, text, sizeof text),
+           bound.step_s, found.step_s, bound.bytes, found.memory.peak);
+}
+
+static void test_bounds(void **state) {
+  (void)state;
+  draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 7), 0};
+  const tri_system system = {.flash_attention = true,
+                             .overlap_reductions = true,
+                             .overlap_gathers = true,
+                             .overlap_messages = true,
+                             .link_share = 1,
+                             .levels = true,
+                             .planned = true};
+  for (int i = 0; i < CASES; i++) {
+    tri_model model = draw_model(&d);
+    tri_cluster cluster = draw_cluster(&d);
+    tri_search_request request = {.model = &model,
+                                  .cluster = &cluster,
+                                  .system = &system,
+                                  .devices = 4 * pick(&d, 1, 6),
+                                  .global_batch = 12 * pick(&d, 1, 8),
+                                  .sequence = 64,
+                                  .precision = TRI_BF16};
+    tri_bounds *bounds = NULL;
+    tri_layout layout;
+    CHECK_OK(tri_bounds_create(&request, &bounds));
+    for (int tries = 0, legal = 0; tries < 200 && legal < 8; tries++) {
+      if (!draw_layout(&d, &request, &layout)) continue;
+      check_bound(bounds, &request, &layout);
+      legal++;
+    }
+    tri_bounds_destroy(bounds);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
