@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@ tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out) {
   TRI_TRY(tri_input_open(path, &file.input));
   tri_status status = TRI_OK;
   struct stat facts;
-  if (fstat(file.input.file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    status = tri_fail(TRI_BAD_FILE, "%s is not a file", path);
+  if (fstat(file.input.file, &facts) != 0) {
+    status = tri_fail(TRI_IO_FAILED, "cannot look at %s: %s", path, strerror(errno));
     goto close_file;
   }
   file.file_bytes = (uint64_t)facts.st_size;

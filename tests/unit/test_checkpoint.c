@@ -505,7 +505,8 @@ static void test_failing_saves(void **state) {
   char temporary[64], file[TRI_PATH_BYTES];
   save(1, 0, 0);
   snprintf(temporary, sizeof temporary, ".tmp-step-00000002-%ld", (long)getpid());
-  CHECK_FAILS(ct_do_save(&(ct_save){.root = root, .step = 2, .tokenizer = root}, NULL), TRI_BAD_FILE, "cannot read ");
+  CHECK_FAILS(ct_do_save(&(ct_save){.root = root, .step = 2, .tokenizer = root}, NULL), TRI_BAD_FILE,
+              " is a folder, not a plain file");
   assert_false(exists(temporary) || exists("step-00000002"));
   write_text(ct_join(file, root, "file"), "");
   CHECK_FAILS(ct_do_save(&(ct_save){.root = file, .step = 2}, NULL), TRI_IO_FAILED, "cannot create the directory ");

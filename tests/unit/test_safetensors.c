@@ -305,7 +305,7 @@ static void test_truncated_file(void **state) {
     CHECK_FAILS(tri_safetensors_open(path, &file), TRI_BAD_FILE, "cut.safetensors");
   }
   CHECK_FAILS(tri_safetensors_open(in_folder("absent"), &file), TRI_BAD_FILE, "absent: No such file");
-  CHECK_FAILS(tri_safetensors_open(folder, &file), TRI_BAD_FILE, "is not a file");
+  CHECK_FAILS(tri_safetensors_open(folder, &file), TRI_BAD_FILE, "is a folder, not a plain file");
 }
 
 /* The file shrinks behind an open handle. */
