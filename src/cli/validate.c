@@ -61,7 +61,7 @@ static tri_status constants_of(const char *text, unsigned *out) {
     }
     if (found < 0) {
       return tri_fail(TRI_BAD_USAGE,
-                      "--fit %.*s: the constants are matmul, matmul_half, attention, memory, link and launch",
+                      "--fit %.*s: the constants are matmul, matmul_half, attention, memory, link, launch and start",
                       (int)length, text);
     }
     *out |= 1u << found;
@@ -218,7 +218,7 @@ const tri_command tri_command_validate = {
         "\n"
         "  --set NAME        one set only\n"
         "  --fit CONSTANTS   first fit these constants of the cluster to the rows marked `fit`, and print them:\n"
-        "                    matmul,matmul_half,attention,memory,link,launch\n"
+        "                    matmul,matmul_half,attention,memory,link,launch,start\n"
         "  --out FILE.md     write the tables there\n"
         "  --json            one JSON document on standard output\n"
         "\n"

@@ -196,6 +196,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .rows = rows,
       .inner = width,
       .columns = vocabulary,
+      .products = 1,
       .bytes = products * (rows * width + rows * vocabulary + width * vocabulary) * element,
       .vector_flops = rows * vocabulary * 16.0,
       .collective = TRI_COLLECTIVE_ALL_REDUCE,

@@ -103,6 +103,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
       .rows = tri_pass_choose(pass, rows, rows, in),
       .inner = tri_pass_choose(pass, in, width, rows),
       .columns = tri_pass_choose(pass, width, in, width),
+      .products = 1,
       .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
                in * width * tri_pass_choose(pass, narrow, narrow, wide),
   };

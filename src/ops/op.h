@@ -66,7 +66,8 @@ typedef struct tri_cost {
   double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
   double bytes;        /* read and written, each tensor once                                                       */
   double rows, inner, columns; /* of the product [rows, inner] x [inner, columns] that flops are of; 0: no such one */
-  double scores; /* attention: pairs of positions and heads, which a kernel that keeps the scores writes and reads  */
+  double products;             /* of that size, at the same time */
+  double scores; /* attention: pairs of positions and heads that it computes; the product is then that of q and k   */
   tri_collective collective; /* over the tensor group                                                              */
   double collective_bytes;   /* of the whole buffer, all ranks' parts together                                     */
 } tri_cost;

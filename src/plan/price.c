@@ -1,24 +1,48 @@
 #include "plan/price.h"
 
+#include "plan/product.h"
+
 #include <math.h>
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
+static double larger(double a, double b) { return a > b ? a : b; }
 
-static double share_of_peak(const tri_efficiency *at, const tri_cost *cost) {
-  if (cost->scores > 0) return at->attention;
-  double half = at->matmul_half;
-  return at->matmul * slope(cost->rows, half) * slope(cost->inner, half) * slope(cost->columns, half);
+/* A product and its traffic: `count` times [rows, inner] x [inner, columns], as long as the longer of both takes. */
+static double product_s(const tri_cluster *cluster, tri_dtype type, tri_product p) {
+  double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
+  return larger(tri_product_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
-/* Attention that writes its scores computes the whole square, and passes them through memory: the product writes them,
- * the softmax reads and writes, dropout reads and writes, the product reads; the backward as often for the gradient and
- * once more for what was kept. */
-static void keep_scores(tri_cost *cost, double element, tri_pass pass) {
-  double again = 2.0 * 4.0 / 5.0; /* the square; and no scores are made again */
-  cost->flops *= tri_pass_choose(pass, 2.0, again, again);
-  cost->bytes += 2.0 * cost->scores * element * tri_pass_choose(pass, 6.0, 8.0, 8.0);
+/* Attention that writes its scores: all of the square, one kernel after the other. Forward: scores, softmax, dropout (a
+ * mask of a byte beside), the sum of values. Backward: the gradients of probabilities and of v, back through dropout
+ * and softmax, the gradients of q and k. */
+static double kept_scores_s(const tri_cluster *cluster, tri_dtype type, const tri_cost *cost, tri_pass pass) {
+  const tri_product scores = {cost->rows, cost->inner, cost->columns, cost->products};
+  const tri_product values = {cost->rows, cost->columns, cost->inner, cost->products};
+  double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
+  double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
+  double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
+  return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout));
+}
+
+static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
+                        tri_pass pass) {
+  double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0;
+  if (cost->scores > 0 && !system->flash_attention) {
+    return traffic * system->element_traffic + kept_scores_s(cluster, type, cost, pass);
+  }
+  if (cost->flops > 0 && cost->scores > 0) {
+    arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
+  } else if (cost->flops > 0) {
+    double whole = 2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* of the three of a loss, one */
+    const tri_product p = {cost->rows, cost->inner, cost->columns, cost->products};
+    arithmetic = tri_product_s(cluster, type, &p) * cost->flops / whole;
+  } else {
+    traffic *= system->element_traffic;
+  }
+  return larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
@@ -26,16 +50,15 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   call->op->cost(call, pass, &cost);
-  if (cost.scores > 0 && !system->flash_attention) keep_scores(&cost, (double)tri_dtype_bytes(call->type), pass);
-  double arithmetic = cost.vector_flops / cluster->vector_flops;
-  if (cost.flops > 0) {
-    arithmetic += cost.flops / (tri_cluster_peak(cluster, call->type) * share_of_peak(&cluster->efficiency, &cost));
+  price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  if (call->op->makes_loss && pass == TRI_PASS_FORWARD) {
+    if (tensor.size == 1) price.compute_s /= system->whole_head_share;
+    price.compute_s += tri_price_memory(cluster, cost.rows * cost.columns * system->logit_bytes);
   }
-  double traffic = cost.bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
-  price.compute_s = arithmetic > traffic ? arithmetic : traffic;
-  if (price.compute_s > 0 || cost.collective != TRI_COLLECTIVE_NONE) price.launch_s = cluster->efficiency.launch;
+  if (price.compute_s > 0) price.launch_s = cluster->efficiency.launch * system->kernels;
   if (cost.collective != TRI_COLLECTIVE_NONE) {
     price.tensor_s = tri_price_collective(cluster, cost.collective, cost.collective_bytes, tensor, system);
+    if (system->kernels > 0) price.launch_s += cluster->efficiency.launch;
   }
   return price;
 }
@@ -165,7 +188,7 @@ double tri_price_collective(const tri_cluster *cluster, tri_collective kind, dou
   if (other < best) best = other;
   if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = tree(&by, kind, bytes, group);
   if (other < best) best = other;
-  return best / system->link_share;
+  return best / system->link_share + cluster->efficiency.start;
 }
 
 double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride) {

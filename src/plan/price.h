@@ -18,8 +18,7 @@ typedef struct tri_span {
   int64_t size, stride;
 } tri_span;
 
-/* The roofline: the longer of arithmetic and memory traffic, with what the cluster says is reached of both. A product's
- * share of the peak falls with its dimensions d as d / (d + matmul_half). */
+/* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          tri_span tensor);
 

@@ -5,7 +5,7 @@
 
 #include "plan/simulate.h"
 
-enum { TRI_PUBLISHED_ROWS = 64, TRI_PUBLISHED_SETS = 8 };
+enum { TRI_PUBLISHED_ROWS = 1024, TRI_PUBLISHED_SETS = 8 };
 
 typedef struct tri_published_row {
   char name[64];

@@ -22,6 +22,7 @@ typedef struct walker {
   const tri_program *program;
   int64_t at;
   double now, stream;            /* the rank's own clock; when its reductions and gathers are through */
+  double host;                   /* when the host has started all kernels until here: it may be ahead, or behind */
   double *bucket_end;            /* [buckets]: of the one under way */
   int64_t *box_tag, *box_number; /* [kind, box]: the message that was started there */
   tri_step_time spent;
@@ -154,7 +155,9 @@ static tri_status await_message(simulation *sim, walker *w, const tri_instructio
   int64_t number = w->box_number[box_of(sim, at)];
   w->blocked = c->num_done <= number;
   if (w->blocked) return TRI_OK;
-  return communicate(sim, w, at, c->begin[number], c->end[number]);
+  TRI_TRY(communicate(sim, w, at, c->begin[number], c->end[number]));
+  w->host = w->now; /* it has waited, too */
+  return TRI_OK;
 }
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
@@ -168,7 +171,9 @@ static tri_status meet(simulation *sim, walker *w, const tri_instruction *at, in
   }
   w->blocked = sim->come[meeting] < sim->expected[meeting];
   if (w->blocked) return TRI_OK;
-  return communicate(sim, w, at, sim->met[meeting], sim->met[meeting] + seconds);
+  TRI_TRY(communicate(sim, w, at, sim->met[meeting], sim->met[meeting] + seconds));
+  w->host = w->now;
+  return TRI_OK;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
@@ -206,7 +211,9 @@ static tri_status simulate_send(simulation *sim, walker *w, const tri_instructio
   channel *c = &sim->channels[at->tag];
   start_message(sim, w, at, c->sent, &c->num_sent);
   if (request->system->overlap_messages && !request->cluster->carries) return TRI_OK;
-  return communicate(sim, w, at, w->now, w->now + sim->stages->message_s);
+  TRI_TRY(communicate(sim, w, at, w->now, w->now + sim->stages->message_s));
+  w->host = w->now;
+  return TRI_OK;
 }
 
 static tri_status simulate_wait_sent(simulation *sim, walker *w, const tri_instruction *at) {
@@ -220,8 +227,11 @@ static void note(const simulation *sim, walker *w, const tri_instruction *at) {
   w->notes[behind / sim->probe->period] = (struct walker_note){w->now, w->spent};
 }
 
+/* The host starts kernels in order, ahead of the device until it has to wait for something itself; where it is behind,
+ * the device waits for its orders. */
 static tri_status compute(simulation *sim, walker *w, const tri_instruction *at, tri_price price) {
-  double late = price.launch_s - price.compute_s - price.tensor_s; /* the device waits for its orders */
+  w->host += price.launch_s;
+  double late = w->host - (w->now + price.compute_s + price.tensor_s);
   if (late > 0) price.compute_s += late;
   TRI_TRY(spend(sim, w, at, price.compute_s));
   return communicate(sim, w, at, w->now, w->now + price.tensor_s);

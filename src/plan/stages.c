@@ -30,9 +30,39 @@ static tri_price minus(tri_price a, tri_price b) {
   return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s, a.launch_s - b.launch_s};
 }
 
+/* Layers repeat: what has been priced is found again by what it costs. */
+typedef struct price_memory {
+  struct {
+    const tri_op *op;
+    tri_pass pass;
+    tri_cost cost;
+    tri_price price;
+  } known[64];
+  int count;
+} price_memory;
+
+static tri_price price_pass(const tri_simulation_request *request, price_memory *memory, const tri_op_call *call,
+                            tri_pass pass) {
+  const tri_span tensor = {request->layout->tensor, 1};
+  tri_cost cost = {0};
+  call->op->cost(call, pass, &cost);
+  for (int i = 0; i < memory->count; i++) {
+    bool same = memory->known[i].op == call->op && memory->known[i].pass == pass;
+    if (same && memcmp(&memory->known[i].cost, &cost, sizeof cost) == 0) return memory->known[i].price;
+  }
+  tri_price price = tri_price_pass(request->cluster, request->system, call, pass, tensor);
+  if (memory->count == sizeof memory->known / sizeof *memory->known) return price;
+  const int at = memory->count++;
+  memory->known[at].op = call->op;
+  memory->known[at].pass = pass;
+  memory->known[at].cost = cost;
+  memory->known[at].price = price;
+  return price;
+}
+
 static tri_status price_chunk(const tri_simulation_request *request, const tri_op_list *list, tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
-  tri_span tensor = {request->layout->tensor, 1};
+  price_memory memory = {.count = 0};
   tri_price again = {0};
   out->num_calls = list->num_calls;
   TRI_TRY(tri_alloc("prices", 4 * n, sizeof *out->forward, &out->forward));
@@ -41,13 +71,9 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
   out->again = out->forward + 3 * n;
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    const tri_cluster *cluster = request->cluster;
-    const tri_system *system = request->system;
-    tri_price forward = tri_price_pass(cluster, system, call, TRI_PASS_FORWARD, tensor), input = {0}, weight = {0};
-    if (call->op->backward_input != NULL)
-      input = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_INPUT, tensor);
-    if (call->op->backward_weight != NULL)
-      weight = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_WEIGHT, tensor);
+    tri_price forward = price_pass(request, &memory, call, TRI_PASS_FORWARD), input = {0}, weight = {0};
+    if (call->op->backward_input != NULL) input = price_pass(request, &memory, call, TRI_PASS_BACKWARD_INPUT);
+    if (call->op->backward_weight != NULL) weight = price_pass(request, &memory, call, TRI_PASS_BACKWARD_WEIGHT);
     out->forward[c + 1] = plus(out->forward[c], forward);
     out->backward_input[c + 1] = plus(out->backward_input[c], input);
     out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);

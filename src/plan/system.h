@@ -9,6 +9,10 @@
 typedef struct tri_system {
   char name[64];
   bool flash_attention;    /* scores stay on the chip; else they are written and read, all of the square */
+  double kernels;          /* that the host starts for each pass of an operation; 0: a recorded step starts none */
+  double element_traffic;  /* bytes that element-wise kernels move, as a multiple of this program's */
+  double logit_bytes;      /* that a loss moves for each logit, beside its products */
+  double whole_head_share; /* of a product's rate, by an output layer that no tensor ranks split */
   bool overlap_reductions; /* gradients are reduced beside the backward */
   bool overlap_gathers;    /* parameters are gathered beside it, and beside the forward */
   bool overlap_messages;   /* stages compute while a message of theirs is under way */
