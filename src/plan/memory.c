@@ -69,6 +69,43 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
   return parts;
 }
 
+/* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the softmax's
+ * result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there are the
+ * gradients of both results beside. Layers that run again have them one at a time; `selective` of such a system is the
+ * paper's, which runs attention again. */
+static double score_bytes(const tri_simulation_request *request, const tri_parts *parts) {
+  const tri_layout *layout = request->layout;
+  double element = (double)tri_dtype_bytes(request->precision), kept = 0, passing = 0;
+  if (request->system->flash_attention) return 0;
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    const tri_op_list *list = parts->lists[c];
+    for (int64_t i = 0; i < list->num_calls; i++) {
+      const tri_op_call *call = &list->calls[i];
+      tri_cost cost = {0};
+      call->op->cost(call, TRI_PASS_FORWARD, &cost);
+      if (cost.scores <= 0) continue;
+      double square = cost.rows * cost.columns * cost.products, stay = square * (2 * element + 1);
+      bool stays = false;
+      switch (layout->recompute) {
+        case TRI_RECOMPUTE_NONE: stays = true; break;
+        case TRI_RECOMPUTE_SELECTIVE: break;
+        case TRI_RECOMPUTE_FULL: stays = call->layer % layout->recompute_every != 0; break;
+      }
+      if (stays) kept += stay * (double)parts->program->num_frames[c];
+      double now = square * 2 * element + (stays ? 0 : stay);
+      if (now > passing) passing = now;
+    }
+  }
+  return kept + passing;
+}
+
+/* Groups that a rank talks in: the world, one along each axis that has several, and the model's, in which norms are
+ * added. Each has buffers of its own in NCCL and RCCL. */
+static double communicators_of(const tri_layout *layout) {
+  bool model = layout->tensor > 1 && layout->pipeline > 1;
+  return 1.0 + (layout->tensor > 1) + (layout->pipeline > 1) + (layout->context > 1) + (layout->data > 1) + model;
+}
+
 static tri_memory_parts of_system(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                   const tri_memory_plan *plan) {
   const tri_system *system = request->system;
@@ -85,8 +122,7 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
       .parameters = system->weight_bytes * count / (layout->zero > 2 ? data : 1),
       .gradients = system->gradient_bytes * count / (layout->zero > 1 ? data : 1),
       .optimizer = system->state_bytes * count / (layout->zero > 0 ? data : 1),
-      .activations = (double)(plan->activation_bytes + plan->transient_bytes),
-      .buffers = system->context_bytes,
+      .activations = (double)(plan->activation_bytes + plan->transient_bytes) + score_bytes(request, parts),
   };
   if (system->keeps_messages && stage > 0) {
     out.activations += (double)most_in_flight(parts) * rows * hidden * element / tensor;
@@ -97,8 +133,14 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
   if (system->keeps_logits && last) {
     out.buffers += rows * (double)request->model->vocab_size / tensor * (element + 8);
   }
-  out.steady = out.parameters + gradients + out.optimizer + out.buffers;
+  double outside = system->context_bytes;
+  if (layout->tensor * layout->pipeline * layout->context * layout->data > 1) {
+    outside += communicators_of(layout) * system->communicator_bytes;
+  }
+  out.steady = out.parameters + gradients + out.optimizer + out.buffers + outside;
   out.buffers += system->bucket_bytes;
+  double tensors = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
+  out.buffers += outside + system->fragments * tensors;
   out.peak = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
   return out;
 }

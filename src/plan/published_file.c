@@ -214,8 +214,8 @@ static tri_status row_figures(const tri_published_set *set, tri_published_row *r
 
 static void row_name(tri_published_row *row) {
   const tri_layout *l = &row->layout;
-  snprintf(row->name, sizeof row->name, "h%ld l%ld %ldx%ldx%ld mb%ld gb%ld", (long)row->model.hidden_size,
-           (long)row->model.num_layers, (long)l->tensor, (long)l->pipeline, (long)l->data, (long)l->micro_batch,
+  snprintf(row->name, sizeof row->name, "h%ld l%ld a%ld %ldx%ldx%ld mb%ld gb%ld", (long)row->model.hidden_size,
+           (long)row->model.num_layers, (long)row->model.num_heads, (long)l->tensor, (long)l->pipeline, (long)l->data, (long)l->micro_batch,
            (long)row->global_batch);
 }
 
