@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "plan/preset_file.h"
+#include "plan/range.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -163,7 +164,7 @@ static tri_status check(const tri_cluster *cluster) {
     }
     if (link->spans != 0) inner = link->spans;
   }
-  return TRI_OK;
+  return tri_ranges_check(cluster);
 }
 
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {

@@ -69,10 +69,10 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
   return parts;
 }
 
-/* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the softmax's
- * result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there are the
- * gradients of both results beside. Layers that run again have them one at a time; `selective` of such a system is the
- * paper's, which runs attention again. */
+/* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the
+ * softmax's result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there
+ * are the gradients of both results beside. Layers that run again have them one at a time; `selective` of such a system
+ * is the paper's, which runs attention again. */
 static double score_bytes(const tri_simulation_request *request, const tri_parts *parts) {
   const tri_layout *layout = request->layout;
   double element = (double)tri_dtype_bytes(request->precision), kept = 0, passing = 0;
@@ -99,6 +99,28 @@ static double score_bytes(const tri_simulation_request *request, const tri_parts
   return kept + passing;
 }
 
+/* What the engine keeps of whole sequences that were gathered from the tensor ranks' slices, and a system that gathers
+ * again in the backward does not, but for one. */
+static double gathered_bytes(const tri_simulation_request *request, const tri_parts *parts) {
+  double kept = 0, largest = 0;
+  if (!request->system->gathers_again) return 0;
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    const tri_op_list *list = parts->lists[c];
+    for (int64_t i = 0; i < list->num_calls; i++) {
+      const tri_op_call *call = &list->calls[i];
+      tri_cost cost = {0};
+      call->op->cost(call, TRI_PASS_FORWARD, &cost);
+      if (cost.collective != TRI_COLLECTIVE_ALL_GATHER) continue;
+      const tri_slot *slot = &list->slots[call->outputs[0]];
+      if (!slot->kept || list->slots[slot->memory_of].recomputed) continue;
+      double bytes = (double)tri_shape_bytes(&slot->shape);
+      kept += bytes * (double)parts->program->num_frames[c];
+      if (bytes > largest) largest = bytes;
+    }
+  }
+  return kept - largest;
+}
+
 /* Groups that a rank talks in: the world, one along each axis that has several, and the model's, in which norms are
  * added. Each has buffers of its own in NCCL and RCCL. */
 static double communicators_of(const tri_layout *layout) {
@@ -122,7 +144,8 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
       .parameters = system->weight_bytes * count / (layout->zero > 2 ? data : 1),
       .gradients = system->gradient_bytes * count / (layout->zero > 1 ? data : 1),
       .optimizer = system->state_bytes * count / (layout->zero > 0 ? data : 1),
-      .activations = (double)(plan->activation_bytes + plan->transient_bytes) + score_bytes(request, parts),
+      .activations = (double)(plan->activation_bytes + plan->transient_bytes) + score_bytes(request, parts) -
+                     gathered_bytes(request, parts),
   };
   if (system->keeps_messages && stage > 0) {
     out.activations += (double)most_in_flight(parts) * rows * hidden * element / tensor;

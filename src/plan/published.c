@@ -1,6 +1,7 @@
 #include "plan/published.h"
 
 #include "base/memory.h"
+#include "plan/range.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -167,17 +168,12 @@ static tri_status badness(tri_published_set *set, const double *begun, double *o
   return TRI_OK;
 }
 
-static bool is_legal(int constant, double value) {
-  bool share = constant == 0 || (constant >= 2 && constant <= 4);
-  return value > 0 && (!share || value <= 1);
-}
-
 /* One constant up or down by a factor, if that is better. */
 static tri_status try_move(tri_published_set *set, const double *begun, int i, double factor, double *best,
                            bool *moved) {
   double *constants = tri_cluster_constants(&set->cluster), before = constants[i], now = 0;
   constants[i] = before * factor;
-  if (is_legal(i, constants[i])) {
+  if (tri_range_allows(&set->cluster, tri_cluster_constant_name(i), constants[i])) {
     TRI_TRY(badness(set, begun, &now));
     if (now < *best) {
       *best = now;

@@ -215,8 +215,8 @@ static tri_status row_figures(const tri_published_set *set, tri_published_row *r
 static void row_name(tri_published_row *row) {
   const tri_layout *l = &row->layout;
   snprintf(row->name, sizeof row->name, "h%ld l%ld a%ld %ldx%ldx%ld mb%ld gb%ld", (long)row->model.hidden_size,
-           (long)row->model.num_layers, (long)row->model.num_heads, (long)l->tensor, (long)l->pipeline, (long)l->data, (long)l->micro_batch,
-           (long)row->global_batch);
+           (long)row->model.num_layers, (long)row->model.num_heads, (long)l->tensor, (long)l->pipeline, (long)l->data,
+           (long)l->micro_batch, (long)row->global_batch);
 }
 
 static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set, const tri_yaml *root,
@@ -276,6 +276,18 @@ static tri_status row_read(const tri_published_set *set, const tri_yaml *given, 
   return status;
 }
 
+/* A failure says its row, and where that is if it does not say so itself. */
+static tri_status row_blame(const tri_published_row *row, const tri_yaml *given, tri_status status) {
+  char message[1024], place[64], named[96] = "";
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  snprintf(place, sizeof place, "line %d of", given->line);
+  if (row->name[0] != '\0') snprintf(named, sizeof named, " `%s`", row->name);
+  if (strstr(message, place) == NULL) {
+    return tri_fail(status, "the row%s at line %d of %s: %s", named, given->line, given->source, message);
+  }
+  return named[0] == '\0' ? tri_fail(status, "%s", message) : tri_fail(status, "the row%s: %s", named, message);
+}
+
 static tri_status set_add(tri_published_set *set, const tri_yaml *given, const tri_yaml *each) {
   if (set->num_rows >= TRI_PUBLISHED_ROWS) {
     return tri_yaml_fail(given, "the set", " `%s` has more than %d rows", set->name, TRI_PUBLISHED_ROWS);
@@ -292,11 +304,7 @@ static tri_status set_add(tri_published_set *set, const tri_yaml *given, const t
     set->num_rows++;
     return TRI_OK;
   }
-  char message[1024];
-  snprintf(message, sizeof message, "%s", tri_status_message());
-  if (status == TRI_OUT_OF_MEMORY) return status;
-  return tri_fail(status, "the row%s%s at line %d of %s: %s", row->name[0] == '\0' ? "" : " ", row->name, given->line,
-                  given->source, message);
+  return row_blame(row, given, status);
 }
 
 /* ---- comma-separated values -------------------------------------------------------------------------------------- */
