@@ -33,10 +33,16 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
+/* Where products are cut into tiles, nothing asks for the half of a rate that has no tiles. */
+static bool is_used(const tri_cluster *cluster, const char *constant) {
+  return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;
+}
+
 char *tri_accuracy_text(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]) {
   char fitted[128] = "", others[128] = "";
   for (int i = 0; i < TRI_CLUSTER_CONSTANTS; i++) {
     const char *name = tri_cluster_constant_name(i);
+    if (!is_used(cluster, name)) continue;
     char *list = is_fitted(cluster, name) ? fitted : others;
     size_t held = strlen(list);
     snprintf(list + held, sizeof fitted - held, "%s%s", held == 0 ? "" : ", ", name);
