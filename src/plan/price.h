@@ -18,7 +18,8 @@ typedef struct tri_span {
   int64_t size, stride;
 } tri_span;
 
-/* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both. */
+/* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both.
+ */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          tri_span tensor);
 
