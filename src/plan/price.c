@@ -58,7 +58,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   if (price.compute_s > 0) price.launch_s = cluster->efficiency.launch * system->kernels;
   if (cost.collective != TRI_COLLECTIVE_NONE) {
     price.tensor_s = tri_price_collective(cluster, cost.collective, cost.collective_bytes, tensor, system);
-    if (system->kernels > 0) price.launch_s += cluster->efficiency.launch;
+    if (system->kernels > 0 && tensor.size > 1) price.launch_s += cluster->efficiency.launch;
   }
   return price;
 }
