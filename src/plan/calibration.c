@@ -2,7 +2,7 @@
  * left; a link's bandwidth and latency. What is measured directly (memory, elements, attention) needs none. */
 #include "plan/calibration.h"
 
-#include "plan/price.h"
+#include "plan/network.h"
 #include "plan/system.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ static double product_s(const tri_cluster *cluster, double peak, const tri_produ
 
 static double reduce_s(const fitting *f, const tri_transfer_sample *t) {
   static const tri_system system = {.levels = true, .link_share = 1};
-  return tri_price_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, t->bytes, (tri_span){f->from->devices, 1},
-                              &system);
+  return tri_network_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, t->bytes, (tri_span){f->from->devices, 1},
+                                &system);
 }
 
 static double square(double x) { return x * x; }
@@ -46,7 +46,7 @@ static double links_off(const fitting *f) {
     sum += square(log(reduce_s(f, &f->from->reduces[i]) / f->from->reduces[i].seconds));
   }
   for (int64_t i = 0; i < f->from->num_messages; i++) {
-    double predicted = tri_price_message(f->cluster, f->from->messages[i].bytes, 1);
+    double predicted = tri_network_message(f->cluster, f->from->messages[i].bytes, 1);
     sum += square(log(predicted / f->from->messages[i].seconds));
   }
   return sum;
@@ -96,7 +96,7 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
     errors[i] = fabs(reduce_s(f, &from->reduces[i]) / from->reduces[i].seconds - 1);
   out->reduces = median(errors, from->num_reduces);
   for (int64_t i = 0; i < from->num_messages; i++) {
-    errors[i] = fabs(tri_price_message(f->cluster, from->messages[i].bytes, 1) / from->messages[i].seconds - 1);
+    errors[i] = fabs(tri_network_message(f->cluster, from->messages[i].bytes, 1) / from->messages[i].seconds - 1);
   }
   out->messages = median(errors, from->num_messages);
 }
