@@ -229,7 +229,8 @@ static double price_message(const tri_simulation_request *request) {
   int64_t stride = layout->tensor * layout->context * layout->data, tensor = layout->tensor;
   bool sliced = layout->sequence_parallel && tensor > 1, scattered = request->system->scatter_messages && tensor > 1;
   if (layout->pipeline == 1) return 0;
-  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes, stride);
+  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes,
+                                       (tri_span){layout->pipeline, stride});
   if (!scattered || sliced) return seconds;
   return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
                                           request->system);
