@@ -244,8 +244,8 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
   double all = tri_price_memory(request->cluster, own * tri_price_update_bytes(system, request->precision));
   if (layout->zero != 1 && layout->zero != 2) return all;
   double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
-  return all + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
-                                    (tri_span){layout->data, layout->tensor}, system) *
+  return all + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
+                                      (tri_span){layout->data, layout->tensor}, system) *
                    0.999;
 }
 
