@@ -18,8 +18,12 @@ const tri_range tri_ranges[] = {
     {"tiles.share", 0, 1, 0.2, 1,
      "loads for each product grow with 1/rows + 1/columns: 64 x 64 has three times those of 256 x 128"},
     {"links.bandwidth", 1, ENDLESS, 1e9, 2e12, "a port of 10 Gb/s to NVLink 5's 900 GB/s each way and what follows"},
+    {"links.share", 1e-6, 1, 0.2, 1, "tapers of fat trees and dragonflies: 1:1 to 1:5"},
     {"links.latency", 0, 1, 0.3e-6, 50e-6,
      "a load over NVLink to Ethernet with a kernel in its way; a satellite takes 0.3 s"},
+    {"protocols.share", 1e-6, 1, 0.2, 1, "NCCL's LL sends a flag with each word, or a quarter; LL128 one in 16"},
+    {"protocols.latency", 1e-6, 1, 0.05, 1, "of Simple's: LL 0.6 of 3.4 us in a node, LL128 4 of 14 across"},
+    {"beside", 1e-6, 1, 0.5, 1, "channels take up to 32 of 108 processors, and memory's bandwidth as fast as links are"},
     {"matmul", 1e-3, 1, 0.4, 1,
      "best products seen: MI250X 0.65, H100 0.80, A100 0.87 of the peak, clocks included; with `tiles` waves and edges "
      "are "
@@ -82,10 +86,18 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
   const double *constants = tri_cluster_constants(&copy);
   TRI_TRY(visit_device(cluster, visit, context));
   for (int64_t l = 0; l < cluster->num_links; l++) {
-    const figure link[] = {{"links.bandwidth", cluster->links[l].bandwidth},
-                           {"links.latency", cluster->links[l].latency}};
+    const tri_link *at = &cluster->links[l];
+    const figure link[] = {
+        {"links.bandwidth", at->bandwidth}, {"links.share", at->share}, {"links.latency", at->latency}};
     TRI_TRY(visit_figures(link, COUNT_OF(link), visit, context));
   }
+  for (int64_t p = 0; p < cluster->num_protocols; p++) {
+    const figure protocol[] = {{"protocols.share", cluster->protocols[p].share},
+                               {"protocols.latency", cluster->protocols[p].latency}};
+    TRI_TRY(visit_figures(protocol, COUNT_OF(protocol), visit, context));
+  }
+  const figure beside = {"beside", cluster->beside};
+  TRI_TRY(visit_figures(&beside, 1, visit, context));
   for (int i = 0; i < TRI_CLUSTER_CONSTANTS; i++) {
     const tri_range *range = tri_range_of(tri_cluster_constant_name(i));
     if (range != NULL) TRI_TRY(visit(context, range, constants[i]));
