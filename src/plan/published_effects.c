@@ -2,7 +2,7 @@
  * says what it is missing. All are said by the prediction itself, so that rows need no marks. */
 #include "plan/published.h"
 
-static double share(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }
+static double share_of_step(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }
 
 static bool is_small(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
@@ -25,11 +25,11 @@ static bool is_tensor_across(const tri_published_set *set, const tri_published_r
 }
 static bool is_tensor_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
-  return share(row, row->prediction.time.tensor) > 0.2;
+  return share_of_step(row, row->prediction.time.tensor) > 0.2;
 }
 static bool is_data_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
-  return share(row, row->prediction.time.data) > 0.1;
+  return share_of_step(row, row->prediction.time.data) > 0.1;
 }
 static bool is_bubble_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;

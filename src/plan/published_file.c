@@ -431,7 +431,8 @@ typedef struct set_nodes {
 } set_nodes;
 
 static void take_rows(tri_yaml *root, set_nodes nodes[TRI_PUBLISHED_SETS]) {
-  tri_yaml *sets = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "sets") : NULL;
+  if (root->kind != TRI_YAML_MAPPING) return; /* as tri_config_read will say */
+  tri_yaml *sets = tri_yaml_find(root, "sets");
   int s = 0;
   for (tri_yaml *set = sets == NULL ? NULL : sets->first; set != NULL && s < TRI_PUBLISHED_SETS; set = set->next, s++) {
     if (set->kind == TRI_YAML_MAPPING) nodes[s] = (set_nodes){take(set, "rows"), take(set, "each")};

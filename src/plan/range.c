@@ -23,7 +23,8 @@ const tri_range tri_ranges[] = {
      "a load over NVLink to Ethernet with a kernel in its way; a satellite takes 0.3 s"},
     {"protocols.share", 1e-6, 1, 0.2, 1, "NCCL's LL sends a flag with each word, or a quarter; LL128 one in 16"},
     {"protocols.latency", 1e-6, 1, 0.05, 1, "of Simple's: LL 0.6 of 3.4 us in a node, LL128 4 of 14 across"},
-    {"beside", 1e-6, 1, 0.5, 1, "channels take up to 32 of 108 processors, and memory's bandwidth as fast as links are"},
+    {"beside", 1e-6, 1, 0.5, 1,
+     "channels take up to 32 of 108 processors, and memory's bandwidth as fast as links are"},
     {"matmul", 1e-3, 1, 0.4, 1,
      "best products seen: MI250X 0.65, H100 0.80, A100 0.87 of the peak, clocks included; with `tiles` waves and edges "
      "are "
