@@ -65,7 +65,7 @@ static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
      .help = "seconds of the host for each kernel that it starts, beside the device's work"},
     {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0",
-     .help = "seconds from the last kernel before a collective to its first byte"},
+     .help = "mean seconds by which a rank comes late to a collective"},
 };
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};

@@ -47,7 +47,7 @@ typedef struct tri_efficiency {
   double memory;      /* of the memory's bandwidth */
   double link;        /* of the links' bandwidth */
   double launch;      /* seconds of the host for each kernel that it starts */
-  double start; /* seconds from the last kernel before a collective to its first byte: ranks wait for each other */
+  double start;       /* mean seconds by which a rank comes late to a collective; the last of many comes later */
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 

@@ -116,6 +116,15 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_s
   return sum;
 }
 
+/* Ranks do not come to a collective at the same time. Their delays have a tail (other processes, the host's scheduler,
+ * a kernel's start on another stream): if they are distributed exponentially with a mean of `start`, the last of n
+ * comes (1/2 + ... + 1/n) means behind the average. */
+static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
+  const double n = (double)ranks;
+  double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* of 1/2 ... 1/n, to 1e-3 */
+  return cluster->efficiency.start * sum;
+}
+
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
                               const tri_system *system) {
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
@@ -127,7 +136,7 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
   if (other < best) best = other;
   if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = quickest_s(cluster, tree(&way, passes, bytes));
   if (other < best) best = other;
-  return best / system->link_share + cluster->efficiency.start;
+  return best / system->link_share + lateness_s(cluster, group.size);
 }
 
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_span stages) {

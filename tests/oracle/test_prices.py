@@ -69,12 +69,13 @@ def test_host_waits_for_messages(tmp_path):
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_starts(tmp_path, sequence_parallel):
     """With tensor parallelism a layer has four collectives (Shoeybi et al. 2019), with sequence parallelism eight (Korthikanti et
-    al. 2022: a gather and a scatter for each of them), each with a start."""
+    al. 2022: a gather and a scatter for each of them); the later of two ranks whose delays have exponential tails is half
+    their mean behind the average."""
     layout = dict(devices=2, tensor=2, sequence_parallel=sequence_parallel)
     free = simulate(tmp_path, with_constants(start=0), **layout)
     charged, fewer = [simulate(tmp_path, with_constants(start=1e-3), batch=batch, **layout) for batch in (8, 4)]
-    more = (charged["time"]["tensor"] - fewer["time"]["tensor"]) / 1e-3 / 4  # of a micro-batch
-    assert more == pytest.approx(round(more), abs=1e-6)
+    more = (charged["time"]["tensor"] - fewer["time"]["tensor"]) / 0.5e-3 / 4  # of a micro-batch
+    assert more == pytest.approx(round(more), rel=2e-3)
     of_layers = LAYERS * (8 if sequence_parallel else 4)
     assert of_layers <= more <= of_layers + 8, "and those of the embedding, the loss and norms"
     assert charged["time"]["compute"] == pytest.approx(free["time"]["compute"])
