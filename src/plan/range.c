@@ -19,7 +19,7 @@ const tri_range tri_ranges[] = {
      "loads for each product grow with 1/rows + 1/columns: 64 x 64 has three times those of 256 x 128"},
     {"links.bandwidth", 1, ENDLESS, 1e9, 2e12, "a port of 10 Gb/s to NVLink 5's 900 GB/s each way and what follows"},
     {"links.share", 1e-6, 1, 0.2, 1, "tapers of fat trees and dragonflies: 1:1 to 1:5"},
-    {"links.latency", 0, 1, 0.3e-6, 50e-6,
+    {"links.latency", 0, 100, 0.3e-6, 50e-6,
      "a load over NVLink to Ethernet with a kernel in its way; a satellite takes 0.3 s"},
     {"protocols.share", 1e-6, 1, 0.2, 1, "NCCL's LL sends a flag with each word, or a quarter; LL128 one in 16"},
     {"protocols.latency", 1e-6, 1, 0.05, 1, "of Simple's: LL 0.6 of 3.4 us in a node, LL128 4 of 14 across"},
@@ -34,10 +34,10 @@ const tri_range tri_ranges[] = {
     {"memory", 1e-3, 1, 0.6, 0.95, "streams reach 0.8 to 0.93 of HBM; strided kernels less"},
     {"link", 1e-3, 1, 0.4, 0.95,
      "NCCL's bus bandwidth: NVLink 0.75 to 0.85, InfiniBand 0.8 to 0.95, contended networks 0.5"},
-    {"launch", 0, 0.01, 0.5e-6, 40e-6,
+    {"launch", 0, 1, 0.5e-6, 40e-6,
      "a launch alone is 2 to 5 us, a kernel of an eager framework 5 to 10 us of a fast host's thread, 30 with modules, "
      "autograd and slow cores"},
-    {"start", 0, 0.1, 0, 250e-6,
+    {"start", 0, 100, 0, 250e-6,
      "a collective's launch and handshake are 10 to 30 us; ranks that an eager host feeds are apart by tens to some "
      "hundred us where they meet"},
 };

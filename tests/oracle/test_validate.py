@@ -315,8 +315,8 @@ def test_fitted_rows_are_few():
 
 
 @pytest.mark.parametrize("change,said", [
-    (dict(launch=0.5), r"`launch` is 0.5, which no machine has: it lies between 0 and 0.01, mostly 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
-    (dict(start=1), "`start` is 1, which no machine has"),
+    (dict(launch=5), r"`launch` is 5, which no machine has: it lies between 0 and 1, mostly 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
+    (dict(start=200), "`start` is 200, which no machine has"),
     (dict(matmul=1e-4), "`matmul` is 0.0001, which no machine has"),
     (dict(matmul_half=1e7), "`matmul_half` is 1e"),
 ])
@@ -328,7 +328,7 @@ def test_impossible_machines(tmp_path, change, said):
               "tensor=1", status=3)
     assert re.search(said, out), out
     cluster["efficiency"] |= dict(launch=1e-6, matmul=0.5, matmul_half=10.0, start=0)
-    cluster["links"][0]["latency"] = 2
+    cluster["links"][0]["latency"] = 200
     out = run("simulate", "--model", "gpt2-124m", "--cluster", write(tmp_path / "c.yaml", cluster), "--devices", 8, "--global-batch", 8, "--layout",
               "tensor=1", status=3)
-    assert "`links.latency` is 2, which no machine has" in out
+    assert "`links.latency` is 200, which no machine has" in out

@@ -135,12 +135,17 @@ static void test_bounds(void **state) {
                              .link_share = 1,
                              .levels = true,
                              .planned = true};
+  tri_system other = system; /* whose memory is counted, and holds the least that one may */
+  other.planned = false;
+  other.gathers_again = true;
+  other.weight_bytes = other.gradient_bytes = 2;
+  other.state_bytes = 12;
   for (int i = 0; i < CASES; i++) {
     tri_model model = draw_model(&d);
     tri_cluster cluster = draw_cluster(&d);
     tri_search_request request = {.model = &model,
                                   .cluster = &cluster,
-                                  .system = &system,
+                                  .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
                                   .sequence = 64,
