@@ -244,6 +244,7 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
     return status;
   }
   stages.message_s = price_message(request);
+  stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
   stages.count_s = tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
                                         (tri_span){layout->data, layout->tensor * layout->context}, request->system);
   stages.clip_all_s = tri_price_collective(
