@@ -4,6 +4,7 @@
 #include "model/family.h"
 #include "plan/walk.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,7 +133,7 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
 
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
   TRI_TRY(tri_simulate_step(request, out));
-  TRI_TRY(tri_predict_fullest(request, &out->fullest_stage, &out->memory));
+  TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));
   out->fits = out->memory.peak <= request->cluster->memory_bytes;
   return TRI_OK;
 }

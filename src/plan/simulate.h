@@ -63,8 +63,10 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
 
 /* Bytes of a rank of a stage (memory.c). */
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out);
-/* The stage with the highest peak; *stage may be NULL. */
-tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out);
+/* The stage with the highest peak; *stage may be NULL. Where one takes more than `room`, the first such stage: INFINITY
+ * asks for the fullest whatever it takes. */
+tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
+                               tri_memory_parts *out);
 
 /* Of the whole model; a tied embedding once. 0 where there is no memory to count them. */
 double tri_model_num_parameters(const tri_model *model);
