@@ -10,31 +10,39 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* The middle of a step repeats itself once it has settled: what lies between is added without being run. */
-static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, int64_t period, tri_step_sample *out,
+/* A middle that is looked at from this micro-batch on, and may repeat itself every so many. */
+typedef struct middle {
+  int64_t first, period;
+} middle;
+
+/* The middle of a step repeats itself once it has settled: what lies between is added without being run. Behind the
+ * micro-batches that are looked at come as many as are in flight, so that none of them feels the end; in all no more
+ * than half of the step, or it is not worth while. */
+static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
-  tri_step_probe looks = {.first = 2 * stages->request->layout->pipeline, .period = period};
-  int64_t few = looks.first + 2 * period + 1;
-  few += ((micro_batches - few) % period + period) % period;
-  if (period > 4) few += period; /* the last groups of an interleaved schedule are no middle any more */
+  const tri_layout *layout = stages->request->layout;
+  int64_t flying = layout->virtual_stages > 1 ? 2 * at.period : 2 * layout->pipeline;
+  tri_step_probe looks = {.first = at.first, .count = at.period + flying, .period = at.period};
+  int64_t few = looks.first + looks.count + flying;
+  few += ((micro_batches - few) % at.period + at.period) % at.period;
   *settled = false;
-  if (few + period > micro_batches) return TRI_OK;
+  if (2 * few > micro_batches) return TRI_OK;
   TRI_TRY(tri_walk_turns(stages, few, &looks, out));
   *settled = looks.settled;
-  int64_t periods = (micro_batches - few) / period;
-  double more = (double)periods;
+  double more = (double)((micro_batches - few) / at.period), told = 0;
   out->step_s += more * looks.step_s;
-  double told = 0;
   for (int i = 0; i < TRI_TIME_PARTS; i++) {
     tri_time_parts(&out->time)[i] += more * tri_time_parts(&looks.time)[i];
     told += tri_time_parts(&out->time)[i];
   }
-  out->time.bubble += out->step_s - told; /* of stages that were ahead */
+  out->time.bubble += out->step_s - told; /* rounding */
   return TRI_OK;
 }
 
 /* Forwards of a step whose turns take so much memory that a search runs one of them at a time. */
 enum { LONG_STEP = 1000000 };
+/* So many are run sooner than their middle is looked for. */
+enum { SHORT_STEP = 4000 };
 
 /* Whether a step has a middle in which the same comes again and again. */
 static bool repeats_itself(tri_schedule_kind schedule) {
@@ -51,15 +59,15 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   const tri_layout *layout = stages->request->layout;
-  bool repeats = repeats_itself(layout->schedule);
-  if (repeats && layout->virtual_stages == 1) TRI_TRY(extrapolate(stages, micro_batches, 4, out, &settled));
-  if (repeats && !settled && layout->pipeline > 1) {
-    TRI_TRY(extrapolate(stages, micro_batches, tri_schedule_period(layout, micro_batches), out, &settled));
+  int64_t forwards = stages->num_stages * micro_batches * layout->virtual_stages;
+  int64_t period = tri_schedule_period(layout, micro_batches), filled = 2 * layout->pipeline;
+  const middle tries[] = {{filled, layout->virtual_stages > 1 ? period : 4}, {4 * filled, period}};
+  bool repeats = repeats_itself(layout->schedule) && forwards > SHORT_STEP;
+  for (int i = 0; i < 2 && repeats && !settled; i++) {
+    TRI_TRY(extrapolate(stages, micro_batches, tries[i], out, &settled));
   }
   if (settled) return TRI_OK;
-  if (stages->num_stages * micro_batches * layout->virtual_stages < LONG_STEP) {
-    return tri_walk_turns(stages, micro_batches, NULL, out);
-  }
+  if (forwards < LONG_STEP) return tri_walk_turns(stages, micro_batches, NULL, out);
   tri_status status;
 #pragma omp critical(tri_long_step)
   status = tri_walk_turns(stages, micro_batches, NULL, out);

@@ -3,8 +3,9 @@
  * that, its messages arrive when they have been sent, posted and carried.
  *
  * Ranks of one stage do the same at the same time, so one of them stands for all. A step of very many micro-batches
- * repeats itself in its middle: a shorter one is run, and where in its middle every stage takes as long for a period of
- * micro-batches as for the one before, further periods are added without being run; if not, all is run. */
+ * repeats itself in its middle: a shorter one is run, and where in its middle every turn of every stage comes as much
+ * later than that of a period of micro-batches before, further periods are added without being run; if not, all is run
+ * (walk.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 

@@ -5,7 +5,7 @@
  * There are two ways through a step, which say the same. One takes the stages' step programs instruction by instruction
  * and draws them (walk_program.c). The other takes their turns, forwards and backwards of micro-batches: what a turn
  * does between its messages is the same for all micro-batches but the last, and priced once (walk_turns.c). It is the
- * faster by far; tests/unit/test_simulate.c holds it to the first. */
+ * faster by far; tests/unit/test_walk.c holds it to the first. */
 #ifndef TRI_PLAN_WALK_H
 #define TRI_PLAN_WALK_H
 
@@ -37,11 +37,14 @@ typedef struct tri_step_sample {
   tri_step_time time;
 } tri_step_sample;
 
-/* Looks at a step's middle: whether it repeats itself every `period` micro-batches, and what each period adds. */
+/* Looks at a step's middle: whether it repeats itself every `period` micro-batches, and what each period adds. If all
+ * turns of so many micro-batches as are in flight at once come a period later than those of the period before, then so
+ * do all that follow from them, as long as there are new ones. Of fewer it would not be known: a stage that is a little
+ * slower may hold the others up once in many micro-batches. */
 typedef struct tri_step_probe {
-  int64_t first, period; /* looks at the micro-batches first, first + period and first + 2 period */
+  int64_t first, count, period; /* looks at the micro-batches first, ..., first + count - 1 */
   bool settled;
-  double step_s;
+  double step_s;      /* of a period */
   tri_step_time time; /* in the mean over the stages */
 } tri_step_probe;
 

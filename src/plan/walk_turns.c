@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "plan/walk.h"
 
+#include <math.h>
+
 enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1 };
 
 /* ---- what there is to do ----------------------------------------------------------------------------------------- */
@@ -117,6 +119,11 @@ typedef struct parcel {
   int32_t tag, number;
 } parcel;
 
+/* A rank's clock, its host's, and when the message that the turn takes was there. */
+typedef struct moment {
+  double now, host, message;
+} moment;
+
 typedef struct turn_walker {
   tri_walker base;
   const script *script;
@@ -129,10 +136,8 @@ typedef struct turn_walker {
       drained[WAYS]; /* how many, the box of the next, and what was awaited at the end */
   bool begun;
   const tri_instruction *end_at;
-  struct {
-    double now;
-    tri_step_time spent;
-  } notes[3]; /* when the forwards of the probe's micro-batches began */
+  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: when the last ones began */
+  tri_step_time spent; /* a period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {
@@ -145,6 +150,7 @@ typedef struct turn_walk {
   tri_turn *turns;
   route *routes;
   parcel *parcels;
+  moment *notes;
   tri_step_probe *probe; /* or NULL */
 } turn_walk;
 
@@ -200,13 +206,35 @@ static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
+/* Whether a turn comes a period after the one a period before, at all stages the same. The host and the message are
+ * waited for only once they are late, so they may come no later than that. */
+static void compare(tri_step_probe *probe, const moment *before, const moment *now) {
+  double period_s = now->now - before->now;
+  if (probe->step_s == 0) probe->step_s = period_s;
+  double most = probe->step_s * 1e-9;
+  bool same = fabs(period_s - probe->step_s) <= most;
+  bool late = now->host - before->host > probe->step_s + most || now->message - before->message > probe->step_s + most;
+  if (!same || late) probe->settled = false;
+}
+
 static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
-  const tri_step_probe *probe = walk->probe;
-  if (probe == NULL || turn->kind != TRI_TURN_FORWARD || turn->chunk != 0) return;
-  int64_t behind = turn->micro_batch - probe->first;
-  if (behind < 0 || behind % probe->period != 0 || behind > 2 * probe->period) return;
-  w->notes[behind / probe->period].now = w->base.now;
-  w->notes[behind / probe->period].spent = w->base.spent;
+  tri_step_probe *probe = walk->probe;
+  if (probe == NULL) return;
+  int64_t number = turn->micro_batch - probe->first, which = turn->chunk * TURN_KINDS + (int)turn->kind;
+  if (number < 0 || number >= probe->count) return;
+  const route *by = &w->routes[which];
+  const channel *in = by->in_way < 0 ? NULL : &walk->channels[by->in_tag];
+  moment now = {w->base.now, w->base.host, in == NULL ? 0 : in->ring[turn->micro_batch & walk->ring].end};
+  moment *before = &w->notes[which * probe->period + number % probe->period];
+  if (number >= probe->period) compare(probe, before, &now);
+  *before = now;
+  if (which != TRI_TURN_FORWARD) return;
+  if (number == probe->count - 1 - probe->period) w->spent = w->base.spent;
+  if (number != probe->count - 1) return;
+  for (int i = 0; i < TRI_TIME_PARTS; i++) {
+    double more = tri_time_parts(&w->base.spent)[i] - tri_time_parts(&w->spent)[i];
+    tri_time_parts(&probe->time)[i] += more / (double)walk->base.stages->num_stages;
+  }
 }
 
 /* Without messages nothing waits for another stage. */
@@ -328,16 +356,18 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
   const tri_schedule *schedule = tri_schedule_of(layout->schedule);
   tri_schedule_shape shape = tri_schedule_shape_of(layout, walk->micro_batches);
   int64_t stages = layout->pipeline, most = layout->virtual_stages * walk->micro_batches * (TURN_KINDS - 1);
-  int64_t routes = layout->virtual_stages * TURN_KINDS;
+  int64_t routes = layout->virtual_stages * TURN_KINDS, period = walk->probe == NULL ? 0 : walk->probe->period;
   TRI_TRY(schedule->check(&shape));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * most), sizeof *walk->turns, &walk->turns));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes), sizeof *walk->routes, &walk->routes));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes * period), sizeof *walk->notes, &walk->notes));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * walk->boxes), WAYS * sizeof *walk->parcels, &walk->parcels));
   for (int64_t s = 0; s < stages; s++) {
     turn_walker *w = &walk->walkers[s];
     TRI_TRY(tri_walker_create(&walk->base, s, &w->base));
     w->script = &walk->scripts[walk->base.stages->kind_of[s]];
     w->routes = walk->routes + s * routes;
+    w->notes = walk->notes + s * routes * period;
     find_routes(layout, s, w->routes);
     for (int way = 0; way < WAYS; way++) w->boxes[way] = walk->parcels + (s * WAYS + way) * walk->boxes;
     w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* room enough: it never grows */
@@ -378,6 +408,7 @@ static void release(turn_walk *walk) {
     tri_program_destroy(walk->scripts[k].program);
     tri_free(walk->scripts[k].duties);
   }
+  tri_free(walk->notes);
   tri_free(walk->parcels);
   tri_free(walk->routes);
   tri_free(walk->turns);
@@ -387,44 +418,13 @@ static void release(turn_walk *walk) {
   tri_free(walk->walkers);
 }
 
-/* ---- the middle of a step ---------------------------------------------------------------------------------------- */
-
-static bool close_to(double a, double b) {
-  double apart = a > b ? a - b : b - a;
-  return apart <= 1e-9 * (a + b);
-}
-
-/* Seconds of the newest period of a stage, or of the one before. */
-static double period_s(const turn_walker *w, int newest) { return w->notes[newest].now - w->notes[newest - 1].now; }
-
-/* The slowest stages set the pace of the step: settled means that they take as long for one period as for the one
- * before. Faster ones, which may be ahead for a while, wait for them sooner or later. */
-static void read_probe(const turn_walk *walk) {
-  tri_step_probe *out = walk->probe;
-  int64_t stages = walk->base.stages->num_stages;
-  for (int64_t s = 0; s < stages; s++) {
-    turn_walker *w = &walk->walkers[s];
-    if (period_s(w, 2) > out->step_s) out->step_s = period_s(w, 2);
-    for (int i = 0; i < TRI_TIME_PARTS; i++) {
-      double more = tri_time_parts(&w->notes[2].spent)[i] - tri_time_parts(&w->notes[1].spent)[i];
-      tri_time_parts(&out->time)[i] += more / (double)stages;
-    }
-  }
-  out->settled = out->step_s > 0;
-  for (int64_t s = 0; s < stages && out->settled; s++) {
-    const turn_walker *w = &walk->walkers[s];
-    bool slowest = close_to(period_s(w, 2), out->step_s);
-    out->settled = slowest ? close_to(period_s(w, 1), out->step_s) : period_s(w, 1) < out->step_s * (1 + 1e-9);
-  }
-}
-
 tri_status tri_walk_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
                           tri_step_sample *out) {
   turn_walk walk = {.base = {.stages = stages}, .micro_batches = micro_batches, .probe = probe};
   tri_status status = TRI_OK;
+  if (probe != NULL) probe->settled = true;
   TRI_TRY_GOTO(create(&walk), done);
   TRI_TRY_GOTO(run(&walk), done);
-  if (probe != NULL) read_probe(&walk);
   *out = tri_walk_sum(stages, walk.walkers, sizeof *walk.walkers);
 done:
   release(&walk);
