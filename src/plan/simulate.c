@@ -29,7 +29,8 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   if (2 * few > micro_batches) return TRI_OK;
   TRI_TRY(tri_walk_turns(stages, few, &looks, out));
   *settled = looks.settled;
-  double more = (double)((micro_batches - few) / at.period), told = 0;
+  int64_t periods = (micro_batches - few) / at.period;
+  double more = (double)periods, told = 0;
   out->step_s += more * looks.step_s;
   for (int i = 0; i < TRI_TIME_PARTS; i++) {
     tri_time_parts(&out->time)[i] += more * tri_time_parts(&looks.time)[i];
