@@ -213,7 +213,8 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
-                          .precision = request->precision};
+                          .precision = request->precision,
+                          .for_planning = true};
   tri_mesh_place place = {{0}};
   place.at[TRI_AXIS_PIPELINE] = (int)stage;
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
@@ -248,10 +249,11 @@ static bool may_be_fullest(const tri_simulation_request *request, int64_t stage)
   return false;
 }
 
-tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out) {
+tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
+                               tri_memory_parts *out) {
   tri_memory_parts fullest = {.peak = -1};
   int64_t where = 0;
-  for (int64_t s = 0; s < request->layout->pipeline; s++) {
+  for (int64_t s = 0; s < request->layout->pipeline && fullest.peak <= room; s++) {
     tri_memory_parts here;
     if (!may_be_fullest(request, s)) continue;
     TRI_TRY(tri_predict_memory(request, s, &here));

@@ -184,6 +184,7 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .for_planning = true,
                           .without_program = true};
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
   TRI_TRY(tri_alloc("prices", (size_t)kind->parts.num_chunks, sizeof *kind->chunks, &kind->chunks));
@@ -245,6 +246,7 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
     return status;
   }
   stages.message_s = price_message(request);
+  stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
   stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
                                           (tri_span){layout->data, layout->tensor * layout->context}, request->system);
   stages.clip_all_s = tri_network_collective(
