@@ -68,7 +68,7 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
   bool last = compute->micro_batch == s->program->num_micro_batches - 1;
-  s->duties[duty_of(compute->chunk, turn, last)] = found;
+  s->duties[duty_of(compute->chunk, (int)turn, last)] = found;
 }
 
 /* By the last stage of the kind: the first stage of all sends no gradient, and only behind what is sent does its
