@@ -50,6 +50,7 @@ static void op_rms_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *o
   const rms_norm *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){
+      .elements = elements,
       .vector_flops = elements * 5.0,
       .bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 2.0),
   };

@@ -6,6 +6,7 @@
 #include "base/config.h"
 #include "device/description.h"
 #include "device/dtype.h"
+#include "plan/measured.h"
 
 #include <stdint.h>
 
@@ -38,7 +39,7 @@ typedef struct tri_efficiency {
   double memory;      /* of the memory's bandwidth */
   double link;        /* of the links' bandwidth */
   double launch;      /* seconds of the host for each kernel that it starts */
-  double start;       /* seconds from the last kernel before a collective to its first byte: ranks wait for each other */
+  double start; /* seconds from the last kernel before a collective to its first byte: ranks wait for each other */
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 
@@ -56,7 +57,7 @@ typedef struct tri_cluster {
   int64_t processors;                     /* that work on a tile each at a time */
   int64_t tile_fill;                      /* inner elements' time that a tile takes to begin */
   tri_tile tiles[TRI_CLUSTER_TILES];
-  int64_t num_tiles; /* 0: products are not cut into tiles */
+  int64_t num_tiles;    /* 0: products are not cut into tiles */
   bool carries;         /* devices carry what passes between them by themselves: nothing goes on beside their work */
   char fitted[96];      /* names of the constants in `efficiency` that a measurement stands behind */
   int64_t threads;      /* of each rank that it was measured with, */
@@ -64,6 +65,7 @@ typedef struct tri_cluster {
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_efficiency efficiency;
+  tri_measured measured; /* asked before all of this */
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;

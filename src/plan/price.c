@@ -27,6 +27,30 @@ static double kept_scores_s(const tri_cluster *cluster, tri_dtype type, const tr
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout));
 }
 
+/* What the cluster's tables say: of the products, and of what goes over elements beside them. */
+static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
+                       const tri_cost *cost, tri_pass pass, double *seconds) {
+  const tri_measured *m = &cluster->measured;
+  double products = 0, elements = 0;
+  tri_work work;
+  if (cost->scores > 0) {
+    return system->flash_attention && tri_measured_attention_s(m, call->type, pass, cost, seconds);
+  }
+  tri_cost each[TRI_MEASURED_MOST_PRODUCTS];
+  int count = tri_measured_products_of(call, cost, each);
+  for (int i = 0; i < count; i++) {
+    double seconds_of_one;
+    if (!tri_measured_product_s(m, call->type, &each[i], &seconds_of_one)) return false;
+    products += seconds_of_one;
+  }
+  if (cost->elements > 0) {
+    if (!tri_measured_work_of(call->op->name, &work)) return false;
+    if (!tri_measured_elements_s(m, call->type, work, pass, cost->elements, &elements)) return false;
+  }
+  *seconds = products + elements * system->element_traffic;
+  return *seconds > 0;
+}
+
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                         tri_pass pass) {
   double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0;
@@ -50,7 +74,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   call->op->cost(call, pass, &cost);
-  price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  if (!measured_s(cluster, system, call, &cost, pass, &price.compute_s)) {
+    price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  }
   if (call->op->makes_loss && pass == TRI_PASS_FORWARD) {
     if (tensor.size == 1) price.compute_s /= system->whole_head_share;
     price.compute_s += tri_price_memory(cluster, cost.rows * cost.columns * system->logit_bytes);
@@ -76,6 +102,13 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
 
 double tri_price_memory(const tri_cluster *cluster, double bytes) {
   return bytes <= 0 ? 0 : bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
+}
+
+double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes) {
+  double seconds = 0;
+  if (tri_measured_elements_s(&cluster->measured, precision, work, TRI_PASS_FORWARD, elements, &seconds))
+    return seconds;
+  return tri_price_memory(cluster, bytes);
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
@@ -178,9 +211,26 @@ static double hierarchical(const route *by, tri_collective kind, double bytes, t
   return seconds;
 }
 
+/* Tables are of neighbours; within a node all are. */
+static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes, tri_span group,
+                             double *seconds) {
+  if (group.stride > 1 && cluster->nodes > 1) return false;
+  return tri_measured_collective_s(&cluster->measured, kind, shared, group.size, bytes, seconds);
+}
+
+double tri_price_reduction(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                           const tri_system *system) {
+  double seconds;
+  if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, true, bytes, group, &seconds)) return seconds;
+  return tri_price_collective(cluster, kind, bytes, group, system);
+}
+
 double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
                             const tri_system *system) {
+  double seconds;
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, false, bytes, group, &seconds)) return seconds;
   if (cluster->num_links == 0) return INFINITY;
   route by = {cluster, !system->single_ring};
   double best = ring(&by, kind, bytes, group);
@@ -192,7 +242,11 @@ double tri_price_collective(const tri_cluster *cluster, tri_collective kind, dou
 }
 
 double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride) {
+  double seconds;
   if (bytes <= 0) return 0;
+  if ((stride == 1 || cluster->nodes <= 1) && tri_measured_message_s(&cluster->measured, bytes, &seconds)) {
+    return seconds;
+  }
   if (cluster->num_links == 0) return INFINITY;
   const tri_link *link = joining(cluster, (tri_span){2, stride});
   double sharing = (double)(stride < link->per ? stride : link->per);

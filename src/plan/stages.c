@@ -118,6 +118,40 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
+/* Elements that a step writes once, whatever its micro-batches: weights that the device packs, and gradients that are
+ * cleared because only some of their rows are added to. */
+static tri_status price_once(const tri_simulation_request *request, const tri_parts *parts, double *packed,
+                             double *cleared) {
+  double element = (double)tri_dtype_bytes(request->precision);
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    for (int64_t i = 0; i < parts->lists[c]->num_calls; i++) {
+      const tri_op_call *call = &parts->lists[c]->calls[i];
+      tri_op_memory memory = {0};
+      if (call->op->clears_gradient) *cleared += (double)parts->table->entries[call->parameters[0]].count;
+      if (call->op->prepare == NULL || call->op->memory == NULL) continue;
+      TRI_TRY(call->op->memory(call, device_of(request), &memory));
+      for (int b = 0; b < TRI_OP_BUFFERS; b++) *packed += (double)memory.buffer_bytes[b] / element;
+    }
+  }
+  return TRI_OK;
+}
+
+/* Who updates narrows at once where packed is no more than that. */
+static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
+                            double packed) {
+  const tri_cluster *cluster = request->cluster;
+  const tri_system *system = request->system;
+  const tri_dtype type = request->precision;
+  double wide = (double)tri_dtype_bytes(tri_dtype_wide(type)), element = (double)tri_dtype_bytes(type);
+  bool narrows = system->planned && device_of(request)->packs_plain && element < wide;
+  double left = narrows ? packed - own_packed : packed, narrowed = narrows ? own_packed : 0;
+  kind->clip_s =
+      tri_price_work(cluster, type, TRI_WORK_SQUARES, own, own * (system->planned ? wide : system->gradient_bytes));
+  kind->prepare_s = tri_price_work(cluster, type, TRI_WORK_PACK, left, left * (wide + element));
+  kind->update_s = tri_price_work(cluster, type, TRI_WORK_UPDATE, own,
+                                  own * tri_price_update_bytes(system, type) + narrowed * element);
+}
+
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
   const tri_layout *layout = request->layout;
   const tri_buckets *buckets = kind->parts.buckets;
@@ -127,6 +161,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double sent = (double)tri_dtype_bytes(tri_layout_reduce_type(layout, request->precision));
   double reduced = or_else(request->system->reduce_bytes, sent);
   double gathered = or_else(request->system->gather_bytes, wide);
+  const tri_system *system = request->system;
   tri_collective how = layout->zero == 0 ? TRI_COLLECTIVE_ALL_REDUCE : TRI_COLLECTIVE_REDUCE_SCATTER;
   size_t n = (size_t)buckets->count;
   TRI_TRY(tri_alloc("prices", 3 * n, sizeof *kind->reduce_s, &kind->reduce_s));
@@ -136,22 +171,21 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
     double elements = (double)(bucket->end - bucket->first);
-    kind->reduce_s[b] = tri_price_collective(cluster, how, elements * reduced, data, request->system);
-    kind->gather_s[b] =
-        tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, request->system);
+    kind->reduce_s[b] = tri_price_reduction(cluster, how, elements * reduced, data, system);
+    kind->gather_s[b] = tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, system);
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
-    own += (double)(bucket->own_end - bucket->own_first);
+    double part = (double)(bucket->own_end - bucket->own_first);
+    double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
+    /* Of what is sharded a rank's part is put away behind its slot, and put into it again. */
+    if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
+    if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
+    own += part;
     all += elements;
   }
-  double element = (double)tri_dtype_bytes(request->precision);
-  const tri_system *system = request->system;
-  /* Who updates narrows at once where packed is no more than that. */
-  bool narrows = system->planned && device_of(request)->packs_plain && element < wide;
-  kind->clip_s = tri_price_memory(cluster, own * (system->planned ? wide : system->gradient_bytes));
-  double packed = narrows ? all - own : all, narrowed = narrows ? own : 0;
-  kind->prepare_s = system->planned ? tri_price_memory(cluster, packed * (wide + element)) : 0;
-  kind->update_s =
-      tri_price_memory(cluster, own * tri_price_update_bytes(system, request->precision) + narrowed * element);
+  double packed = 0, cleared = 0;
+  if (system->planned) TRI_TRY(price_once(request, &kind->parts, &packed, &cleared));
+  price_optimizer(request, kind, own, packed * own / (all > 0 ? all : 1), packed);
+  kind->prepare_s += tri_price_work(cluster, request->precision, TRI_WORK_ZERO, cleared, cleared * wide);
   return TRI_OK;
 }
 
@@ -168,10 +202,11 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   kind->tied = tri_parts_hold_tied(kind->parts.table);
   if (!kind->tied) return;
   int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
-  kind->tied_s = layout->pipeline == 1 ? tri_price_memory(request->cluster, 3.0 * count * wide)
-                                       : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                                              count * or_else(request->system->reduce_bytes, wide),
-                                                              (tri_span){2, apart}, request->system);
+  kind->tied_s = layout->pipeline == 1
+                     ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD, count, 3.0 * count * wide)
+                     : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
+                                            count * or_else(request->system->reduce_bytes, wide), (tri_span){2, apart},
+                                            request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
