@@ -86,8 +86,18 @@ static tri_status multiply(tri_measure *m, const void *what) {
   return m->device->kernels->matmul(m->device->queue, &p->matmul, a, b, NULL, c, p->workspace);
 }
 
+static bool adds(tri_product_form form) {
+  switch (form) {
+    case TRI_PRODUCT_PLAIN:
+    case TRI_PRODUCT_TURNED:
+    case TRI_PRODUCT_GRADIENT: return false;
+    case TRI_PRODUCT_ADDED: break;
+  }
+  return true;
+}
+
 /* As ops/weight.c calls them: weights packed where the device likes that, else as they are, in the wide type; gradients
- * of weights wide, and added up. */
+ * of weights wide. */
 static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of) {
   tri_matmul p = {.m = of->rows,
                   .n = of->columns,
@@ -105,7 +115,9 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
       p.ldb = of->inner;
       break;
     case TRI_PRODUCT_GRADIENT:
-      p.a_transposed = p.accumulate = true;
+    case TRI_PRODUCT_ADDED:
+      p.a_transposed = true;
+      p.accumulate = adds(of->form);
       p.lda = of->rows;
       p.c_type = tri_dtype_wide(m->type);
       break;

@@ -60,10 +60,15 @@ typedef enum tri_collective {
   TRI_COLLECTIVE_REDUCE_SCATTER,
 } tri_collective;
 
-/* Which operands of a product a b are stored turned: none, b (a b^T), or a, of a result that is added to (c += a^T b).
- */
-typedef enum tri_product_form { TRI_PRODUCT_PLAIN, TRI_PRODUCT_TURNED, TRI_PRODUCT_GRADIENT } tri_product_form;
-enum { TRI_NUM_PRODUCT_FORMS = 3 };
+/* Which operands of a product a b are stored turned: none, b (a b^T), or a (a^T b: the gradient of a weight), which is
+ * written by a step's first micro-batch and added to by the others. */
+typedef enum tri_product_form {
+  TRI_PRODUCT_PLAIN,
+  TRI_PRODUCT_TURNED,
+  TRI_PRODUCT_GRADIENT,
+  TRI_PRODUCT_ADDED,
+} tri_product_form;
+enum { TRI_NUM_PRODUCT_FORMS = 4 };
 
 /* What one pass of a call costs. */
 typedef struct tri_cost {

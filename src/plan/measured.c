@@ -17,7 +17,9 @@
   static const tri_config_table NAME##_table = {                                                                       \
       .noun = NOUN, .keys = NAME##_keys, .num_keys = sizeof NAME##_keys / sizeof *NAME##_keys}
 
-#define FORMS(X) X("plain", TRI_PRODUCT_PLAIN) X("turned", TRI_PRODUCT_TURNED) X("gradient", TRI_PRODUCT_GRADIENT)
+#define FORMS(X)                                                                                                       \
+  X("plain", TRI_PRODUCT_PLAIN)                                                                                        \
+  X("turned", TRI_PRODUCT_TURNED) X("gradient", TRI_PRODUCT_GRADIENT) X("added", TRI_PRODUCT_ADDED)
 TRI_CONFIG_WORDS(forms, tri_product_form, FORMS)
 #define PASSES(X)                                                                                                      \
   X("forward", TRI_PASS_FORWARD)                                                                                       \
@@ -34,7 +36,7 @@ static const tri_config_word precisions[] = {
 
 static const tri_config_key product_keys[] = {
     {KEY(tri_measured_product, form, TRI_CONFIG_CHOICE), .words = forms, .fallback = "plain",
-     .help = "plain (a b), turned (a b^T) or gradient (c += a^T b)"},
+     .help = "plain (a b), turned (a b^T), gradient (a^T b) or added (c += a^T b)"},
     {KEY(tri_measured_product, passing, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "b is a weight that comes and goes, so it is not packed ahead"},
     {KEY(tri_measured_product, rows, TRI_CONFIG_INT), SIZE, .example = "1024", .help = "of the product"},
@@ -206,6 +208,14 @@ static bool find_product(const tri_measured *m, tri_product_form form, bool pass
     if (p->form == form && p->passing == passing) consider(&c, &p->point);
   }
   return interpolate(&c, out);
+}
+
+double tri_measured_added_s(const tri_measured *m, tri_dtype type, const tri_cost *gradient) {
+  double written, added;
+  const double at[] = {log(gradient->rows), log(gradient->inner), log(gradient->columns)};
+  if (!is_of(m, type) || !find_product(m, TRI_PRODUCT_GRADIENT, false, at, &written)) return 0;
+  if (!find_product(m, TRI_PRODUCT_ADDED, false, at, &added) || added <= written) return 0;
+  return (exp(added) - exp(written)) * gradient->rows * gradient->inner * gradient->columns * gradient->products;
 }
 
 static bool find_form(const tri_measured *m, tri_product_form form, const double at[], double *out) {

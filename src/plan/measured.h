@@ -93,6 +93,8 @@ int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_
 /* Seconds of `products` products. A form that was not measured is taken to be as fast as the nearest that was. False,
  * here and below: no table says. */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
+/* Seconds more that a gradient of a weight takes which is added to what is there; 0 where no table says. */
+double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
 /* Of a cost whose `scores` are not 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds);

@@ -29,26 +29,30 @@ static double kept_scores_s(const tri_cluster *cluster, tri_dtype type, const tr
 
 /* What the cluster's tables say: of the products, and of what goes over elements beside them. */
 static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
-                       const tri_cost *cost, tri_pass pass, double *seconds) {
+                       const tri_cost *cost, tri_pass pass, tri_price *out) {
   const tri_measured *m = &cluster->measured;
-  double products = 0, elements = 0;
+  double seconds = 0, elements = 0;
+  tri_price found = {0};
   tri_work work;
   if (cost->scores > 0) {
-    return system->flash_attention && tri_measured_attention_s(m, call->type, pass, cost, seconds);
+    return system->flash_attention && tri_measured_attention_s(m, call->type, pass, cost, &out->compute_s);
   }
   tri_cost each[TRI_MEASURED_MOST_PRODUCTS];
   int count = tri_measured_products_of(call, cost, each);
+  if (count == 0 && cost->flops > 0) return false;
   for (int i = 0; i < count; i++) {
-    double seconds_of_one;
-    if (!tri_measured_product_s(m, call->type, &each[i], &seconds_of_one)) return false;
-    products += seconds_of_one;
+    if (!tri_measured_product_s(m, call->type, &each[i], &seconds)) return false;
+    found.compute_s += seconds;
+    if (each[i].form == TRI_PRODUCT_GRADIENT) found.later_s += tri_measured_added_s(m, call->type, &each[i]);
   }
   if (cost->elements > 0) {
     if (!tri_measured_work_of(call->op->name, &work)) return false;
     if (!tri_measured_elements_s(m, call->type, work, pass, cost->elements, &elements)) return false;
   }
-  *seconds = products + elements * system->element_traffic;
-  return *seconds > 0;
+  found.compute_s += elements * system->element_traffic;
+  if (found.compute_s <= 0) return false;
+  *out = found;
+  return true;
 }
 
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
@@ -74,7 +78,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   call->op->cost(call, pass, &cost);
-  if (!measured_s(cluster, system, call, &cost, pass, &price.compute_s)) {
+  if (!measured_s(cluster, system, call, &cost, pass, &price)) {
     price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
   }
   if (call->op->makes_loss && pass == TRI_PASS_FORWARD) {

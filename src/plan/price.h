@@ -11,6 +11,7 @@
  * do, which goes on beside the others as long as it is shorter. */
 typedef struct tri_price {
   double compute_s, tensor_s, launch_s;
+  double first_s, later_s; /* more of computing: in the first micro-batch of a step, and in those behind it */
 } tri_price;
 
 /* Ranks first, first + stride, ...: those of a group along an axis of the mesh. */

@@ -22,13 +22,13 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-static tri_price plus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s + b.compute_s, a.tensor_s + b.tensor_s, a.launch_s + b.launch_s};
+static tri_price add_scaled(tri_price a, double scale, tri_price b) {
+  return (tri_price){a.compute_s + scale * b.compute_s, a.tensor_s + scale * b.tensor_s,
+                     a.launch_s + scale * b.launch_s, a.first_s + scale * b.first_s, a.later_s + scale * b.later_s};
 }
 
-static tri_price minus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s, a.launch_s - b.launch_s};
-}
+static tri_price plus(tri_price a, tri_price b) { return add_scaled(a, 1, b); }
+static tri_price minus(tri_price a, tri_price b) { return add_scaled(a, -1, b); }
 
 /* Layers repeat: what has been priced is found again by what it costs. */
 typedef struct price_memory {
@@ -60,7 +60,15 @@ static tri_price price_pass(const tri_simulation_request *request, price_memory 
   return price;
 }
 
-static tri_status price_chunk(const tri_simulation_request *request, const tri_op_list *list, tri_chunk_prices *out) {
+/* Of a gradient to some of whose rows nobody adds. */
+static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
+  double elements = (double)parts->table->entries[call->parameters[0]].count;
+  double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
+}
+
+static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
+                              tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
   price_memory memory = {.count = 0};
   tri_price again = {0};
@@ -74,6 +82,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
     tri_price forward = price_pass(request, &memory, call, TRI_PASS_FORWARD), input = {0}, weight = {0};
     if (call->op->backward_input != NULL) input = price_pass(request, &memory, call, TRI_PASS_BACKWARD_INPUT);
     if (call->op->backward_weight != NULL) weight = price_pass(request, &memory, call, TRI_PASS_BACKWARD_WEIGHT);
+    if (call->op->clears_gradient) weight.first_s = clearing_s(request, parts, call);
     out->forward[c + 1] = plus(out->forward[c], forward);
     out->backward_input[c + 1] = plus(out->backward_input[c], input);
     out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);
@@ -85,9 +94,15 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
   return TRI_OK;
 }
 
+/* What the micro-batch's turn adds. */
+static tri_price in_turn(tri_price price, const tri_instruction *at) {
+  price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
+  return price;
+}
+
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
-  return minus(p->forward[at->end_call], p->forward[at->first_call]);
+  return in_turn(minus(p->forward[at->end_call], p->forward[at->first_call]), at);
 }
 
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights) {
@@ -96,7 +111,7 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   tri_price sum = minus(p->again[end], p->again[first]);
   if (inputs) sum = plus(sum, minus(p->backward_input[end], p->backward_input[first]));
   if (weights) sum = plus(sum, minus(p->backward_weight[end], p->backward_weight[first]));
-  return sum;
+  return in_turn(sum, at);
 }
 
 /* Over the tensor group: norms of sliced rows, heads that ranks hold copies of. */
@@ -118,16 +133,13 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
-/* Elements that a step writes once, whatever its micro-batches: weights that the device packs, and gradients that are
- * cleared because only some of their rows are added to. */
-static tri_status price_once(const tri_simulation_request *request, const tri_parts *parts, double *packed,
-                             double *cleared) {
+/* Elements of the copies of weights that the device packs. */
+static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
   double element = (double)tri_dtype_bytes(request->precision);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
     for (int64_t i = 0; i < parts->lists[c]->num_calls; i++) {
       const tri_op_call *call = &parts->lists[c]->calls[i];
       tri_op_memory memory = {0};
-      if (call->op->clears_gradient) *cleared += (double)parts->table->entries[call->parameters[0]].count;
       if (call->op->prepare == NULL || call->op->memory == NULL) continue;
       TRI_TRY(call->op->memory(call, device_of(request), &memory));
       for (int b = 0; b < TRI_OP_BUFFERS; b++) *packed += (double)memory.buffer_bytes[b] / element;
@@ -182,10 +194,9 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     own += part;
     all += elements;
   }
-  double packed = 0, cleared = 0;
-  if (system->planned) TRI_TRY(price_once(request, &kind->parts, &packed, &cleared));
+  double packed = 0;
+  if (system->planned) TRI_TRY(count_packed(request, &kind->parts, &packed));
   price_optimizer(request, kind, own, packed * own / (all > 0 ? all : 1), packed);
-  kind->prepare_s += tri_price_work(cluster, request->precision, TRI_WORK_ZERO, cleared, cleared * wide);
   return TRI_OK;
 }
 
@@ -223,7 +234,7 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
   TRI_TRY(tri_alloc("prices", (size_t)kind->parts.num_chunks, sizeof *kind->chunks, &kind->chunks));
   for (int64_t c = 0; c < kind->parts.num_chunks; c++) {
-    TRI_TRY(price_chunk(request, kind->parts.lists[c], &kind->chunks[c]));
+    TRI_TRY(price_chunk(request, &kind->parts, kind->parts.lists[c], &kind->chunks[c]));
   }
   TRI_TRY(price_buckets(request, kind));
   price_tied(stages, kind);
