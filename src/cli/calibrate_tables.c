@@ -154,6 +154,7 @@ static bool has_pass(tri_work work, tri_pass pass) {
     case TRI_WORK_EMBEDDING: return pass != TRI_PASS_BACKWARD_INPUT;
     case TRI_WORK_LINEAR: return pass == TRI_PASS_BACKWARD_WEIGHT;
     case TRI_WORK_ADD:
+    case TRI_WORK_ADD_TO:
     case TRI_WORK_CROSS_ENTROPY:
     case TRI_WORK_COPY:
     case TRI_WORK_PACK:

@@ -1,7 +1,8 @@
 /* What this machine does, measured while all ranks of the job are at it: what a cluster's description is made of.
  *
- * Whoever asks says what is to be measured; how it is called is here. Every figure is the median of some repetitions,
- * of the slowest rank, with operands that are taken in turn, so that they come from where a step finds its own. */
+ * Whoever asks says what is to be measured; how it is called is here. Every figure is the lower quartile of some
+ * repetitions, of the slowest rank, with operands that are taken in turn, so that they come from where a step finds its
+ * own. */
 #ifndef TRI_ENGINE_MEASURE_H
 #define TRI_ENGINE_MEASURE_H
 

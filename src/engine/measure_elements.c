@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64, MOST_ARRAYS = 5 };
+enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64 };
 
 /* Arrays of `elements` elements each, wide where they may be, of one set; and small ones that all sets share. */
 typedef struct elements {
   tri_measure_elements of;
   char *sets;
   size_t array_bytes;
-  int64_t num_sets, rows, width;
+  int64_t num_arrays, num_sets, rows, width;
   char *weights;            /* of a row, and statistics of rows */
   char *statistics[3];      /* [rows] */
   int32_t *ids, *positions; /* [rows] */
@@ -22,8 +22,30 @@ typedef struct elements {
   tri_exact_sum *exact;
 } elements;
 
+/* Of a set: so that long ones come from beyond the caches whatever the work. */
+static int64_t arrays_of(tri_work work) {
+  switch (work) {
+    case TRI_WORK_EMBEDDING:
+    case TRI_WORK_ROPE:
+    case TRI_WORK_LINEAR:
+    case TRI_WORK_ZERO:
+    case TRI_WORK_SQUARES: return 1;
+    case TRI_WORK_COPY:
+    case TRI_WORK_PACK:
+    case TRI_WORK_ADD_TO: return 2;
+    case TRI_WORK_ADD:
+    case TRI_WORK_CROSS_ENTROPY:
+    case TRI_WORK_LAYER_NORM:
+    case TRI_WORK_RMS_NORM: return 3;
+    case TRI_WORK_GELU:
+    case TRI_WORK_SWIGLU:
+    case TRI_WORK_UPDATE: return 5;
+  }
+  return 5;
+}
+
 static char *array(const tri_measure *m, const elements *e, int which) {
-  return e->sets + (size_t)((m->turn % e->num_sets) * MOST_ARRAYS + which) * e->array_bytes;
+  return e->sets + (size_t)((m->turn % e->num_sets) * e->num_arrays + which) * e->array_bytes;
 }
 
 static tri_norm norm_of(const tri_measure *m, const elements *e) {
@@ -111,6 +133,7 @@ static tri_status run_flat(const tri_measure *m, const elements *e) {
   char *first = array(m, e, 0), *second = array(m, e, 1), *third = array(m, e, 2);
   switch (e->of.work) {
     case TRI_WORK_ADD: TRI_KERNEL_CALL(queue, add, m->type, tri_all_rows(1), n, first, second, third); break;
+    case TRI_WORK_ADD_TO: TRI_KERNEL_CALL(queue, add, wide, tri_all_rows(1), n, first, second, first); break;
     case TRI_WORK_COPY: TRI_KERNEL_CALL(queue, convert, n, wide, first, wide, second); break;
     case TRI_WORK_PACK: TRI_KERNEL_CALL(queue, convert, n, wide, first, m->type, second); break;
     case TRI_WORK_ZERO: TRI_KERNEL_CALL(queue, fill_zero, (size_t)n * tri_dtype_bytes(wide), first); break;
@@ -149,6 +172,7 @@ static tri_status run_elements(tri_measure *m, const void *what) {
       TRI_KERNEL_CALL(queue, column_sum, m->type, tri_all_rows(e->rows), e->width, array(m, e, 0), e->weights, true);
       return TRI_OK;
     case TRI_WORK_ADD:
+    case TRI_WORK_ADD_TO:
     case TRI_WORK_COPY:
     case TRI_WORK_PACK:
     case TRI_WORK_ZERO:
@@ -179,6 +203,7 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   char *next = m->pool;
   *seconds = 0;
   if (e.width > of->elements) return TRI_OK;
+  e.num_arrays = arrays_of(of->work);
   e.rows = of->elements / e.width;
   e.array_bytes = (size_t)of->elements * wide;
   e.weights = tri_measure_take(&next, 2 * (size_t)WIDTH * sizeof(double));
@@ -189,7 +214,7 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   e.values = (tri_step_values *)(void *)tri_measure_take(&next, sizeof *e.values);
   e.exact = (tri_exact_sum *)(void *)tri_measure_take(&next, sizeof *e.exact);
   e.sets = next;
-  e.num_sets = tri_measure_sets(m, next, MOST_ARRAYS * e.array_bytes);
+  e.num_sets = tri_measure_sets(m, next, (size_t)e.num_arrays * e.array_bytes);
   if (e.num_sets == 0) return TRI_OK;
   TRI_TRY(upload_small(m, &e));
   TRI_TRY(tri_measure_time(m, run_elements, &e, seconds));

@@ -14,6 +14,7 @@
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
   X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all that is no product, for each logit */                              \
   X("copy", TRI_WORK_COPY)                                                                                             \
+  X("add_to", TRI_WORK_ADD_TO) /* of two gradients of a tied pair, in place */                                         \
   X("zero", TRI_WORK_ZERO)                                                                                             \
   X("pack", TRI_WORK_PACK)       /* of new weights */                                                                  \
   X("squares", TRI_WORK_SQUARES) /* of gradients, for their norm */                                                    \

@@ -214,7 +214,7 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   if (!kind->tied) return;
   int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
   kind->tied_s = layout->pipeline == 1
-                     ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD, count, 3.0 * count * wide)
+                     ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
                      : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
                                             count * or_else(request->system->reduce_bytes, wide), (tri_span){2, apart},
                                             request->system);
