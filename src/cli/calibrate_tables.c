@@ -9,6 +9,13 @@ typedef struct tables {
   tri_measured *out;
 } tables;
 
+/* What is no product and would take longer is left out: slow devices are measured at small sizes only. */
+static const double MOST_S = 0.2;
+
+static bool is_too_long(const tables *t, double flops) {
+  return t->request->peak > 0 && flops / t->request->peak > MOST_S;
+}
+
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 static tri_status measure_product(const tables *t, const tri_measure_product *of) {
@@ -93,6 +100,9 @@ static tri_status measure_attention(const tables *t, int64_t sequence, int64_t h
 static tri_status measure_all_attention(const tables *t) {
   static const int64_t sequences[] = {128, 512, 2048}, dims[] = {64, 128}, heads[] = {2, 16};
   for (int i = 0; i < 12; i++) {
+    double positions = (double)sequences[i / 4], dim = (double)dims[i / 2 % 2];
+    double flops = 5 * positions * positions * dim * (double)heads[i % 2]; /* of the backward */
+    if (i > 0 && is_too_long(t, flops)) continue;
     TRI_TRY(measure_attention(t, sequences[i / 4], dims[i / 2 % 2], heads[i % 2]));
   }
   return TRI_OK;
@@ -168,10 +178,13 @@ static bool has_pass(tri_work work, tri_pass pass) {
 /* In the caches, and beyond them. */
 static tri_status measure_elements(const tables *t, tri_work work, tri_pass pass) {
   static const int64_t sizes[] = {1 << 16, 1 << 19, 1 << 22, 1 << 24};
+  double last_s = 0;
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     const tri_measure_elements of = {work, pass, sizes[i]};
     double seconds = 0;
+    if (i > 0 && last_s * (double)(sizes[i] / sizes[i - 1]) > MOST_S) break;
     TRI_TRY(tri_measure_elements_s(t->request->measure, &of, &seconds));
+    last_s = seconds;
     if (seconds <= 0 || t->out->num_elements == TRI_MEASURED_ELEMENTS) continue;
     t->out->elements[t->out->num_elements++] =
         (tri_measured_elements){.work = work, .pass = pass, .elements = sizes[i], .seconds = seconds};
@@ -197,10 +210,13 @@ static const int64_t message_bytes[] = {64, 4096, 65536, 524288, 2097152, 838860
 enum { MESSAGES = sizeof message_bytes / sizeof message_bytes[0] };
 
 static tri_status measure_collectives(const tables *t, int64_t ranks, tri_collective kind, bool shared) {
+  double last_s = 0;
   for (int i = 0; i < MESSAGES; i++) {
     const tri_measure_collective of = {kind, shared, ranks, message_bytes[i]};
     double seconds = 0;
+    if (i > 0 && last_s * (double)(message_bytes[i] / message_bytes[i - 1]) > MOST_S) break;
     TRI_TRY(tri_measure_collective_s(t->request->measure, &of, &seconds));
+    last_s = seconds;
     if (seconds <= 0 || t->out->num_collectives == TRI_MEASURED_COLLECTIVES) continue;
     t->out->collectives[t->out->num_collectives++] = (tri_measured_collective){
         .kind = kind, .shared = shared, .ranks = ranks, .bytes = message_bytes[i], .seconds = seconds};
