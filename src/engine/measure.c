@@ -71,7 +71,8 @@ tri_status tri_measure_peak(tri_measure *m, double *flops) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Several sets of operands, taken in turn: in a step they come from memory, too. */
+/* Several sets of operands, taken in turn: in a step they come from memory, too. But what the operation before has just
+ * made is the same each time, and in the caches if it has room there: x and dy of x W and dy W^T, dy of x^T dy. */
 typedef struct product {
   tri_matmul matmul;
   char *sets, *workspace, *plain; /* plain: what is packed */
@@ -79,12 +80,17 @@ typedef struct product {
   int64_t num_sets;
 } product;
 
+static bool is_weight(const tri_matmul *p) { return !p->a_transposed; }
+
 static tri_status multiply(tri_measure *m, const void *what) {
   const product *p = what;
-  char *next = p->sets + (size_t)(m->turn % p->num_sets) * p->set_bytes;
+  char *first = p->sets, *next = p->sets + (size_t)(m->turn % p->num_sets) * p->set_bytes;
+  char *made_a = tri_measure_take(&first, p->a_bytes), *made_b = tri_measure_take(&first, p->b_bytes);
   char *a = tri_measure_take(&next, p->a_bytes), *b = tri_measure_take(&next, p->b_bytes);
   char *c = tri_measure_take(&next, p->c_bytes);
-  return m->device->kernels->matmul(m->device->queue, &p->matmul, a, b, NULL, c, p->workspace);
+  bool weight = is_weight(&p->matmul);
+  return m->device->kernels->matmul(m->device->queue, &p->matmul, weight ? made_a : a, weight ? b : made_b, NULL, c,
+                                    p->workspace);
 }
 
 static bool adds(tri_product_form form) {
@@ -125,8 +131,6 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
   }
   return p;
 }
-
-static bool is_weight(const tri_matmul *p) { return !p->a_transposed; }
 
 /* Packed weights are packed from random values. */
 static tri_status pack_sets(const tri_measure *m, const product *p) {
