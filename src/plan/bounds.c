@@ -59,6 +59,13 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 static double seconds(tri_price price) { return price.compute_s + price.tensor_s; }
 
 /* Adds the calls of one layer to a unit. */
+/* A whole sequence from the tensor ranks' slices, which not every system keeps. */
+static bool is_gathered(const tri_op_call *call) {
+  tri_cost cost = {0};
+  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  return cost.collective == TRI_COLLECTIVE_ALL_GATHER;
+}
+
 static void add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list, int64_t layer,
                       unit_price *unit) {
   tri_span tensor = {of->tensor, 1};
@@ -83,6 +90,7 @@ static void add_calls(const tri_search_request *request, const layer_prices *of,
     const tri_slot *slot = &list->slots[s];
     const tri_slot *root = &list->slots[slot->memory_of];
     if (slot->memory_of != s || list->calls[slot->producer].layer != layer || !slot->kept || root->recomputed) continue;
+    if (request->system->gathers_again && is_gathered(&list->calls[slot->producer])) continue;
     unit->kept += (double)tri_shape_bytes(&slot->shape);
   }
 }
@@ -244,8 +252,8 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
   double all = tri_price_memory(request->cluster, own * tri_price_update_bytes(system, request->precision));
   if (layout->zero != 1 && layout->zero != 2) return all;
   double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
-  return all + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
-                                    (tri_span){layout->data, layout->tensor}, system) *
+  return all + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
+                                      (tri_span){layout->data, layout->tensor}, system) *
                    0.999;
 }
 
@@ -263,7 +271,9 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   double in_flight = m < (double)layout->pipeline ? m : (double)layout->pipeline;
   double tied = model->tied ? sizes->tied : 0;
   double flying = layers_in_flight(layout, model, tri_layout_micro_batches(layout, request->global_batch));
-  double kept = flying * p->layer.kept + in_flight * p->embedding.kept + (alone ? p->head.kept : 0);
+  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a box for it. */
+  double embedded = first > 0 || request->system->planned ? in_flight * p->embedding.kept : 0;
+  double kept = flying * p->layer.kept + embedded + (alone ? p->head.kept : 0);
   *out = (tri_bound){.step_s = pipeline_s(request, layout, p, first, last) + end_s(request, layout, count),
                      .bytes = state_bytes(request, layout, count, tied) + kept};
   return TRI_OK;

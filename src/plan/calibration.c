@@ -2,7 +2,7 @@
  * left; a link's bandwidth and latency. What is measured directly (memory, elements, attention) needs none. */
 #include "plan/calibration.h"
 
-#include "plan/price.h"
+#include "plan/network.h"
 #include "plan/system.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ static double model_product_s(const tri_cluster *cluster, double peak, const tri
 
 static double model_reduce_s(const fitting *f, const tri_measured_collective *c) {
   static const tri_system system = {.levels = true, .link_share = 1};
-  return tri_price_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, (double)c->bytes, (tri_span){f->from->devices, 1},
-                              &system);
+  return tri_network_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, (double)c->bytes,
+                                (tri_span){f->from->devices, 1}, &system);
 }
 
 /* Of the collectives, those that the links' constants are fitted to. */
@@ -53,7 +53,7 @@ static double links_off(const fitting *f) {
     if (is_fitted(f, c)) sum += square(log(model_reduce_s(f, c) / c->seconds));
   }
   for (int64_t i = 0; i < m->num_messages; i++) {
-    double predicted = tri_price_message(f->cluster, (double)m->messages[i].bytes, 1);
+    double predicted = tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1});
     sum += square(log(predicted / m->messages[i].seconds));
   }
   return sum;
@@ -106,7 +106,8 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
   }
   out->reduces = median(errors, count);
   for (int64_t i = 0; i < m->num_messages; i++) {
-    errors[i] = fabs(tri_price_message(f->cluster, (double)m->messages[i].bytes, 1) / m->messages[i].seconds - 1);
+    errors[i] = fabs(
+        tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1}) / m->messages[i].seconds - 1);
   }
   out->messages = median(errors, m->num_messages);
 }
@@ -155,6 +156,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
                    .memory_bytes = from->memory_bytes,
                    .processors = from->processors,
                    .carries = !from->accelerator,
+                   .beside = 1,
                    .fitted = "matmul matmul_half attention memory link launch",
                    .threads = from->threads,
                    .cores = from->cores,
@@ -170,7 +172,8 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
   search(&f, products_off, (double *[]){&c.efficiency.matmul, &c.efficiency.matmul_half}, (double[]){1, 1e4});
   if (from->devices > 1) {
     c.num_links = 1;
-    c.links[0] = (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .bandwidth = 4e9, .latency = 2e-6};
+    c.links[0] =
+        (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 4e9, .latency = 2e-6};
     search(&f, links_off, (double *[]){&c.links[0].bandwidth, &c.links[0].latency}, (double[]){1e15, 1});
   }
   take_residuals(&f, residuals); /* before the tables would answer for the model */

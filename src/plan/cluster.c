@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "plan/preset_file.h"
+#include "plan/range.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@ static const tri_config_key link_keys[] = {
     {KEY(tri_link, ports, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "ports that they share"},
     {KEY(tri_link, stripe, TRI_CONFIG_INT), DEVICES, .fallback = "1",
      .help = "ports that one ring goes through at once"},
+    {KEY(tri_link, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
+     .help = "of the ports' bandwidth that is left when all units of `per` devices send through them at once"},
     {KEY(tri_link, bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "25.0e9",
      .help = "bytes a second of a port, each way"},
     {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6",
@@ -29,6 +32,17 @@ static const tri_config_key link_keys[] = {
 };
 static const tri_config_table link_table = {
     .noun = "link", .keys = link_keys, .num_keys = sizeof link_keys / sizeof *link_keys};
+
+static const tri_config_key protocol_keys[] = {
+    {KEY(tri_protocol, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_protocol *)0)->name), .example = "LL",
+     .help = "what its library calls it"},
+    {KEY(tri_protocol, share, TRI_CONFIG_DOUBLE), SHARE, .example = "0.25",
+     .help = "of the links' bandwidth that is left for data"},
+    {KEY(tri_protocol, latency, TRI_CONFIG_DOUBLE), SHARE, .example = "0.2",
+     .help = "of the links' latency that a hop takes"},
+};
+static const tri_config_table protocol_table = {
+    .noun = "protocol", .keys = protocol_keys, .num_keys = sizeof protocol_keys / sizeof *protocol_keys};
 
 #define TILE_SIDE .range = {.low = 1, .high = 4096}
 static const tri_config_key tile_keys[] = {
@@ -51,7 +65,7 @@ static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
      .help = "seconds of the host for each kernel that it starts, beside the device's work"},
     {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0",
-     .help = "seconds from the last kernel before a collective to its first byte"},
+     .help = "mean seconds by which a rank comes late to a collective"},
 };
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
@@ -110,6 +124,17 @@ static const tri_config_key cluster_keys[] = {
      .range = {.low = 0, .high = TRI_CLUSTER_LINKS},
      .fallback = "",
      .help = "from the innermost out"},
+    {.name = "protocols",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_cluster, protocols),
+     .table = &protocol_table,
+     .bytes = sizeof(tri_protocol),
+     .count = offsetof(tri_cluster, num_protocols),
+     .range = {.low = 0, .high = TRI_CLUSTER_PROTOCOLS},
+     .fallback = "",
+     .help = "of the library of collectives, for small ones; none: all go as `links` says"},
+    {CLUSTER(beside, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
+     .help = "share of its rate that computation keeps while a collective runs beside it"},
     {.name = "efficiency",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, efficiency),
@@ -169,7 +194,7 @@ static tri_status check(const tri_cluster *cluster) {
     }
     if (link->spans != 0) inner = link->spans;
   }
-  return TRI_OK;
+  return tri_ranges_check(cluster);
 }
 
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {

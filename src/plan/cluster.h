@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { TRI_CLUSTER_LINKS = 6, TRI_CLUSTER_TILES = 12 };
+enum { TRI_CLUSTER_LINKS = 6, TRI_CLUSTER_TILES = 12, TRI_CLUSTER_PROTOCOLS = 4 };
 
 /* One level of the hierarchy, from the innermost out. Units of `per` neighbouring devices have `ports` ports to it, of
  * `bandwidth` bytes a second each way; what `spans` neighbouring devices have in common lies inside it. */
@@ -19,9 +19,18 @@ typedef struct tri_link {
   int64_t spans; /* devices; 0 is all there are */
   int64_t per, ports;
   int64_t stripe; /* ports that one ring goes through at once */
+  double share;   /* of the ports' bandwidth that is left when all units send through the level at once */
   double bandwidth;
   double latency; /* seconds from one device to another */
 } tri_link;
+
+/* Another way of the library's to send a collective over the same links: quicker at each hop, with less room for data.
+ */
+typedef struct tri_protocol {
+  char name[32];
+  double share;   /* of the links' bandwidth that is left for data */
+  double latency; /* of the links' latency that a hop takes */
+} tri_protocol;
 
 /* A shape of the tiles that matrix products are cut into, and the share of a processor's steady rate that it reaches:
  * small ones load more for each product that they make. */
@@ -39,7 +48,7 @@ typedef struct tri_efficiency {
   double memory;      /* of the memory's bandwidth */
   double link;        /* of the links' bandwidth */
   double launch;      /* seconds of the host for each kernel that it starts */
-  double start; /* seconds from the last kernel before a collective to its first byte: ranks wait for each other */
+  double start;       /* mean seconds by which a rank comes late to a collective; the last of many comes later */
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 
@@ -64,6 +73,9 @@ typedef struct tri_cluster {
   int64_t cores, nodes; /* and of the machine then; 0: not known, or not measured */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
+  tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
+  int64_t num_protocols; /* beside the one that `links` describe */
+  double beside;         /* of its rate that computation keeps while a collective runs beside it */
   tri_efficiency efficiency;
   tri_measured measured; /* asked before all of this */
 } tri_cluster;

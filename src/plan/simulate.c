@@ -227,10 +227,18 @@ static void note(const simulation *sim, walker *w, const tri_instruction *at) {
   w->notes[behind / sim->probe->period] = (struct walker_note){w->now, w->spent};
 }
 
+/* A collective beside it takes processors and memory bandwidth of the device until it is through. */
+static double slowed_s(const simulation *sim, const walker *w, double seconds) {
+  double beside = sim->stages->request->cluster->beside, under_way = w->stream - w->now;
+  if (under_way <= 0) return seconds;
+  return seconds < under_way * beside ? seconds / beside : seconds + under_way * (1 - beside);
+}
+
 /* The host starts kernels in order, ahead of the device until it has to wait for something itself; where it is behind,
  * the device waits for its orders. */
 static tri_status compute(simulation *sim, walker *w, const tri_instruction *at, tri_price price) {
   w->host += price.launch_s;
+  price.compute_s = slowed_s(sim, w, price.compute_s);
   double late = w->host - (w->now + price.compute_s + price.tensor_s);
   if (late > 0) price.compute_s += late;
   TRI_TRY(spend(sim, w, at, price.compute_s));

@@ -121,8 +121,8 @@ static double price_partial(const tri_simulation_request *request, const tri_par
     const tri_parameter *entry = &parts->table->entries[i];
     if (!entry->partial_gradient || entry->count == 0) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
-    seconds += tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
-                                    (tri_span){request->layout->tensor, 1}, request->system);
+    seconds += tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
+                                      (tri_span){request->layout->tensor, 1}, request->system);
   }
   return seconds;
 }
@@ -183,8 +183,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
     double elements = (double)(bucket->end - bucket->first);
-    kind->reduce_s[b] = tri_price_reduction(cluster, how, elements * reduced, data, system);
-    kind->gather_s[b] = tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, system);
+    kind->reduce_s[b] = tri_network_reduction(cluster, how, elements * reduced, data, system);
+    kind->gather_s[b] = tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, system);
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
@@ -215,9 +215,9 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
   kind->tied_s = layout->pipeline == 1
                      ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
-                     : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                            count * or_else(request->system->reduce_bytes, wide), (tri_span){2, apart},
-                                            request->system);
+                     : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
+                                              count * or_else(request->system->reduce_bytes, wide),
+                                              (tri_span){2, apart}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -275,10 +275,11 @@ static double price_message(const tri_simulation_request *request) {
   int64_t stride = layout->tensor * layout->context * layout->data, tensor = layout->tensor;
   bool sliced = layout->sequence_parallel && tensor > 1, scattered = request->system->scatter_messages && tensor > 1;
   if (layout->pipeline == 1) return 0;
-  double seconds = tri_price_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes, stride);
+  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes,
+                                       (tri_span){layout->pipeline, stride});
   if (!scattered || sliced) return seconds;
-  return seconds + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
-                                        request->system);
+  return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
+                                          request->system);
 }
 
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out) {
@@ -290,9 +291,9 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
     return status;
   }
   stages.message_s = price_message(request);
-  stages.count_s = tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                                        (tri_span){layout->data, layout->tensor * layout->context}, request->system);
-  stages.clip_all_s = tri_price_collective(
+  stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
+                                          (tri_span){layout->data, layout->tensor * layout->context}, request->system);
+  stages.clip_all_s = tri_network_collective(
       request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
       (tri_span){layout->tensor * layout->context * layout->data * layout->pipeline, 1}, request->system);
   *out = stages;

@@ -37,7 +37,12 @@ static const tri_config_key system_keys[] = {
     {FLAG(copies_positions), .fallback = "false", .help = "a tied model's last stage has the positions, too"},
     {FLAG(keeps_messages), .fallback = "false", .help = "messages of micro-batches in flight stay, 1/tensor of each"},
     {FLAG(keeps_logits), .fallback = "false", .help = "the last stage keeps a micro-batch's logits"},
-    {BYTES(context_bytes), .help = "of libraries and fragments on each device"},
+    {FLAG(gathers_again), .fallback = "false",
+     .help = "what sequence parallelism gathers for a product is gathered again in the backward, not kept"},
+    {BYTES(context_bytes), .help = "of the driver and of libraries on each device"},
+    {BYTES(communicator_bytes), .help = "of buffers for each group that a rank talks in"},
+    {KEY(fragments, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
+     .help = "what the allocator holds beyond its tensors, as a share of them at their peak"},
     {BYTES(bucket_bytes), .help = "of reductions and gathers under way in a step"},
 };
 const tri_config_table tri_system_table = {

@@ -32,7 +32,10 @@ typedef struct tri_system {
   bool copies_positions;     /* the last stage of a tied model has the embedding of positions, too */
   bool keeps_messages;       /* a stage keeps what it received of each micro-batch in flight, 1/tensor of it */
   bool keeps_logits;         /* the last stage keeps the last micro-batch's: half, fp32, fp32 softmax */
-  double context_bytes;      /* libraries and fragments */
+  bool gathers_again;        /* what sequence parallelism gathers for a product is gathered again, not kept */
+  double context_bytes;      /* the driver's and the libraries', outside of the allocator */
+  double communicator_bytes; /* of each group that a rank talks in, outside of it, too */
+  double fragments;          /* what the allocator holds beyond its tensors, as a share of them at their peak */
   double bucket_bytes;       /* of reductions and gathers under way, while a step goes on */
 } tri_system;
 

@@ -1,6 +1,7 @@
 /* Tables of measurements: what they say between their rows, at them and beyond them. */
 #include "check.h"
 #include "plan/measured.h"
+#include "plan/network.h"
 #include "plan/price.h"
 
 #include <math.h>
@@ -189,7 +190,7 @@ static void prices(void **state) {
   cluster = (tri_cluster){.peak_fp32 = 1e12,
                           .memory_bandwidth = 1e10,
                           .num_links = 1,
-                          .links = {{.name = "node", .per = 1, .ports = 1, .stripe = 1, .bandwidth = 1e9}},
+                          .links = {{.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 1e9}},
                           .efficiency = {.matmul = 1, .memory = 1, .link = 1}};
   cluster.measured =
       (tri_measured){.precision = TRI_FP32,
@@ -202,12 +203,12 @@ static void prices(void **state) {
   assert_true(near(tri_price_work(&cluster, TRI_FP32, TRI_WORK_ZERO, 2000, 1e10), 1, 1e-12));
   assert_true(near(tri_price_work(&cluster, TRI_BF16, TRI_WORK_UPDATE, 2000, 1e10), 1, 1e-12));
   const tri_collective reduce = TRI_COLLECTIVE_ALL_REDUCE;
-  assert_true(near(tri_price_collective(&cluster, reduce, 1000, (tri_span){2, 1}, &system), 3, 1e-12));
-  assert_true(near(tri_price_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system), 3, 1e-12));
-  double four = tri_price_collective(&cluster, reduce, 1000, (tri_span){4, 1}, &system);
+  assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_span){2, 1}, &system), 3, 1e-12));
+  assert_true(near(tri_network_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system), 3, 1e-12));
+  double four = tri_network_collective(&cluster, reduce, 1000, (tri_span){4, 1}, &system);
   assert_true(four > 0 && four < 1e-3);
   cluster.nodes = 2; /* neighbours are not what is far apart */
-  assert_true(tri_price_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system) < 1e-3);
+  assert_true(tri_network_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system) < 1e-3);
 }
 
 static void faults(void **state) {
