@@ -452,7 +452,7 @@ def check_tables(folder, cluster):
         out = run("simulate", "--model", write(folder / "model.yaml", MODEL), "--cluster", damaged, "--devices", 1, "--global-batch", 8, "--layout",
                   "tensor=1", "--precision", "fp32", status=3)
         return out.replace(f" at line {line} of ", " at its line of ")
-    assert re.search(r"`form` under `measured.products:` at its line of .* must be one of plain, turned, gradient, not `plane`", refused("{form: plain,", "{form: plane,"))
+    assert re.search(r"`form` under `measured.products:` at its line of .* must be one of plain, turned, gradient, added, not `plane`", refused("{form: plain,", "{form: plane,"))
     assert re.search(r"`row` is not a key of `measured.products:` at its line of .*did you mean `rows`", refused(" rows: 64,", " row: 64,"))
     assert re.search(r"`seconds` under `measured.products:` at its line of .* must be", refused("columns: 64, seconds: ", "columns: 64, seconds: -"))
     assert re.search(r"`work` under `measured.elements:` at its line of .* must be one of", refused("{work: gelu,", "{work: gelo,"))
