@@ -140,6 +140,11 @@ static const tri_config_key cluster_keys[] = {
      .offset = offsetof(tri_cluster, efficiency),
      .table = &efficiency_table,
      .help = "what programs reach of it; a fit moves these"},
+    {.name = "measured",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_cluster, measured),
+     .table = &tri_measured_table,
+     .help = "what it was measured to take, asked before all of this"},
 };
 const tri_config_table tri_cluster_table = {
     .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
@@ -167,11 +172,12 @@ static tri_status check_fitted(const tri_cluster *cluster) {
 static tri_status check(const tri_cluster *cluster) {
   int64_t inner = 1;
   TRI_TRY(check_fitted(cluster));
+  TRI_TRY(tri_measured_check(&cluster->measured));
   if (cluster->peak_bf16 == 0 && cluster->peak_fp32 == 0 && cluster->peak_fp64 == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`peak_bf16`, `peak_fp32` and `peak_fp64` are all 0: this device computes nothing");
   }
-  if ((cluster->num_tiles > 0) != (cluster->processors > 0)) {
-    return tri_fail(TRI_BAD_CONFIG, "`tiles` and `processors` belong together: give both, or neither");
+  if (cluster->num_tiles > 0 && cluster->processors == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`tiles` are worked on by `processors`: say how many of them a device has");
   }
   for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];
@@ -201,6 +207,7 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
     snprintf(message, sizeof message, "%s", tri_status_message());
     return tri_fail(status, "the cluster %s: %s", name_or_file, message);
   }
+  tri_measured_complete(&cluster.measured);
   *out = cluster;
   return TRI_OK;
 }

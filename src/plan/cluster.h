@@ -6,6 +6,7 @@
 #include "base/config.h"
 #include "device/description.h"
 #include "device/dtype.h"
+#include "plan/measured.h"
 
 #include <stdint.h>
 
@@ -76,6 +77,7 @@ typedef struct tri_cluster {
   int64_t num_protocols; /* beside the one that `links` describe */
   double beside;         /* of its rate that computation keeps while a collective runs beside it */
   tri_efficiency efficiency;
+  tri_measured measured; /* asked before all of this */
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;

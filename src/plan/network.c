@@ -125,9 +125,26 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
+/* Tables are of neighbours; within a node all are. */
+static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes, tri_span group,
+                             double *seconds) {
+  if (group.stride > 1 && cluster->nodes > 1) return false;
+  return tri_measured_collective_s(&cluster->measured, kind, shared, group.size, bytes, seconds);
+}
+
+double tri_network_reduction(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                             const tri_system *system) {
+  double seconds;
+  if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, true, bytes, group, &seconds)) return seconds;
+  return tri_network_collective(cluster, kind, bytes, group, system);
+}
+
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
                               const tri_system *system) {
+  double seconds;
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, false, bytes, group, &seconds)) return seconds;
   if (cluster->num_links == 0) return INFINITY;
   route by = {cluster, !system->single_ring};
   walk way = walk_of(&by, group);
@@ -140,9 +157,12 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
 }
 
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_span stages) {
+  double seconds, slowest = 0;
   if (bytes <= 0 || stages.size <= 1) return 0;
+  if ((stages.stride == 1 || cluster->nodes <= 1) && tri_measured_message_s(&cluster->measured, bytes, &seconds)) {
+    return seconds;
+  }
   if (cluster->num_links == 0) return INFINITY;
-  double slowest = 0;
   int64_t inside = 1;
   for (int64_t l = 0; l < cluster->num_links && inside < stages.size; l++) {
     const tri_link *link = &cluster->links[l];

@@ -11,11 +11,15 @@ typedef struct tri_span {
   int64_t size, stride;
 } tri_span;
 
-/* A collective of `bytes` (the whole buffer) by the quickest of ring, tree and, if the system has them, rings within
- * rings, in the quickest of the cluster's protocols, with all other groups along the same axis doing the same at the
- * same time. */
+/* A collective of `bytes` (the whole buffer): as the cluster's tables say, else by the quickest of ring, tree and, if
+ * the system has them, rings within rings, in the quickest of the cluster's protocols, with all other groups along the
+ * same axis doing the same at the same time. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
                               const tri_system *system);
+
+/* The same of gradients over data ranks, which lie where the ranks of a node see each other's. */
+double tri_network_reduction(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                             const tri_system *system);
 
 /* A message from each device of a stage to the next stage's, where the way between two neighbours is the slowest: those
  * that wait for it hold up all others. */

@@ -23,6 +23,34 @@ static double kept_scores_s(const tri_cluster *cluster, tri_dtype type, const tr
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout));
 }
 
+/* What the cluster's tables say: of the products, and of what goes over elements beside them. */
+static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
+                       const tri_cost *cost, tri_pass pass, tri_price *out) {
+  const tri_measured *m = &cluster->measured;
+  double seconds = 0, elements = 0;
+  tri_price found = {0};
+  tri_work work;
+  if (cost->scores > 0) {
+    return system->flash_attention && tri_measured_attention_s(m, call->type, pass, cost, &out->compute_s);
+  }
+  tri_cost each[TRI_MEASURED_MOST_PRODUCTS];
+  int count = tri_measured_products_of(call, cost, each);
+  if (count == 0 && cost->flops > 0) return false;
+  for (int i = 0; i < count; i++) {
+    if (!tri_measured_product_s(m, call->type, &each[i], &seconds)) return false;
+    found.compute_s += seconds;
+    if (each[i].form == TRI_PRODUCT_GRADIENT) found.later_s += tri_measured_added_s(m, call->type, &each[i]);
+  }
+  if (cost->elements > 0) {
+    if (!tri_measured_work_of(call->op->name, &work)) return false;
+    if (!tri_measured_elements_s(m, call->type, work, pass, cost->elements, &elements)) return false;
+  }
+  found.compute_s += elements * system->element_traffic;
+  if (found.compute_s <= 0) return false;
+  *out = found;
+  return true;
+}
+
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                         tri_pass pass) {
   double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0;
@@ -46,7 +74,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   call->op->cost(call, pass, &cost);
-  price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  if (!measured_s(cluster, system, call, &cost, pass, &price)) {
+    price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  }
   if (call->op->makes_loss && pass == TRI_PASS_FORWARD) {
     if (tensor.size == 1) price.compute_s /= system->whole_head_share;
     price.compute_s += tri_price_memory(cluster, cost.rows * cost.columns * system->logit_bytes);
@@ -72,4 +102,11 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
 
 double tri_price_memory(const tri_cluster *cluster, double bytes) {
   return bytes <= 0 ? 0 : bytes / (cluster->memory_bandwidth * cluster->efficiency.memory);
+}
+
+double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes) {
+  double seconds = 0;
+  if (tri_measured_elements_s(&cluster->measured, precision, work, TRI_PASS_FORWARD, elements, &seconds))
+    return seconds;
+  return tri_price_memory(cluster, bytes);
 }

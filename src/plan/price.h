@@ -12,6 +12,7 @@
  * do, which goes on beside the others as long as it is shorter. */
 typedef struct tri_price {
   double compute_s, tensor_s, launch_s;
+  double first_s, later_s; /* more of computing: in the first micro-batch of a step, and in those behind it */
 } tri_price;
 
 /* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both.
@@ -28,5 +29,8 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
 /* Reads and writes of so many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
+
+/* What a step does over so many elements beside its operations; `bytes` of memory where no table says. */
+double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

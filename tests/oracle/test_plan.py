@@ -432,11 +432,42 @@ def test_nothing_fits(tmp_path):
     assert "no layout of 1048 devices is legal" in out
 
 
+def check_tables(folder, cluster):
+    """What calibrate has measured: the model's own shapes beside the grid; a damaged table is refused by its line and key."""
+    text = cluster.read_text()
+    rows = 3 * 24  # of a micro-batch; the forward's product of the second layer of the MLP, and the gradient of its weight
+    assert f"{{form: plain, passing: false, rows: {rows}, inner: 2048, columns: 512, seconds: " in text
+    assert f"{{form: gradient, passing: false, rows: 2048, inner: {rows}, columns: 512, seconds: " in text
+    assert f"{{form: turned, passing: false, rows: {rows}, inner: 512, columns: 16, seconds: " in text  # logits
+    assert "{pass: backward_input, sequence: 24, head_dim: 64, heads: 24, seconds: " in text
+    for work in ("layer_norm", "gelu", "cross_entropy", "squares", "update"):
+        assert f"{{work: {work}, pass: forward, elements: " in text
+    assert "  collectives: []" in text and "  precision: fp32" in text  # of one rank
+
+    def refused(old, new):
+        damaged = folder / "damaged.yaml"
+        assert old in text
+        damaged.write_text(text.replace(old, new, 1))
+        line = damaged.read_text()[:damaged.read_text().find(new)].count("\n") + 1
+        out = run("simulate", "--model", write(folder / "model.yaml", MODEL), "--cluster", damaged, "--devices", 1, "--global-batch", 8, "--layout",
+                  "tensor=1", "--precision", "fp32", status=3)
+        return out.replace(f" at line {line} of ", " at its line of ")
+    assert re.search(r"`form` under `measured.products:` at its line of .* must be one of plain, turned, gradient, added, not `plane`", refused("{form: plain,", "{form: plane,"))
+    assert re.search(r"`row` is not a key of `measured.products:` at its line of .*did you mean `rows`", refused(" rows: 64,", " row: 64,"))
+    assert re.search(r"`seconds` under `measured.products:` at its line of .* must be", refused("columns: 64, seconds: ", "columns: 64, seconds: -"))
+    assert re.search(r"`work` under `measured.elements:` at its line of .* must be one of", refused("{work: gelu,", "{work: gelo,"))
+    assert re.search(r"`heads` under `measured.attention:` at its line of .* must be", refused("heads: 24,", "heads: 0,"))
+    row = re.search(r"    - \{form: gradient.*\n", text)[0]
+    assert "`measured.products` says the same twice: rows " in refused(row, row + row)
+    assert "`measured.precision` is none, and `measured` has tables" in refused("  precision: fp32", "  precision: none")
+
+
 def test_calibrate_and_compare(tmp_path):
     """The file that calibrate writes is a cluster; the bytes predicted for a run are those that it held."""
     cluster = tmp_path / "here.yaml"
-    run("calibrate", cluster)
-    assert re.search(r"Half of the measurements lie within: products \d+", cluster.read_text())
+    run("calibrate", cluster, "--time", 0, "--model", write(tmp_path / "model.yaml", MODEL), "--sequence", 24, "--micro-batch", 3)
+    assert re.search(r"half of the measurements lie within: products \d+", cluster.read_text())
+    check_tables(tmp_path, cluster)
     (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
     run("prepare", "--tokenizer", "bytes", "--out", tmp_path / "data", tmp_path / "text.txt")
     model = dict(family="gpt2", num_layers=2, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=64)
@@ -474,3 +505,4 @@ def test_calibrate_and_compare(tmp_path):
     assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
     assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
+    assert "--sequence and --micro-batch are those of a --model" in run("calibrate", tmp_path / "out.yaml", "--sequence", 8, status=2)
