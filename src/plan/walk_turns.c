@@ -1,7 +1,8 @@
 /* A step taken turn by turn: what program.c puts around the turns of a schedule, without making it for each of them.
  *
- * A short program of each kind of stage, of two micro-batches, is cut into what a turn does between its messages and
- * behind them: for a micro-batch that is not the last, and for the last, whose gradients are reduced. Most are one
+ * A short program of each kind of stage, of three micro-batches, is cut into what a turn does between its messages and
+ * behind them: for the first, which writes gradients, for those that add to them, and for the last, whose gradients are
+ * reduced. Most are one
  * instruction with one price. What then differs from turn to turn are its messages, and they follow from it: of each
  * tag there is one for each micro-batch, and the boxes are used in turn. So a turn waits for its message in, and for
  * the message out that used its box; computes; lets the next message into the box that it has emptied; and sends. */
@@ -10,7 +11,7 @@
 
 #include <math.h>
 
-enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1 };
+enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1, PLACES = 3 };
 
 /* ---- what there is to do ----------------------------------------------------------------------------------------- */
 
@@ -27,12 +28,16 @@ typedef struct duty {
 
 /* What all stages of a kind do. */
 typedef struct script {
-  tri_program *program; /* of two micro-batches, or one */
-  duty *duties;         /* [chunks][TURN_KINDS][2]: of a micro-batch, and of the last */
+  tri_program *program; /* of three micro-batches, or fewer */
+  duty *duties;         /* [chunks][TURN_KINDS][PLACES] */
   span begin, end;      /* of the step */
 } script;
 
-static int64_t duty_of(int64_t chunk, int kind, bool last) { return (chunk * TURN_KINDS + kind) * 2 + (last ? 1 : 0); }
+/* Of a micro-batch of so many: the first, one in the middle, the last. */
+static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
+  int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;
+  return (chunk * TURN_KINDS + kind) * PLACES + place;
+}
 
 static bool starts_message(const tri_instruction *at) { return at->kind == TRI_POST_RECEIVE || at->kind == TRI_SEND; }
 static bool awaits_message(const tri_instruction *at) { return at->kind == TRI_RECEIVE || at->kind == TRI_WAIT_SENT; }
@@ -67,8 +72,7 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   if (compute == NULL) return; /* a chunk without a call, which has no turn to itself */
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
-  bool last = compute->micro_batch == s->program->num_micro_batches - 1;
-  s->duties[duty_of(compute->chunk, (int)turn, last)] = found;
+  s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
 }
 
 /* By the last stage of the kind: the first stage of all sends no gradient, and only behind what is sent does its
@@ -78,8 +82,12 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
   const tri_stage_kind *kind = &stages->kinds[k];
   int64_t stage = stages->num_stages - 1;
   while (stages->kind_of[stage] != k) stage--;
-  tri_program_request of = tri_walk_program(layout, kind, stage, micro_batches < 2 ? micro_batches : 2);
-  size_t duties = (size_t)layout->virtual_stages * TURN_KINDS * 2;
+  int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
+  tri_layout any = *layout; /* the groups of so few may be any: turns are the same in all */
+  any.micro_batch_group = 0;
+  any = tri_schedule_settle(&any, few);
+  tri_program_request of = tri_walk_program(&any, kind, stage, few);
+  size_t duties = (size_t)layout->virtual_stages * TURN_KINDS * PLACES;
   TRI_TRY(tri_program_create(&of, &out->program));
   TRI_TRY(tri_alloc("a simulation", duties, sizeof *out->duties, &out->duties));
   const tri_program *program = out->program;
@@ -263,8 +271,7 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   *done = true;
   w->at++;
   note(walk, w, turn);
-  bool last = turn->micro_batch == walk->micro_batches - 1;
-  const duty *what = &w->script->duties[duty_of(turn->chunk, (int)turn->kind, last)];
+  const duty *what = &w->script->duties[duty_of(turn->chunk, (int)turn->kind, turn->micro_batch, walk->micro_batches)];
   if (what->plain) {
     compute(w, what->price);
   } else {
