@@ -105,6 +105,16 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
   }
 }
 
+static void print_in_line(const tri_config_table *table, const char *values, int indent, FILE *to) {
+  char value[LINE_BYTES];
+  fprintf(to, "%*s- {", indent, "");
+  for (size_t i = 0; i < table->num_keys; i++) {
+    format_value(&table->keys[i], values + table->keys[i].offset, value, sizeof value);
+    fprintf(to, "%s%s: %s", i == 0 ? "" : ", ", table->keys[i].name, value);
+  }
+  fprintf(to, "}\n");
+}
+
 /* An entry of a list begins with a dash in the place of its first key's last two blanks. */
 static void print_section(const tri_config_table *table, const char *values, int indent, bool dash, FILE *to) {
   char value[LINE_BYTES];
@@ -120,7 +130,12 @@ static void print_section(const tri_config_table *table, const char *values, int
     fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
     if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
     for (int64_t n = 0; n < entries; n++) {
-      print_section(key->table, at + (size_t)n * key->bytes, indent + 4, true, to);
+      const char *entry = at + (size_t)n * key->bytes;
+      if (key->in_line) {
+        print_in_line(key->table, entry, indent + 2, to);
+      } else {
+        print_section(key->table, entry, indent + 4, true, to);
+      }
     }
   }
 }

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TRI_YAML_MAX_BYTES = 1 << 20, TRI_YAML_MAX_DEPTH = 16, TRI_YAML_MAX_NODES = 4096 };
+enum { TRI_YAML_MAX_BYTES = 1 << 20, TRI_YAML_MAX_DEPTH = 16, TRI_YAML_MAX_NODES = 32768 };
 
 typedef enum tri_yaml_kind { TRI_YAML_SCALAR, TRI_YAML_LIST, TRI_YAML_MAPPING } tri_yaml_kind;
 

@@ -1,9 +1,12 @@
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "base/system.h"
+#include "cli/calibrate_tables.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "comm/agreement.h"
@@ -11,6 +14,7 @@
 #include "comm/placement.h"
 #include "engine/measure.h"
 #include "engine/rank_device.h"
+#include "model/model_config.h"
 #include "plan/calibration.h"
 
 #include <getopt.h>
@@ -25,10 +29,14 @@ typedef struct arguments {
   int64_t ranks;
   const char *device;
   tri_dtype precision;
+  const char *model_name; /* or NULL */
+  tri_model model;
+  int64_t sequence, micro_batch;
+  int64_t time_s;
   char **given;
 } arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_DEVICE };
+enum { OPTION_PRECISION = 256, OPTION_DEVICE, OPTION_MODEL, OPTION_SEQUENCE, OPTION_MICRO_BATCH, OPTION_TIME };
 
 static const double PATIENCE_S = 600; /* with ranks that give no sign of life */
 
@@ -36,6 +44,10 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
   static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
                                           {"precision", required_argument, NULL, OPTION_PRECISION},
                                           {"device", required_argument, NULL, OPTION_DEVICE},
+                                          {"model", required_argument, NULL, OPTION_MODEL},
+                                          {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+                                          {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
+                                          {"time", required_argument, NULL, OPTION_TIME},
                                           {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
@@ -45,6 +57,10 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
     switch (result) {
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
       case OPTION_DEVICE: out->device = optarg; break;
+      case OPTION_MODEL: out->model_name = optarg; break;
+      case OPTION_TIME: TRI_TRY(tri_option_int("--time", optarg, 0, 86400, &out->time_s)); break;
+      case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 24, &out->sequence)); break;
+      case OPTION_MICRO_BATCH: TRI_TRY(tri_option_int("--micro-batch", optarg, 1, 1 << 20, &out->micro_batch)); break;
       case OPTION_PRECISION:
         if (strcmp(optarg, "fp32") != 0 && strcmp(optarg, "bf16") != 0) {
           return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be fp32 or bf16", optarg);
@@ -65,34 +81,39 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
   if (length < 6 || strcmp(out->out + length - 5, ".yaml") != 0) {
     return tri_fail(TRI_BAD_USAGE, "calibrate: %s must end in .yaml, as a cluster file does", out->out);
   }
+  if (out->model_name == NULL && (out->sequence > 0 || out->micro_batch > 0)) {
+    return tri_fail(TRI_BAD_USAGE, "calibrate: --sequence and --micro-batch are those of a --model; name it, too");
+  }
+  if (out->model_name == NULL) return TRI_OK;
+  TRI_TRY(tri_model_load(out->model_name, &out->model));
+  if (out->sequence == 0) out->sequence = out->model.max_sequence;
+  if (out->micro_batch == 0) out->micro_batch = 1;
   return TRI_OK;
 }
 
-/* What was measured, as comments above the description. */
-static void print_heading(FILE *to, const tri_measurements *m, const tri_residuals *r) {
+/* Where and how, as comments above the description. */
+static void print_heading(FILE *to, const arguments *given, const tri_calibration *from, const tri_device *device,
+                          const tri_residuals *r) {
   char host[64] = "", day[32] = "";
   time_t now = time(NULL);
   struct tm date;
+  const tri_device_info *info = &device->info;
   if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
   if (localtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
   fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld ranks at once, %ld threads each.\n", host, day,
-          (long)m->ranks, (long)m->ranks, (long)m->threads);
-  fprintf(to, "# Device: %s%s%s\n", m->device, m->chip[0] == '\0' ? "" : ": ", m->chip);
-  fprintf(to, "# Half of the measurements lie within: products %.1f %%", 100 * r->products);
-  if (m->ranks > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
-  fprintf(to, " of what this file says.\n#\n# products (rows x inner x columns: GFLOP/s):");
-  for (int64_t i = 0; i < m->num_products; i++) {
-    const tri_measured_product *p = &m->products[i];
-    double rate = 2e-9 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
-    fprintf(to, "%s %ld x %ld x %ld: %.1f", i % 4 == 0 ? "\n#  " : ";", (long)p->rows, (long)p->inner, (long)p->columns,
-            rate);
+          (long)from->devices, (long)from->devices, (long)from->threads);
+  fprintf(to, "# Device: %s%s%s\n", info->name, info->chip[0] == '\0' ? "" : ": ", info->chip);
+  if (given->model_name != NULL) {
+    fprintf(to, "# With the shapes of %s at %ld positions and %ld sequences a micro-batch.\n", given->model_name,
+            (long)given->sequence, (long)given->micro_batch);
   }
-  if (m->num_reduces > 0) fprintf(to, "\n# bytes: microseconds of an all-reduce, of a message:");
-  for (int64_t i = 0; i < m->num_reduces; i++) {
-    fprintf(to, "%s %.0f: %.1f, %.1f", i % 4 == 0 ? "\n#  " : ";", m->reduces[i].bytes, 1e6 * m->reduces[i].seconds,
-            1e6 * m->messages[i].seconds);
-  }
-  fprintf(to, "\n");
+  fprintf(
+      to,
+      "# The tables below `measured:` are what was measured. What stands above them is fitted to the same and answers "
+      "only\n# for what they do not hold; half of the measurements lie within: products %.1f %%",
+      100 * r->products);
+  if (from->devices > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
+  fprintf(to, " of it.\n");
 }
 
 /* 0 where the system does not say. */
@@ -101,63 +122,89 @@ static int64_t cores_of_node(void) {
   return tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;
 }
 
-static tri_status write_cluster(const arguments *given, const tri_measurements *m) {
-  tri_product_sample products[TRI_MEASURED_PRODUCTS];
-  tri_transfer_sample reduces[TRI_MEASURED_MESSAGES], messages[TRI_MEASURED_MESSAGES];
-  char name[64], *heading = NULL, *text = NULL;
+/* "sm_90a, 132 processors at 1.98 GHz" */
+static int64_t processors_of(const tri_device *device) {
+  const char *word = strstr(device->info.chip, " processors");
+  if (word == NULL) return 0;
+  while (word > device->info.chip && word[-1] >= '0' && word[-1] <= '9') word--;
+  return (int64_t)strtol(word, NULL, 10);
+}
+
+static tri_status write_cluster(const arguments *given, const tri_calibration *from, const tri_device *device) {
+  char *heading = NULL, *text = NULL;
   size_t bytes = 0;
-  const char *slash = strrchr(given->out, '/');
-  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash == NULL ? given->out : slash + 1) - 5),
-           slash == NULL ? given->out : slash + 1);
-  for (int64_t i = 0; i < m->num_products; i++) {
-    const tri_measured_product *p = &m->products[i];
-    products[i] = (tri_product_sample){(double)p->rows, (double)p->inner, (double)p->columns, p->seconds};
-  }
-  for (int64_t i = 0; i < m->num_reduces; i++) {
-    reduces[i] = (tri_transfer_sample){m->reduces[i].bytes, m->reduces[i].seconds};
-    messages[i] = (tri_transfer_sample){m->messages[i].bytes, m->messages[i].seconds};
-  }
-  double peak = m->peak_flops; /* of one product; another shape may do better */
-  for (int64_t i = 0; i < m->num_products; i++) {
-    double rate = 2 * products[i].rows * products[i].inner * products[i].columns / products[i].seconds;
-    if (rate > peak) peak = rate;
-  }
-  const tri_calibration from = {.name = name,
-                                .accelerator = m->own_memory,
-                                .devices = m->ranks,
-                                .threads = m->threads,
-                                .cores = cores_of_node(),
-                                .nodes = tri_comm_num_nodes(),
-                                .precision = given->precision,
-                                .peak = peak,
-                                .memory_bandwidth = m->memory_bandwidth,
-                                .vector_flops = m->vector_flops,
-                                .attention_flops = m->attention_flops,
-                                .memory_bytes = m->memory_bytes,
-                                .products = products,
-                                .num_products = m->num_products,
-                                .reduces = reduces,
-                                .messages = messages,
-                                .num_reduces = m->num_reduces,
-                                .num_messages = m->num_messages};
-  tri_cluster cluster;
+  tri_cluster *cluster = NULL;
   tri_residuals residuals;
-  tri_calibrate(&from, &cluster, &residuals);
+  TRI_TRY(tri_alloc("a cluster", 1, sizeof *cluster, &cluster));
+  tri_calibrate(from, cluster, &residuals);
   FILE *to = open_memstream(&heading, &bytes);
-  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a cluster file");
-  print_heading(to, m, &residuals);
+  if (to == NULL) {
+    tri_free(cluster);
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a cluster file");
+  }
+  print_heading(to, given, from, device, &residuals);
   fclose(to);
-  tri_status status = tri_config_print(&tri_cluster_table, &cluster, heading, &text);
+  tri_status status = tri_config_print(&tri_cluster_table, cluster, heading, &text);
   if (status == TRI_OK) status = tri_file_replace(given->out, text, strlen(text));
   if (status == TRI_OK) tri_log("wrote %s: use it as --cluster %s", given->out, given->out);
   tri_free(text);
+  tri_free(cluster);
   free(heading);
   return status;
 }
 
+/* Products of one grid take no longer than that each, on a device that computes as fast as it can. */
+static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
+static const int64_t USUAL_TIME_S = 60;
+
+/* Rank 0 writes. */
+static tri_status measure_and_write(const arguments *given, tri_device *device, const tri_group *world,
+                                    tri_measured *tables) {
+  tri_measure *measure = NULL;
+  double peak = 0, begin_s = tri_clock_s();
+  const tri_measure_request request = {device, given->precision, world, EACH_S};
+  TRI_TRY(tri_measure_create(&request, &measure));
+  tri_status status = tri_measure_peak(measure, &peak);
+  const tri_calibrate_request wanted = {.measure = measure,
+                                        .world = world,
+                                        .until_s = begin_s + (double)given->time_s,
+                                        .precision = given->precision,
+                                        .ranks = world->size,
+                                        .peak = peak,
+                                        .longest_s = device->info.host_memory ? HOST_LONGEST_S : DEVICE_LONGEST_S,
+                                        .model = given->model_name == NULL ? NULL : &given->model,
+                                        .sequence = given->sequence,
+                                        .micro_batch = given->micro_batch};
+  if (status == TRI_OK) status = tri_calibrate_tables(&wanted, tables);
+  tri_measure_destroy(measure);
+  TRI_TRY(status);
+  for (int64_t i = 0; i < tables->num_products; i++) { /* of one product; another shape may do better */
+    const tri_measured_product *p = &tables->products[i];
+    double rate = 2 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
+    if (rate > peak) peak = rate;
+  }
+  char name[64];
+  const char *slash = strrchr(given->out, '/'), *file = slash == NULL ? given->out : slash + 1;
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - 5), file);
+  const tri_calibration from = {.name = name,
+                                .accelerator = !device->info.host_memory,
+                                .devices = world->size,
+                                .threads = device->description.threads,
+                                .cores = cores_of_node(),
+                                .nodes = tri_comm_num_nodes(),
+                                .precision = given->precision,
+                                .peak = peak,
+                                .memory_bytes = device->info.host_memory
+                                                    ? (double)tri_system_memory_of_node() / (double)world->size
+                                                    : (double)device->info.memory_bytes,
+                                .processors = processors_of(device),
+                                .measured = tables};
+  return tri_first_rank_status(world, world->rank == 0 ? write_cluster(given, &from, device) : TRI_OK);
+}
+
 static tri_status calibrate_measure(const arguments *given) {
-  tri_measurements m;
   int threads = 0;
+  tri_measured *tables = NULL;
   TRI_TRY(tri_comm_open());
   TRI_TRY(tri_placement_apply(&threads));
   tri_device *device = NULL;
@@ -165,8 +212,9 @@ static tri_status calibrate_measure(const arguments *given) {
   tri_group world = tri_group_world();
   char what[128];
   if (world.rank == 0) tri_log("measuring %d ranks of %s", world.size, tri_device_describe(device, what, sizeof what));
-  tri_status status = tri_measure(device, given->precision, &world, &m);
-  if (status == TRI_OK) status = tri_first_rank_status(&world, world.rank == 0 ? write_cluster(given, &m) : TRI_OK);
+  tri_status status = tri_alloc("tables of measurements", 1, sizeof *tables, &tables);
+  if (status == TRI_OK) status = measure_and_write(given, device, &world, tables);
+  tri_free(tables);
   tri_device_destroy(device);
   return status;
 }
@@ -179,7 +227,7 @@ static tri_status join_and_measure(const arguments *given) {
 }
 
 static tri_status calibrate_run(int count, char **given) {
-  arguments parsed = {.precision = TRI_FP32, .device = "auto", .given = given};
+  arguments parsed = {.precision = TRI_FP32, .device = "auto", .time_s = USUAL_TIME_S, .given = given};
   TRI_TRY(calibrate_parse(count, given, &parsed));
   if (parsed.ranks > 1) {
     tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
@@ -194,15 +242,25 @@ const tri_command tri_command_calibrate = {
     .summary = "measure this machine and write its cluster file",
     .help =
         "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
+        "                         [--model M [--sequence N] [--micro-batch B]] [--time S]\n"
         "\n"
-        "Measures matrix products over shapes, memory, attention, all-reduces and messages over sizes, while all ranks "
-        "are\n"
-        "at it, and writes a cluster whose devices are such ranks: one file for each number of ranks that you plan "
-        "for.\n"
+        "Measures matrix products over shapes, attention, element-wise work, collectives and messages over sizes, "
+        "while "
+        "all\n"
+        "ranks are at it, and writes a cluster whose devices are such ranks, with all of it as tables: one file for "
+        "each\n"
+        "number of ranks and of threads a rank that you plan for.\n"
         "\n"
         "  -n RANKS          start so many ranks through this machine's mpiexec\n"
-        "  --precision P     of the matrix products: fp32 (the default) or bf16\n"
+        "  --precision P     of the activations: fp32 (the default) or bf16\n"
         "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"
+        "  --model M         measure the products and the attention of this model, too, and not only a grid\n"
+        "  --sequence N      its positions (its max_sequence where none is given)\n"
+        "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"
+        "  --time S          begin no more products of the grid after so many seconds (60); the coarsest grid is "
+        "measured "
+        "in\n"
+        "                    any case\n"
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,

@@ -4,155 +4,168 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "comm/agreement.h"
+#include "engine/measure_internal.h"
 #include "engine/peak.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything is done `LEAST` times at least and for `each_s` seconds; the median counts. */
-enum { LEAST = 5, MOST = 400 };
-static const double each_s = 0.15;
-
-typedef struct bench {
-  tri_device *device;
-  tri_dtype type;
-  const tri_group *world;
-  char *pool; /* of pool_bytes */
-  size_t pool_bytes;
-  char *host; /* for messages between ranks */
-  int turn;
-} bench;
-
-typedef tri_status (*work)(bench *b, const void *what);
+/* Everything is done `LEAST` times at least, and for as long as was asked. The lower quartile counts: whoever else is
+ * on the machine makes some of them slower, and none faster. */
+enum { LEAST = 4, MOST = 400, MOST_SETS = 16, ALIGNMENT = 4096 };
 
 static int compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
 }
 
-/* The largest of all ranks'. */
-static tri_status slowest(const bench *b, double *seconds) { return tri_all_maximum(b->world, TRI_FP64, 1, seconds); }
-
-static tri_status do_it(bench *b, work todo, const void *what) {
-  TRI_TRY(todo(b, what));
-  return tri_queue_finish(b->device->queue);
+static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *what) {
+  m->turn++;
+  TRI_TRY(call(m, what));
+  return tri_queue_finish(m->device->queue);
 }
 
 /* The ranks agree on how often, so that what they do together stays together. */
-static tri_status time_of(bench *b, work todo, const void *what, double *out) {
+tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out) {
   double times[MOST], once = 0;
-  TRI_TRY(do_it(b, todo, what)); /* compiles, touches memory */
-  TRI_TRY(tri_barrier(b->world));
+  TRI_TRY(do_it(m, call, what)); /* compiles, touches memory */
+  TRI_TRY(tri_barrier(m->world));
   double begin_s = tri_clock_s();
-  TRI_TRY(do_it(b, todo, what));
+  TRI_TRY(do_it(m, call, what));
   once = tri_clock_s() - begin_s;
-  TRI_TRY(slowest(b, &once));
-  double often = once > 0 ? each_s / once : MOST;
+  TRI_TRY(tri_all_maximum(m->world, TRI_FP64, 1, &once));
+  double often = once > 0 ? m->each_s / once : MOST;
   int64_t count = often < LEAST ? LEAST : often > MOST ? MOST : (int64_t)often;
   for (int64_t i = 0; i < count; i++) {
     begin_s = tri_clock_s();
-    TRI_TRY(do_it(b, todo, what));
+    TRI_TRY(do_it(m, call, what));
     times[i] = tri_clock_s() - begin_s;
   }
   qsort(times, (size_t)count, sizeof *times, compare);
-  *out = times[count / 2];
-  return slowest(b, out);
+  *out = times[count / 4];
+  return tri_all_maximum(m->world, TRI_FP64, 1, out);
+}
+
+char *tri_measure_take(char **next, size_t bytes) {
+  char *at = *next;
+  *next += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return at;
+}
+
+int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes) {
+  if (!tri_measure_fits(m, from)) return 0;
+  size_t sets = (m->pool_bytes - (size_t)(from - m->pool)) / bytes;
+  return sets < MOST_SETS ? (int64_t)sets : MOST_SETS;
+}
+
+tri_status tri_measure_peak(tri_measure *m, double *flops) {
+  double own = 0, each;
+  TRI_TRY(tri_barrier(m->world));
+  TRI_TRY(tri_peak_flops(m->device, m->type, INFINITY, &own));
+  each = own > 0 ? 1 / own : INFINITY;
+  TRI_TRY(tri_all_maximum(m->world, TRI_FP64, 1, &each));
+  *flops = 1 / each;
+  return TRI_OK;
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Several sets of operands, taken in turn: in a step they come from memory, too. */
-enum { MOST_SETS = 16 };
+/* Several sets of operands, taken in turn: in a step they come from memory, too. But what the operation before has just
+ * made is the same each time, and in the caches if it has room there: x and dy of x W and dy W^T, dy of x^T dy. */
 typedef struct product {
   tri_matmul matmul;
-  void *a[MOST_SETS], *b[MOST_SETS], *c[MOST_SETS], *workspace;
-  int sets;
+  char *sets, *workspace, *plain; /* plain: what is packed */
+  size_t a_bytes, b_bytes, c_bytes, set_bytes;
+  int64_t num_sets;
 } product;
 
-static tri_status multiply(bench *b, const void *what) {
+static bool is_weight(const tri_matmul *p) { return !p->a_transposed; }
+
+static tri_status multiply(tri_measure *m, const void *what) {
   const product *p = what;
-  int i = b->turn++ % p->sets;
-  return b->device->kernels->matmul(b->device->queue, &p->matmul, p->a[i], p->b[i], NULL, p->c[i], p->workspace);
+  char *first = p->sets, *next = p->sets + (size_t)(m->turn % p->num_sets) * p->set_bytes;
+  char *made_a = tri_measure_take(&first, p->a_bytes), *made_b = tri_measure_take(&first, p->b_bytes);
+  char *a = tri_measure_take(&next, p->a_bytes), *b = tri_measure_take(&next, p->b_bytes);
+  char *c = tri_measure_take(&next, p->c_bytes);
+  bool weight = is_weight(&p->matmul);
+  return m->device->kernels->matmul(m->device->queue, &p->matmul, weight ? made_a : a, weight ? b : made_b, NULL, c,
+                                    p->workspace);
 }
 
-static char *take(char **next, size_t bytes) {
-  char *at = *next;
-  *next += (bytes + 4095) / 4096 * 4096;
-  return at;
-}
-
-/* The weights packed where the device likes that, as a step has them. */
-static tri_status add_set(bench *b, const tri_measured_product *of, product *p, size_t packed, char **next) {
-  const tri_device_kernels *k = b->device->kernels;
-  size_t element = tri_dtype_bytes(b->type);
-  int i = p->sets;
-  p->a[i] = take(next, (size_t)(of->rows * of->inner) * element);
-  p->b[i] = take(next, (size_t)(of->inner * of->columns) * element);
-  p->c[i] = take(next, (size_t)(of->rows * of->columns) * element);
-  if (packed > 0) {
-    void *plain = p->b[i];
-    p->b[i] = take(next, packed);
-    if (*next <= b->pool + b->pool_bytes)
-      TRI_TRY(k->matmul_pack(b->device->queue, &p->matmul, b->type, plain, p->b[i]));
+static bool adds(tri_product_form form) {
+  switch (form) {
+    case TRI_PRODUCT_PLAIN:
+    case TRI_PRODUCT_TURNED:
+    case TRI_PRODUCT_GRADIENT: return false;
+    case TRI_PRODUCT_ADDED: break;
   }
-  if (*next <= b->pool + b->pool_bytes) p->sets++;
-  return TRI_OK;
+  return true;
 }
 
-static tri_status time_product(bench *b, tri_measured_product *of) {
-  size_t packed = 0, scratch = 0;
-  char *next = b->pool;
-  product p = {.matmul = {.m = of->rows,
-                          .n = of->columns,
-                          .k = of->inner,
-                          .lda = of->inner,
-                          .ldb = of->columns,
-                          .ldc = of->columns,
-                          .a_type = b->type,
-                          .b_type = b->type,
-                          .c_type = b->type}};
-  TRI_TRY(b->device->description.matmul_packed(&b->device->description, &p.matmul, &packed));
-  tri_matmul plain = p.matmul;
-  plain.b_packed = packed > 0;
-  TRI_TRY(b->device->description.matmul_workspace(&b->device->description, &plain, &scratch));
-  p.workspace = take(&next, scratch);
-  for (int i = 0; i < MOST_SETS && next <= b->pool + b->pool_bytes; i++) TRI_TRY(add_set(b, of, &p, packed, &next));
-  if (p.sets == 0) return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
-  p.matmul.b_packed = packed > 0;
-  return time_of(b, multiply, &p, &of->seconds);
+/* As ops/weight.c calls them: weights packed where the device likes that, else as they are, in the wide type; gradients
+ * of weights wide. */
+static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of) {
+  tri_matmul p = {.m = of->rows,
+                  .n = of->columns,
+                  .k = of->inner,
+                  .lda = of->inner,
+                  .ldb = of->columns,
+                  .ldc = of->columns,
+                  .a_type = m->type,
+                  .b_type = m->type,
+                  .c_type = m->type};
+  switch (of->form) {
+    case TRI_PRODUCT_PLAIN: break;
+    case TRI_PRODUCT_TURNED:
+      p.b_transposed = true;
+      p.ldb = of->inner;
+      break;
+    case TRI_PRODUCT_GRADIENT:
+    case TRI_PRODUCT_ADDED:
+      p.a_transposed = true;
+      p.accumulate = adds(of->form);
+      p.lda = of->rows;
+      p.c_type = tri_dtype_wide(m->type);
+      break;
+  }
+  return p;
 }
 
-static tri_status measure_products(bench *b, tri_measurements *out) {
-  static const int64_t shapes[][3] = {{1024, 768, 768},  {1024, 768, 2304}, {1024, 768, 3072},  {1024, 3072, 768},
-                                      {256, 768, 768},   {256, 768, 3072},  {64, 768, 3072},    {768, 1024, 3072},
-                                      {512, 512, 512},   {128, 128, 128},   {2048, 1024, 1024}, {512, 768, 12288},
-                                      {1024, 384, 1536}, {1024, 1536, 384}, {2048, 2048, 2048}, {256, 256, 1024}};
-  out->num_products = (int64_t)(sizeof shapes / sizeof shapes[0]);
-  for (int64_t i = 0; i < out->num_products; i++) {
-    out->products[i] = (tri_measured_product){shapes[i][0], shapes[i][1], shapes[i][2], 0};
-    TRI_TRY(time_product(b, &out->products[i]));
+/* Packed weights are packed from random values. */
+static tri_status pack_sets(const tri_measure *m, const product *p) {
+  for (int64_t i = 0; i < p->num_sets; i++) {
+    char *next = p->sets + (size_t)i * p->set_bytes;
+    tri_measure_take(&next, p->a_bytes);
+    char *b = tri_measure_take(&next, p->b_bytes);
+    TRI_TRY(m->device->kernels->matmul_pack(m->device->queue, &p->matmul, m->type, p->plain, b));
   }
   return TRI_OK;
 }
 
-/* ---- memory and elements ----------------------------------------------------------------------------------------- */
-
-enum { LONG = 32 << 20, SHORT = 32 << 10 };
-
-static tri_status add_long(bench *b, const void *what) {
-  (void)what;
-  size_t bytes = (size_t)LONG * tri_dtype_bytes(b->type);
-  return b->device->kernels->add(b->device->queue, b->type, tri_all_rows(1), LONG, b->pool, b->pool + bytes,
-                                 b->pool + 2 * bytes);
-}
-
-static tri_status gelu_short(bench *b, const void *what) {
-  (void)what;
-  size_t bytes = SHORT * tri_dtype_bytes(b->type);
-  return b->device->kernels->gelu_forward(b->device->queue, b->type, TRI_GELU_TANH, tri_all_rows(1), SHORT, b->pool,
-                                          b->pool + bytes);
+tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, double *seconds) {
+  const tri_device_description *device = &m->device->description;
+  product p = {.matmul = matmul_of(m, of)};
+  size_t packed = 0, scratch = 0, element = tri_dtype_bytes(m->type), wide = tri_dtype_bytes(tri_dtype_wide(m->type));
+  size_t plain = (size_t)(of->inner * of->columns) * element;
+  *seconds = 0;
+  if (is_weight(&p.matmul)) TRI_TRY(device->matmul_packed(device, &p.matmul, &packed));
+  if (of->passing && packed == 0) return TRI_OK; /* as those that stay */
+  p.matmul.b_packed = packed > 0 && !of->passing;
+  if (is_weight(&p.matmul) && !p.matmul.b_packed) p.matmul.b_type = tri_dtype_wide(m->type);
+  TRI_TRY(device->matmul_workspace(device, &p.matmul, &scratch));
+  p.a_bytes = (size_t)(of->rows * of->inner) * element;
+  p.b_bytes = p.matmul.b_packed ? packed : (size_t)(of->inner * of->columns) * tri_dtype_bytes(p.matmul.b_type);
+  p.c_bytes = (size_t)(of->rows * of->columns) * wide;
+  p.set_bytes = (p.a_bytes + p.b_bytes + p.c_bytes) + (size_t)3 * ALIGNMENT;
+  char *next = m->pool;
+  p.workspace = tri_measure_take(&next, scratch);
+  p.plain = tri_measure_take(&next, p.matmul.b_packed ? plain : 0);
+  p.sets = next;
+  p.num_sets = tri_measure_sets(m, next, p.set_bytes);
+  if (p.num_sets == 0) return TRI_OK;
+  if (p.matmul.b_packed) TRI_TRY(pack_sets(m, &p));
+  return tri_measure_time(m, multiply, &p, seconds);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -163,164 +176,130 @@ typedef struct heads {
   char *qkv, *out, *sums, *gradient, *gradient_qkv, *workspace;
 } heads;
 
-static tri_status attend(bench *b, const void *what) {
+static tri_status attend_forward(tri_measure *m, const void *what) {
   const heads *h = what;
-  const tri_device_kernels *k = b->device->kernels;
-  size_t width = (size_t)(h->call.heads * h->call.head_dim) * tri_dtype_bytes(b->type);
-  TRI_TRY(k->attention_forward(b->device->queue, &h->call, h->slices, h->qkv, h->qkv + width, h->qkv + 2 * width,
-                               h->out, h->sums, h->workspace));
-  return k->attention_backward(b->device->queue, &h->call, h->slices, h->qkv, h->qkv + width, h->qkv + 2 * width,
-                               h->out, h->sums, h->gradient, h->gradient_qkv, h->gradient_qkv + width,
-                               h->gradient_qkv + 2 * width, h->workspace);
+  size_t width = (size_t)(h->call.heads * h->call.head_dim) * tri_dtype_bytes(m->type);
+  return m->device->kernels->attention_forward(m->device->queue, &h->call, h->slices, h->qkv, h->qkv + width,
+                                               h->qkv + 2 * width, h->out, h->sums, h->workspace);
 }
 
-static tri_status measure_attention(bench *b, tri_measurements *out) {
-  enum { HEADS = 12, DIM = 64, POSITIONS = 512, BATCH = 2 };
-  size_t element = tri_dtype_bytes(b->type), wide = tri_dtype_bytes(tri_dtype_wide(b->type)), scratch = 0;
-  size_t rows = (size_t)BATCH * POSITIONS, width = (size_t)HEADS * DIM;
-  char *next = b->pool;
-  int64_t stride = 3 * HEADS * DIM;
-  heads h = {.call = {.type = b->type,
-                      .out_type = b->type,
-                      .gradient_type = b->type,
-                      .heads = HEADS,
-                      .kv_heads = HEADS,
-                      .head_dim = DIM,
-                      .scale = 0.125,
-                      .query_rows = BATCH * POSITIONS,
-                      .key_rows = BATCH * POSITIONS,
-                      .q_row = stride,
-                      .q_head = DIM,
-                      .k_row = stride,
-                      .k_head = DIM,
-                      .v_row = stride,
-                      .v_head = DIM,
-                      .out_row = HEADS * DIM,
-                      .out_head = DIM,
-                      .num_slices = BATCH,
-                      .most_queries = POSITIONS,
-                      .most_keys = POSITIONS}};
-  tri_attention_slice slices[BATCH];
-  for (int i = 0; i < BATCH; i++) {
-    slices[i] = (tri_attention_slice){i * POSITIONS, POSITIONS, i * POSITIONS, POSITIONS, 1};
-  }
-  h.qkv = take(&next, rows * 3 * width * element);
-  h.gradient_qkv = take(&next, rows * 3 * width * element);
-  h.out = take(&next, rows * width * element);
-  h.gradient = take(&next, rows * width * element);
-  h.sums = take(&next, rows * HEADS * wide);
-  h.slices = (tri_attention_slice *)(void *)take(&next, sizeof slices);
-  TRI_TRY(b->device->description.attention_workspace(&b->device->description, &h.call, &scratch));
-  h.workspace = take(&next, scratch);
-  if ((size_t)(next - b->pool) > b->pool_bytes)
-    return tri_fail(TRI_INTERNAL, "a measurement is larger than its memory");
-  TRI_TRY(tri_queue_upload_now(b->device->queue, h.slices, slices, sizeof slices));
-  double seconds = 0, pairs = (double)rows * (POSITIONS + 1) / 2;
-  TRI_TRY(time_of(b, attend, &h, &seconds));
-  seconds -= 2 * 8 * pairs * HEADS / out->vector_flops; /* what ops/attention.c counts for the softmax */
-  if (seconds < 1e-9) seconds = 1e-9;
-  out->attention_flops = (2 + 5) * 2 * pairs * (double)width / seconds;
-  return TRI_OK;
+static tri_status attend_backward(tri_measure *m, const void *what) {
+  const heads *h = what;
+  size_t width = (size_t)(h->call.heads * h->call.head_dim) * tri_dtype_bytes(m->type);
+  return m->device->kernels->attention_backward(m->device->queue, &h->call, h->slices, h->qkv, h->qkv + width,
+                                                h->qkv + 2 * width, h->out, h->sums, h->gradient, h->gradient_qkv,
+                                                h->gradient_qkv + width, h->gradient_qkv + 2 * width, h->workspace);
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------- */
-
-static tri_status reduce(bench *b, const void *what) {
-  const tri_measured_transfer *of = what;
-  return tri_all_reduce(b->world, TRI_FP32, (int64_t)(of->bytes / sizeof(float)), b->host);
+static tri_attention call_of(const tri_measure *m, const tri_measure_attention *of) {
+  int64_t dim = of->head_dim, width = of->heads * dim;
+  return (tri_attention){.type = m->type,
+                         .out_type = m->type,
+                         .gradient_type = m->type,
+                         .heads = of->heads,
+                         .kv_heads = of->heads,
+                         .head_dim = dim,
+                         .scale = 1.0 / sqrt((double)dim),
+                         .query_rows = of->sequence,
+                         .key_rows = of->sequence,
+                         .q_row = 3 * width,
+                         .q_head = dim,
+                         .k_row = 3 * width,
+                         .k_head = dim,
+                         .v_row = 3 * width,
+                         .v_head = dim,
+                         .out_row = width,
+                         .out_head = dim,
+                         .num_slices = 1,
+                         .most_queries = of->sequence,
+                         .most_keys = of->sequence};
 }
 
-/* Every rank sends to the next and receives from the one before. */
-static tri_status pass_on(bench *b, const void *what) {
-  const tri_measured_transfer *of = what;
-  const tri_group *world = b->world;
-  tri_request *sends = NULL, *receives = NULL;
-  int next = (world->rank + 1) % world->size, before = (world->rank + world->size - 1) % world->size;
-  TRI_TRY(tri_receive_start(world, before, 7, (size_t)of->bytes, b->host + (size_t)of->bytes, &receives));
-  TRI_TRY(tri_send_start(world, next, 7, (size_t)of->bytes, b->host, &sends));
-  TRI_TRY(tri_request_wait(&receives));
-  return tri_request_wait(&sends);
-}
-
-enum { MOST_MESSAGE_BYTES = 16777216 };
-
-static tri_status measure_messages(bench *b, tri_measurements *out) {
-  static const double sizes[] = {64, 8192, 65536, 524288, 2097152, 8388608, MOST_MESSAGE_BYTES};
-  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    out->reduces[i].bytes = out->messages[i].bytes = sizes[i];
-    TRI_TRY(time_of(b, reduce, &out->reduces[i], &out->reduces[i].seconds));
-    TRI_TRY(time_of(b, pass_on, &out->messages[i], &out->messages[i].seconds));
-    out->num_reduces = out->num_messages = (int64_t)i + 1;
+tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *of, double *seconds) {
+  size_t element = tri_dtype_bytes(m->type), wide = tri_dtype_bytes(tri_dtype_wide(m->type)), scratch = 0;
+  size_t cells = (size_t)(of->sequence * of->heads), elements = cells * (size_t)of->head_dim;
+  char *next = m->pool;
+  heads h = {.call = call_of(m, of)};
+  const tri_attention_slice slice = {0, (int32_t)of->sequence, 0, (int32_t)of->sequence, 1};
+  *seconds = 0;
+  h.qkv = tri_measure_take(&next, 3 * elements * element);
+  h.gradient_qkv = tri_measure_take(&next, 3 * elements * element);
+  h.out = tri_measure_take(&next, elements * element);
+  h.gradient = tri_measure_take(&next, elements * element);
+  h.sums = tri_measure_take(&next, cells * wide);
+  h.slices = (tri_attention_slice *)(void *)tri_measure_take(&next, sizeof slice);
+  TRI_TRY(m->device->description.attention_workspace(&m->device->description, &h.call, &scratch));
+  h.workspace = tri_measure_take(&next, scratch);
+  if (!tri_measure_fits(m, next)) return TRI_OK;
+  TRI_TRY(tri_queue_upload_now(m->device->queue, h.slices, &slice, sizeof slice));
+  TRI_TRY(attend_forward(m, &h)); /* the backward reads its sums */
+  switch (of->pass) {
+    case TRI_PASS_FORWARD: return tri_measure_time(m, attend_forward, &h, seconds);
+    case TRI_PASS_BACKWARD_INPUT: return tri_measure_time(m, attend_backward, &h, seconds);
+    case TRI_PASS_BACKWARD_WEIGHT: break;
   }
   return TRI_OK;
-}
-
-/* Between hosts: from host memory, as what is staged is. */
-static tri_status measure_links(bench *b, tri_measurements *out) {
-  void *host = NULL;
-  if (b->world->size == 1) return TRI_OK;
-  tri_status status = tri_device_host_create(b->device, 2 * (size_t)MOST_MESSAGE_BYTES, &host);
-  b->host = host;
-  status = tri_common_status(b->world, status);
-  if (status == TRI_OK) status = measure_messages(b, out);
-  tri_device_host_destroy(b->device, host, 2 * (size_t)MOST_MESSAGE_BYTES);
-  return status;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static tri_status measure_all(bench *b, tri_measurements *out) {
-  double seconds = 0;
-  TRI_TRY(tri_barrier(b->world));
-  TRI_TRY(tri_peak_flops(b->device, b->type, INFINITY, &out->peak_flops));
-  TRI_TRY(time_of(b, add_long, NULL, &seconds));
-  out->memory_bandwidth = 3.0 * LONG * (double)tri_dtype_bytes(b->type) / seconds;
-  TRI_TRY(time_of(b, gelu_short, NULL, &seconds));
-  out->vector_flops = 16.0 * SHORT / seconds;
-  TRI_TRY(measure_products(b, out));
-  TRI_TRY(measure_attention(b, out));
-  return measure_links(b, out);
-}
-
 /* Random values all over the pool: on zeros a chip draws less power, and some run faster than they will on any data. */
-static tri_status fill_pool(bench *b) {
+tri_status tri_measure_fill(const tri_measure *m) {
   enum { VALUES = 1 << 18 };
   const tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 0);
-  const tri_dtype wide = tri_dtype_wide(b->type);
-  const size_t wide_bytes = VALUES * tri_dtype_bytes(wide), bytes = VALUES * tri_dtype_bytes(b->type);
-  char *staged = b->pool + bytes;
-  tri_queue *queue = b->device->queue;
+  const tri_dtype wide = tri_dtype_wide(m->type);
+  const size_t wide_bytes = VALUES * tri_dtype_bytes(wide), bytes = VALUES * tri_dtype_bytes(m->type);
+  char *staged = m->pool + bytes;
+  tri_queue *queue = m->device->queue;
   void *host = NULL;
   TRI_TRY(tri_alloc("random values", VALUES, tri_dtype_bytes(wide), &host));
   for (int64_t i = 0; i < VALUES; i++) tri_wide_set(wide, host, i, tri_random_normal(key, (uint64_t)i));
   tri_status status = tri_queue_upload_now(queue, staged, host, wide_bytes);
   tri_free(host);
   TRI_TRY(status);
-  TRI_TRY(b->device->kernels->convert(queue, VALUES, wide, staged, b->type, b->pool));
-  for (size_t at = bytes; at < b->pool_bytes; at *= 2) {
-    TRI_TRY(tri_queue_move(queue, b->pool + at, b->pool, at < b->pool_bytes - at ? at : b->pool_bytes - at));
+  TRI_TRY(m->device->kernels->convert(queue, VALUES, wide, staged, m->type, m->pool));
+  for (size_t at = bytes; at < m->pool_bytes; at *= 2) {
+    TRI_TRY(tri_queue_move(queue, m->pool + at, m->pool, at < m->pool_bytes - at ? at : m->pool_bytes - at));
   }
   return tri_queue_finish(queue);
 }
 
-tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group *world, tri_measurements *out) {
-  bench b = {.device = device, .type = precision, .world = world, .pool_bytes = (size_t)400 << 20};
-  tri_measurements m = {.ranks = world->size, .threads = device->description.threads};
+/* A fifth of what a rank may have, in the bounds of what is worth it. */
+static size_t pool_bytes(const tri_device *device, int64_t ranks) {
+  const bool host = device->info.host_memory;
+  const double least = (double)((size_t)256 << 20), most = (double)((size_t)(host ? 1 : 4) << 30);
+  double all = host ? (double)tri_system_memory_of_node() / (double)ranks : (double)device->info.memory_bytes;
+  double share = all / 5;
+  share = share < least ? least : share > most ? most : share;
+  return (size_t)(share / ALIGNMENT) * ALIGNMENT;
+}
+
+tri_status tri_measure_create(const tri_measure_request *request, tri_measure **out) {
+  tri_measure *m = NULL;
   void *pool = NULL;
-  TRI_TRY(tri_device_supports(device, precision));
-  tri_status status = tri_device_memory_create(device, b.pool_bytes, &pool);
-  status = tri_common_status(world, status);
-  b.pool = pool;
-  snprintf(m.device, sizeof m.device, "%s", device->info.name);
-  snprintf(m.chip, sizeof m.chip, "%s", device->info.chip);
-  m.own_memory = !device->info.host_memory;
-  m.memory_bytes = device->info.host_memory ? (double)tri_system_memory_of_node() / (double)world->size
-                                            : (double)device->info.memory_bytes;
-  if (status == TRI_OK) status = fill_pool(&b);
-  status = tri_common_status(world, status);
-  if (status == TRI_OK) status = measure_all(&b, &m);
-  tri_device_memory_destroy(device, pool, b.pool_bytes);
-  TRI_TRY(status);
+  TRI_TRY(tri_device_supports(request->device, request->precision));
+  TRI_TRY(tri_alloc("measurements", 1, sizeof *m, &m));
+  *m = (tri_measure){.device = request->device,
+                     .type = request->precision,
+                     .world = request->world,
+                     .each_s = request->each_s,
+                     .pool_bytes = pool_bytes(request->device, request->world->size)};
+  tri_status status = tri_device_memory_create(m->device, m->pool_bytes, &pool);
+  m->pool = pool;
+  if (status == TRI_OK) status = tri_measure_fill(m);
+  if (status == TRI_OK) status = tri_measure_open_links(m);
+  status = tri_common_status(m->world, status);
+  if (status != TRI_OK) {
+    tri_measure_destroy(m);
+    return status;
+  }
   *out = m;
   return TRI_OK;
+}
+
+void tri_measure_destroy(tri_measure *m) {
+  if (m == NULL) return;
+  tri_measure_close_links(m);
+  tri_device_memory_destroy(m->device, m->pool, m->pool_bytes);
+  tri_free(m);
 }

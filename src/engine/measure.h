@@ -1,39 +1,64 @@
-/* What this machine does, measured while all ranks of the job are at it: what a cluster's description is made of. */
+/* What this machine does, measured while all ranks of the job are at it: what a cluster's description is made of.
+ *
+ * Whoever asks says what is to be measured; how it is called is here. Every figure is the lower quartile of some
+ * repetitions, of the slowest rank, with operands that are taken in turn, so that they come from where a step finds its
+ * own. */
 #ifndef TRI_ENGINE_MEASURE_H
 #define TRI_ENGINE_MEASURE_H
 
 #include "comm/comm.h"
 #include "device/kernels.h"
+#include "ops/op.h"
+#include "ops/work.h"
 
-enum { TRI_MEASURED_PRODUCTS = 24, TRI_MEASURED_MESSAGES = 12 };
+typedef struct tri_measure tri_measure;
 
-/* Seconds of one product [rows, inner] x [inner, columns]. */
-typedef struct tri_measured_product {
+/* One product [rows, inner] x [inner, columns], as operations make it. */
+typedef struct tri_measure_product {
+  tri_product_form form;
+  bool passing;
   int64_t rows, inner, columns;
-  double seconds;
-} tri_measured_product;
+} tri_measure_product;
 
-/* Seconds of one transfer of so many bytes: an all-reduce over all ranks, or a message from each to its neighbour. */
-typedef struct tri_measured_transfer {
-  double bytes, seconds;
-} tri_measured_transfer;
+typedef struct tri_measure_attention {
+  tri_pass pass;
+  int64_t sequence, head_dim, heads; /* heads of all sequences together */
+} tri_measure_attention;
 
-typedef struct tri_measurements {
-  char device[TRI_DEVICE_NAME_BYTES], chip[TRI_DEVICE_CHIP_BYTES]; /* of the first rank */
-  bool own_memory;                                                 /* the device's, not the host's */
-  int64_t ranks, threads;
-  double peak_flops; /* of this rank */
-  tri_measured_product products[TRI_MEASURED_PRODUCTS];
-  int64_t num_products;
-  double memory_bandwidth; /* bytes a second, of a sum of two long vectors */
-  double vector_flops;     /* as ops count them: GELU on what the caches hold */
-  double attention_flops;  /* of the products of attention, forward and backward, the softmax's time taken off */
-  tri_measured_transfer reduces[TRI_MEASURED_MESSAGES], messages[TRI_MEASURED_MESSAGES];
-  int64_t num_reduces, num_messages;
-  double memory_bytes; /* of the node, for each of its ranks */
-} tri_measurements;
+typedef struct tri_measure_elements {
+  tri_work work;
+  tri_pass pass;
+  int64_t elements;
+} tri_measure_elements;
 
-/* COLLECTIVE over the job. Medians over the repetitions; the slowest rank's of each. Takes some ten seconds. */
-tri_status tri_measure(tri_device *device, tri_dtype precision, const tri_group *world, tri_measurements *out);
+typedef struct tri_measure_collective {
+  tri_collective kind;
+  bool shared;
+  int64_t ranks, bytes; /* groups of so many neighbours, all at once; of fp32 */
+} tri_measure_collective;
+
+typedef struct tri_measure_request {
+  tri_device *device;
+  tri_dtype precision;
+  const tri_group *world;
+  double each_s; /* for each figure, at least */
+} tri_measure_request;
+
+/* COLLECTIVE over the job, as all that follows. Takes memory: about a fifth of what a rank may have. Release with
+ * tri_measure_destroy. */
+tri_status tri_measure_create(const tri_measure_request *request, tri_measure **out);
+void tri_measure_destroy(tri_measure *measure);
+
+/* FLOP/s of matrix products, of the slowest rank; 0: there was no memory to find out. */
+tri_status tri_measure_peak(tri_measure *measure, double *flops);
+/* Seconds; 0: there is not memory enough, or the device has no such case (nothing is packed that could be passing; no
+ * such kernel). The same on all ranks. */
+tri_status tri_measure_product_s(tri_measure *measure, const tri_measure_product *of, double *seconds);
+tri_status tri_measure_attention_s(tri_measure *measure, const tri_measure_attention *of, double *seconds);
+tri_status tri_measure_elements_s(tri_measure *measure, const tri_measure_elements *of, double *seconds);
+/* Also 0 where ranks do not see each other's memory and it was to be shared. */
+tri_status tri_measure_collective_s(tri_measure *measure, const tri_measure_collective *of, double *seconds);
+/* From each rank to the next, and from the one before, at once. */
+tri_status tri_measure_message_s(tri_measure *measure, int64_t bytes, double *seconds);
 
 #endif

@@ -68,7 +68,9 @@ static tri_status gpt2_parameters(const tri_model *model, tri_parameter_table *t
   TRI_TRY(tri_parameter_table_add(
       table, "transformer.wpe.weight", -1,
       tri_parameter_matrix(TRI_PART_EMBEDDING, model->max_sequence, width, tri_split_none(), std)));
-  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(gpt2_add_block(model, layer, table));
+  for (int64_t layer = 0; layer < last; layer++) {
+    if (!tri_parameter_table_lacks(table, layer)) TRI_TRY(gpt2_add_block(model, layer, table));
+  }
   TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
   TRI_TRY(tri_parameter_table_add(table, "transformer.ln_f.bias", last, tri_parameter_norm(width, TRI_INIT_ZERO)));
   if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);

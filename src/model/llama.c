@@ -81,7 +81,9 @@ static tri_status llama_parameters(const tri_model *model, tri_parameter_table *
   const tri_split rows = tri_split_elements(0, vocabulary);
   TRI_TRY(tri_parameter_table_add(table, "model.embed_tokens.weight", -1,
                                   tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, rows, std)));
-  for (int64_t layer = 0; layer < last; layer++) TRI_TRY(llama_add_block(model, layer, table));
+  for (int64_t layer = 0; layer < last; layer++) {
+    if (!tri_parameter_table_lacks(table, layer)) TRI_TRY(llama_add_block(model, layer, table));
+  }
   TRI_TRY(tri_parameter_table_add(table, "model.norm.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
   if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);
   return tri_parameter_table_add(table, "lm_head.weight", last,

@@ -88,6 +88,10 @@ static bool holds_layer(const tri_model_share *share, int64_t layer) {
   return false;
 }
 
+bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer) {
+  return table->only != NULL && !holds_layer(table->only, layer);
+}
+
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tensor, int64_t rank) {
   tri_parameter entry = *parameter;
   const tri_split *split = &entry.split;
@@ -166,17 +170,29 @@ int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i) {
   return i / split->segments * parameter->shape[1] + i % split->segments * segment_length + first;
 }
 
-tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
+static tri_status create(const tri_model *model, const tri_model_share *share, const tri_model_share *only,
+                         tri_parameter_table **out) {
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
+  table->only = only;
   tri_status status = tri_family_of(model)->parameters(model, table);
   if (status != TRI_OK) {
     tri_parameter_table_destroy(table);
     return status;
   }
   tri_parameter_table_lay_out(table, share);
+  table->only = NULL;
   *out = table;
   return TRI_OK;
+}
+
+tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
+  return create(model, share, NULL, out);
+}
+
+tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
+                                          tri_parameter_table **out) {
+  return create(model, share, share, out);
 }
 
 void tri_parameter_table_destroy(tri_parameter_table *table) {

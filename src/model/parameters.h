@@ -56,9 +56,10 @@ typedef struct tri_parameter {
 typedef struct tri_parameter_table {
   tri_parameter *entries;
   int64_t num_entries;
-  int64_t num_elements;          /* of a flat array on this rank, padding included */
-  int64_t num_gradient_elements; /* of the gradients' array: as many, or more with an alias */
-  int64_t num_values;            /* of the whole model */
+  int64_t num_elements;               /* of a flat array on this rank, padding included */
+  int64_t num_gradient_elements;      /* of the gradients' array: as many, or more with an alias */
+  int64_t num_values;                 /* of the whole model */
+  const struct tri_model_share *only; /* while it is made: whose layers it has; NULL: all */
 } tri_parameter_table;
 
 /* Parameters that are not joined begin at multiples of this: no block of so many elements holds two of them, whatever
@@ -80,6 +81,10 @@ typedef struct tri_model_share {
 
 /* The table of a complete model; share NULL is all of it. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
+/* The same for planning, which has many of them made: without the layers of other stages. The places of entries in it
+ * and num_values are its own; local parts and offsets are those of the whole table. */
+tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
+                                          tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
 /* The same entry with what another rank of the tensor group holds of it. */
@@ -113,6 +118,8 @@ tri_parameter tri_parameter_joined(tri_parameter parameter);
  * number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
+/* Whether a layer's parameters are not asked for. */
+bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer);
 /* Gives every entry its local part and its place; share NULL is all of the model. The last thing after adding. */
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
 

@@ -45,6 +45,7 @@ static void op_add_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
+  out->elements = elements;
   out->vector_flops = elements;
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * 3.0;
 }

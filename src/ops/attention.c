@@ -146,6 +146,9 @@ static void op_attention_cost(const tri_op_call *call, tri_pass pass, tri_cost *
   double products = tri_pass_choose(pass, 2.0, 5.0, 0);
   out->flops = products * 2.0 * pairs * width;
   out->scores = pairs * (double)at->heads.heads;
+  out->rows = out->columns = (double)call->sequence;
+  out->inner = (double)at->heads.head_dim;
+  out->products = (double)call->rows / (double)call->sequence * (double)at->heads.heads;
   out->vector_flops = pairs * (double)at->heads.heads * 8.0;
   double row = (double)row_width(at->heads) + width;
   out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 1.0, 2.0, 0);

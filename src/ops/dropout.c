@@ -44,6 +44,7 @@ static void op_dropout_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->elements = elements;
   out->vector_flops = elements * 12.0;
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
 }

@@ -62,12 +62,14 @@ static void op_embedding_cost(const tri_op_call *call, tri_pass pass, tri_cost *
   if (pass == TRI_PASS_BACKWARD_INPUT) return;
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   double tables = call->parameters[1] < 0 ? 1 : 2;
+  out->elements = elements;
   out->vector_flops = elements * tables;
   out->bytes = elements * ((double)tri_dtype_bytes(call->type) + wide * tables);
 }
 
 static const tri_op op_embedding = {
     .name = "embedding",
+    .clears_gradient = true,
     .shape = op_embedding_shape,
     .forward = op_embedding_forward,
     .backward_weight = op_embedding_backward_weight,

@@ -33,6 +33,7 @@ static void op_gelu_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) 
   double elements = (double)call->rows * (double)at->width;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->elements = elements;
   out->vector_flops = elements * tri_pass_choose(pass, 16.0, 24.0, 0);
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 0);
 }

@@ -93,16 +93,32 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
   return TRI_OK;
 }
 
+/* A weight of [in, out] is turned by the backward, one of [out, in] by the forward. */
+static tri_product_form form_of(tri_pass pass, bool in_out) {
+  switch (pass) {
+    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED;
+    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TURNED : TRI_PRODUCT_PLAIN;
+    case TRI_PASS_BACKWARD_WEIGHT: break;
+  }
+  return TRI_PRODUCT_GRADIENT;
+}
+
 static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  (void)pass; /* x W, dy W^T and x^T dy are products of the same size */
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
+  bool in_out = at->weight.order == TRI_WEIGHT_IN_OUT,
+       biased = pass == TRI_PASS_BACKWARD_WEIGHT && call->parameters[1] >= 0;
   double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
+  /* x W, dy W^T and x^T dy are products of the same size */
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
-      .rows = tri_pass_choose(pass, rows, rows, in),
+      .form = form_of(pass, in_out),
+      .passing = call->weights_pass,
+      .elements = biased ? rows * width : 0,
+      .rows = tri_pass_choose(pass, rows, rows, in_out ? in : width),
       .inner = tri_pass_choose(pass, in, width, rows),
-      .columns = tri_pass_choose(pass, width, in, width),
+      .columns = tri_pass_choose(pass, width, in, in_out ? width : in),
+      .products = 1,
       .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
                in * width * tri_pass_choose(pass, narrow, narrow, wide),
   };

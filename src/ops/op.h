@@ -60,13 +60,27 @@ typedef enum tri_collective {
   TRI_COLLECTIVE_REDUCE_SCATTER,
 } tri_collective;
 
+/* Which operands of a product a b are stored turned: none, b (a b^T), or a (a^T b: the gradient of a weight), which is
+ * written by a step's first micro-batch and added to by the others. */
+typedef enum tri_product_form {
+  TRI_PRODUCT_PLAIN,
+  TRI_PRODUCT_TURNED,
+  TRI_PRODUCT_GRADIENT,
+  TRI_PRODUCT_ADDED,
+} tri_product_form;
+enum { TRI_NUM_PRODUCT_FORMS = 4 };
+
 /* What one pass of a call costs. */
 typedef struct tri_cost {
   double flops;        /* all arithmetic that counts: multiplications and additions of matrix products             */
   double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
   double bytes;        /* read and written, each tensor once                                                       */
   double rows, inner, columns; /* of the product [rows, inner] x [inner, columns] that flops are of; 0: no such one */
-  double scores; /* attention: pairs of positions and heads, which a kernel that keeps the scores writes and reads  */
+  double products;             /* of that size, at the same time */
+  tri_product_form form;
+  bool passing;    /* the product's b is a weight that nobody packs ahead */
+  double elements; /* of what is done element by element, as tables of measurements count them (work.h) */
+  double scores;   /* attention: pairs of positions and heads that it computes; the product is then that of q and k   */
   tri_collective collective; /* over the tensor group                                                              */
   double collective_bytes;   /* of the whole buffer, all ranks' parts together                                     */
 } tri_cost;
@@ -84,6 +98,7 @@ struct tri_op {
   bool makes_loss;        /* leaves the loss of the micro-batch in the run                                  */
   bool cheap;             /* its output takes more memory than time: worth making again                     */
   bool sums;              /* output 0 is input 0 + input 1, and no more                                     */
+  bool clears_gradient;   /* the first backward_weight of a step clears the gradient of parameter 0          */
   bool takes_sum;         /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
 
   /* Local shapes of the outputs from those of the inputs. */

@@ -109,6 +109,7 @@ static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) 
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   double elements = (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)at->heads.head_dim;
+  out->elements = elements;
   out->vector_flops = elements * 3.0;
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
 }

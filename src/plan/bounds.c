@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "model/family.h"
-#include "schedule/schedule.h"
+#include "schedule/program.h"
 
 /* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
 typedef struct unit_price {
@@ -58,6 +58,21 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 static double seconds(tri_price price) { return price.compute_s + price.tensor_s; }
 
+/* Whether a backward reads the memory of a slot, under any name. */
+static bool is_kept(const tri_op_list *list, int64_t root) {
+  for (int64_t s = root; s < list->num_slots; s++) {
+    if (list->slots[s].memory_of == root && list->slots[s].kept) return true;
+  }
+  return false;
+}
+
+/* A whole sequence from the tensor ranks' slices, which not every system keeps. */
+static bool is_gathered(const tri_op_call *call) {
+  tri_cost cost = {0};
+  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  return cost.collective == TRI_COLLECTIVE_ALL_GATHER;
+}
+
 /* Adds the calls of one layer to a unit. */
 static void add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list, int64_t layer,
                       unit_price *unit) {
@@ -81,9 +96,9 @@ static void add_calls(const tri_search_request *request, const layer_prices *of,
   }
   for (int64_t s = 0; s < list->num_slots; s++) {
     const tri_slot *slot = &list->slots[s];
-    const tri_slot *root = &list->slots[slot->memory_of];
-    if (slot->memory_of != s || list->calls[slot->producer].layer != layer || !slot->kept || root->recomputed) continue;
-    unit->kept += (double)tri_shape_bytes(&slot->shape);
+    bool mine = slot->memory_of == s && list->calls[slot->producer].layer == layer && !slot->recomputed;
+    if (request->system->gathers_again && is_gathered(&list->calls[slot->producer])) continue;
+    if (mine && is_kept(list, s)) unit->kept += (double)tri_shape_bytes(&slot->shape);
   }
 }
 
@@ -183,17 +198,18 @@ static double layers_of(const tri_layout *layout, const tri_model *model, int64_
   return count;
 }
 
-/* Layers of the first stage times micro-batches in flight when it begins its first backward: the stages' number, or in
- * chunks the first group in all of them, of which it has begun the last one with what it runs ahead. */
-static double layers_in_flight(const tri_layout *layout, const tri_model *model, int64_t micro_batches) {
-  int64_t v = layout->virtual_stages, most = 2 * layout->pipeline - 1;
+/* Layers of a stage times micro-batches in flight when it begins its first backward (of weights, where they are apart):
+ * the stages from it on, or all of them where weights are put off by as many as there are before it; or in chunks the
+ * first group in all of them, of which it has begun the last one with what it runs ahead. */
+static double layers_in_flight(const tri_layout *layout, const tri_model *model, int64_t micro_batches, int64_t stage) {
+  int64_t v = layout->virtual_stages, behind = layout->pipeline - stage, most = 2 * behind - 1;
   if (v == 1) {
-    int64_t flying = micro_batches < layout->pipeline ? micro_batches : layout->pipeline;
-    return (double)flying * layers_of(layout, model, 0);
+    if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) behind = layout->pipeline;
+    return (double)(micro_batches < behind ? micro_batches : behind) * layers_of(layout, model, stage);
   }
   int64_t period = tri_schedule_period(layout, micro_batches), group = period < micro_batches ? period : micro_batches;
-  double count = (double)(group < most ? group : most) * layers_of_chunk(layout, model, v - 1, 0);
-  for (int64_t c = 0; c + 1 < v; c++) count += (double)group * layers_of_chunk(layout, model, c, 0);
+  double count = (double)(group < most ? group : most) * layers_of_chunk(layout, model, v - 1, stage);
+  for (int64_t c = 0; c + 1 < v; c++) count += (double)group * layers_of_chunk(layout, model, c, stage);
   return count;
 }
 
@@ -236,6 +252,35 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
   return weight * values + gradient * gradients + states * count / (layout->zero > 0 ? data : 1);
 }
 
+/* Of messages; of another system what its libraries take. */
+static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
+  if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
+  if (layout->pipeline == 1) return 0;
+  int64_t boxes = tri_program_boxes(layout, tri_layout_micro_batches(layout, request->global_batch));
+  bool ends = layout->virtual_stages == 1 && (stage == 0 || stage == layout->pipeline - 1);
+  double kinds = ends ? 2 : TRI_NUM_BOX_KINDS, sliced = layout->sequence_parallel ? (double)layout->tensor : 1;
+  double rows = (double)layout->micro_batch * (double)request->sequence / sliced;
+  double width = (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
+  return kinds * (double)boxes * rows * width;
+}
+
+/* Of one of the first stages. */
+static double stage_bytes(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
+                          const layer_sizes *sizes, int64_t stage) {
+  const tri_model *model = request->model;
+  int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
+  bool first = stage == 0, last = stage == layout->pipeline - 1;
+  double count = stage_elements(sizes, layout, layers_of(layout, model, stage), first, last);
+  double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
+  double kept = layers_in_flight(layout, model, micro_batches, stage) * p->layer.kept;
+  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a box for it. */
+  bool stays = layers_of(layout, model, stage) > 0 || request->system->planned;
+  if (first && stays) kept += in_flight * p->embedding.kept;
+  if (last) kept += p->head.kept;
+  double tied = model->tied && first ? sizes->tied : 0;
+  return state_bytes(request, layout, count, tied) + kept + buffer_bytes(request, layout, stage);
+}
+
 /* What comes behind the last backward: the update, and the gathers of new parameters. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, double count) {
   const tri_system *system = request->system;
@@ -244,8 +289,8 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
   double all = tri_price_memory(request->cluster, own * tri_price_update_bytes(system, request->precision));
   if (layout->zero != 1 && layout->zero != 2) return all;
   double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
-  return all + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
-                                    (tri_span){layout->data, layout->tensor}, system) *
+  return all + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
+                                      (tri_span){layout->data, layout->tensor}, system) *
                    0.999;
 }
 
@@ -257,14 +302,11 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   TRI_TRY(find_prices(bounds, layout, &p));
   TRI_TRY(find_sizes(bounds, layout->tensor, &sizes));
   double first = layers_of(layout, model, 0), last = layers_of(layout, model, layout->pipeline - 1);
-  bool alone = layout->pipeline == 1;
-  double count = stage_elements(sizes, layout, first, true, alone);
-  double m = (double)tri_layout_micro_batches(layout, request->global_batch);
-  double in_flight = m < (double)layout->pipeline ? m : (double)layout->pipeline;
-  double tied = model->tied ? sizes->tied : 0;
-  double flying = layers_in_flight(layout, model, tri_layout_micro_batches(layout, request->global_batch));
-  double kept = flying * p->layer.kept + in_flight * p->embedding.kept + (alone ? p->head.kept : 0);
+  double count = stage_elements(sizes, layout, first, true, layout->pipeline == 1);
+  double bytes = stage_bytes(request, layout, p, sizes, 0);
+  /* The first stage may have the embedding alone. */
+  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(request, layout, p, sizes, 1));
   *out = (tri_bound){.step_s = pipeline_s(request, layout, p, first, last) + end_s(request, layout, count),
-                     .bytes = state_bytes(request, layout, count, tied) + kept};
+                     .bytes = bytes};
   return TRI_OK;
 }

@@ -2,7 +2,7 @@
  * left; a link's bandwidth and latency. What is measured directly (memory, elements, attention) needs none. */
 #include "plan/calibration.h"
 
-#include "plan/price.h"
+#include "plan/network.h"
 #include "plan/system.h"
 
 #include <math.h>
@@ -15,39 +15,46 @@ typedef struct fitting {
   tri_cluster *cluster;
 } fitting;
 
-static double product_s(const tri_cluster *cluster, double peak, const tri_product_sample *p) {
+static double model_product_s(const tri_cluster *cluster, double peak, const tri_measured_product *p) {
   const tri_efficiency *e = &cluster->efficiency;
   double share = e->matmul;
-  const double sides[] = {p->rows, p->inner, p->columns};
+  const double sides[] = {(double)p->rows, (double)p->inner, (double)p->columns};
   for (int i = 0; i < 3; i++) share *= sides[i] / (sides[i] + e->matmul_half);
-  return 2 * p->rows * p->inner * p->columns / (peak * share);
+  return 2 * sides[0] * sides[1] * sides[2] / (peak * share);
 }
 
-static double reduce_s(const fitting *f, const tri_transfer_sample *t) {
+static double model_reduce_s(const fitting *f, const tri_measured_collective *c) {
   static const tri_system system = {.levels = true, .link_share = 1};
-  return tri_price_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, t->bytes, (tri_span){f->from->devices, 1},
-                              &system);
+  return tri_network_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, (double)c->bytes,
+                                (tri_span){f->from->devices, 1}, &system);
+}
+
+/* Of the collectives, those that the links' constants are fitted to. */
+static bool is_fitted(const fitting *f, const tri_measured_collective *c) {
+  return c->kind == TRI_COLLECTIVE_ALL_REDUCE && !c->shared && c->ranks == f->from->devices;
 }
 
 static double square(double x) { return x * x; }
 
 static double products_off(const fitting *f) {
+  const tri_measured *m = f->from->measured;
   double sum = 0;
-  for (int64_t i = 0; i < f->from->num_products; i++) {
-    const tri_product_sample *p = &f->from->products[i];
-    sum += square(log(product_s(f->cluster, f->from->peak, p) / p->seconds));
+  for (int64_t i = 0; i < m->num_products; i++) {
+    sum += square(log(model_product_s(f->cluster, f->from->peak, &m->products[i]) / m->products[i].seconds));
   }
   return sum;
 }
 
 static double links_off(const fitting *f) {
+  const tri_measured *m = f->from->measured;
   double sum = 0;
-  for (int64_t i = 0; i < f->from->num_reduces; i++) {
-    sum += square(log(reduce_s(f, &f->from->reduces[i]) / f->from->reduces[i].seconds));
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const tri_measured_collective *c = &m->collectives[i];
+    if (is_fitted(f, c)) sum += square(log(model_reduce_s(f, c) / c->seconds));
   }
-  for (int64_t i = 0; i < f->from->num_messages; i++) {
-    double predicted = tri_price_message(f->cluster, f->from->messages[i].bytes, 1);
-    sum += square(log(predicted / f->from->messages[i].seconds));
+  for (int64_t i = 0; i < m->num_messages; i++) {
+    double predicted = tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1});
+    sum += square(log(predicted / m->messages[i].seconds));
   }
   return sum;
 }
@@ -77,7 +84,7 @@ static int calibration_compare(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-enum { MOST_SAMPLES = 64 };
+enum { MOST_SAMPLES = TRI_MEASURED_PRODUCTS };
 
 static double median(double *values, int64_t count) {
   if (count == 0) return 0;
@@ -87,46 +94,89 @@ static double median(double *values, int64_t count) {
 
 static void take_residuals(const fitting *f, tri_residuals *out) {
   double errors[MOST_SAMPLES];
-  const tri_calibration *from = f->from;
-  for (int64_t i = 0; i < from->num_products; i++) {
-    errors[i] = fabs(product_s(f->cluster, from->peak, &from->products[i]) / from->products[i].seconds - 1);
+  const tri_measured *m = f->from->measured;
+  int64_t count = 0;
+  for (int64_t i = 0; i < m->num_products; i++) {
+    errors[i] = fabs(model_product_s(f->cluster, f->from->peak, &m->products[i]) / m->products[i].seconds - 1);
   }
-  out->products = median(errors, from->num_products);
-  for (int64_t i = 0; i < from->num_reduces; i++)
-    errors[i] = fabs(reduce_s(f, &from->reduces[i]) / from->reduces[i].seconds - 1);
-  out->reduces = median(errors, from->num_reduces);
-  for (int64_t i = 0; i < from->num_messages; i++) {
-    errors[i] = fabs(tri_price_message(f->cluster, from->messages[i].bytes, 1) / from->messages[i].seconds - 1);
+  out->products = median(errors, m->num_products);
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const tri_measured_collective *c = &m->collectives[i];
+    if (is_fitted(f, c)) errors[count++] = fabs(model_reduce_s(f, c) / c->seconds - 1);
   }
-  out->messages = median(errors, from->num_messages);
+  out->reduces = median(errors, count);
+  for (int64_t i = 0; i < m->num_messages; i++) {
+    errors[i] = fabs(
+        tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1}) / m->messages[i].seconds - 1);
+  }
+  out->messages = median(errors, m->num_messages);
+}
+
+/* ---- what needs no fit ------------------------------------------------------------------------------------------- */
+
+/* Seconds of the largest, or of the smallest, forward of a work that was measured; 0: none was. */
+static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {
+  const tri_measured_elements *found = NULL;
+  for (int64_t i = 0; i < m->num_elements; i++) {
+    const tri_measured_elements *e = &m->elements[i];
+    if (e->work != work || e->pass != TRI_PASS_FORWARD) continue;
+    if (found == NULL || (e->elements > found->elements) == largest) found = e;
+  }
+  *elements = found == NULL ? 0 : (double)found->elements;
+  return found == NULL ? 0 : found->seconds;
+}
+
+/* Sums of two long vectors; GELU on what caches hold, as its cost counts it. */
+static void take_rates(const tri_calibration *from, tri_cluster *c) {
+  double elements, bytes = (double)tri_dtype_bytes(from->precision);
+  double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);
+  c->memory_bandwidth = seconds > 0 ? 3 * elements * bytes / seconds : 1e9;
+  seconds = edge_s(from->measured, TRI_WORK_GELU, false, &elements);
+  c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
+}
+
+/* Share of the peak that attention's products reach, in the mean of what was measured, the softmax's time taken off. */
+static double attention_share(const tri_calibration *from, const tri_cluster *c) {
+  const tri_measured *m = from->measured;
+  double flops = 0, seconds = 0;
+  for (int64_t i = 0; i < m->num_attention; i++) {
+    const tri_measured_attention *a = &m->attention[i];
+    double pairs = (double)a->sequence * ((double)a->sequence + 1) / 2 * (double)a->heads;
+    flops += tri_pass_choose(a->pass, 2, 5, 0) * 2 * pairs * (double)a->head_dim;
+    seconds += a->seconds - 8 * pairs / c->vector_flops;
+  }
+  double share = seconds > 0 ? flops / seconds / from->peak : 1;
+  return share > 1 ? 1 : share > 0 ? share : 0.5;
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
   tri_cluster c = {.device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,
-                   .vector_flops = from->vector_flops,
                    .memory_bytes = from->memory_bytes,
-                   .memory_bandwidth = from->memory_bandwidth,
+                   .processors = from->processors,
                    .carries = !from->accelerator,
+                   .beside = 1,
                    .fitted = "matmul matmul_half attention memory link launch",
                    .threads = from->threads,
                    .cores = from->cores,
                    .nodes = from->nodes,
                    .efficiency = {.matmul = 0.9, .matmul_half = 8, .memory = 1, .link = 1, .launch = 0}};
   fitting f = {from, &c};
-  double share = from->attention_flops / from->peak;
+  take_rates(from, &c);
   snprintf(c.name, sizeof c.name, "%s", from->name);
   if (from->precision == TRI_BF16) c.peak_bf16 = from->peak;
   if (from->precision == TRI_FP32) c.peak_fp32 = from->peak;
   if (from->precision == TRI_FP64) c.peak_fp64 = from->peak;
-  c.efficiency.attention = share > 1 ? 1 : share;
+  c.efficiency.attention = attention_share(from, &c);
   search(&f, products_off, (double *[]){&c.efficiency.matmul, &c.efficiency.matmul_half}, (double[]){1, 1e4});
   if (from->devices > 1) {
     c.num_links = 1;
-    c.links[0] = (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .bandwidth = 4e9, .latency = 2e-6};
+    c.links[0] =
+        (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 4e9, .latency = 2e-6};
     search(&f, links_off, (double *[]){&c.links[0].bandwidth, &c.links[0].latency}, (double[]){1e15, 1});
   }
-  take_residuals(&f, residuals);
+  take_residuals(&f, residuals); /* before the tables would answer for the model */
+  c.measured = *from->measured;
   *out = c;
 }

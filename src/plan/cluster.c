@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "plan/preset_file.h"
+#include "plan/range.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@ static const tri_config_key link_keys[] = {
     {KEY(tri_link, ports, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "ports that they share"},
     {KEY(tri_link, stripe, TRI_CONFIG_INT), DEVICES, .fallback = "1",
      .help = "ports that one ring goes through at once"},
+    {KEY(tri_link, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
+     .help = "of the ports' bandwidth that is left when all units of `per` devices send through them at once"},
     {KEY(tri_link, bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "25.0e9",
      .help = "bytes a second of a port, each way"},
     {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6",
@@ -30,16 +33,39 @@ static const tri_config_key link_keys[] = {
 static const tri_config_table link_table = {
     .noun = "link", .keys = link_keys, .num_keys = sizeof link_keys / sizeof *link_keys};
 
+static const tri_config_key protocol_keys[] = {
+    {KEY(tri_protocol, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_protocol *)0)->name), .example = "LL",
+     .help = "what its library calls it"},
+    {KEY(tri_protocol, share, TRI_CONFIG_DOUBLE), SHARE, .example = "0.25",
+     .help = "of the links' bandwidth that is left for data"},
+    {KEY(tri_protocol, latency, TRI_CONFIG_DOUBLE), SHARE, .example = "0.2",
+     .help = "of the links' latency that a hop takes"},
+};
+static const tri_config_table protocol_table = {
+    .noun = "protocol", .keys = protocol_keys, .num_keys = sizeof protocol_keys / sizeof *protocol_keys};
+
+#define TILE_SIDE .range = {.low = 1, .high = 4096}
+static const tri_config_key tile_keys[] = {
+    {KEY(tri_tile, rows, TRI_CONFIG_INT), TILE_SIDE, .example = "256", .help = "of the product that a tile makes"},
+    {KEY(tri_tile, columns, TRI_CONFIG_INT), TILE_SIDE, .example = "128", .help = "of the product that a tile makes"},
+    {KEY(tri_tile, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
+     .help = "of a processor's steady rate that it reaches"},
+};
+static const tri_config_table tile_table = {
+    .noun = "tile", .keys = tile_keys, .num_keys = sizeof tile_keys / sizeof *tile_keys};
+
 #define EFFICIENCY(NAME) KEY(tri_efficiency, NAME, TRI_CONFIG_DOUBLE)
 static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(matmul), SHARE, .example = "0.7", .help = "share of the peak that a large matrix product reaches"},
-    {EFFICIENCY(matmul_half), NOT_NEGATIVE, .example = "100.0",
-     .help = "dimension of a product at which half of that is left"},
+    {EFFICIENCY(matmul_half), NOT_NEGATIVE, .fallback = "0.0",
+     .help = "without `tiles`: dimension of a product at which half of that is left"},
     {EFFICIENCY(attention), SHARE, .example = "0.4", .help = "share of the peak that attention reaches"},
     {EFFICIENCY(memory), SHARE, .example = "0.8", .help = "share of the memory's bandwidth"},
     {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
     {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
-     .help = "seconds to start an operation, beside the device's work"},
+     .help = "seconds of the host for each kernel that it starts, beside the device's work"},
+    {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0",
+     .help = "mean seconds by which a rank comes late to a collective"},
 };
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
@@ -66,6 +92,19 @@ static const tri_config_key cluster_keys[] = {
      .help = "FLOP/s of element-wise arithmetic"},
     {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9", .help = "bytes of a device's memory"},
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
+    {CLUSTER(processors, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 20}, .fallback = "0",
+     .help = "processors of a device, which take a tile of a matrix product each at a time; 0: has no tiles"},
+    {CLUSTER(tile_fill, TRI_CONFIG_INT), .range = {.low = 0, .high = 4096}, .fallback = "64",
+     .help = "elements of a product's inner dimension that pass while a tile fills its pipeline"},
+    {.name = "tiles",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_cluster, tiles),
+     .table = &tile_table,
+     .bytes = sizeof(tri_tile),
+     .count = offsetof(tri_cluster, num_tiles),
+     .range = {.low = 0, .high = TRI_CLUSTER_TILES},
+     .fallback = "",
+     .help = "shapes that matrix products are cut into; none: a product's rate falls with `matmul_half`"},
     {CLUSTER(carries, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "devices carry what passes between them by themselves, and compute nothing meanwhile"},
     {CLUSTER(fitted, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->fitted), .fallback = "",
@@ -85,11 +124,27 @@ static const tri_config_key cluster_keys[] = {
      .range = {.low = 0, .high = TRI_CLUSTER_LINKS},
      .fallback = "",
      .help = "from the innermost out"},
+    {.name = "protocols",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_cluster, protocols),
+     .table = &protocol_table,
+     .bytes = sizeof(tri_protocol),
+     .count = offsetof(tri_cluster, num_protocols),
+     .range = {.low = 0, .high = TRI_CLUSTER_PROTOCOLS},
+     .fallback = "",
+     .help = "of the library of collectives, for small ones; none: all go as `links` says"},
+    {CLUSTER(beside, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
+     .help = "share of its rate that computation keeps while a collective runs beside it"},
     {.name = "efficiency",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, efficiency),
      .table = &efficiency_table,
      .help = "what programs reach of it; a fit moves these"},
+    {.name = "measured",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_cluster, measured),
+     .table = &tri_measured_table,
+     .help = "what it was measured to take, asked before all of this"},
 };
 const tri_config_table tri_cluster_table = {
     .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
@@ -106,7 +161,7 @@ static tri_status check_fitted(const tri_cluster *cluster) {
     if (!known) {
       return tri_fail(
           TRI_BAD_CONFIG,
-          "`fitted` names `%.*s`; the constants are matmul, matmul_half, attention, memory, link and launch",
+          "`fitted` names `%.*s`; the constants are matmul, matmul_half, attention, memory, link, launch and start",
           (int)length, at);
     }
     at += length;
@@ -117,8 +172,12 @@ static tri_status check_fitted(const tri_cluster *cluster) {
 static tri_status check(const tri_cluster *cluster) {
   int64_t inner = 1;
   TRI_TRY(check_fitted(cluster));
+  TRI_TRY(tri_measured_check(&cluster->measured));
   if (cluster->peak_bf16 == 0 && cluster->peak_fp32 == 0 && cluster->peak_fp64 == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`peak_bf16`, `peak_fp32` and `peak_fp64` are all 0: this device computes nothing");
+  }
+  if (cluster->num_tiles > 0 && cluster->processors == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`tiles` are worked on by `processors`: say how many of them a device has");
   }
   for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];
@@ -135,7 +194,7 @@ static tri_status check(const tri_cluster *cluster) {
     }
     if (link->spans != 0) inner = link->spans;
   }
-  return TRI_OK;
+  return tri_ranges_check(cluster);
 }
 
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
@@ -148,6 +207,7 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
     snprintf(message, sizeof message, "%s", tri_status_message());
     return tri_fail(status, "the cluster %s: %s", name_or_file, message);
   }
+  tri_measured_complete(&cluster.measured);
   *out = cluster;
   return TRI_OK;
 }

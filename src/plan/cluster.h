@@ -6,10 +6,11 @@
 #include "base/config.h"
 #include "device/description.h"
 #include "device/dtype.h"
+#include "plan/measured.h"
 
 #include <stdint.h>
 
-enum { TRI_CLUSTER_LINKS = 6 };
+enum { TRI_CLUSTER_LINKS = 6, TRI_CLUSTER_TILES = 12, TRI_CLUSTER_PROTOCOLS = 4 };
 
 /* One level of the hierarchy, from the innermost out. Units of `per` neighbouring devices have `ports` ports to it, of
  * `bandwidth` bytes a second each way; what `spans` neighbouring devices have in common lies inside it. */
@@ -18,21 +19,38 @@ typedef struct tri_link {
   int64_t spans; /* devices; 0 is all there are */
   int64_t per, ports;
   int64_t stripe; /* ports that one ring goes through at once */
+  double share;   /* of the ports' bandwidth that is left when all units send through the level at once */
   double bandwidth;
   double latency; /* seconds from one device to another */
 } tri_link;
 
-/* Shares of what the hardware could do that programs reach, and what a kernel's start costs. These are what a fit to
+/* Another way of the library's to send a collective over the same links: quicker at each hop, with less room for data.
+ */
+typedef struct tri_protocol {
+  char name[32];
+  double share;   /* of the links' bandwidth that is left for data */
+  double latency; /* of the links' latency that a hop takes */
+} tri_protocol;
+
+/* A shape of the tiles that matrix products are cut into, and the share of a processor's steady rate that it reaches:
+ * small ones load more for each product that they make. */
+typedef struct tri_tile {
+  int64_t rows, columns;
+  double share;
+} tri_tile;
+
+/* Shares of what the hardware could do that programs reach, and what starting work costs. These are what a fit to
  * measurements moves (tri_cluster_constants); everything else is the machine's description. */
 typedef struct tri_efficiency {
-  double matmul;      /* of the peak, by a large matrix product */
-  double matmul_half; /* the size of a product's dimension at which it reaches half of that */
+  double matmul;      /* of the peak, by the tiles of a large matrix product */
+  double matmul_half; /* without tiles: the size of a product's dimension at which it reaches half of that */
   double attention;   /* of the peak, by the products of attention */
   double memory;      /* of the memory's bandwidth */
   double link;        /* of the links' bandwidth */
-  double launch;      /* seconds between an operation's call and its work */
+  double launch;      /* seconds of the host for each kernel that it starts */
+  double start;       /* mean seconds by which a rank comes late to a collective; the last of many comes later */
 } tri_efficiency;
-enum { TRI_CLUSTER_CONSTANTS = 6 };
+enum { TRI_CLUSTER_CONSTANTS = 7 };
 
 /* What the devices are to a memory plan: ones with memory of their own, or CPUs, which share the machine's. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
@@ -45,13 +63,21 @@ typedef struct tri_cluster {
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */
+  int64_t processors;                     /* that work on a tile each at a time */
+  int64_t tile_fill;                      /* inner elements' time that a tile takes to begin */
+  tri_tile tiles[TRI_CLUSTER_TILES];
+  int64_t num_tiles;    /* 0: products are not cut into tiles */
   bool carries;         /* devices carry what passes between them by themselves: nothing goes on beside their work */
   char fitted[96];      /* names of the constants in `efficiency` that a measurement stands behind */
   int64_t threads;      /* of each rank that it was measured with, */
   int64_t cores, nodes; /* and of the machine then; 0: not known, or not measured */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
+  tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
+  int64_t num_protocols; /* beside the one that `links` describe */
+  double beside;         /* of its rate that computation keeps while a collective runs beside it */
   tri_efficiency efficiency;
+  tri_measured measured; /* asked before all of this */
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;

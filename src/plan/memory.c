@@ -40,12 +40,6 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-static int64_t most_in_flight(const tri_parts *parts) {
-  int64_t frames = 0;
-  for (int64_t c = 0; c < parts->program->num_chunks; c++) frames += parts->program->num_frames[c];
-  return frames;
-}
-
 /* Of a device with memory of its own, what lies in the host's takes none. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
   if (request->device != NULL) return plan->total_bytes; /* of the machine at hand, whose memory it shares */
@@ -69,8 +63,111 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
   return parts;
 }
 
+/* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the
+ * softmax's result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there
+ * are the gradients of both results beside. Layers that run again have them one at a time; `selective` of such a system
+ * is the paper's, which runs attention again. Returns what stays of a micro-batch; *passing is raised to what one layer
+ * has beside. */
+static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
+                          double *passing) {
+  const tri_layout *layout = request->layout;
+  double element = (double)tri_dtype_bytes(request->precision), square = cost->rows * cost->columns * cost->products;
+  double stay = square * (2 * element + 1);
+  bool stays = false;
+  if (request->system->flash_attention || cost->scores <= 0) return 0;
+  switch (layout->recompute) {
+    case TRI_RECOMPUTE_NONE: stays = true; break;
+    case TRI_RECOMPUTE_SELECTIVE: break;
+    case TRI_RECOMPUTE_FULL: stays = call->layer % layout->recompute_every != 0; break;
+  }
+  double now = square * 2 * element + (stays ? 0 : stay);
+  if (now > *passing) *passing = now;
+  return stays ? stay : 0;
+}
+
+/* What the engine keeps of a whole sequence that was gathered from the tensor ranks' slices, and a system that gathers
+ * again in the backward has while one layer is at work. */
+static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
+                             const tri_cost *cost, double *passing) {
+  if (!request->system->gathers_again || cost->collective != TRI_COLLECTIVE_ALL_GATHER) return 0;
+  const tri_slot *slot = &list->slots[call->outputs[0]];
+  if (!slot->kept || list->slots[slot->memory_of].recomputed) return 0;
+  double bytes = (double)tri_shape_bytes(&slot->shape);
+  if (bytes > *passing) *passing = bytes;
+  return bytes;
+}
+
+/* A micro-batch's bytes in each chunk, beside those of a frame of the plan, and what a layer at work has beside. */
+static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
+  double scores = 0, gathered = 0;
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    const tri_op_list *list = parts->lists[c];
+    for (int64_t i = 0; i < list->num_calls; i++) {
+      const tri_op_call *call = &list->calls[i];
+      tri_cost cost = {0};
+      call->op->cost(call, TRI_PASS_FORWARD, &cost);
+      frames[c] += score_bytes(request, call, &cost, &scores);
+      frames[c] -= gathered_bytes(request, list, call, &cost, &gathered);
+    }
+  }
+  return scores + gathered;
+}
+
+/* The most bytes of micro-batches in flight at once. The engine has room for the most of each chunk, which are not all
+ * there at the same time; who takes memory as it comes needs no more than this. A micro-batch is in flight in a chunk
+ * from its first instruction to its last. */
+static tri_status most_in_flight(const tri_parts *parts, const double *frames, double *out) {
+  const tri_program *program = parts->program;
+  int64_t *last = NULL, count = program->num_chunks * program->num_micro_batches;
+  double held = 0, most = 0;
+  TRI_TRY(tri_alloc("micro-batches in flight", (size_t)count, sizeof *last, &last));
+  for (int64_t i = 0; i < program->num_instructions; i++) {
+    const tri_instruction *in = &program->instructions[i];
+    if (in->frame >= 0) last[in->chunk * program->num_micro_batches + in->micro_batch] = i + 1;
+  }
+  for (int64_t i = 0; i < program->num_instructions; i++) {
+    const tri_instruction *in = &program->instructions[i];
+    if (in->frame < 0) continue;
+    int64_t *end = &last[in->chunk * program->num_micro_batches + in->micro_batch];
+    if (*end > 0) { /* the first time: from now on its end stands there as a negative number */
+      held += frames[in->chunk];
+      *end = -*end;
+    }
+    if (held > most) most = held;
+    if (-*end == i + 1) held -= frames[in->chunk];
+  }
+  tri_free(last);
+  *out = most;
+  return TRI_OK;
+}
+
+/* Bytes of activations: of micro-batches in flight, with the messages that they came as, and of the layer at work. */
+static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
+                                 const tri_memory_plan *plan, double *out) {
+  double *frames = NULL, most = 0;
+  double rows = (double)request->layout->micro_batch * (double)request->sequence;
+  double message = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
+  TRI_TRY(tri_alloc("bytes of micro-batches", (size_t)parts->num_chunks, sizeof *frames, &frames));
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    frames[c] = (double)plan->chunks[c].frame_bytes;
+    if (request->system->keeps_messages && stage > 0) frames[c] += message / (double)request->layout->tensor;
+  }
+  double passing = add_to_frames(request, parts, frames);
+  tri_status status = most_in_flight(parts, frames, &most);
+  tri_free(frames);
+  *out = most + passing + (double)plan->transient_bytes;
+  return status;
+}
+
+/* Groups that a rank talks in: the world, one along each axis that has several, and the model's, in which norms are
+ * added. Each has buffers of its own in NCCL and RCCL. */
+static double communicators_of(const tri_layout *layout) {
+  bool model = layout->tensor > 1 && layout->pipeline > 1;
+  return 1.0 + (layout->tensor > 1) + (layout->pipeline > 1) + (layout->context > 1) + (layout->data > 1) + model;
+}
+
 static tri_memory_parts of_system(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
-                                  const tri_memory_plan *plan) {
+                                  double activations) {
   const tri_system *system = request->system;
   const tri_layout *layout = request->layout;
   double count = parameters_of(parts), tied = tied_of(parts), data = (double)layout->data;
@@ -85,20 +182,22 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
       .parameters = system->weight_bytes * count / (layout->zero > 2 ? data : 1),
       .gradients = system->gradient_bytes * count / (layout->zero > 1 ? data : 1),
       .optimizer = system->state_bytes * count / (layout->zero > 0 ? data : 1),
-      .activations = (double)(plan->activation_bytes + plan->transient_bytes),
-      .buffers = system->context_bytes,
+      .activations = activations,
   };
-  if (system->keeps_messages && stage > 0) {
-    out.activations += (double)most_in_flight(parts) * rows * hidden * element / tensor;
-  }
   bool shrink = system->whole_gradients && layout->zero > 0;
   double gradients = shrink ? system->gradient_bytes * count / data : out.gradients;
   if (shrink && system->whole_tied_gradients) gradients += system->gradient_bytes * tied * (1 - 1 / data);
   if (system->keeps_logits && last) {
     out.buffers += rows * (double)request->model->vocab_size / tensor * (element + 8);
   }
-  out.steady = out.parameters + gradients + out.optimizer + out.buffers;
+  double outside = system->context_bytes;
+  if (layout->tensor * layout->pipeline * layout->context * layout->data > 1) {
+    outside += communicators_of(layout) * system->communicator_bytes;
+  }
+  out.steady = out.parameters + gradients + out.optimizer + out.buffers + outside;
   out.buffers += system->bucket_bytes;
+  double tensors = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
+  out.buffers += outside + system->fragments * tensors;
   out.peak = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
   return out;
 }
@@ -106,6 +205,7 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
+  double activations = 0;
   tri_status status = TRI_OK;
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
   tri_layout layout = tri_schedule_settle(request->layout, micro_batches);
@@ -113,7 +213,8 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
-                          .precision = request->precision};
+                          .precision = request->precision,
+                          .for_planning = true};
   tri_mesh_place place = {{0}};
   place.at[TRI_AXIS_PIPELINE] = (int)stage;
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
@@ -124,7 +225,12 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
   memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as the engine's */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
-  *out = planned ? of_plan(request, plan) : of_system(request, stage, &parts, plan);
+  if (planned) {
+    *out = of_plan(request, plan);
+  } else {
+    TRI_TRY_GOTO(activations_of(request, stage, &parts, plan, &activations), done);
+    *out = of_system(request, stage, &parts, activations);
+  }
 done:
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);
@@ -143,10 +249,11 @@ static bool may_be_fullest(const tri_simulation_request *request, int64_t stage)
   return false;
 }
 
-tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out) {
+tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
+                               tri_memory_parts *out) {
   tri_memory_parts fullest = {.peak = -1};
   int64_t where = 0;
-  for (int64_t s = 0; s < request->layout->pipeline; s++) {
+  for (int64_t s = 0; s < request->layout->pipeline && fullest.peak <= room; s++) {
     tri_memory_parts here;
     if (!may_be_fullest(request, s)) continue;
     TRI_TRY(tri_predict_memory(request, s, &here));

@@ -4,6 +4,7 @@
 
 #include "ops/op.h"
 #include "plan/cluster.h"
+#include "plan/network.h"
 #include "plan/system.h"
 #include "schedule/layout.h"
 
@@ -11,15 +12,11 @@
  * do, which goes on beside the others as long as it is shorter. */
 typedef struct tri_price {
   double compute_s, tensor_s, launch_s;
+  double first_s, later_s; /* more of computing: in the first micro-batch of a step, and in those behind it */
 } tri_price;
 
-/* Ranks first, first + stride, ...: those of a group along an axis of the mesh. */
-typedef struct tri_span {
-  int64_t size, stride;
-} tri_span;
-
-/* The roofline: the longer of arithmetic and memory traffic, with what the cluster says is reached of both. A product's
- * share of the peak falls with its dimensions d as d / (d + matmul_half). */
+/* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both.
+ */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          tri_span tensor);
 
@@ -33,12 +30,7 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 /* Reads and writes of so many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* A collective of `bytes` (the whole buffer) by the cheapest of ring, tree and, if the system has them, rings within
- * rings, with all other groups along the same axis doing the same at the same time. */
-double tri_price_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
-                            const tri_system *system);
-
-/* A message from each device to the one `stride` further on. */
-double tri_price_message(const tri_cluster *cluster, double bytes, int64_t stride);
+/* What a step does over so many elements beside its operations; `bytes` of memory where no table says. */
+double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

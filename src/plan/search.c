@@ -143,12 +143,12 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulating -------------------------------------------------------------------------------------------------- */
 
-/* Memory first: what does not fit into `room` needs no time. */
+/* Memory first: what does not fit into `room` needs no time, nor the memory of its other stages: rooms never grow. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
     TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
-    TRI_TRY(tri_predict_fullest(&request, &c->prediction->fullest_stage, &c->prediction->memory));
+    TRI_TRY(tri_predict_fullest(&request, room, &c->prediction->fullest_stage, &c->prediction->memory));
   }
   if (c->simulated || c->prediction->memory.peak > room) return TRI_OK;
   tri_prediction timed;
@@ -249,7 +249,7 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
     candidate *c = &s->all[i];
     tri_memory_parts memory;
     tri_simulation_request request = simulation_of(s->request, &c->layout);
-    TRI_TRY(tri_predict_fullest(&request, NULL, &memory));
+    TRI_TRY(tri_predict_fullest(&request, INFINITY, NULL, &memory));
     if (memory.peak >= *bytes) continue;
     *bytes = memory.peak;
     *out = c;

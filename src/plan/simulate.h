@@ -3,8 +3,9 @@
  * that, its messages arrive when they have been sent, posted and carried.
  *
  * Ranks of one stage do the same at the same time, so one of them stands for all. A step of very many micro-batches
- * repeats itself in its middle: a shorter one is run, and where in its middle every stage takes as long for a period of
- * micro-batches as for the one before, further periods are added without being run; if not, all is run. */
+ * repeats itself in its middle: a shorter one is run, and where in its middle every turn of every stage comes as much
+ * later than that of a period of micro-batches before, further periods are added without being run; if not, all is run
+ * (walk.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -63,8 +64,10 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
 
 /* Bytes of a rank of a stage (memory.c). */
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out);
-/* The stage with the highest peak; *stage may be NULL. */
-tri_status tri_predict_fullest(const tri_simulation_request *request, int64_t *stage, tri_memory_parts *out);
+/* The stage with the highest peak; *stage may be NULL. Where one takes more than `room`, the first such stage: INFINITY
+ * asks for the fullest whatever it takes. */
+tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
+                               tri_memory_parts *out);
 
 /* Of the whole model; a tied embedding once. 0 where there is no memory to count them. */
 double tri_model_num_parameters(const tri_model *model);

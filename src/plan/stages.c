@@ -22,17 +22,55 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-static tri_price plus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s + b.compute_s, a.tensor_s + b.tensor_s, a.launch_s + b.launch_s};
+static tri_price add_scaled(tri_price a, double scale, tri_price b) {
+  return (tri_price){a.compute_s + scale * b.compute_s, a.tensor_s + scale * b.tensor_s,
+                     a.launch_s + scale * b.launch_s, a.first_s + scale * b.first_s, a.later_s + scale * b.later_s};
 }
 
-static tri_price minus(tri_price a, tri_price b) {
-  return (tri_price){a.compute_s - b.compute_s, a.tensor_s - b.tensor_s, a.launch_s - b.launch_s};
+static tri_price plus(tri_price a, tri_price b) { return add_scaled(a, 1, b); }
+static tri_price minus(tri_price a, tri_price b) { return add_scaled(a, -1, b); }
+
+/* Layers repeat: what has been priced is found again by what it costs. */
+typedef struct price_memory {
+  struct {
+    const tri_op *op;
+    tri_pass pass;
+    tri_cost cost;
+    tri_price price;
+  } known[64];
+  int count;
+} price_memory;
+
+static tri_price price_pass(const tri_simulation_request *request, price_memory *memory, const tri_op_call *call,
+                            tri_pass pass) {
+  const tri_span tensor = {request->layout->tensor, 1};
+  tri_cost cost = {0};
+  call->op->cost(call, pass, &cost);
+  for (int i = 0; i < memory->count; i++) {
+    bool same = memory->known[i].op == call->op && memory->known[i].pass == pass;
+    if (same && memcmp(&memory->known[i].cost, &cost, sizeof cost) == 0) return memory->known[i].price;
+  }
+  tri_price price = tri_price_pass(request->cluster, request->system, call, pass, tensor);
+  if (memory->count == sizeof memory->known / sizeof *memory->known) return price;
+  const int at = memory->count++;
+  memory->known[at].op = call->op;
+  memory->known[at].pass = pass;
+  memory->known[at].cost = cost;
+  memory->known[at].price = price;
+  return price;
 }
 
-static tri_status price_chunk(const tri_simulation_request *request, const tri_op_list *list, tri_chunk_prices *out) {
+/* Of a gradient to some of whose rows nobody adds. */
+static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
+  double elements = (double)parts->table->entries[call->parameters[0]].count;
+  double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
+}
+
+static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
+                              tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
-  tri_span tensor = {request->layout->tensor, 1};
+  price_memory memory = {.count = 0};
   tri_price again = {0};
   out->num_calls = list->num_calls;
   TRI_TRY(tri_alloc("prices", 4 * n, sizeof *out->forward, &out->forward));
@@ -41,13 +79,10 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
   out->again = out->forward + 3 * n;
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    const tri_cluster *cluster = request->cluster;
-    const tri_system *system = request->system;
-    tri_price forward = tri_price_pass(cluster, system, call, TRI_PASS_FORWARD, tensor), input = {0}, weight = {0};
-    if (call->op->backward_input != NULL)
-      input = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_INPUT, tensor);
-    if (call->op->backward_weight != NULL)
-      weight = tri_price_pass(cluster, system, call, TRI_PASS_BACKWARD_WEIGHT, tensor);
+    tri_price forward = price_pass(request, &memory, call, TRI_PASS_FORWARD), input = {0}, weight = {0};
+    if (call->op->backward_input != NULL) input = price_pass(request, &memory, call, TRI_PASS_BACKWARD_INPUT);
+    if (call->op->backward_weight != NULL) weight = price_pass(request, &memory, call, TRI_PASS_BACKWARD_WEIGHT);
+    if (call->op->clears_gradient) weight.first_s = clearing_s(request, parts, call);
     out->forward[c + 1] = plus(out->forward[c], forward);
     out->backward_input[c + 1] = plus(out->backward_input[c], input);
     out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);
@@ -59,9 +94,15 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_o
   return TRI_OK;
 }
 
+/* What the micro-batch's turn adds. */
+static tri_price in_turn(tri_price price, const tri_instruction *at) {
+  price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
+  return price;
+}
+
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
-  return minus(p->forward[at->end_call], p->forward[at->first_call]);
+  return in_turn(minus(p->forward[at->end_call], p->forward[at->first_call]), at);
 }
 
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights) {
@@ -70,7 +111,7 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   tri_price sum = minus(p->again[end], p->again[first]);
   if (inputs) sum = plus(sum, minus(p->backward_input[end], p->backward_input[first]));
   if (weights) sum = plus(sum, minus(p->backward_weight[end], p->backward_weight[first]));
-  return sum;
+  return in_turn(sum, at);
 }
 
 /* Over the tensor group: norms of sliced rows, heads that ranks hold copies of. */
@@ -80,8 +121,8 @@ static double price_partial(const tri_simulation_request *request, const tri_par
     const tri_parameter *entry = &parts->table->entries[i];
     if (!entry->partial_gradient || entry->count == 0) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
-    seconds += tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
-                                    (tri_span){request->layout->tensor, 1}, request->system);
+    seconds += tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
+                                      (tri_span){request->layout->tensor, 1}, request->system);
   }
   return seconds;
 }
@@ -90,6 +131,37 @@ static double or_else(double given, double otherwise) { return given > 0 ? given
 
 static const tri_device_description *device_of(const tri_simulation_request *request) {
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
+}
+
+/* Elements of the copies of weights that the device packs. */
+static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
+  double element = (double)tri_dtype_bytes(request->precision);
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    for (int64_t i = 0; i < parts->lists[c]->num_calls; i++) {
+      const tri_op_call *call = &parts->lists[c]->calls[i];
+      tri_op_memory memory = {0};
+      if (call->op->prepare == NULL || call->op->memory == NULL) continue;
+      TRI_TRY(call->op->memory(call, device_of(request), &memory));
+      for (int b = 0; b < TRI_OP_BUFFERS; b++) *packed += (double)memory.buffer_bytes[b] / element;
+    }
+  }
+  return TRI_OK;
+}
+
+/* Who updates narrows at once where packed is no more than that. */
+static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
+                            double packed) {
+  const tri_cluster *cluster = request->cluster;
+  const tri_system *system = request->system;
+  const tri_dtype type = request->precision;
+  double wide = (double)tri_dtype_bytes(tri_dtype_wide(type)), element = (double)tri_dtype_bytes(type);
+  bool narrows = system->planned && device_of(request)->packs_plain && element < wide;
+  double left = narrows ? packed - own_packed : packed, narrowed = narrows ? own_packed : 0;
+  kind->clip_s =
+      tri_price_work(cluster, type, TRI_WORK_SQUARES, own, own * (system->planned ? wide : system->gradient_bytes));
+  kind->prepare_s = tri_price_work(cluster, type, TRI_WORK_PACK, left, left * (wide + element));
+  kind->update_s = tri_price_work(cluster, type, TRI_WORK_UPDATE, own,
+                                  own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
@@ -101,6 +173,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double sent = (double)tri_dtype_bytes(tri_layout_reduce_type(layout, request->precision));
   double reduced = or_else(request->system->reduce_bytes, sent);
   double gathered = or_else(request->system->gather_bytes, wide);
+  const tri_system *system = request->system;
   tri_collective how = layout->zero == 0 ? TRI_COLLECTIVE_ALL_REDUCE : TRI_COLLECTIVE_REDUCE_SCATTER;
   size_t n = (size_t)buckets->count;
   TRI_TRY(tri_alloc("prices", 3 * n, sizeof *kind->reduce_s, &kind->reduce_s));
@@ -110,22 +183,20 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
     double elements = (double)(bucket->end - bucket->first);
-    kind->reduce_s[b] = tri_price_collective(cluster, how, elements * reduced, data, request->system);
-    kind->gather_s[b] =
-        tri_price_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, request->system);
+    kind->reduce_s[b] = tri_network_reduction(cluster, how, elements * reduced, data, system);
+    kind->gather_s[b] = tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, system);
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
-    own += (double)(bucket->own_end - bucket->own_first);
+    double part = (double)(bucket->own_end - bucket->own_first);
+    double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
+    /* Of what is sharded a rank's part is put away behind its slot, and put into it again. */
+    if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
+    if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
+    own += part;
     all += elements;
   }
-  double element = (double)tri_dtype_bytes(request->precision);
-  const tri_system *system = request->system;
-  /* Who updates narrows at once where packed is no more than that. */
-  bool narrows = system->planned && device_of(request)->packs_plain && element < wide;
-  kind->clip_s = tri_price_memory(cluster, own * (system->planned ? wide : system->gradient_bytes));
-  double packed = narrows ? all - own : all, narrowed = narrows ? own : 0;
-  kind->prepare_s = system->planned ? tri_price_memory(cluster, packed * (wide + element)) : 0;
-  kind->update_s =
-      tri_price_memory(cluster, own * tri_price_update_bytes(system, request->precision) + narrowed * element);
+  double packed = 0;
+  if (system->planned) TRI_TRY(count_packed(request, &kind->parts, &packed));
+  price_optimizer(request, kind, own, packed * own / (all > 0 ? all : 1), packed);
   return TRI_OK;
 }
 
@@ -142,10 +213,11 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   kind->tied = tri_parts_hold_tied(kind->parts.table);
   if (!kind->tied) return;
   int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
-  kind->tied_s = layout->pipeline == 1 ? tri_price_memory(request->cluster, 3.0 * count * wide)
-                                       : tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                                              count * or_else(request->system->reduce_bytes, wide),
-                                                              (tri_span){2, apart}, request->system);
+  kind->tied_s = layout->pipeline == 1
+                     ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
+                     : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
+                                              count * or_else(request->system->reduce_bytes, wide),
+                                              (tri_span){2, apart}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -158,11 +230,12 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .for_planning = true,
                           .without_program = true};
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
   TRI_TRY(tri_alloc("prices", (size_t)kind->parts.num_chunks, sizeof *kind->chunks, &kind->chunks));
   for (int64_t c = 0; c < kind->parts.num_chunks; c++) {
-    TRI_TRY(price_chunk(request, kind->parts.lists[c], &kind->chunks[c]));
+    TRI_TRY(price_chunk(request, &kind->parts, kind->parts.lists[c], &kind->chunks[c]));
   }
   TRI_TRY(price_buckets(request, kind));
   price_tied(stages, kind);
@@ -203,10 +276,11 @@ static double price_message(const tri_simulation_request *request) {
   int64_t stride = layout->tensor * layout->context * layout->data, tensor = layout->tensor;
   bool sliced = layout->sequence_parallel && tensor > 1, scattered = request->system->scatter_messages && tensor > 1;
   if (layout->pipeline == 1) return 0;
-  double seconds = tri_price_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes, stride);
+  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes,
+                                       (tri_span){layout->pipeline, stride});
   if (!scattered || sliced) return seconds;
-  return seconds + tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
-                                        request->system);
+  return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
+                                          request->system);
 }
 
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out) {
@@ -218,9 +292,10 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
     return status;
   }
   stages.message_s = price_message(request);
-  stages.count_s = tri_price_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                                        (tri_span){layout->data, layout->tensor * layout->context}, request->system);
-  stages.clip_all_s = tri_price_collective(
+  stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
+  stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
+                                          (tri_span){layout->data, layout->tensor * layout->context}, request->system);
+  stages.clip_all_s = tri_network_collective(
       request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
       (tri_span){layout->tensor * layout->context * layout->data * layout->pipeline, 1}, request->system);
   *out = stages;

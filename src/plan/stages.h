@@ -27,6 +27,7 @@ typedef struct tri_stages {
   tri_stage_kind *kinds;
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
+  bool messages_hold; /* whoever sends does nothing beside it */
 } tri_stages;
 
 /* Release with tri_stages_destroy. */

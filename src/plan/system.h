@@ -9,6 +9,10 @@
 typedef struct tri_system {
   char name[64];
   bool flash_attention;    /* scores stay on the chip; else they are written and read, all of the square */
+  double kernels;          /* that the host starts for each pass of an operation; 0: a recorded step starts none */
+  double element_traffic;  /* bytes that element-wise kernels move, as a multiple of this program's */
+  double logit_bytes;      /* that a loss moves for each logit, beside its products */
+  double whole_head_share; /* of a product's rate, by an output layer that no tensor ranks split */
   bool overlap_reductions; /* gradients are reduced beside the backward */
   bool overlap_gathers;    /* parameters are gathered beside it, and beside the forward */
   bool overlap_messages;   /* stages compute while a message of theirs is under way */
@@ -28,7 +32,10 @@ typedef struct tri_system {
   bool copies_positions;     /* the last stage of a tied model has the embedding of positions, too */
   bool keeps_messages;       /* a stage keeps what it received of each micro-batch in flight, 1/tensor of it */
   bool keeps_logits;         /* the last stage keeps the last micro-batch's: half, fp32, fp32 softmax */
-  double context_bytes;      /* libraries and fragments */
+  bool gathers_again;        /* what sequence parallelism gathers for a product is gathered again, not kept */
+  double context_bytes;      /* the driver's and the libraries', outside of the allocator */
+  double communicator_bytes; /* of each group that a rank talks in, outside of it, too */
+  double fragments;          /* what the allocator holds beyond its tensors, as a share of them at their peak */
   double bucket_bytes;       /* of reductions and gathers under way, while a step goes on */
 } tri_system;
 

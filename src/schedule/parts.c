@@ -40,7 +40,8 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *
   TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->chunks, &parts->chunks));
   TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->lists, &parts->lists));
   tri_model_share share = tri_layout_share(layout, of->model, place, parts->chunks);
-  TRI_TRY(tri_parameter_table_create(of->model, &share, &parts->table));
+  TRI_TRY(of->for_planning ? tri_parameter_table_create_own(of->model, &share, &parts->table)
+                           : tri_parameter_table_create(of->model, &share, &parts->table));
   parts->num_partial = partial_elements(parts->table);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
     tri_list_request request = list_request(of, &share, c);

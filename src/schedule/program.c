@@ -14,17 +14,12 @@ const char *tri_box_name(tri_box_kind kind) {
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
 
-/* One message that a turn takes or makes; peers and tags follow from the turn. */
-typedef struct message {
-  int32_t peer, tag;
-} message;
-
 typedef struct building {
   const tri_program_request *request;
   tri_program *program;
   int64_t capacity;
   const tri_turns *turns;
-  message *coming[TRI_NUM_BOX_KINDS]; /* in the order in which the turns take them */
+  tri_message *coming[TRI_NUM_BOX_KINDS]; /* in the order in which the turns take them */
   int64_t num_coming[TRI_NUM_BOX_KINDS], posted[TRI_NUM_BOX_KINDS], taken[TRI_NUM_BOX_KINDS];
   int64_t sent[TRI_NUM_BOX_KINDS];
   int64_t boxes;
@@ -81,39 +76,39 @@ static bool is_backward(tri_turn_kind kind) {
   return false;
 }
 
-/* The message that a turn waits for, if any: a forward's from the virtual stage before, a backward's from the one
- * behind. The tag is that of the virtual stage whose turn it is, and which way it goes. */
-static bool message_in(const building *b, const tri_turn *turn, tri_box_kind *kind, message *out) {
-  const tri_layout *layout = b->request->layout;
-  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + b->request->stage;
+/* A forward's comes from the virtual stage before, a backward's from the one behind. The tag is that of the virtual
+ * stage whose turn it is, and which way it goes. */
+bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+                            tri_message *out) {
+  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
   if (turn->kind == TRI_TURN_FORWARD) {
     if (v == 0) return false;
     *kind = TRI_BOX_ACTIVATION_IN;
-    *out = (message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * v)};
+    *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * v)};
     return true;
   }
   if (!is_backward(turn->kind) || v == stages - 1) return false;
   *kind = TRI_BOX_GRADIENT_IN;
-  *out = (message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * v + 1)};
+  *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * v + 1)};
   return true;
 }
 
-static bool message_out(const building *b, const tri_turn *turn, tri_box_kind *kind, message *out) {
-  const tri_layout *layout = b->request->layout;
-  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + b->request->stage;
+bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+                             tri_message *out) {
+  int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
   if (turn->kind == TRI_TURN_FORWARD) {
     if (v == stages - 1) return false;
     *kind = TRI_BOX_ACTIVATION_OUT;
-    *out = (message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * (v + 1))};
+    *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * (v + 1))};
     return true;
   }
   if (!is_backward(turn->kind) || v == 0) return false;
   *kind = TRI_BOX_GRADIENT_OUT;
-  *out = (message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * (v - 1) + 1)};
+  *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * (v - 1) + 1)};
   return true;
 }
 
-static tri_instruction of_message(tri_instruction_kind kind, tri_box_kind box_kind, int64_t box, message what) {
+static tri_instruction of_message(tri_instruction_kind kind, tri_box_kind box_kind, int64_t box, tri_message what) {
   tri_instruction instruction = blank(kind);
   instruction.box_kind = box_kind;
   instruction.box = (int32_t)box;
@@ -132,8 +127,8 @@ static tri_status post_next(building *b, tri_box_kind kind) {
 static tri_status list_coming(building *b) {
   for (int64_t i = 0; i < b->turns->count; i++) {
     tri_box_kind kind;
-    message what;
-    if (!message_in(b, &b->turns->turns[i], &kind, &what)) continue;
+    tri_message what;
+    if (!tri_program_message_in(b->request->layout, b->request->stage, &b->turns->turns[i], &kind, &what)) continue;
     if (b->coming[kind] == NULL) {
       TRI_TRY(tri_alloc("a step program", (size_t)b->turns->count, sizeof *b->coming[kind], &b->coming[kind]));
     }
@@ -271,8 +266,9 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
 
 static tri_status append_turn(building *b, const tri_turn *turn) {
   tri_box_kind in_kind = TRI_BOX_ACTIVATION_IN, out_kind = TRI_BOX_ACTIVATION_OUT;
-  message in, out;
-  bool takes = message_in(b, turn, &in_kind, &in), makes = message_out(b, turn, &out_kind, &out);
+  tri_message in, out;
+  bool takes = tri_program_message_in(b->request->layout, b->request->stage, turn, &in_kind, &in);
+  bool makes = tri_program_message_out(b->request->layout, b->request->stage, turn, &out_kind, &out);
   int64_t in_box = -1, out_box = -1;
   if (takes) {
     in_box = b->taken[in_kind]++ % b->boxes;
@@ -292,6 +288,8 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
 }
 
 static tri_status append_turns(building *b) {
+  size_t turns = (size_t)b->turns->count + 1;
+  TRI_TRY(tri_alloc("a step program", turns, sizeof *b->program->turn_first, &b->program->turn_first));
   TRI_TRY(list_coming(b));
   for (int64_t i = 0; i < b->boxes; i++) {
     TRI_TRY(post_next(b, TRI_BOX_ACTIVATION_IN));
@@ -300,12 +298,14 @@ static tri_status append_turns(building *b) {
   for (int64_t i = 0; i < b->turns->count; i++) {
     const tri_turn *turn = &b->turns->turns[i];
     if (b->request->forward_only && turn->kind != TRI_TURN_FORWARD) continue;
+    b->program->turn_first[b->program->num_turns++] = b->program->num_instructions;
     TRI_TRY(append_turn(b, turn));
   }
+  b->program->turn_first[b->program->num_turns] = b->program->num_instructions;
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     int64_t first = b->sent[kind] > b->boxes ? b->sent[kind] - b->boxes : 0;
     for (int64_t i = first; i < b->sent[kind]; i++) {
-      TRI_TRY(append(b, of_message(TRI_WAIT_SENT, (tri_box_kind)kind, i % b->boxes, (message){-1, -1})));
+      TRI_TRY(append(b, of_message(TRI_WAIT_SENT, (tri_box_kind)kind, i % b->boxes, (tri_message){-1, -1})));
     }
   }
   return TRI_OK;
@@ -424,16 +424,20 @@ done:
 /* Two boxes of each kind let one be filled while the other is used. Stages that run far ahead of each other may need
  * more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An evaluation's
  * micro-batches go round one by one, and find the boxes of the steps. */
-static int64_t boxes_of(const tri_program_request *request) {
-  int64_t stages = request->layout->pipeline;
-  if (request->layout->virtual_stages == 1) return 2;
-  int64_t period = request->forward_only ? stages : tri_schedule_period(request->layout, request->micro_batches);
-  return (period > stages ? period : stages) + 1;
+static int64_t boxes_of(const tri_layout *layout, int64_t period) {
+  if (layout->virtual_stages == 1) return 2;
+  return (period > layout->pipeline ? period : layout->pipeline) + 1;
+}
+
+int64_t tri_program_boxes(const tri_layout *layout, int64_t micro_batches) {
+  return boxes_of(layout, tri_schedule_period(layout, micro_batches));
 }
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
   building b = {.request = request, .program = program, .turns = turns, .late = -1};
-  b.boxes = boxes_of(request);
+  const tri_layout *layout = request->layout;
+  b.boxes =
+      request->forward_only ? boxes_of(layout, layout->pipeline) : tri_program_boxes(layout, request->micro_batches);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));
   b.waited = b.reduced + buckets;
@@ -482,6 +486,7 @@ done:
 
 void tri_program_destroy(tri_program *program) {
   if (program == NULL) return;
+  tri_free(program->turn_first);
   tri_free(program->num_frames);
   tri_free(program->instructions);
   tri_free(program);

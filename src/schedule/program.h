@@ -50,6 +50,8 @@ typedef struct tri_program {
   int64_t *num_frames;              /* [num_chunks]: micro-batches in flight at most */
   int64_t boxes[TRI_NUM_BOX_KINDS]; /* of each kind */
   bool split_backward;              /* inputs and weights apart: gradients live from one to the other */
+  int64_t *turn_first; /* [num_turns + 1]: where each turn of the schedule begins, and what is behind them */
+  int64_t num_turns;
 } tri_program;
 
 /* A rank whose program is asked for. */
@@ -70,6 +72,21 @@ tri_status tri_program_create(const tri_program_request *request, tri_program **
 void tri_program_destroy(tri_program *program);
 
 const char *tri_box_name(tri_box_kind kind);
+
+/* A message between two stages: the other's number, and the virtual stage that it is for, twice, and 1 if it is a
+ * gradient. Of one tag there is a message for each micro-batch, in their order. */
+typedef struct tri_message {
+  int32_t peer, tag;
+} tri_message;
+
+/* The message that a turn of a stage waits for, or makes, and the box that it lies in; false: none. */
+bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+                            tri_message *out);
+bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+                             tri_message *out);
+
+/* Boxes of each kind in a training step of so many micro-batches. */
+int64_t tri_program_boxes(const tri_layout *layout, int64_t micro_batches);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
  * have started it: nobody waits for a box that nobody will empty. */

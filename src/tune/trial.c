@@ -70,7 +70,7 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   tri_simulation_request request = tri_study_request(study, plan);
   tri_memory_parts memory;
   double limit = limit_bytes(study, plan);
-  if (limit <= 0 || tri_predict_fullest(&request, NULL, &memory) != TRI_OK) return 0;
+  if (limit <= 0 || tri_predict_fullest(&request, INFINITY, NULL, &memory) != TRI_OK) return 0;
   return memory.peak / limit;
 }
 

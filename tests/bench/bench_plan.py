@@ -26,13 +26,17 @@ def main():
         "`trireme --version` (the start of a process)": ["--version"],
         "1T on 3,072 devices, one layout (1F1B)": ["simulate", *one, "--layout", "tensor=8,pipeline=64,zero=1,recompute=full"],
         "the same, interleaved": ["simulate", *one, "--layout", "tensor=8,pipeline=64,virtual_stages=2,schedule=interleaved,zero=1,recompute=full"],
+        "the same, zero-bubble": ["simulate", *one, "--layout", "tensor=8,pipeline=64,schedule=zero-bubble,zero=1,recompute=full"],
+        "the same, GPipe": ["simulate", *one, "--layout", "tensor=8,pipeline=64,schedule=gpipe,zero=1,recompute=full"],
         "1T on 102,400 H100s, one layout": ["simulate", "--model", "frontier-1t", "--cluster", "dgx-h100", "--devices", 102400, "--global-batch",
                                             102400, "--layout", "tensor=8,pipeline=16,zero=1,recompute=full"],
         "1T on 3,072 devices, the search": ["plan", *one],
         "175B on 1,024 devices, the search": ["plan", "--model", "frontier-175b", "--cluster", "frontier", "--devices", 1024, "--global-batch", 10240],
+        "Llama 3 405B on 16,384 devices, the search": ["plan", "--model", "llama-3-405b", "--cluster", "dgx-h100", "--devices", 16384,
+                                                       "--global-batch", 2048, "--sequence", 8192],
         "22B on 16 devices, the search": ["plan", "--model", "frontier-22b", "--cluster", "frontier", "--devices", 16, "--global-batch", 64],
         "the same without pruning": ["plan", "--model", "frontier-22b", "--cluster", "frontier", "--devices", 16, "--global-batch", 64, "--exhaustive"],
-        "`trireme validate`, 81 rows": ["validate", "--json"],
+        "`trireme validate`, 830 rows": ["validate", "--json"],
     }
     results = {}
     print("| | median | best |\n| --- | ---: | ---: |")

@@ -63,7 +63,7 @@ ALL = {
     "tri_folder_kind": ["checkpoint/folder.c"],
     "tri_config_type": ["base/config_value.c", "base/config_print.c"],
     "tri_list_purpose": ["model/family.c"],
-    "tri_collective": ["plan/price.c"],
+    "tri_collective": ["plan/network.c"],
 }
 
 

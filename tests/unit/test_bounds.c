@@ -53,15 +53,20 @@ static tri_cluster draw_cluster(draws *d) {
                                   .per = 1,
                                   .ports = 1,
                                   .stripe = 1,
+                                  .share = 1,
                                   .bandwidth = pick_scale(d, 9, 12),
                                   .latency = pick_scale(d, -7, -4)},
                                  {.name = "outer",
                                   .per = 4,
                                   .ports = 2,
                                   .stripe = 1,
+                                  .share = pick(d, 0, 1) == 0 ? 1 : 0.3,
                                   .bandwidth = pick_scale(d, 8, 11),
                                   .latency = pick_scale(d, -6, -4)}},
                        .num_links = 2,
+                       .protocols = {{.name = "LL", .share = 0.25, .latency = 0.2}},
+                       .num_protocols = pick(d, 0, 1),
+                       .beside = pick(d, 0, 1) == 0 ? 1 : 0.8,
                        .efficiency = {.matmul = 0.7,
                                       .matmul_half = (double)pick(d, 0, 200),
                                       .attention = 0.4,
@@ -124,15 +129,23 @@ static void test_bounds(void **state) {
                              .overlap_reductions = true,
                              .overlap_gathers = true,
                              .overlap_messages = true,
+                             .kernels = 1,
+                             .element_traffic = 1,
+                             .whole_head_share = 1,
                              .link_share = 1,
                              .levels = true,
                              .planned = true};
+  tri_system other = system; /* whose memory is counted, and holds the least that one may */
+  other.planned = false;
+  other.gathers_again = true;
+  other.weight_bytes = other.gradient_bytes = 2;
+  other.state_bytes = 12;
   for (int i = 0; i < CASES; i++) {
     tri_model model = draw_model(&d);
     tri_cluster cluster = draw_cluster(&d);
     tri_search_request request = {.model = &model,
                                   .cluster = &cluster,
-                                  .system = &system,
+                                  .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
                                   .sequence = 64,

@@ -1,0 +1,223 @@
+/* Element-wise work, as operations and the engine call it: rows of a common width, and sets of operands in turn. */
+#include "engine/measure_internal.h"
+#include "model/parameters.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64 };
+
+/* Arrays of `elements` elements each, wide where they may be, of one set; and small ones that all sets share. */
+typedef struct elements {
+  tri_measure_elements of;
+  char *sets;
+  size_t array_bytes;
+  int64_t num_arrays, num_sets, rows, width;
+  char *weights;            /* of a row, and statistics of rows */
+  char *statistics[3];      /* [rows] */
+  int32_t *ids, *positions; /* [rows] */
+  char *table;              /* of rows: of an embedding, or of angles */
+  tri_step_values *values;
+  double *sum;
+  tri_exact_sum *exact;
+} elements;
+
+/* Of a set: so that long ones come from beyond the caches whatever the work. */
+static int64_t arrays_of(tri_work work) {
+  switch (work) {
+    case TRI_WORK_EMBEDDING:
+    case TRI_WORK_ROPE:
+    case TRI_WORK_LINEAR:
+    case TRI_WORK_ZERO:
+    case TRI_WORK_SQUARES: return 1;
+    case TRI_WORK_COPY:
+    case TRI_WORK_PACK:
+    case TRI_WORK_ADD_TO: return 2;
+    case TRI_WORK_ADD:
+    case TRI_WORK_CROSS_ENTROPY:
+    case TRI_WORK_LAYER_NORM:
+    case TRI_WORK_RMS_NORM: return 3;
+    case TRI_WORK_GELU:
+    case TRI_WORK_SWIGLU:
+    case TRI_WORK_UPDATE: return 5;
+  }
+  return 5;
+}
+
+static char *array(const tri_measure *m, const elements *e, int which) {
+  return e->sets + (size_t)((m->turn % e->num_sets) * e->num_arrays + which) * e->array_bytes;
+}
+
+static tri_norm norm_of(const tri_measure *m, const elements *e) {
+  return tri_norm_of_rows(m->type, tri_all_rows(e->rows), e->width, 1e-5);
+}
+
+static tri_status run_norm(const tri_measure *m, const elements *e, const tri_norm *norm) {
+  tri_queue *queue = m->device->queue;
+  char *x = array(m, e, 0), *y = array(m, e, 1), *gradient = array(m, e, 2);
+  char *mean = e->statistics[0], *rstd = e->statistics[1], *bias = e->weights + (size_t)WIDTH * sizeof(double);
+  bool layer = e->of.work == TRI_WORK_LAYER_NORM;
+  switch (e->of.pass) {
+    case TRI_PASS_FORWARD:
+      if (layer) TRI_KERNEL_CALL(queue, layer_norm_forward, norm, x, NULL, NULL, e->weights, bias, y, mean, rstd);
+      if (!layer) TRI_KERNEL_CALL(queue, rms_norm_forward, norm, x, NULL, NULL, e->weights, y, rstd);
+      break;
+    case TRI_PASS_BACKWARD_INPUT:
+      if (layer) {
+        TRI_KERNEL_CALL(queue, layer_norm_backward_input, norm, y, x, e->weights, mean, rstd, gradient, true);
+      } else {
+        TRI_KERNEL_CALL(queue, rms_norm_backward_input, norm, y, x, e->weights, rstd, gradient, true);
+      }
+      break;
+    case TRI_PASS_BACKWARD_WEIGHT:
+      if (layer) TRI_KERNEL_CALL(queue, layer_norm_backward_weight, norm, y, x, mean, rstd, e->weights, bias, true);
+      if (!layer) TRI_KERNEL_CALL(queue, rms_norm_backward_weight, norm, y, x, rstd, e->weights, true);
+      break;
+  }
+  return TRI_OK;
+}
+
+static tri_status run_activation(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_rows rows = tri_all_rows(e->rows);
+  char *x = array(m, e, 0), *y = array(m, e, 2), *gradient = array(m, e, 3); /* of SwiGLU x is two arrays long */
+  bool forward = e->of.pass == TRI_PASS_FORWARD;
+  if (e->of.work == TRI_WORK_GELU) {
+    if (forward) TRI_KERNEL_CALL(queue, gelu_forward, m->type, TRI_GELU_TANH, rows, e->width, x, y);
+    if (!forward) TRI_KERNEL_CALL(queue, gelu_backward, m->type, TRI_GELU_TANH, rows, e->width, x, y, gradient);
+  } else {
+    if (forward) TRI_KERNEL_CALL(queue, swiglu_forward, m->type, rows, e->width, x, y);
+    if (!forward) TRI_KERNEL_CALL(queue, swiglu_backward, m->type, rows, e->width, x, y, gradient);
+  }
+  return TRI_OK;
+}
+
+static tri_status run_embedding(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_rows rows = tri_all_rows(e->rows);
+  if (e->of.pass == TRI_PASS_FORWARD) {
+    TRI_KERNEL_CALL(queue, embedding_forward, m->type, rows, e->width, e->ids, 0, WIDTH, e->table, e->positions, NULL,
+                    array(m, e, 0));
+  } else {
+    TRI_KERNEL_CALL(queue, embedding_backward, m->type, rows, e->width, e->ids, 0, WIDTH, array(m, e, 0), e->table);
+  }
+  return TRI_OK;
+}
+
+/* All that a loss does with logits between its products. */
+static tri_status run_loss(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  char *logits = array(m, e, 0), *maximum = e->statistics[0], *sum = e->statistics[1], *label = e->statistics[2];
+  const int64_t wide = (int64_t)tri_dtype_bytes(tri_dtype_wide(m->type)), element = (int64_t)tri_dtype_bytes(m->type);
+  TRI_KERNEL_CALL(queue, softmax_statistics, m->type, e->rows, e->width, e->width, logits, e->ids, 0, maximum, sum,
+                  label);
+  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, 0, -1, e->values,
+                  maximum, sum, e->width * wide / element, array(m, e, 2));
+  return TRI_OK;
+}
+
+static tri_status run_update(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  bool narrows = m->device->description.packs_plain && tri_dtype_wide(m->type) != m->type;
+  TRI_KERNEL_CALL(queue, adamw, m->type, e->of.elements, &adamw, e->values, array(m, e, 0), array(m, e, 1),
+                  array(m, e, 2), array(m, e, 3), narrows ? array(m, e, 4) : NULL);
+  return TRI_OK;
+}
+
+/* What goes over elements as they lie, whatever the operation. */
+static tri_status run_flat(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_dtype wide = tri_dtype_wide(m->type);
+  const int64_t n = e->of.elements;
+  char *first = array(m, e, 0), *second = array(m, e, 1), *third = array(m, e, 2);
+  switch (e->of.work) {
+    case TRI_WORK_ADD: TRI_KERNEL_CALL(queue, add, m->type, tri_all_rows(1), n, first, second, third); break;
+    case TRI_WORK_ADD_TO: TRI_KERNEL_CALL(queue, add, wide, tri_all_rows(1), n, first, second, first); break;
+    case TRI_WORK_COPY: TRI_KERNEL_CALL(queue, convert, n, wide, first, wide, second); break;
+    case TRI_WORK_PACK: TRI_KERNEL_CALL(queue, convert, n, wide, first, m->type, second); break;
+    case TRI_WORK_ZERO: TRI_KERNEL_CALL(queue, fill_zero, (size_t)n * tri_dtype_bytes(wide), first); break;
+    case TRI_WORK_SQUARES:
+      TRI_KERNEL_CALL(queue, block_squares, m->type, n, TRI_BLOCK_ELEMENTS, first, e->exact);
+      break;
+    case TRI_WORK_UPDATE: return run_update(m, e);
+    case TRI_WORK_LAYER_NORM:
+    case TRI_WORK_RMS_NORM:
+    case TRI_WORK_GELU:
+    case TRI_WORK_SWIGLU:
+    case TRI_WORK_EMBEDDING:
+    case TRI_WORK_ROPE:
+    case TRI_WORK_LINEAR:
+    case TRI_WORK_CROSS_ENTROPY: break;
+  }
+  return TRI_OK;
+}
+
+static tri_status run_elements(tri_measure *m, const void *what) {
+  const elements *e = what;
+  tri_queue *queue = m->device->queue;
+  const tri_norm norm = norm_of(m, e);
+  switch (e->of.work) {
+    case TRI_WORK_LAYER_NORM:
+    case TRI_WORK_RMS_NORM: return run_norm(m, e, &norm);
+    case TRI_WORK_GELU:
+    case TRI_WORK_SWIGLU: return run_activation(m, e);
+    case TRI_WORK_EMBEDDING: return run_embedding(m, e);
+    case TRI_WORK_CROSS_ENTROPY: return run_loss(m, e);
+    case TRI_WORK_ROPE:
+      TRI_KERNEL_CALL(queue, rope, m->type, tri_all_rows(e->rows), e->width, e->width / HEAD_DIM, HEAD_DIM, HEAD_DIM,
+                      e->positions, e->table, e->table, false, array(m, e, 0));
+      return TRI_OK;
+    case TRI_WORK_LINEAR:
+      TRI_KERNEL_CALL(queue, column_sum, m->type, tri_all_rows(e->rows), e->width, array(m, e, 0), e->weights, true);
+      return TRI_OK;
+    case TRI_WORK_ADD:
+    case TRI_WORK_ADD_TO:
+    case TRI_WORK_COPY:
+    case TRI_WORK_PACK:
+    case TRI_WORK_ZERO:
+    case TRI_WORK_SQUARES:
+    case TRI_WORK_UPDATE: return run_flat(m, e);
+  }
+  return TRI_OK;
+}
+
+/* Ids and positions of rows, and the values of a step. */
+static tri_status upload_small(tri_measure *m, const elements *e) {
+  enum { PIECE = 1024 };
+  int32_t ids[PIECE];
+  const tri_step_values values = {.lr = 1e-4, .gradient_scale = 1, .loss_scale = 1e-3, .update = 100};
+  for (int i = 0; i < PIECE; i++) ids[i] = (int32_t)((unsigned)i * 2654435761u >> 8) & (WIDTH - 1);
+  for (int64_t at = 0; at < e->rows; at += PIECE) {
+    size_t bytes = (size_t)(e->rows - at < PIECE ? e->rows - at : PIECE) * sizeof ids[0];
+    TRI_TRY(tri_queue_upload_now(m->device->queue, e->ids + at, ids, bytes));
+    TRI_TRY(tri_queue_upload_now(m->device->queue, e->positions + at, ids, bytes));
+  }
+  TRI_KERNEL_CALL(m->device->queue, fill_zero, sizeof *e->exact, e->exact);
+  return tri_queue_upload_now(m->device->queue, e->values, &values, sizeof values);
+}
+
+tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of, double *seconds) {
+  size_t wide = tri_dtype_bytes(tri_dtype_wide(m->type));
+  elements e = {.of = *of, .width = of->work == TRI_WORK_CROSS_ENTROPY ? VOCABULARY : WIDTH};
+  char *next = m->pool;
+  *seconds = 0;
+  if (e.width > of->elements) return TRI_OK;
+  e.num_arrays = arrays_of(of->work);
+  e.rows = of->elements / e.width;
+  e.array_bytes = (size_t)of->elements * wide;
+  e.weights = tri_measure_take(&next, 2 * (size_t)WIDTH * sizeof(double));
+  for (int i = 0; i < 3; i++) e.statistics[i] = tri_measure_take(&next, (size_t)e.rows * wide);
+  e.ids = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(int32_t));
+  e.positions = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(int32_t));
+  e.table = tri_measure_take(&next, (size_t)WIDTH * WIDTH * wide);
+  e.values = (tri_step_values *)(void *)tri_measure_take(&next, sizeof *e.values);
+  e.exact = (tri_exact_sum *)(void *)tri_measure_take(&next, sizeof *e.exact);
+  e.sets = next;
+  e.num_sets = tri_measure_sets(m, next, (size_t)e.num_arrays * e.array_bytes);
+  if (e.num_sets == 0) return TRI_OK;
+  TRI_TRY(upload_small(m, &e));
+  TRI_TRY(tri_measure_time(m, run_elements, &e, seconds));
+  /* Of random moments an update makes what is no number. */
+  return of->work == TRI_WORK_UPDATE ? tri_measure_fill(m) : TRI_OK;
+}

@@ -1,0 +1,115 @@
+/* Collectives and messages, as the engine makes them: values in device memory, gradients where the ranks of a node see
+ * each other's, and stretches of them taken in turn. */
+#include "base/memory.h"
+#include "comm/agreement.h"
+#include "engine/measure_internal.h"
+
+enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20 };
+
+typedef struct collective {
+  tri_measure_collective of;
+  char *buffer;
+  int64_t count, sets, *begins;
+} collective;
+
+static tri_status run_collective(tri_measure *m, const void *what) {
+  const collective *c = what;
+  void *values = c->buffer + (size_t)(m->turn % c->sets) * (size_t)c->of.bytes;
+  switch (c->of.kind) {
+    case TRI_COLLECTIVE_NONE: break;
+    case TRI_COLLECTIVE_ALL_REDUCE: return tri_exchange_all_reduce(m->exchange, &m->group, TRI_FP32, c->count, values);
+    case TRI_COLLECTIVE_ALL_GATHER: return tri_exchange_all_gather(m->exchange, &m->group, TRI_FP32, c->begins, values);
+    case TRI_COLLECTIVE_REDUCE_SCATTER:
+      return tri_exchange_reduce_scatter(m->exchange, &m->group, TRI_FP32, c->begins, values);
+  }
+  return TRI_OK;
+}
+
+static tri_status choose_group(tri_measure *m, int64_t ranks) {
+  if (m->ranks == ranks) return TRI_OK;
+  if (m->ranks > 0) tri_group_destroy(&m->group);
+  m->ranks = 0;
+  int color = (int)(m->world->rank / ranks);
+  TRI_TRY(tri_group_split(m->world, "measured", color, m->world->rank, &m->group));
+  m->ranks = ranks;
+  return TRI_OK;
+}
+
+/* As the engine shares gradients; on all nodes, or it is not what was asked for. */
+static tri_status share_gradients(tri_measure *m) {
+  void *memory = NULL;
+  bool seen = false;
+  if (m->asked_to_share) return TRI_OK;
+  m->asked_to_share = true;
+  if (!m->device->info.host_access) return TRI_OK;
+  TRI_TRY(tri_common_status(m->world, tri_device_memory_create(m->device, BUFFER_BYTES, &memory)));
+  m->gradients = memory;
+  TRI_TRY(tri_comm_share(memory, BUFFER_BYTES, &seen));
+  double unseen = seen ? 0 : 1;
+  TRI_TRY(tri_all_maximum(m->world, TRI_FP64, 1, &unseen));
+  m->sees = unseen == 0;
+  return TRI_OK;
+}
+
+tri_status tri_measure_collective_s(tri_measure *m, const tri_measure_collective *of, double *seconds) {
+  collective c = {.of = *of, .buffer = m->pool, .count = of->bytes / (int64_t)sizeof(float)};
+  size_t room = m->pool_bytes;
+  *seconds = 0;
+  if (of->shared) {
+    TRI_TRY(share_gradients(m));
+    if (!m->sees) return TRI_OK;
+    c.buffer = m->gradients;
+    room = BUFFER_BYTES;
+  }
+  if (room > BUFFER_BYTES) room = BUFFER_BYTES;
+  if (c.count == 0 || (size_t)of->bytes > room || m->world->size % of->ranks != 0) return TRI_OK;
+  c.sets = (int64_t)(room / (size_t)of->bytes);
+  TRI_TRY(choose_group(m, of->ranks));
+  TRI_TRY(tri_alloc("a measurement", (size_t)of->ranks + 1, sizeof *c.begins, &c.begins));
+  for (int64_t r = 0; r <= of->ranks; r++) c.begins[r] = tri_part_begin(c.count, of->ranks, r);
+  tri_status status = tri_measure_time(m, run_collective, &c, seconds);
+  tri_free(c.begins);
+  return status;
+}
+
+/* Every rank sends to the next and receives from the one before. */
+static tri_status pass_on(tri_measure *m, const void *what) {
+  const size_t bytes = *(const size_t *)what;
+  const tri_group *world = m->world;
+  tri_request *sends = NULL, *receives = NULL;
+  int next = (world->rank + 1) % world->size, before = (world->rank + world->size - 1) % world->size;
+  TRI_TRY(tri_receive_start(world, before, 7, bytes, m->messages + bytes, &receives));
+  TRI_TRY(tri_send_start(world, next, 7, bytes, m->messages, &sends));
+  TRI_TRY(tri_request_wait(&receives));
+  return tri_request_wait(&sends);
+}
+
+tri_status tri_measure_message_s(tri_measure *m, int64_t bytes, double *seconds) {
+  const size_t given = (size_t)bytes;
+  *seconds = 0;
+  if (m->world->size == 1 || 2 * given > MESSAGES_BYTES) return TRI_OK;
+  return tri_measure_time(m, pass_on, &given, seconds);
+}
+
+tri_status tri_measure_open_links(tri_measure *m) {
+  void *messages = NULL;
+  if (m->world->size == 1) return TRI_OK;
+  if (!m->device->info.host_access) {
+    TRI_TRY(tri_device_host_create(m->device, TRI_EXCHANGE_STAGING_BYTES, &m->staging));
+  }
+  TRI_TRY(tri_device_host_create(m->device, MESSAGES_BYTES, &messages));
+  m->messages = messages;
+  return tri_exchange_create(m->device, m->staging, NULL, &m->exchange);
+}
+
+void tri_measure_close_links(tri_measure *m) {
+  if (m->world->size == 1) return;
+  tri_exchange_destroy(m->exchange);
+  if (m->ranks > 0) tri_group_destroy(&m->group);
+  if (m->gradients != NULL) {
+    tri_comm_unshare(m->gradients);
+    tri_device_memory_destroy(m->device, m->gradients, BUFFER_BYTES);
+  }
+  if (m->messages != NULL) tri_device_host_destroy(m->device, m->messages, MESSAGES_BYTES);
+  if (m->staging != NULL) tri_device_host_destroy(m->device, m->staging, TRI_EXCHANGE_STAGING_BYTES);
+}

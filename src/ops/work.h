@@ -1,0 +1,29 @@
+/* What goes over elements one by one, by the names under which it is measured and priced: operations by their own, and
+ * what a step does beside them. */
+#ifndef TRI_OPS_WORK_H
+#define TRI_OPS_WORK_H
+
+#define TRI_WORKS(X)                                                                                                   \
+  X("add", TRI_WORK_ADD)                                                                                               \
+  X("layer_norm", TRI_WORK_LAYER_NORM)                                                                                 \
+  X("rms_norm", TRI_WORK_RMS_NORM)                                                                                     \
+  X("gelu", TRI_WORK_GELU)                                                                                             \
+  X("swiglu", TRI_WORK_SWIGLU)                                                                                         \
+  X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
+  X("rope", TRI_WORK_ROPE)                                                                                             \
+  X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
+  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all that is no product, for each logit */                              \
+  X("copy", TRI_WORK_COPY)                                                                                             \
+  X("add_to", TRI_WORK_ADD_TO) /* of two gradients of a tied pair, in place */                                         \
+  X("zero", TRI_WORK_ZERO)                                                                                             \
+  X("pack", TRI_WORK_PACK)       /* of new weights */                                                                  \
+  X("squares", TRI_WORK_SQUARES) /* of gradients, for their norm */                                                    \
+  X("update", TRI_WORK_UPDATE)   /* AdamW */
+
+typedef enum tri_work {
+#define TRI_WORK_VALUE_(WORD, VALUE) VALUE,
+  TRI_WORKS(TRI_WORK_VALUE_)
+#undef TRI_WORK_VALUE_
+} tri_work;
+
+#endif

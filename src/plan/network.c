@@ -1,0 +1,178 @@
+#include "plan/network.h"
+
+#include <math.h>
+
+static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
+
+/* Members of a group among so many neighbouring devices, the first of which is one. */
+static int64_t members_within(tri_span group, int64_t devices) {
+  int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
+  return most < group.size ? most : group.size;
+}
+
+/* Bytes a second of one of so many flows through the ports that `per` devices have together; a flow takes no more than
+ * `stripe` ports at once. All units of the level send at the same time, which leaves them `share` of their ports. */
+static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
+  double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
+  double most = port * (double)stripe;
+  return shared < most ? shared : most;
+}
+
+/* The ways through the machine that a system's collectives take. */
+typedef struct route {
+  const tri_cluster *cluster;
+  bool striped;
+} route;
+
+static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
+
+/* What the links that a collective goes over ask of it: seconds that its bytes take, and its hops, one after the
+ * other, with what each takes by itself. */
+typedef struct carriage {
+  double bytes_s, hops_s;
+} carriage;
+
+/* Libraries have several protocols for the same way: ones that send flags along with the data wait less at each hop
+ * and carry less (NCCL's LL sends 4 bytes of flag with each 4 of data, LL128 8 with each 120). They take the
+ * quickest. */
+static double quickest_s(const tri_cluster *cluster, carriage of) {
+  double best = of.bytes_s + of.hops_s;
+  for (int64_t p = 0; p < cluster->num_protocols; p++) {
+    const tri_protocol *protocol = &cluster->protocols[p];
+    double seconds = of.bytes_s / protocol->share + of.hops_s * protocol->latency;
+    if (seconds < best) best = seconds;
+  }
+  return best;
+}
+
+/* A ring through all members crosses each level once for each of the parts that the levels within leave of it; units of
+ * `per` devices hold several groups' rings. A tree has as many levels in each as its parts can be halved. */
+typedef struct walk {
+  double speed;    /* bytes a second where it is slowest */
+  double ring_s;   /* all hops of a ring but one, each at its level's latency */
+  double height_s; /* and from a tree's leaf to its root */
+} walk;
+
+static walk walk_of(const route *by, tri_span group) {
+  const tri_cluster *cluster = by->cluster;
+  walk it = {.speed = INFINITY};
+  double parts = (double)group.size;
+  int64_t inside = 1;
+  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+    const tri_link *link = &cluster->links[l];
+    int64_t within = members_within(group, span_of(link));
+    if (within > inside) {
+      double rings = (double)link->per / (double)members_within(group, link->per);
+      double here = rate(cluster, link, rings, stripe_of(by, link)), left = ceil((double)group.size / (double)within);
+      if (here < it.speed) it.speed = here;
+      it.ring_s += (parts - left) * link->latency;
+      it.height_s += ceil(log2(parts / left)) * link->latency;
+      parts = left;
+    }
+    inside = within;
+  }
+  return it;
+}
+
+/* A reduction of all is a scattering one and a gathering. */
+static double passes_of(tri_collective kind) {
+  switch (kind) {
+    case TRI_COLLECTIVE_NONE: return 0.0;
+    case TRI_COLLECTIVE_ALL_REDUCE: return 2.0;
+    case TRI_COLLECTIVE_ALL_GATHER:
+    case TRI_COLLECTIVE_REDUCE_SCATTER: return 1.0;
+  }
+  return 0.0;
+}
+
+static carriage ring(const walk *way, double passes, double bytes, tri_span group) {
+  double size = (double)group.size;
+  return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
+}
+
+/* Up to the root and down again, in pieces small enough to fill the way: each link carries the buffer once a pass. */
+static carriage tree(const walk *way, double passes, double bytes) {
+  return (carriage){passes * bytes / way->speed, passes * way->height_s};
+}
+
+/* Level by level: each reduces and scatters within, and passes on its part. Every device uses the outer ports then. */
+static carriage hierarchical(const route *by, double passes, double bytes, tri_span group) {
+  const tri_cluster *cluster = by->cluster;
+  carriage sum = {0};
+  int64_t inside = 1;
+  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+    const tri_link *link = &cluster->links[l];
+    int64_t within = members_within(group, span_of(link));
+    if (within % inside != 0) return (carriage){INFINITY, 0};
+    int64_t ways = within / inside;
+    if (ways > 1) {
+      double speed = rate(cluster, link, (double)link->per, link->ports);
+      if (inside == 1) speed = walk_of(by, (tri_span){within, group.stride}).speed; /* nothing was scattered: rings */
+      sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
+      sum.hops_s += passes * (double)(ways - 1) * link->latency;
+    }
+    inside = within;
+  }
+  return sum;
+}
+
+/* Ranks do not come to a collective at the same time. Their delays have a tail (other processes, the host's scheduler,
+ * a kernel's start on another stream): if they are distributed exponentially with a mean of `start`, the last of n
+ * comes (1/2 + ... + 1/n) means behind the average. */
+static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
+  const double n = (double)ranks;
+  double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* of 1/2 ... 1/n, to 1e-3 */
+  return cluster->efficiency.start * sum;
+}
+
+/* Tables are of neighbours; within a node all are. */
+static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes, tri_span group,
+                             double *seconds) {
+  if (group.stride > 1 && cluster->nodes > 1) return false;
+  return tri_measured_collective_s(&cluster->measured, kind, shared, group.size, bytes, seconds);
+}
+
+double tri_network_reduction(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                             const tri_system *system) {
+  double seconds;
+  if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, true, bytes, group, &seconds)) return seconds;
+  return tri_network_collective(cluster, kind, bytes, group, system);
+}
+
+double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                              const tri_system *system) {
+  double seconds;
+  if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
+  if (table_collective(cluster, kind, false, bytes, group, &seconds)) return seconds;
+  if (cluster->num_links == 0) return INFINITY;
+  route by = {cluster, !system->single_ring};
+  walk way = walk_of(&by, group);
+  double passes = passes_of(kind), best = quickest_s(cluster, ring(&way, passes, bytes, group));
+  double other = system->levels ? quickest_s(cluster, hierarchical(&by, passes, bytes, group)) : best;
+  if (other < best) best = other;
+  if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = quickest_s(cluster, tree(&way, passes, bytes));
+  if (other < best) best = other;
+  return best / system->link_share + lateness_s(cluster, group.size);
+}
+
+double tri_network_message(const tri_cluster *cluster, double bytes, tri_span stages) {
+  double seconds, slowest = 0;
+  if (bytes <= 0 || stages.size <= 1) return 0;
+  if ((stages.stride == 1 || cluster->nodes <= 1) && tri_measured_message_s(&cluster->measured, bytes, &seconds)) {
+    return seconds;
+  }
+  if (cluster->num_links == 0) return INFINITY;
+  int64_t inside = 1;
+  for (int64_t l = 0; l < cluster->num_links && inside < stages.size; l++) {
+    const tri_link *link = &cluster->links[l];
+    int64_t within = members_within(stages, span_of(link));
+    if (within > inside) {
+      double flows = (double)(stages.stride < link->per ? stages.stride : link->per);
+      double here = bytes / rate(cluster, link, flows, 1) + link->latency;
+      if (here > slowest) slowest = here;
+    }
+    inside = within;
+  }
+  return slowest;
+}

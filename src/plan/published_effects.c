@@ -1,0 +1,70 @@
+/* What a step of a run shows, by which errors are told: a model that is off where one effect rules and right elsewhere
+ * says what it is missing. All are said by the prediction itself, so that rows need no marks. */
+#include "plan/published.h"
+
+static double share_of_step(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }
+
+static bool is_small(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return tri_model_num_parameters(&row->model) < 3e9;
+}
+static bool is_large(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return tri_model_num_parameters(&row->model) >= 1e11;
+}
+static bool is_inside(const tri_published_set *set, const tri_published_row *row) {
+  return row->devices <= set->cluster.node_devices;
+}
+static bool is_across(const tri_published_set *set, const tri_published_row *row) { return !is_inside(set, row); }
+static bool is_tensor_wide(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->layout.tensor >= 8;
+}
+static bool is_tensor_across(const tri_published_set *set, const tri_published_row *row) {
+  return row->layout.tensor > set->cluster.node_devices;
+}
+static bool is_tensor_bound(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return share_of_step(row, row->prediction.time.tensor) > 0.2;
+}
+static bool is_data_bound(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return share_of_step(row, row->prediction.time.data) > 0.1;
+}
+static bool is_bubble_bound(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->prediction.bubble > 0.2;
+}
+static bool is_host_bound(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->host_share > 0.1;
+}
+static bool is_alone(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->layout.micro_batch == 1;
+}
+static bool is_many(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->layout.micro_batch >= 8;
+}
+static bool is_sharded(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->layout.zero == 3;
+}
+
+const tri_published_effect tri_published_effects[] = {
+    {"small model (below 3B parameters)", is_small},
+    {"large model (100B and more)", is_large},
+    {"one node, or a part of it", is_inside},
+    {"across nodes", is_across},
+    {"tensor wide (8 and more)", is_tensor_wide},
+    {"tensor across nodes", is_tensor_across},
+    {"tensor-bound (over 20 % of the step)", is_tensor_bound},
+    {"data-bound (over 10 % of the step)", is_data_bound},
+    {"bubble-bound (over 20 % of the step)", is_bubble_bound},
+    {"host-bound (over 10 % of the step)", is_host_bound},
+    {"micro-batches of 1", is_alone},
+    {"micro-batches of 8 and more", is_many},
+    {"ZeRO 3", is_sharded},
+};
+const size_t tri_num_published_effects = sizeof tri_published_effects / sizeof *tri_published_effects;
