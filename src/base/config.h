@@ -65,6 +65,7 @@ typedef struct tri_config_range {
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
+  bool in_line; /* LIST: printed an entry a line, without the help of its keys */
   size_t offset;
   const char *help; /* one line */
 
@@ -76,7 +77,6 @@ typedef struct tri_config_key {
   tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR                            */
   size_t bytes;           /* STRING: the room, the closing NUL included; LIST: of one struct                      */
   size_t count;           /* LIST: where in the struct its length lies, an int64_t; `range` says how many it may have */
-  bool in_line;           /* LIST: printed an entry a line, without the help of its keys */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table
       *table; /* SECTION, LIST; `offset` is added to the offsets of its rows; absent sections take defaults */

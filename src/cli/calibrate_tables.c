@@ -100,10 +100,10 @@ static tri_status measure_attention(const tables *t, int64_t sequence, int64_t h
 static tri_status measure_all_attention(const tables *t) {
   static const int64_t sequences[] = {128, 512, 2048}, dims[] = {64, 128}, heads[] = {2, 16};
   for (int i = 0; i < 12; i++) {
-    double positions = (double)sequences[i / 4], dim = (double)dims[i / 2 % 2];
-    double flops = 5 * positions * positions * dim * (double)heads[i % 2]; /* of the backward */
+    const int64_t of[] = {sequences[i / 4], dims[i / 2 % 2], heads[i % 2]};
+    double flops = 5 * (double)of[0] * (double)of[0] * (double)of[1] * (double)of[2]; /* of the backward */
     if (i > 0 && is_too_long(t, flops)) continue;
-    TRI_TRY(measure_attention(t, sequences[i / 4], dims[i / 2 % 2], heads[i % 2]));
+    TRI_TRY(measure_attention(t, of[0], of[1], of[2]));
   }
   return TRI_OK;
 }
@@ -182,7 +182,7 @@ static tri_status measure_elements(const tables *t, tri_work work, tri_pass pass
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     const tri_measure_elements of = {work, pass, sizes[i]};
     double seconds = 0;
-    if (i > 0 && last_s * (double)(sizes[i] / sizes[i - 1]) > MOST_S) break;
+    if (i > 0 && last_s * ((double)sizes[i] / (double)sizes[i - 1]) > MOST_S) break;
     TRI_TRY(tri_measure_elements_s(t->request->measure, &of, &seconds));
     last_s = seconds;
     if (seconds <= 0 || t->out->num_elements == TRI_MEASURED_ELEMENTS) continue;
@@ -214,7 +214,7 @@ static tri_status measure_collectives(const tables *t, int64_t ranks, tri_collec
   for (int i = 0; i < MESSAGES; i++) {
     const tri_measure_collective of = {kind, shared, ranks, message_bytes[i]};
     double seconds = 0;
-    if (i > 0 && last_s * (double)(message_bytes[i] / message_bytes[i - 1]) > MOST_S) break;
+    if (i > 0 && last_s * ((double)message_bytes[i] / (double)message_bytes[i - 1]) > MOST_S) break;
     TRI_TRY(tri_measure_collective_s(t->request->measure, &of, &seconds));
     last_s = seconds;
     if (seconds <= 0 || t->out->num_collectives == TRI_MEASURED_COLLECTIVES) continue;

@@ -305,7 +305,8 @@ bool tri_measured_collective_s(const tri_measured *m, tri_collective kind, bool 
     consider(&c, &of->point);
     if (largest == NULL || of->point.at[0] > largest->at[0]) largest = &of->point;
   }
-  if (!interpolate(&c, &value)) return shared && tri_measured_collective_s(m, kind, false, ranks, bytes, seconds);
+  if (largest == NULL || !interpolate(&c, &value))
+    return shared && tri_measured_collective_s(m, kind, false, ranks, bytes, seconds);
   *seconds = exp(beyond(largest, at[0], value));
   return true;
 }
@@ -319,7 +320,7 @@ bool tri_measured_message_s(const tri_measured *m, double bytes, double *seconds
     consider(&c, &m->messages[i].point);
     if (largest == NULL || m->messages[i].point.at[0] > largest->at[0]) largest = &m->messages[i].point;
   }
-  if (!interpolate(&c, &value)) return false;
+  if (largest == NULL || !interpolate(&c, &value)) return false;
   *seconds = exp(beyond(largest, at[0], value));
   return true;
 }

@@ -158,7 +158,7 @@ static tri_status calibrate(tri_study *study, const char *folder) {
   TRI_TRY(tri_path_join(path, folder, "cluster.yaml"));
   TRI_TRY(tri_path_join(log, folder, "calibrate.txt"));
   if (!tri_path_exists(path)) {
-    char *line[] = {program, "calibrate", path, "-n", ranks, NULL};
+    char *line[] = {program, "calibrate", path, "-n", ranks, "--time", "10", NULL};
     tri_process process;
     tri_log("measuring this machine with %s ranks, once: %s", ranks, path);
     TRI_TRY(tri_process_start(line, log, &(tri_process_limits){0}, &process));
