@@ -146,11 +146,11 @@ tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64
   return TRI_OK;
 }
 
-/* The place in the global batch of a rank's sequence: micro-batches go round the data ranks. */
+/* The place in the global batch of a rank's sequence: micro-batches go round the ranks that read different ones. */
 static int64_t global_row(const tri_engine *engine, int64_t row) {
-  int64_t size = engine->options.layout->micro_batch, data = engine->options.layout->data;
-  int64_t rank = engine->options.mesh->place.at[TRI_AXIS_DATA];
-  return (row / size * data + rank) * size + row % size;
+  int64_t size = engine->options.layout->micro_batch;
+  const tri_group *batch = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_BATCH);
+  return (row / size * batch->size + batch->rank) * size + row % size;
 }
 
 static tri_status take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {

@@ -54,7 +54,7 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
   TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
   tri_exact_sum sums[2] = {results->squares, results->losses};
-  if (engine->options.mesh->place.at[TRI_AXIS_TENSOR] > 0) sums[1] = (tri_exact_sum){0}; /* tensor ranks all have it */
+  if (!tri_evaluation_counts(engine->options.mesh)) sums[1] = (tri_exact_sum){0};
   for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);
   TRI_TRY(tri_all_sum_int64(&engine->options.mesh->world, (int64_t)(sizeof sums / (sizeof(int64_t))),
                             (int64_t *)(void *)sums));

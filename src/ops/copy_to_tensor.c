@@ -31,7 +31,7 @@ static tri_status op_copy_to_tensor_backward_input(tri_run *run, const tri_op_ca
   const copy_to_tensor *at = call->attributes;
   void *gradient = run->gradients[call->inputs[0]];
   TRI_TRY(copy(run, call, run->gradients[call->outputs[0]], gradient));
-  return tri_run_all_reduce(run, call->type, tri_run_rows(run, call) * at->width, gradient);
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, call->type, tri_run_rows(run, call) * at->width, gradient);
 }
 
 static void op_copy_to_tensor_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {

@@ -129,10 +129,10 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   tri_dtype wide = tri_dtype_wide(call->type);
   if (at->slices == 1) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, convert, rows, wide, m->maximum, wide, m->own_maximum);
-  TRI_TRY(tri_run_all_maximum(run, wide, rows, m->maximum));
+  TRI_TRY(tri_run_all_maximum(run, TRI_DOMAIN_TENSOR, wide, rows, m->maximum));
   TRI_KERNEL_CALL(run->queue, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
-  TRI_TRY(tri_run_all_reduce(run, wide, rows, m->sum));
-  return tri_run_all_reduce(run, wide, rows, m->label_logit);
+  TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->sum));
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->label_logit);
 }
 
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */

@@ -25,13 +25,13 @@ static tri_status op_gather_sequence_forward(tri_run *run, const tri_op_call *ca
   void *all = run->slots[call->outputs[0]];
   TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, run->slots[call->inputs[0]], call->type,
                   slice_of(call, all));
-  return tri_run_all_gather(run, call->type, at->begins, all);
+  return tri_run_all_gather(run, TRI_DOMAIN_TENSOR, call->type, at->begins, all);
 }
 
 static tri_status op_gather_sequence_backward_input(tri_run *run, const tri_op_call *call) {
   const gather_sequence *at = call->attributes;
   void *all = run->gradients[call->outputs[0]]; /* nobody reads it after this call */
-  TRI_TRY(tri_run_reduce_scatter(run, call->type, at->begins, all));
+  TRI_TRY(tri_run_reduce_scatter(run, TRI_DOMAIN_TENSOR, call->type, at->begins, all));
   TRI_KERNEL_CALL(run->queue, convert, call->rows * at->width, call->type, slice_of(call, all), call->type,
                   run->gradients[call->inputs[0]]);
   return TRI_OK;

@@ -27,7 +27,7 @@ static tri_status op_reduce_from_tensor_forward(tri_run *run, const tri_op_call 
   const reduce_from_tensor *at = call->attributes;
   void *sum = run->slots[call->outputs[0]];
   TRI_TRY(copy(run, call, run->slots[call->inputs[0]], sum));
-  return tri_run_all_reduce(run, call->type, tri_run_rows(run, call) * at->width, sum);
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, call->type, tri_run_rows(run, call) * at->width, sum);
 }
 
 static tri_status op_reduce_from_tensor_backward_input(tri_run *run, const tri_op_call *call) {

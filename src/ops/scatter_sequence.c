@@ -24,7 +24,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
 static tri_status op_scatter_sequence_forward(tri_run *run, const tri_op_call *call) {
   const scatter_sequence *at = call->attributes;
   void *all = run->slots[call->inputs[0]];
-  TRI_TRY(tri_run_reduce_scatter(run, call->type, at->begins, all));
+  TRI_TRY(tri_run_reduce_scatter(run, TRI_DOMAIN_TENSOR, call->type, at->begins, all));
   TRI_KERNEL_CALL(run->queue, convert, at->rows * at->width, call->type, slice_of(call, all), call->type,
                   run->slots[call->outputs[0]]);
   return TRI_OK;
@@ -35,7 +35,7 @@ static tri_status op_scatter_sequence_backward_input(tri_run *run, const tri_op_
   void *all = run->gradients[call->inputs[0]];
   TRI_KERNEL_CALL(run->queue, convert, at->rows * at->width, call->type, run->gradients[call->outputs[0]], call->type,
                   slice_of(call, all));
-  return tri_run_all_gather(run, call->type, at->begins, all);
+  return tri_run_all_gather(run, TRI_DOMAIN_TENSOR, call->type, at->begins, all);
 }
 
 static void op_scatter_sequence_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
