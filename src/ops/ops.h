@@ -21,11 +21,10 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
 /* Behind products whose rows are split: the ranks' parts are added, and sliced with sequence_parallel. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* The four operations that these append. */
-tri_status tri_op_copy_to_tensor(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_reduce_from_tensor(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_gather_sequence(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_scatter_sequence(tri_op_list *list, int32_t x, int32_t *out);
+/* What these append: a row of the table of what passes between ranks (between_ranks.c). */
+typedef struct tri_between_ranks tri_between_ranks;
+extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence;
+tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out);
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* Which of the four operations between ranks stands where: the layers' code says where tensor parallelism begins and
+/* Where what passes between ranks (between_ranks.c) stands: the layers' code says where tensor parallelism begins and
  * ends, and a list for one rank of one has none of them. */
 #include "base/parts.h"
 #include "ops/ops.h"
@@ -17,12 +17,12 @@ tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_
 tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
   if (list->shard.tensor == 1) return TRI_OK;
-  return list->shard.sequence_parallel ? tri_op_gather_sequence(list, x, out) : tri_op_copy_to_tensor(list, x, out);
+  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_gather_sequence : &tri_copy_to_tensor, x, out);
 }
 
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
   if (list->shard.tensor == 1) return TRI_OK;
-  return list->shard.sequence_parallel ? tri_op_scatter_sequence(list, x, out)
-                                       : tri_op_reduce_from_tensor(list, x, out);
+  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_scatter_sequence : &tri_reduce_from_tensor, x,
+                              out);
 }
