@@ -108,10 +108,12 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tens
 }
 
 static void take_slice(tri_parameter *entry, const tri_model_share *share) {
-  *entry = tri_parameter_of_rank(entry, share->tensor, share->tensor_rank);
+  int64_t ranks = tri_domain_size(&share->seat.shape, TRI_DOMAIN_TENSOR);
+  int64_t rank = tri_domain_rank(&share->seat.shape, &share->seat.place, TRI_DOMAIN_TENSOR);
+  *entry = tri_parameter_of_rank(entry, ranks, rank);
   bool sliced_norm = share->sequence_parallel && entry->part == TRI_PART_NORM;
-  bool copied = entry->split.dim >= 0 && entry->split.units < share->tensor;
-  entry->partial_gradient = share->tensor > 1 && (sliced_norm || copied);
+  bool copied = entry->split.dim >= 0 && entry->split.units < ranks;
+  entry->partial_gradient = ranks > 1 && (sliced_norm || copied);
   /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
@@ -122,7 +124,7 @@ static int64_t aligned(int64_t elements) {
 
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
   const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share whole = {.tensor = 1, .chunks = &all, .num_chunks = 1};
+  const tri_model_share whole = {.seat = tri_mesh_seat_alone(), .chunks = &all, .num_chunks = 1};
   int64_t end = 0;
   if (share == NULL) share = &whole;
   for (int64_t i = 0; i < table->num_entries; i++) {

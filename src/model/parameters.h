@@ -11,6 +11,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
+#include "base/domain.h"
 #include "model/model.h"
 
 #include <stddef.h>
@@ -72,7 +73,7 @@ typedef struct tri_layer_range {
 
 /* What one rank holds of a model. */
 typedef struct tri_model_share {
-  int64_t tensor, tensor_rank;
+  tri_mesh_seat seat;
   bool sequence_parallel;
   const tri_layer_range *chunks; /* of its pipeline stages */
   int64_t num_chunks;

@@ -146,8 +146,8 @@ tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row,
   between_ranks attributes = {
       .row = row, .width = list->slots[x].shape.width, .all_rows = list->batch * list->sequence};
   bool after = leaves_slices(row->forward, list->sliced);
-  tri_op_list_slice(list, &attributes.first_row, &attributes.rows);
-  if (after != list->sliced) TRI_TRY(tri_op_list_keep_slices(list, attributes.width, &attributes.begins));
+  tri_op_list_slice(list, row->domain, &attributes.first_row, &attributes.rows);
+  if (after != list->sliced) TRI_TRY(tri_op_list_keep_slices(list, row->domain, attributes.width, &attributes.begins));
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&row->op, at);
   call.inputs[0] = x;

@@ -11,7 +11,6 @@
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
  * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
-#include "base/parts.h"
 #include "ops/weight.h"
 
 enum { IGNORE = -1 };
@@ -217,8 +216,9 @@ static const tri_op op_cross_entropy = {
 
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
   const void *at = NULL;
-  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN}, .slices = list->shard.tensor};
-  tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.weight.out);
+  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN},
+                              .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR)};
+  tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
   call.inputs[0] = hidden;

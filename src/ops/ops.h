@@ -12,8 +12,9 @@ typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weigh
  *
  * Widths given to operations are this rank's. On a list for one rank of one, entering and leaving append nothing. */
 
-/* Of `length` elements, this rank's number; of heads, this rank's. */
+/* Of `length` elements that the ranks of a layer split, this rank's: where they begin, and how many. */
 int64_t tri_op_share(const tri_op_list *list, int64_t length);
+void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count);
 
 /* Between what every rank holds whole (or a slice of the rows of) and products whose columns are split: the rows are
  * gathered where they are sliced, and the ranks' gradients are added. */

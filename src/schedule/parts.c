@@ -10,7 +10,8 @@ static tri_list_request list_request(const tri_parts_request *of, const tri_mode
   request.weights_pass = of->layout->zero > 2 && of->layout->data > 1;
   request.recompute = of->layout->recompute;
   request.recompute_every = of->layout->recompute_every;
-  request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
+  bool several = tri_domain_size(&share->seat.shape, TRI_DOMAIN_TENSOR) > 1;
+  request.shard = (tri_op_shard){share->seat, share->sequence_parallel && several};
   return request;
 }
 
