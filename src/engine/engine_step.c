@@ -232,7 +232,7 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   char *own = slots + (size_t)entry->first_unit * bytes;
   TRI_KERNEL_CALL(engine->device->queue, fill_zero, bytes * (size_t)entry->split.units, slots);
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, gradient, wide, own);
-  TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_DOMAIN_TENSOR), wide,
+  TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, entry->placement.parts), wide,
                                   entry->count * entry->split.units, slots));
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, own, wide, gradient);
   return TRI_OK;
@@ -249,7 +249,7 @@ static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, 
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
-      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_DOMAIN_TENSOR), wide,
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, entry->placement.parts), wide,
                                       entry->count, gradient));
     }
   }
@@ -264,7 +264,7 @@ static tri_dtype type_on_the_way(const tri_engine *engine) {
 static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
-  const tri_group *replicas = group_of(engine, TRI_DOMAIN_REPLICAS);
+  const tri_group *replicas = group_of(engine, bucket->replicas);
   int64_t count = bucket->end - bucket->first;
   tri_dtype type = type_on_the_way(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
@@ -304,7 +304,7 @@ static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
-  return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, TRI_DOMAIN_REPLICAS), wide,
+  return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, bucket->replicas), wide,
                                        bucket->begins, whole, &engine->gathers[at->bucket]);
 }
 
