@@ -54,7 +54,7 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
     return event;
   }
   int domain = tri_mesh_domain_of(mesh, record->group);
-  event.axis = domain == TRI_NUM_DOMAINS ? (int)TRI_NUM_AXES : (int)tri_domain_axis((tri_domain)domain);
+  event.axis = domain == TRI_NUM_DOMAINS ? (int)TRI_EVENT_NO_AXIS : (int)tri_domain_axis((tri_domain)domain);
   if (record->kind != TRI_RECORD_PROGRESS) event.meeting = meeting_of(mesh, record);
   return event;
 }
