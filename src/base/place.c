@@ -12,6 +12,18 @@ const char *tri_axis_name(tri_axis axis) {
   return "?";
 }
 
+tri_mesh_seat tri_mesh_seat_alone(void) {
+  tri_mesh_seat seat = {0};
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) seat.shape.size[axis] = 1;
+  return seat;
+}
+
+tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks) {
+  tri_mesh_seat seat = tri_mesh_seat_alone();
+  seat.shape.size[axis] = (int)ranks;
+  return seat;
+}
+
 int tri_mesh_num_ranks(const tri_mesh_shape *shape) {
   int ranks = 1;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) ranks *= shape->size[axis];

@@ -5,6 +5,7 @@
 #define TRI_BASE_PLACE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum tri_axis { TRI_AXIS_TENSOR, TRI_AXIS_CONTEXT, TRI_AXIS_DATA, TRI_AXIS_PIPELINE } tri_axis;
 enum { TRI_NUM_AXES = 4 };
@@ -17,6 +18,16 @@ typedef struct tri_mesh_shape {
 typedef struct tri_mesh_place {
   int at[TRI_NUM_AXES];
 } tri_mesh_place;
+
+/* One rank of a mesh. */
+typedef struct tri_mesh_seat {
+  tri_mesh_shape shape;
+  tri_mesh_place place;
+} tri_mesh_seat;
+
+/* The only rank of a mesh, and the first of one that is so long along one axis alone. */
+tri_mesh_seat tri_mesh_seat_alone(void);
+tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks);
 
 const char *tri_axis_name(tri_axis axis);
 int tri_mesh_num_ranks(const tri_mesh_shape *shape);

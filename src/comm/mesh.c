@@ -5,9 +5,10 @@
 
 tri_mesh tri_mesh_alone(void) {
   tri_mesh mesh = {.world = tri_group_alone("world"), .tied = tri_group_alone("tied")};
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    mesh.shape.size[axis] = 1;
-    mesh.groups[axis] = tri_group_alone(tri_axis_name((tri_axis)axis));
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) mesh.shape.size[axis] = 1;
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    mesh.groups[d] = tri_group_alone(tri_domain_name((tri_domain)d));
+    mesh.group_of[d] = (tri_domain)d;
   }
   return mesh;
 }
@@ -30,11 +31,30 @@ static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
                   places > INT32_MAX ? "over " : "", (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
 }
 
-/* Ranks that differ along one axis only have one number when their place along it is set to 0: their color. */
-static int color_along(const tri_mesh *mesh, tri_axis axis) {
-  tri_mesh_place origin = mesh->place;
-  origin.at[axis] = 0;
-  return tri_mesh_rank_of(&mesh->shape, &origin);
+/* Whether two domains have the same ranks: their axes are the same but for those of one rank. */
+static bool are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b) {
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    if (shape->size[axis] == 1) continue;
+    if (tri_domain_has(a, (tri_axis)axis) != tri_domain_has(b, (tri_axis)axis)) return false;
+  }
+  return true;
+}
+
+/* Those alone keep their own: it costs nothing, and has their name. */
+static tri_domain find_group(const tri_mesh_shape *shape, tri_domain domain) {
+  if (tri_domain_size(shape, domain) == 1 || !tri_domain_shares_group(domain)) return domain;
+  int first = 0;
+  while (!tri_domain_shares_group((tri_domain)first) || !are_same(shape, (tri_domain)first, domain)) first++;
+  return (tri_domain)first;
+}
+
+/* The ranks of one domain have one number when their place along its axes is set to 0: their color. */
+static tri_status split_domain(tri_mesh *mesh, tri_domain domain) {
+  mesh->group_of[domain] = find_group(&mesh->shape, domain);
+  if (tri_domain_size(&mesh->shape, domain) == 1 || mesh->group_of[domain] != domain) return TRI_OK;
+  tri_mesh_place origin = tri_domain_place(&mesh->shape, &mesh->place, domain, 0);
+  return tri_group_split(&mesh->world, tri_domain_name(domain), tri_mesh_rank_of(&mesh->shape, &origin),
+                         tri_domain_rank(&mesh->shape, &mesh->place, domain), &mesh->groups[domain]);
 }
 
 static tri_status split_tied(tri_mesh *mesh) {
@@ -43,7 +63,7 @@ static tri_status split_tied(tri_mesh *mesh) {
   bool end = stage == 0 || stage == stages - 1;
   /* Those between are alone, each in a color of its own beyond those of the others. */
   int color = end ? 0 : 1 + stage;
-  return tri_group_split(&mesh->groups[TRI_AXIS_PIPELINE], "tied", color, stage, &mesh->tied);
+  return tri_group_split(tri_mesh_group(mesh, TRI_DOMAIN_PIPELINE), "tied", color, stage, &mesh->tied);
 }
 
 tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out) {
@@ -53,12 +73,7 @@ tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out) {
   mesh.shape = *shape;
   mesh.place = tri_mesh_place_of(shape, tri_comm_rank());
   mesh.world = tri_group_world();
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    if (shape->size[axis] == 1) continue;
-    TRI_TRY_GOTO(tri_group_split(&mesh.world, tri_axis_name((tri_axis)axis), color_along(&mesh, (tri_axis)axis),
-                                 mesh.place.at[axis], &mesh.groups[axis]),
-                 destroy_mesh);
-  }
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) TRI_TRY_GOTO(split_domain(&mesh, (tri_domain)d), destroy_mesh);
   TRI_TRY_GOTO(split_tied(&mesh), destroy_mesh);
   *out = mesh;
   return TRI_OK;
@@ -69,22 +84,32 @@ destroy_mesh:
 
 void tri_mesh_destroy(tri_mesh *mesh) {
   tri_group_destroy(&mesh->tied);
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) tri_group_destroy(&mesh->groups[axis]);
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) tri_group_destroy(&mesh->groups[d]);
   tri_group_destroy(&mesh->world);
+}
+
+const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain) {
+  return &mesh->groups[mesh->group_of[domain]];
 }
 
 static bool is_tied(const tri_mesh *mesh, const char *group) { return strcmp(mesh->tied.name, group) == 0; }
 
-int tri_mesh_axis_of(const tri_mesh *mesh, const char *group) {
-  int axis = 0;
-  while (axis < TRI_NUM_AXES && strcmp(mesh->groups[axis].name, group) != 0) axis++;
-  return is_tied(mesh, group) ? TRI_AXIS_PIPELINE : axis;
+int tri_mesh_domain_of(const tri_mesh *mesh, const char *group) {
+  int domain = 0;
+  while (domain < TRI_NUM_DOMAINS && strcmp(mesh->groups[domain].name, group) != 0) domain++;
+  return is_tied(mesh, group) ? TRI_DOMAIN_PIPELINE : domain;
+}
+
+int tri_mesh_group_size(const tri_mesh *mesh, const char *group) {
+  int domain = tri_mesh_domain_of(mesh, group);
+  if (is_tied(mesh, group)) return mesh->shape.size[TRI_AXIS_PIPELINE] > 1 ? 2 : 1;
+  return domain == TRI_NUM_DOMAINS ? mesh->world.size : tri_domain_size(&mesh->shape, (tri_domain)domain);
 }
 
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at) {
-  int axis = tri_mesh_axis_of(mesh, group);
-  if (axis == TRI_NUM_AXES) return at;
-  tri_mesh_place place = mesh->place;
-  place.at[axis] = is_tied(mesh, group) && at > 0 ? mesh->shape.size[axis] - 1 : at;
+  int domain = tri_mesh_domain_of(mesh, group);
+  if (domain == TRI_NUM_DOMAINS) return at;
+  if (is_tied(mesh, group) && at > 0) at = mesh->shape.size[TRI_AXIS_PIPELINE] - 1;
+  tri_mesh_place place = tri_domain_place(&mesh->shape, &mesh->place, (tri_domain)domain, at);
   return tri_mesh_rank_of(&mesh->shape, &place);
 }

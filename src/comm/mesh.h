@@ -3,14 +3,15 @@
 #ifndef TRI_COMM_MESH_H
 #define TRI_COMM_MESH_H
 
-#include "base/place.h"
+#include "base/domain.h"
 #include "comm/comm.h"
 
 typedef struct tri_mesh {
   tri_mesh_shape shape;
-  tri_mesh_place place;           /* of this rank */
-  tri_group world;                /* the whole mesh */
-  tri_group groups[TRI_NUM_AXES]; /* the ranks that differ from this one along one axis only */
+  tri_mesh_place place;              /* of this rank */
+  tri_group world;                   /* the whole mesh */
+  tri_group groups[TRI_NUM_DOMAINS]; /* the ranks of this rank's domains; alone where the domain uses another's group */
+  tri_domain group_of[TRI_NUM_DOMAINS]; /* whose group a domain uses: that of the first of the same ranks, or its own */
   tri_group tied; /* the first and the last stage of this rank's pipeline: they share a tied embedding; else alone */
 } tri_mesh;
 
@@ -21,8 +22,14 @@ tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out);
 tri_mesh tri_mesh_alone(void);
 void tri_mesh_destroy(tri_mesh *mesh);
 
-/* The axis of this rank's group of that name, or TRI_NUM_AXES for the world; a tied pair's is TRI_AXIS_PIPELINE. */
-int tri_mesh_axis_of(const tri_mesh *mesh, const char *group);
+/* This rank's group of a domain. */
+const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
+
+/* The domain of this rank's group of that name, or TRI_NUM_DOMAINS for the world; a tied pair's is
+ * TRI_DOMAIN_PIPELINE. */
+int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
+/* How many ranks that group has. */
+int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
 /* The rank in the world of the rank `at` of this rank's group of that name. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 

@@ -12,7 +12,7 @@ struct tri_ranks {
   tri_exchange *exchange;
 };
 
-/* An axis is this rank's group along it; values go through the exchange. */
+/* A domain is this rank's group of it; values go through the exchange. */
 extern const tri_collectives tri_engine_collectives;
 
 #endif

@@ -34,7 +34,8 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
                                              const tri_mesh_place *place, tri_device *device) {
   tri_parts_request of = parts_request(options);
   tri_memory_request request = tri_parts_memory(&of, parts);
-  bool several = options->layout->tensor * options->layout->pipeline * options->layout->data > 1;
+  tri_mesh_shape shape = tri_layout_mesh(options->layout);
+  bool several = tri_mesh_num_ranks(&shape) > 1;
   request.staging_bytes = staging_bytes(options, parts, place);
   request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
   request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
@@ -84,7 +85,8 @@ tri_status tri_engine_share_gradients(tri_engine *engine) {
   const tri_memory_plan *plan = engine->executor->plan;
   char *gradients = engine->executor->arena + plan->gradient_values;
   bool seen;
-  if (engine->options.layout->data == 1 || !engine->device->info.host_access) return TRI_OK;
+  const tri_group *replicas = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_REPLICAS);
+  if (replicas->size == 1 || !engine->device->info.host_access) return TRI_OK;
   TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes, &seen));
   engine->shared = gradients;
   return TRI_OK;
@@ -146,11 +148,11 @@ tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64
   return TRI_OK;
 }
 
-/* The place in the global batch of a rank's sequence: micro-batches go round the data ranks. */
+/* The place in the global batch of a rank's sequence: micro-batches go round the ranks that read different ones. */
 static int64_t global_row(const tri_engine *engine, int64_t row) {
-  int64_t size = engine->options.layout->micro_batch, data = engine->options.layout->data;
-  int64_t rank = engine->options.mesh->place.at[TRI_AXIS_DATA];
-  return (row / size * data + rank) * size + row % size;
+  int64_t size = engine->options.layout->micro_batch;
+  const tri_group *batch = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_BATCH);
+  return (row / size * batch->size + batch->rank) * size + row % size;
 }
 
 static tri_status take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
@@ -185,18 +187,19 @@ tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const in
   return TRI_OK;
 }
 
-/* Micro-batches of an evaluation go round the data ranks as those of a step do; each rank's stages pass theirs on. All
- * data ranks take as many, since they may gather parameters together: the last may have nothing that counts. */
+/* Micro-batches of an evaluation go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks
+ * take as many, since they may gather parameters together: the last may have nothing that counts. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
   const tri_layout *layout = engine->options.layout;
   const tri_mesh *mesh = engine->options.mesh;
   int64_t count = windows < sampler->per_epoch ? windows : sampler->per_epoch;
   int64_t batches = (count + layout->micro_batch - 1) / layout->micro_batch;
+  int64_t readers = tri_mesh_group(mesh, TRI_DOMAIN_BATCH)->size;
   tri_step_state state = {.sampler = sampler, .evaluating = true, .windows = count};
   tri_program_request request = {
       .layout = layout,
       .stage = mesh->place.at[TRI_AXIS_PIPELINE],
-      .micro_batches = (batches + layout->data - 1) / layout->data,
+      .micro_batches = (batches + readers - 1) / readers,
       .lists = (const tri_op_list *const *)engine->parts.lists,
       .buckets = engine->parts.buckets,
       .forward_only = true,

@@ -1,6 +1,6 @@
 /* The norm of the whole gradient, however it is spread over ranks.
  *
- * Every element counts on one rank: on one data rank (its part of the bucket), and on the first of the tensor ranks and
+ * Every element counts on one rank: on one of its replicas (its part of the bucket), and on the first of the ranks and
  * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS) and
  * the blocks' sums exactly, so that the norm, and with it the clipped update, has the same bits wherever the blocks
  * are. The loss travels the same way. */
@@ -24,12 +24,11 @@ static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, co
   return TRI_OK;
 }
 
-/* This data rank's part of a bucket, which with ZeRO is what it updates. */
+/* This replica's part of a bucket, which with ZeRO is what it updates. */
 static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, tri_exact_sum *sum) {
-  const tri_buckets *buckets = engine->parts.buckets;
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
-  int64_t part_first = bucket->first + bucket->begins[buckets->data_rank];
-  int64_t part_end = bucket->first + bucket->begins[buckets->data_rank + 1];
+  int64_t part_first = bucket->first + bucket->begins[bucket->rank];
+  int64_t part_end = bucket->first + bucket->begins[bucket->rank + 1];
   const char *own = tri_executor_own_gradients(engine->executor, bucket);
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
@@ -54,7 +53,7 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
   TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
   tri_exact_sum sums[2] = {results->squares, results->losses};
-  if (engine->options.mesh->place.at[TRI_AXIS_TENSOR] > 0) sums[1] = (tri_exact_sum){0}; /* tensor ranks all have it */
+  if (!tri_evaluation_counts(engine->options.mesh)) sums[1] = (tri_exact_sum){0};
   for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);
   TRI_TRY(tri_all_sum_int64(&engine->options.mesh->world, (int64_t)(sizeof sums / (sizeof(int64_t))),
                             (int64_t *)(void *)sums));

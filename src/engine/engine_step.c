@@ -6,13 +6,14 @@
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
-static const tri_group *group_of(const tri_engine *engine, tri_axis axis) {
-  return &engine->options.mesh->groups[axis];
+static const tri_group *group_of(const tri_engine *engine, tri_domain domain) {
+  return tri_mesh_group(engine->options.mesh, domain);
 }
 
-/* The global number of a micro-batch: they go round the data ranks. */
+/* The global number of a micro-batch: they go round the ranks that read different ones. */
 static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch) {
-  return micro_batch * engine->options.layout->data + engine->options.mesh->place.at[TRI_AXIS_DATA];
+  const tri_group *batch = group_of(engine, TRI_DOMAIN_BATCH);
+  return micro_batch * batch->size + batch->rank;
 }
 
 /* The host's batch `number` may be written again: what it held has been copied. */
@@ -69,7 +70,7 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state) {
 
 static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
-  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_AXIS_DATA), 1, &state->counted));
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), 1, &state->counted));
   state->result.counted = state->counted;
   return fill_values(engine, state);
 }
@@ -91,7 +92,7 @@ static tri_exchange_request **message_of(tri_engine *engine, const tri_instructi
 static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_receive_start(executor->ranks.exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+  return tri_exchange_receive_start(executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag,
                                     executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
                                     tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
@@ -104,7 +105,7 @@ static tri_status engine_receive(tri_engine *engine, tri_step_state *state, cons
 static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_send_start(executor->ranks.exchange, group_of(engine, TRI_AXIS_PIPELINE), at->peer, at->tag,
+  return tri_exchange_send_start(executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag,
                                  executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
                                  tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
 }
@@ -231,7 +232,7 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   char *own = slots + (size_t)entry->first_unit * bytes;
   TRI_KERNEL_CALL(engine->device->queue, fill_zero, bytes * (size_t)entry->split.units, slots);
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, gradient, wide, own);
-  TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
+  TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, entry->placement.parts), wide,
                                   entry->count * entry->split.units, slots));
   TRI_KERNEL_CALL(engine->device->queue, convert, entry->count, wide, own, wide, gradient);
   return TRI_OK;
@@ -248,14 +249,14 @@ static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, 
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
-      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_TENSOR), wide,
+      TRI_TRY(tri_exchange_all_reduce(engine->executor->ranks.exchange, group_of(engine, entry->placement.parts), wide,
                                       entry->count, gradient));
     }
   }
   return TRI_OK;
 }
 
-/* What gradients are on their way between the data ranks. */
+/* What gradients are on their way between replicas. */
 static tri_dtype type_on_the_way(const tri_engine *engine) {
   return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
@@ -263,16 +264,16 @@ static tri_dtype type_on_the_way(const tri_engine *engine) {
 static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
-  const tri_group *data = group_of(engine, TRI_AXIS_DATA);
+  const tri_group *replicas = group_of(engine, bucket->replicas);
   int64_t count = bucket->end - bucket->first;
   tri_dtype type = type_on_the_way(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
-    return tri_exchange_all_reduce_start(engine->executor->ranks.exchange, data, type, count, gradients,
+    return tri_exchange_all_reduce_start(engine->executor->ranks.exchange, replicas, type, count, gradients,
                                          &engine->reductions[at->bucket]);
   }
-  return tri_exchange_reduce_scatter_start(engine->executor->ranks.exchange, data, type, bucket->begins, gradients,
+  return tri_exchange_reduce_scatter_start(engine->executor->ranks.exchange, replicas, type, bucket->begins, gradients,
                                            &engine->reductions[at->bucket]);
 }
 
@@ -303,7 +304,7 @@ static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const
                     tri_executor_own_values(engine->executor, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
-  return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, TRI_AXIS_DATA), wide,
+  return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, bucket->replicas), wide,
                                        bucket->begins, whole, &engine->gathers[at->bucket]);
 }
 

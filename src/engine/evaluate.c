@@ -39,13 +39,21 @@ tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted
   return TRI_OK;
 }
 
+bool tri_evaluation_counts(const tri_mesh *mesh) {
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    bool differs =
+        tri_domain_has(TRI_DOMAIN_LOSS, (tri_axis)axis) || tri_domain_has(TRI_DOMAIN_PIPELINE, (tri_axis)axis);
+    if (!differs && mesh->place.at[axis] > 0) return false;
+  }
+  return true;
+}
+
 tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out) {
   tri_exact_sum sum = *loss;
-  bool twin = mesh->place.at[TRI_AXIS_TENSOR] > 0; /* tensor ranks all have it */
-  if (twin) sum = (tri_exact_sum){0};
+  if (!tri_evaluation_counts(mesh)) sum = (tri_exact_sum){0};
   tri_exact_sum_normalise(&sum);
   TRI_TRY(tri_all_sum_int64(&mesh->world, (int64_t)(sizeof sum / sizeof(int64_t)), (int64_t *)(void *)&sum));
-  TRI_TRY(tri_all_sum_int64(&mesh->groups[TRI_AXIS_DATA], 1, &counted));
+  TRI_TRY(tri_all_sum_int64(tri_mesh_group(mesh, TRI_DOMAIN_LOSS), 1, &counted));
   *out = (tri_evaluation){tri_exact_sum_value(&sum), counted};
   return TRI_OK;
 }

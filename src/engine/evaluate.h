@@ -30,6 +30,9 @@ typedef struct tri_window_batch {
 /* *counted: labels that count. */
 tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted);
 
+/* Whether this rank's loss counts in a sum over the mesh: of the ranks that have the same labels, on the first. */
+bool tri_evaluation_counts(const tri_mesh *mesh);
+
 /* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
 tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out);
 

@@ -4,7 +4,7 @@
  *
  * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
  * order in which they were started: that order is the same on all ranks of a group, and what is in the background is
- * all of one group (data), so nobody waits for a rank that waits for him. */
+ * all of one group (that of replicas), so nobody waits for a rank that waits for him. */
 #include "engine/exchange.h"
 
 #include "base/memory.h"

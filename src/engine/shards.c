@@ -40,10 +40,11 @@ const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t
 
 /* ---- what a rank holds ------------------------------------------------------------------------------------------- */
 
-/* Where ranks of the data axis hold the same, each saves a part of it. */
-static tri_stretch divide(tri_stretch whole, int64_t ranks, int64_t rank) {
+/* Where replicas hold the same, each saves a part of it. */
+static tri_stretch divide(tri_stretch whole, const tri_mesh_seat *seat, tri_domain replicas) {
   int64_t first, count;
-  tri_part_of(whole.count, ranks, rank, &first, &count);
+  tri_part_of(whole.count, tri_domain_size(&seat->shape, replicas),
+              tri_domain_rank(&seat->shape, &seat->place, replicas), &first, &count);
   return (tri_stretch){whole.first + first, count, whole.at + first};
 }
 
@@ -52,19 +53,19 @@ typedef struct holder {
   const tri_layout *layout;
   const tri_buckets *buckets;
   const tri_parameter_table *table;
-  int64_t data_rank;
+  tri_mesh_seat seat;
 } holder;
 
 static tri_stretch saved_values(const holder *h, int64_t entry) {
   tri_stretch stretch = tri_stretch_of_values(h->buckets, h->table, entry);
   const tri_bucket *bucket = tri_bucket_of(h->buckets, entry);
   bool sharded = bucket != NULL && bucket->values_sharded;
-  return sharded ? stretch : divide(stretch, h->layout->data, h->data_rank);
+  return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
 
 static tri_stretch saved_moments(const holder *h, int64_t entry) {
   tri_stretch stretch = tri_stretch_of_moments(h->buckets, h->table, entry);
-  return h->layout->zero > 0 ? stretch : divide(stretch, h->layout->data, h->data_rank);
+  return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
 
 static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
@@ -89,7 +90,8 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
   const tri_executor *executor = tri_engine_executor(engine);
   const tri_parameter_table *table = tri_engine_parameters(engine);
   const tri_layout *layout = tri_engine_get_options(engine)->layout;
-  const holder h = {layout, tri_engine_buckets(engine), table, tri_engine_mesh(engine)->place.at[TRI_AXIS_DATA]};
+  const tri_mesh *mesh = tri_engine_mesh(engine);
+  const holder h = {layout, tri_engine_buckets(engine), table, {mesh->shape, mesh->place}};
   size_t element = tri_dtype_bytes(tri_dtype_wide(tri_engine_get_options(engine)->precision));
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
   int64_t *number = NULL;
@@ -167,7 +169,7 @@ size_t tri_shards_bytes(const tri_shards *shards) {
 
 size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
                                 const tri_mesh_place *place) {
-  const holder h = {options->layout, parts->buckets, parts->table, place->at[TRI_AXIS_DATA]};
+  const holder h = {options->layout, parts->buckets, parts->table, {tri_layout_mesh(options->layout), *place}};
   int64_t elements = 0;
   for (int64_t e = 0; e < parts->table->num_entries; e++) {
     if (!is_saved(&parts->table->entries[e])) continue;

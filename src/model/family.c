@@ -20,7 +20,7 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
       .positions = sequence,
       .type = type,
       .layers = {-1, model->num_layers + 1},
-      .shard = {.tensor = 1},
+      .shard = {.seat = tri_mesh_seat_alone()},
   };
 }
 

@@ -44,7 +44,7 @@ typedef struct tri_list_request {
   int64_t positions;       /* >= sequence: how far generation may go */
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
-  tri_op_shard shard;      /* of the layers: tensor parallelism */
+  tri_op_shard shard;      /* of the layers: for which rank */
   bool weights_pass;       /* parameters come and go: ZeRO 3 */
   tri_recompute recompute; /* what a training list makes again in the backward, */
   int64_t recompute_every; /* and of how many layers one (full) */

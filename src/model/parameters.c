@@ -9,6 +9,10 @@
 
 /* ---- facts ------------------------------------------------------------------------------------------------------- */
 
+tri_parameter_placement tri_parameter_placed_dense(void) {
+  return (tri_parameter_placement){TRI_DOMAIN_TENSOR, TRI_DOMAIN_REPLICAS};
+}
+
 tri_split tri_split_none(void) { return (tri_split){.dim = -1, .segments = 1, .units = 1}; }
 
 tri_split tri_split_elements(int dim, int64_t length) { return (tri_split){dim, 1, length}; }
@@ -16,17 +20,27 @@ tri_split tri_split_elements(int dim, int64_t length) { return (tri_split){dim, 
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads) { return (tri_split){dim, segments, heads}; }
 
 tri_parameter tri_parameter_norm(int64_t width, tri_init init) {
-  return (tri_parameter){
-      .num_dims = 1, .shape = {width, 1}, .split = tri_split_none(), .part = TRI_PART_NORM, .init = init};
+  return (tri_parameter){.num_dims = 1,
+                         .shape = {width, 1},
+                         .placement = tri_parameter_placed_dense(),
+                         .split = tri_split_none(),
+                         .part = TRI_PART_NORM,
+                         .init = init};
 }
 
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split) {
-  return (tri_parameter){.num_dims = 1, .shape = {width, 1}, .split = split, .part = part};
+  return (tri_parameter){
+      .num_dims = 1, .shape = {width, 1}, .placement = tri_parameter_placed_dense(), .split = split, .part = part};
 }
 
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std) {
-  return (tri_parameter){
-      .num_dims = 2, .shape = {rows, columns}, .split = split, .part = part, .init = TRI_INIT_NORMAL, .std = std};
+  return (tri_parameter){.num_dims = 2,
+                         .shape = {rows, columns},
+                         .placement = tri_parameter_placed_dense(),
+                         .split = split,
+                         .part = part,
+                         .init = TRI_INIT_NORMAL,
+                         .std = std};
 }
 
 tri_parameter tri_parameter_joined(tri_parameter parameter) {
@@ -70,13 +84,13 @@ tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *
 
 /* ---- a rank's part ----------------------------------------------------------------------------------------------- */
 
-void tri_split_units(int64_t units, int64_t tensor, int64_t rank, int64_t *first, int64_t *count) {
-  if (units < tensor) { /* copies: ranks 0 and 1 of 4 hold the first of 2 */
-    *first = rank * units / tensor;
+void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count) {
+  if (units < ranks) { /* copies: ranks 0 and 1 of 4 hold the first of 2 */
+    *first = rank * units / ranks;
     *count = 1;
     return;
   }
-  tri_part_of(units, tensor, rank, first, count);
+  tri_part_of(units, ranks, rank, first, count);
 }
 
 int64_t tri_parameter_global_count(const tri_parameter *parameter) { return parameter->shape[0] * parameter->shape[1]; }
@@ -92,7 +106,7 @@ bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer) 
   return table->only != NULL && !holds_layer(table->only, layer);
 }
 
-tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tensor, int64_t rank) {
+tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank) {
   tri_parameter entry = *parameter;
   const tri_split *split = &entry.split;
   entry.local[0] = entry.shape[0];
@@ -102,9 +116,9 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tens
   entry.counted = rank == 0;
   if (split->dim >= 0) {
     int64_t unit = entry.shape[split->dim] / split->segments / split->units, before = -1, count = 0;
-    tri_split_units(split->units, tensor, rank, &entry.first_unit, &entry.num_units);
+    tri_split_units(split->units, ranks, rank, &entry.first_unit, &entry.num_units);
     entry.local[split->dim] = split->segments * entry.num_units * unit;
-    if (rank > 0) tri_split_units(split->units, tensor, rank - 1, &before, &count);
+    if (rank > 0) tri_split_units(split->units, ranks, rank - 1, &before, &count);
     entry.counted = entry.num_units > 0 && before != entry.first_unit;
   }
   entry.count = entry.local[0] * entry.local[1];
@@ -112,10 +126,12 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tens
 }
 
 static void take_slice(tri_parameter *entry, const tri_model_share *share) {
-  *entry = tri_parameter_of_rank(entry, share->tensor, share->tensor_rank);
+  int64_t ranks = tri_domain_size(&share->seat.shape, entry->placement.parts);
+  int64_t rank = tri_domain_rank(&share->seat.shape, &share->seat.place, entry->placement.parts);
+  *entry = tri_parameter_of_rank(entry, ranks, rank);
   bool sliced_norm = share->sequence_parallel && entry->part == TRI_PART_NORM;
-  bool copied = entry->split.dim >= 0 && entry->split.units < share->tensor;
-  entry->partial_gradient = share->tensor > 1 && (sliced_norm || copied);
+  bool copied = entry->split.dim >= 0 && entry->split.units < ranks;
+  entry->partial_gradient = ranks > 1 && (sliced_norm || copied);
   /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
@@ -126,7 +142,7 @@ static int64_t aligned(int64_t elements) {
 
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
   const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share whole = {.tensor = 1, .chunks = &all, .num_chunks = 1};
+  const tri_model_share whole = {.seat = tri_mesh_seat_alone(), .chunks = &all, .num_chunks = 1};
   int64_t end = 0;
   if (share == NULL) share = &whole;
   for (int64_t i = 0; i < table->num_entries; i++) {

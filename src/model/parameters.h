@@ -11,6 +11,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
+#include "base/domain.h"
 #include "model/model.h"
 
 #include <stddef.h>
@@ -20,9 +21,20 @@ typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL } tri_init;
 typedef enum tri_part { TRI_PART_EMBEDDING, TRI_PART_ATTENTION, TRI_PART_MLP, TRI_PART_NORM, TRI_PART_HEAD } tri_part;
 enum { TRI_NUM_PARTS = 5 };
 
-/* How tensor parallelism splits a parameter. Along dimension `dim` lie `segments` stretches of equal length (three in
- * GPT-2's q, k and v, else one), each made of `units` (heads; or single rows or columns); a rank holds neighbouring
- * units of every stretch. Where there are fewer units than ranks (grouped-query heads), neighbours hold copies. */
+/* Where a parameter is. Along the axes of `parts`, ranks hold parts of it (tri_split), or copies that see the same
+ * tokens; along those of `replicas` all hold the same and see different tokens: gradients are added up over it, and
+ * ZeRO shares it out there. Along the pipeline one stage holds it, the one that has its layer. */
+typedef struct tri_parameter_placement {
+  tri_domain parts, replicas;
+} tri_parameter_placement;
+
+/* Of what every token meets: the ranks that share a layer hold its parts. */
+tri_parameter_placement tri_parameter_placed_dense(void);
+
+/* How a parameter is split over the ranks of its parts. Along dimension `dim` lie `segments` stretches of equal length
+ * (three in GPT-2's q, k and v, else one), each made of `units` (heads; or single rows or columns); a rank holds
+ * neighbouring units of every stretch. Where there are fewer units than ranks (grouped-query heads), neighbours hold
+ * copies. */
 typedef struct tri_split {
   int dim; /* -1: every rank holds the whole */
   int64_t segments, units;
@@ -32,6 +44,7 @@ typedef struct tri_parameter {
   char name[80]; /* Hugging Face's */
   int num_dims;
   int64_t shape[2]; /* global */
+  tri_parameter_placement placement;
   tri_split split;
   int64_t layer; /* -1 before the first, num_layers behind the last */
   tri_part part;
@@ -48,9 +61,9 @@ typedef struct tri_parameter {
   int64_t offset;                /* first element in the flat arrays */
   int64_t gradient_offset;       /* the same in the gradients' array; another only for an alias */
   bool alias;                    /* values and moments are those of tied_to, on this rank */
-  bool counted; /* this rank is the one whose part counts where ranks of a tensor group, or stages, hold copies */
-  bool partial_gradient; /* its gradient is the sum of those of the ranks of the tensor group that hold the same part:
-                            each has seen a slice of the rows (norms), or some of the heads that share it (k, v) */
+  bool counted; /* this rank is the one whose part counts where ranks of placement.parts, or stages, hold copies */
+  bool partial_gradient; /* its gradient is the sum of those of the ranks of placement.parts that hold the same: each
+                            has seen a slice of the rows (norms), or some of the heads that share it (k, v) */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
@@ -73,7 +86,7 @@ typedef struct tri_layer_range {
 
 /* What one rank holds of a model. */
 typedef struct tri_model_share {
-  int64_t tensor, tensor_rank;
+  tri_mesh_seat seat;
   bool sequence_parallel;
   const tri_layer_range *chunks; /* of its pipeline stages */
   int64_t num_chunks;
@@ -87,11 +100,11 @@ tri_status tri_parameter_table_create_own(const tri_model *model, const tri_mode
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
-/* The same entry with what another rank of the tensor group holds of it. */
-tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t tensor, int64_t rank);
+/* The same entry with what the rank number `rank` of the ranks of its parts holds of it. */
+tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
 
-/* Units of a dimension that one rank of a tensor group holds. */
-void tri_split_units(int64_t units, int64_t tensor, int64_t rank, int64_t *first, int64_t *count);
+/* Units of a dimension that one of `ranks` holds. */
+void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
 /* The local part is made of runs of elements that are neighbours in the global tensor too, all of the same length.
  * Run i begins at local element i * length and at global element tri_parameter_run(parameter, i). */

@@ -11,7 +11,6 @@
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
  * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
-#include "base/parts.h"
 #include "ops/weight.h"
 
 enum { IGNORE = -1 };
@@ -129,10 +128,10 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   tri_dtype wide = tri_dtype_wide(call->type);
   if (at->slices == 1) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, convert, rows, wide, m->maximum, wide, m->own_maximum);
-  TRI_TRY(tri_run_all_maximum(run, wide, rows, m->maximum));
+  TRI_TRY(tri_run_all_maximum(run, TRI_DOMAIN_TENSOR, wide, rows, m->maximum));
   TRI_KERNEL_CALL(run->queue, softmax_rescale, call->type, rows, m->own_maximum, m->maximum, m->sum);
-  TRI_TRY(tri_run_all_reduce(run, wide, rows, m->sum));
-  return tri_run_all_reduce(run, wide, rows, m->label_logit);
+  TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->sum));
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->label_logit);
 }
 
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
@@ -221,8 +220,9 @@ static const tri_op op_cross_entropy = {
 
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
   const void *at = NULL;
-  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN}, .slices = list->shard.tensor};
-  tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.weight.out);
+  cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN},
+                              .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR)};
+  tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
   call.inputs[0] = hidden;

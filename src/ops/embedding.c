@@ -3,7 +3,6 @@
  * The first line of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a rank holds
  * a slice of the vocabulary: ids of others' slices give rows of zeros, and the ranks' rows are added (leave_tensor);
  * one rank adds the positions, whose gradient is the same on all. */
-#include "base/parts.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -79,8 +78,9 @@ static const tri_op op_embedding = {
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
                             int32_t position, int32_t *out) {
   const void *at = NULL;
-  embedding attributes = {.width = width, .max_sequence = max_sequence, .adds_positions = list->shard.rank == 0};
-  tri_part_of(vocab_size, list->shard.tensor, list->shard.rank, &attributes.first_id, &attributes.table_rows);
+  embedding attributes = {
+      .width = width, .max_sequence = max_sequence, .adds_positions = tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0};
+  tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.table_rows);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_embedding, at);
   call.parameters[0] = token;

@@ -158,6 +158,7 @@ tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_w
 
 tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                              int32_t weight, int32_t bias, int32_t *out) {
-  TRI_TRY(op_linear_append(list, &(linear){{in, out_width, order}, list->shard.rank == 0}, x, weight, bias, out));
+  TRI_TRY(op_linear_append(list, &(linear){{in, out_width, order}, tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0}, x,
+                           weight, bias, out));
   return tri_op_leave_tensor(list, *out, out);
 }

@@ -14,7 +14,7 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   list->type = type;
   list->training = training;
   list->layer = -1;
-  list->shard.tensor = 1;
+  list->shard.seat = tri_mesh_seat_alone();
   *out = list;
   return TRI_OK;
 }
@@ -29,10 +29,17 @@ void tri_op_list_destroy(tri_op_list *list) {
   tri_free(list);
 }
 
-void tri_op_list_slice(const tri_op_list *list, int64_t *first, int64_t *rows) {
-  int64_t all = list->batch * list->sequence;
-  *first = tri_part_begin(all, list->shard.tensor, list->shard.rank);
-  *rows = tri_part_begin(all, list->shard.tensor, list->shard.rank + 1) - *first;
+int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain) {
+  return tri_domain_size(&list->shard.seat.shape, domain);
+}
+
+int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain) {
+  return tri_domain_rank(&list->shard.seat.shape, &list->shard.seat.place, domain);
+}
+
+void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *first, int64_t *rows) {
+  tri_part_of(list->batch * list->sequence, tri_op_list_ranks(list, domain), tri_op_list_rank(list, domain), first,
+              rows);
 }
 
 /* Room for one more in an array that doubles: at 0, 16, 32, ... elements. */
@@ -51,14 +58,14 @@ tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t by
   return TRI_OK;
 }
 
-tri_status tri_op_list_keep_slices(tri_op_list *list, int64_t width, const int64_t **out) {
-  int64_t *begins = NULL;
+tri_status tri_op_list_keep_slices(tri_op_list *list, tri_domain domain, int64_t width, const int64_t **out) {
+  int64_t *begins = NULL, ranks = tri_op_list_ranks(list, domain);
   const void *kept = NULL;
-  TRI_TRY(tri_alloc("slices of rows", (size_t)list->shard.tensor + 1, sizeof *begins, &begins));
-  for (int64_t r = 0; r <= list->shard.tensor; r++) {
-    begins[r] = tri_part_begin(list->batch * list->sequence, list->shard.tensor, r) * width;
+  TRI_TRY(tri_alloc("slices of rows", (size_t)ranks + 1, sizeof *begins, &begins));
+  for (int64_t r = 0; r <= ranks; r++) {
+    begins[r] = tri_part_begin(list->batch * list->sequence, ranks, r) * width;
   }
-  tri_status status = tri_op_list_keep(list, begins, ((size_t)list->shard.tensor + 1) * sizeof *begins, &kept);
+  tri_status status = tri_op_list_keep(list, begins, ((size_t)ranks + 1) * sizeof *begins, &kept);
   tri_free(begins);
   *out = kept;
   return status;
@@ -103,7 +110,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.sliced = list->sliced;
   call.recomputable = list->recomputable;
   call.weights_pass = list->weights_pass;
-  if (call.sliced) tri_op_list_slice(list, &call.first_row, &call.rows);
+  if (call.sliced) tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.type = list->type;
   call.training = list->training;

@@ -6,6 +6,7 @@
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
+#include "base/domain.h"
 #include "ops/op.h"
 
 typedef struct tri_slot {
@@ -25,10 +26,10 @@ typedef struct tri_constant {
   const void *attributes;                           /* owned by the list */
 } tri_constant;
 
-/* Tensor parallelism: which rank of how many the list is for. With sequence_parallel, what lies between the products
+/* Which rank the list is for: of those that split a layer. With sequence_parallel, what lies between the products
  * (norms, dropout, residual) works on a slice of the rows. */
 typedef struct tri_op_shard {
-  int64_t tensor, rank;
+  tri_mesh_seat seat;
   bool sequence_parallel;
 } tri_op_shard;
 
@@ -41,7 +42,7 @@ typedef struct tri_op_list {
   int64_t num_constants;
   int64_t batch, sequence; /* a micro-batch on this rank */
   int32_t layer;           /* given to the calls that follow */
-  tri_op_shard shard;      /* {1, 0, false} from tri_op_list_create */
+  tri_op_shard shard;      /* of the only rank, from tri_op_list_create */
   bool sliced;             /* the calls that follow work on a slice of the rows */
   bool weights_pass;       /* parameters come and go: given to every call */
   bool recomputable;       /* the calls that follow may be run again before their backward */
@@ -51,8 +52,12 @@ typedef struct tri_op_list {
   int64_t num_blocks;
 } tri_op_list;
 
-/* This rank's slice of the rows of a micro-batch. */
-void tri_op_list_slice(const tri_op_list *list, int64_t *first, int64_t *rows);
+/* The ranks of the list's domain, and the number in it of the rank that the list is for. */
+int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain);
+int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain);
+
+/* This rank's slice of the rows of a micro-batch, of those that a domain cuts them into. */
+void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *first, int64_t *rows);
 
 /* An empty list for micro-batches of batch x sequence tokens. Release with tri_op_list_destroy. */
 tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out);
@@ -61,8 +66,8 @@ void tri_op_list_destroy(tri_op_list *list);
 /* Copies `bytes` bytes of attributes into the list's keeping. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);
 
-/* [tensor + 1] first elements of each rank's slice of the rows of a [rows, width] matrix. */
-tri_status tri_op_list_keep_slices(tri_op_list *list, int64_t width, const int64_t **out);
+/* [ranks of the domain + 1] first elements of each rank's slice of the rows of a [rows, width] matrix. */
+tri_status tri_op_list_keep_slices(tri_op_list *list, tri_domain domain, int64_t width, const int64_t **out);
 
 tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out);
 

@@ -12,8 +12,9 @@ typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weigh
  *
  * Widths given to operations are this rank's. On a list for one rank of one, entering and leaving append nothing. */
 
-/* Of `length` elements, this rank's number; of heads, this rank's. */
+/* Of `length` elements that the ranks of a layer split, this rank's: where they begin, and how many. */
 int64_t tri_op_share(const tri_op_list *list, int64_t length);
+void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count);
 
 /* Between what every rank holds whole (or a slice of the rows of) and products whose columns are split: the rows are
  * gathered where they are sliced, and the ranks' gradients are added. */
@@ -21,11 +22,10 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
 /* Behind products whose rows are split: the ranks' parts are added, and sliced with sequence_parallel. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* The four operations that these append. */
-tri_status tri_op_copy_to_tensor(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_reduce_from_tensor(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_gather_sequence(tri_op_list *list, int32_t x, int32_t *out);
-tri_status tri_op_scatter_sequence(tri_op_list *list, int32_t x, int32_t *out);
+/* What these append: a row of the table of what passes between ranks (between_ranks.c). */
+typedef struct tri_between_ranks tri_between_ranks;
+extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence;
+tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out);
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
 

@@ -3,23 +3,24 @@
 #ifndef TRI_OPS_RUN_H
 #define TRI_OPS_RUN_H
 
-#include "base/place.h"
+#include "base/domain.h"
 #include "device/kernels.h"
 #include "ops/op.h"
 
 typedef struct tri_ranks tri_ranks; /* of whoever fills the table: the engine's, engine/collectives.h */
 
-/* What passes between ranks while a list runs. Each function is COLLECTIVE over the ranks that differ from this one
- * along `axis` alone, and returns at once where there is no other. Values are device memory: what the run's queue holds
+/* What passes between ranks while a list runs. Each function is COLLECTIVE over the ranks of this one's `domain`, and
+ * returns at once where there is no other. Values are device memory: what the run's queue holds
  * is done before, and what is queued behind sees the result. Parts and sums are as in comm/comm.h, to the bit. */
 typedef struct tri_collectives {
   /* values[count] becomes the sum, or the largest, of the ranks'. */
-  tri_status (*all_reduce)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, int64_t count, void *values);
-  tri_status (*all_maximum)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, int64_t count, void *values);
+  tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
+  tri_status (*all_maximum)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
   /* begins[ranks + 1], in elements: every part r becomes that of rank r; or this rank's part the sum, the others
    * undefined. */
-  tri_status (*all_gather)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, const int64_t *begins, void *values);
-  tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_axis axis, tri_dtype type, const int64_t *begins,
+  tri_status (*all_gather)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
+                           void *values);
+  tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                                void *values);
 } tri_collectives;
 
@@ -95,22 +96,24 @@ static inline tri_run_input tri_run_input_of(const tri_run *run, const tri_op_ca
   return (tri_run_input){slots[run->sum->inputs[0]], slots[run->sum->inputs[1]], slots[call->inputs[0]]};
 }
 
-/* Among the ranks that share a layer. */
-static inline tri_status tri_run_all_reduce(const tri_run *run, tri_dtype type, int64_t count, void *values) {
-  return run->collectives->all_reduce(run->ranks, TRI_AXIS_TENSOR, type, count, values);
+static inline tri_status tri_run_all_reduce(const tri_run *run, tri_domain domain, tri_dtype type, int64_t count,
+                                            void *values) {
+  return run->collectives->all_reduce(run->ranks, domain, type, count, values);
 }
 
-static inline tri_status tri_run_all_maximum(const tri_run *run, tri_dtype type, int64_t count, void *values) {
-  return run->collectives->all_maximum(run->ranks, TRI_AXIS_TENSOR, type, count, values);
+static inline tri_status tri_run_all_maximum(const tri_run *run, tri_domain domain, tri_dtype type, int64_t count,
+                                             void *values) {
+  return run->collectives->all_maximum(run->ranks, domain, type, count, values);
 }
 
-static inline tri_status tri_run_all_gather(const tri_run *run, tri_dtype type, const int64_t *begins, void *values) {
-  return run->collectives->all_gather(run->ranks, TRI_AXIS_TENSOR, type, begins, values);
+static inline tri_status tri_run_all_gather(const tri_run *run, tri_domain domain, tri_dtype type,
+                                            const int64_t *begins, void *values) {
+  return run->collectives->all_gather(run->ranks, domain, type, begins, values);
 }
 
-static inline tri_status tri_run_reduce_scatter(const tri_run *run, tri_dtype type, const int64_t *begins,
-                                                void *values) {
-  return run->collectives->reduce_scatter(run->ranks, TRI_AXIS_TENSOR, type, begins, values);
+static inline tri_status tri_run_reduce_scatter(const tri_run *run, tri_domain domain, tri_dtype type,
+                                                const int64_t *begins, void *values) {
+  return run->collectives->reduce_scatter(run->ranks, domain, type, begins, values);
 }
 
 #endif

@@ -1,28 +1,33 @@
-/* Which of the four operations between ranks stands where: the layers' code says where tensor parallelism begins and
+/* Where what passes between ranks (between_ranks.c) stands: the layers' code says where tensor parallelism begins and
  * ends, and a list for one rank of one has none of them. */
 #include "base/parts.h"
 #include "ops/ops.h"
 
+void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count) {
+  tri_part_of(length, tri_op_list_ranks(list, TRI_DOMAIN_TENSOR), tri_op_list_rank(list, TRI_DOMAIN_TENSOR), first,
+              count);
+}
+
 int64_t tri_op_share(const tri_op_list *list, int64_t length) {
   int64_t first = 0, count = 0;
-  tri_part_of(length, list->shard.tensor, list->shard.rank, &first, &count);
+  tri_op_share_of(list, length, &first, &count);
   return count;
 }
 
 tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim) {
-  int64_t kv = kv_heads < list->shard.tensor ? 1 : tri_op_share(list, kv_heads);
+  int64_t kv = kv_heads < tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) ? 1 : tri_op_share(list, kv_heads);
   return (tri_heads){tri_op_share(list, heads), kv, head_dim};
 }
 
 tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
-  if (list->shard.tensor == 1) return TRI_OK;
-  return list->shard.sequence_parallel ? tri_op_gather_sequence(list, x, out) : tri_op_copy_to_tensor(list, x, out);
+  if (tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) == 1) return TRI_OK;
+  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_gather_sequence : &tri_copy_to_tensor, x, out);
 }
 
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
-  if (list->shard.tensor == 1) return TRI_OK;
-  return list->shard.sequence_parallel ? tri_op_scatter_sequence(list, x, out)
-                                       : tri_op_reduce_from_tensor(list, x, out);
+  if (tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) == 1) return TRI_OK;
+  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_scatter_sequence : &tri_reduce_from_tensor, x,
+                              out);
 }

@@ -108,7 +108,8 @@ static tri_status price(const tri_search_request *request, layer_prices *of) {
       tri_list_request_whole(model, TRI_LIST_TRAIN, of->micro_batch, request->sequence, request->precision);
   list_request.recompute = of->recompute;
   list_request.recompute_every = 1;
-  list_request.shard = (tri_op_shard){of->tensor, 0, of->sequence_parallel && of->tensor > 1};
+  list_request.shard =
+      (tri_op_shard){tri_mesh_seat_along(TRI_AXIS_TENSOR, of->tensor), of->sequence_parallel && of->tensor > 1};
   tri_op_list *list = NULL;
   list_request.layers = (tri_layer_range){-1, 1};
   TRI_TRY(tri_model_operations(model, &list_request, &list));
@@ -157,7 +158,7 @@ static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_siz
     return tri_fail(TRI_INTERNAL, "more than %d numbers of tensor ranks", MOST_SIZES);
   const tri_model *model = bounds->request->model;
   tri_layer_range all = {-1, model->num_layers + 1};
-  tri_model_share share = {.tensor = tensor, .chunks = &all, .num_chunks = 1};
+  tri_model_share share = {.seat = tri_mesh_seat_along(TRI_AXIS_TENSOR, tensor), .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
   layer_sizes sizes = {.tensor = tensor};
   TRI_TRY(tri_parameter_table_create(model, &share, &table));

@@ -30,7 +30,7 @@ static void look_at_records(const tri_mesh *mesh, const tri_record *records, int
     const tri_record *record = &records[i];
     if (record->kind == TRI_RECORD_WORK && (work == NULL || record->end_s == 0 || work->end_s > 0)) work = record;
     if (record->kind != TRI_RECORD_COLLECTIVE) continue;
-    int64_t *joined = &out->joined[tri_mesh_axis_of(mesh, record->group)];
+    int64_t *joined = &out->joined[tri_mesh_domain_of(mesh, record->group)];
     bool tied = strcmp(record->group, mesh->tied.name) == 0;
     if (!tied && (int64_t)record->number > *joined) *joined = (int64_t)record->number;
   }
@@ -91,12 +91,16 @@ static json_t *record_json(const tri_record *record, double now_s) {
   return object;
 }
 
+/* Of the domain's group; of the world behind the last. */
+static const char *group_name(const tri_mesh *mesh, int domain) {
+  return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
+}
+
 static json_t *flight_json(const tri_mesh *mesh, const tri_flight *flight) {
   char place[128];
   json_t *joined = json_object();
-  for (int axis = 0; axis <= TRI_NUM_AXES; axis++) {
-    const char *name = axis < TRI_NUM_AXES ? tri_axis_name((tri_axis)axis) : mesh->world.name;
-    json_object_set_new(joined, name, json_integer(flight->joined[axis]));
+  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
+    json_object_set_new(joined, group_name(mesh, domain), json_integer(flight->joined[domain]));
   }
   json_t *object = json_pack("{s:i, s:s, s:I, s:f, s:s, s:f, s:o}", "rank", mesh->world.rank, "place",
                              tri_mesh_describe(&mesh->shape, mesh->world.rank, place, sizeof place), "step",
@@ -135,7 +139,7 @@ static void copy_text(const json_t *object, const char *key, char *out, size_t s
   snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-bool tri_flight_read(const char *folder, int rank, tri_flight *out) {
+bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight *out) {
   char path[TRI_PATH_BYTES];
   char *text = NULL;
   size_t bytes = 0;
@@ -150,9 +154,8 @@ bool tri_flight_read(const char *folder, int rank, tri_flight *out) {
                       .doing_s = json_real_value(json_object_get(object, "doing_s")),
                       .behind = -1};
   copy_text(object, "doing", out->doing, sizeof out->doing);
-  for (int axis = 0; axis <= TRI_NUM_AXES; axis++) {
-    const char *name = axis < TRI_NUM_AXES ? tri_axis_name((tri_axis)axis) : "world";
-    out->joined[axis] = json_integer_value(json_object_get(joined, name));
+  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
+    out->joined[domain] = json_integer_value(json_object_get(joined, group_name(mesh, domain)));
   }
   if (waits != NULL) {
     copy_text(waits, "operation", out->operation, sizeof out->operation);

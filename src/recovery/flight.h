@@ -18,7 +18,8 @@ typedef struct tri_flight {
   int64_t number, bytes;
   int behind; /* the rank of the job that has not come, or -1 if that is not known here */
   double waits_s;
-  int64_t joined[TRI_NUM_AXES + 1]; /* the newest collective of each axis that it has joined, and of the world; 0 */
+  int64_t joined[TRI_NUM_DOMAINS + 1]; /* the newest collective of each group that it has joined, by the domain
+                                        whose it is, and of the world; 0 */
 } tri_flight;
 
 /* Of this rank, now. From any thread. */
@@ -27,7 +28,7 @@ void tri_flight_look(const tri_mesh *mesh, tri_flight *out);
 /* Writes FOLDER/rank-00003.json: what tri_flight_look finds, and the newest records. From any thread. */
 tri_status tri_flight_write(const tri_mesh *mesh, const char *folder);
 
-/* Reads another rank's; false if there is none that can be read. */
-bool tri_flight_read(const char *folder, int rank, tri_flight *out);
+/* Reads that of another rank of the mesh; false if there is none that can be read. */
+bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight *out);
 
 #endif

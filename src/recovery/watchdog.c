@@ -47,14 +47,14 @@ static tri_mesh mesh_of(const answers *a, int rank) {
 static int guess_behind(const answers *a, int rank) {
   const tri_flight *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
-  int axis = tri_mesh_axis_of(&mesh, flight->group), behind = -1;
-  int size = axis == TRI_NUM_AXES ? mesh.world.size : mesh.shape.size[axis];
+  int domain = tri_mesh_domain_of(&mesh, flight->group), behind = -1;
+  int size = tri_mesh_group_size(&mesh, flight->group);
   int64_t least = flight->number;
   for (int at = 0; at < size && flight->number > 0; at++) {
     int other = tri_mesh_world_rank(&mesh, flight->group, at);
     if (!a->known[other]) return other;
-    if (a->flights[other].joined[axis] >= least) continue;
-    least = a->flights[other].joined[axis];
+    if (a->flights[other].joined[domain] >= least) continue;
+    least = a->flights[other].joined[domain];
     behind = other;
   }
   return behind;
@@ -131,7 +131,7 @@ static tri_status read_answers(const tri_watchdog *w, answers *a) {
   a->watchdog = w;
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->flights, &a->flights));
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->known, &a->known));
-  for (int r = 0; r < w->mesh->world.size; r++) a->known[r] = tri_flight_read(w->folder, r, &a->flights[r]);
+  for (int r = 0; r < w->mesh->world.size; r++) a->known[r] = tri_flight_read(w->mesh, w->folder, r, &a->flights[r]);
   return TRI_OK;
 }
 

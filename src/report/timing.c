@@ -27,7 +27,7 @@ static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
     bool tied = strcmp(record->group, mesh->tied.name) == 0;
     return (tri_meeting){.kind = TRI_MEETING_COLLECTIVE,
                          .first = tri_mesh_world_rank(mesh, record->group, 0),
-                         .other = 2 * tri_mesh_axis_of(mesh, record->group) + (tied ? 1 : 0),
+                         .other = 2 * tri_mesh_domain_of(mesh, record->group) + (tied ? 1 : 0),
                          .number = record->number};
   }
   int32_t peer = tri_mesh_world_rank(mesh, record->group, record->peer);
@@ -53,7 +53,8 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
     if (event.kind == TRI_EVENT_COMMUNICATION) event.axis = tri_instruction_axis(kind);
     return event;
   }
-  event.axis = tri_mesh_axis_of(mesh, record->group);
+  int domain = tri_mesh_domain_of(mesh, record->group);
+  event.axis = domain == TRI_NUM_DOMAINS ? (int)TRI_EVENT_NO_AXIS : (int)tri_domain_axis((tri_domain)domain);
   if (record->kind != TRI_RECORD_PROGRESS) event.meeting = meeting_of(mesh, record);
   return event;
 }

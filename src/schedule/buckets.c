@@ -18,10 +18,10 @@ static int64_t tied_entry(const tri_parameter_table *table) {
   return -1;
 }
 
-/* Whether an entry opens a new bucket behind `bucket`: another chunk, a new layer where the bucket is full, or one of a
- * tied pair, which has a bucket of its own since it is complete later than its neighbours. */
+/* Whether an entry opens a new bucket behind `bucket`: another chunk or domain, a new layer where the bucket is full,
+ * or one of a tied pair, which has a bucket of its own since it is complete later than its neighbours. */
 static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, int64_t enough) {
-  if (bucket->chunk != chunk || bucket->tied != tied) return true;
+  if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
   return entry->layer >= bucket->layers.end && entry->offset - bucket->first >= enough;
 }
 
@@ -36,8 +36,16 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
     bool tied = entry->tied_to >= 0 || i == shared;
     if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, enough)) {
       if (out->count > 0) out->entries[out->count - 1].end = entry->offset;
-      out->entries[out->count++] = (tri_bucket){
-          .first = entry->offset, .first_entry = i, .chunk = chunk, .tied = tied, .layers.first = entry->layer};
+      tri_domain replicas = entry->placement.replicas;
+      out->entries[out->count++] =
+          (tri_bucket){.first = entry->offset,
+                       .replicas = replicas,
+                       .ranks = tri_domain_size(&share->seat.shape, replicas),
+                       .rank = tri_domain_rank(&share->seat.shape, &share->seat.place, replicas),
+                       .first_entry = i,
+                       .chunk = chunk,
+                       .tied = tied,
+                       .layers.first = entry->layer};
     }
     tri_bucket *bucket = &out->entries[out->count - 1];
     bucket->layers.end = entry->layer + 1;
@@ -53,13 +61,13 @@ static tri_status cut(const tri_layout *layout, tri_buckets *buckets) {
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     int64_t blocks = (bucket->end - bucket->first) / TRI_BLOCK_ELEMENTS;
-    TRI_TRY(tri_alloc("buckets", (size_t)buckets->data + 1, sizeof *bucket->begins, &bucket->begins));
-    for (int64_t r = 0; r <= buckets->data; r++) {
-      bucket->begins[r] = tri_part_begin(blocks, buckets->data, r) * TRI_BLOCK_ELEMENTS;
+    TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
+    for (int64_t r = 0; r <= bucket->ranks; r++) {
+      bucket->begins[r] = tri_part_begin(blocks, bucket->ranks, r) * TRI_BLOCK_ELEMENTS;
     }
     bool sharded = layout->zero > 0;
-    bucket->own_first = sharded ? bucket->first + bucket->begins[buckets->data_rank] : bucket->first;
-    bucket->own_end = sharded ? bucket->first + bucket->begins[buckets->data_rank + 1] : bucket->end;
+    bucket->own_first = sharded ? bucket->first + bucket->begins[bucket->rank] : bucket->first;
+    bucket->own_end = sharded ? bucket->first + bucket->begins[bucket->rank + 1] : bucket->end;
     bucket->state = buckets->state_elements;
     buckets->state_elements += bucket->own_end - bucket->own_first;
   }
@@ -73,7 +81,7 @@ static void place(const tri_layout *layout, const tri_parameter_table *table, in
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     int64_t whole = bucket->end - bucket->first, own = bucket->own_end - bucket->own_first;
-    bool may = layout->data > 1 && !bucket->tied;
+    bool may = bucket->ranks > 1 && !bucket->tied;
     bucket->values_sharded = may && layout->zero > 2;
     bucket->gradients_sharded = may && layout->zero > 1 && micro_batches == 1;
     bucket->values_at = buckets->value_elements;
@@ -131,11 +139,9 @@ tri_stretch tri_stretch_of_moments(const tri_buckets *buckets, const tri_paramet
 }
 
 tri_status tri_buckets_create(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
-                              int64_t data_rank, int64_t micro_batches, int64_t element_bytes, tri_buckets **out) {
+                              int64_t micro_batches, int64_t element_bytes, tri_buckets **out) {
   tri_buckets *buckets = NULL;
   TRI_TRY(tri_alloc("buckets", 1, sizeof *buckets, &buckets));
-  buckets->data = layout->data;
-  buckets->data_rank = data_rank;
   tri_status status = collect(layout, share, table, element_bytes, buckets);
   if (status == TRI_OK) status = cut(layout, buckets);
   if (status == TRI_OK) place(layout, table, micro_batches, buckets);

@@ -1,8 +1,8 @@
-/* Buckets: stretches of the flat arrays that the data ranks share out among them (ZeRO, Rajbhandari et al. 2020).
+/* Buckets: stretches of the flat arrays that their replicas share out among them (ZeRO, Rajbhandari et al. 2020).
  *
- * A bucket holds the parameters of consecutive layers of one chunk, so its gradients are whole when the last
- * micro-batch's backward has passed them, and their reduction runs while the backward goes on. Each bucket is cut into
- * one part a data rank, at whole blocks of TRI_BLOCK_ELEMENTS. What a rank holds:
+ * A bucket holds the parameters of consecutive layers of one chunk that are added up over the same domain, so its
+ * gradients are whole when the last micro-batch's backward has passed them, and their reduction runs while the backward
+ * goes on. Each bucket is cut into one part a replica, at whole blocks of TRI_BLOCK_ELEMENTS. What a rank holds:
  *
  *   ZeRO 1  the moments of its parts alone;
  *   ZeRO 2  the gradients too. A bucket's gradients are made in one of two slots, which buckets use in turn, reduced,
@@ -21,14 +21,16 @@
 
 typedef struct tri_bucket {
   int64_t first, end;             /* elements of the flat arrays */
-  int64_t *begins;                /* [data + 1]: where each data rank's part begins, from `first` on */
+  tri_domain replicas;            /* over which its gradients are added up, */
+  int64_t ranks, rank;            /* that domain's, and this one's number among them */
+  int64_t *begins;                /* [ranks + 1]: where each one's part begins, from `first` on */
   int64_t own_first, own_end;     /* what this rank updates: its part, or everything without ZeRO */
   int64_t state;                  /* where the moments of own_first lie in their array */
   int64_t first_entry, end_entry; /* its parameters in the table */
   tri_layer_range layers;
   int32_t chunk;
   bool tied;    /* holds a parameter of a tied pair: it is complete only when the pair's gradients were added */
-  bool partial; /* holds gradients that are sums over the tensor group, or copies of key/value heads */
+  bool partial; /* holds gradients that are sums over the ranks of their parts, or copies of key/value heads */
 
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* in the arrays: the rank's part where sharded, else the whole bucket */
@@ -45,7 +47,6 @@ typedef struct tri_buckets {
   int64_t value_elements;                              /* of the array of values */
   int64_t gradient_elements;                           /* of the array of gradients, aliases' behind the rest */
   int64_t value_slot_elements, gradient_slot_elements; /* of one slot; 0 without */
-  int64_t data, data_rank;
 } tri_buckets;
 
 /* What of an entry this rank has in an array, and where. */
@@ -62,10 +63,10 @@ tri_stretch tri_stretch_of_moments(const tri_buckets *buckets, const tri_paramet
 /* The bucket that holds an entry; NULL for an alias and for what is not on this rank. */
 const tri_bucket *tri_bucket_of(const tri_buckets *buckets, int64_t entry);
 
-/* For the table of the rank whose chunks are share->chunks; `element_bytes` is that of a gradient. Release with
+/* For the table of the rank whose share it is; `element_bytes` is that of a gradient. Release with
  * tri_buckets_destroy. */
 tri_status tri_buckets_create(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
-                              int64_t data_rank, int64_t micro_batches, int64_t element_bytes, tri_buckets **out);
+                              int64_t micro_batches, int64_t element_bytes, tri_buckets **out);
 void tri_buckets_destroy(tri_buckets *buckets);
 
 #endif

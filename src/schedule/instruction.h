@@ -7,8 +7,8 @@
  *   operands    which numbers of a tri_instruction say what it is about (tri_operands),
  *   completion  whether it is done when it returns, or starts what another one waits for (tri_completion),
  *   event       what its time counts as, in a timeline and in every share of a step: TRI_EVENT_event,
- *   axis        the ranks that it communicates with, where it does: that part of its time counts as the axis's. NONE
- *               where it never does, ALL for all ranks together.
+ *   domain      the ranks that it communicates with, where it does: that part of its time counts as the domain's
+ * axis's. NONE where it never does, ALL for all ranks together.
  *
  * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
  * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
@@ -19,12 +19,12 @@
 #define TRI_SCHEDULE_INSTRUCTION_H
 
 /* clang-format off */
-/*  KIND             name             operands     compl.   event            axis */
+/*  KIND             name             operands     compl.   event            domain */
 #define TRI_INSTRUCTIONS(X) \
   /* read the tokens of a micro-batch */ \
   X(LOAD,            load,            micro_batch, at_once, LOAD,            NONE) \
   /* sum the labels that count, over the global batch */ \
-  X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            DATA) \
+  X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            LOSS) \
   /* the parameters are new: pack weights */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
   /* a box is empty: what comes next of its kind may be put there */ \
@@ -45,20 +45,20 @@
   X(BACKWARD_WEIGHT, backward_weight, calls_back,  at_once, BACKWARD_WEIGHT, TENSOR) \
   /* add the gradients of a tied pair */ \
   X(SUM_TIED,        sum_tied,        nothing,     at_once, OPTIMIZER,       PIPELINE) \
-  /* add the partial gradients of a bucket over the tensor group */ \
+  /* add the partial gradients of a bucket over the ranks of their parts */ \
   X(SUM_PARTIAL,     sum_partial,     bucket,      at_once, OPTIMIZER,       TENSOR) \
-  /* start to add a bucket's gradients over the data ranks */ \
-  X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   DATA) \
+  /* start to add a bucket's gradients over its replicas */ \
+  X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
   /* wait for that */ \
-  X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   DATA) \
+  X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   REPLICAS) \
   /* the gradient's norm over the whole model, and the factor that clips it */ \
   X(CLIP,            clip,            nothing,     at_once, OPTIMIZER,       ALL) \
   /* the optimizer, on the parts that are this rank's */ \
   X(UPDATE,          update,          nothing,     at_once, OPTIMIZER,       NONE) \
-  /* start to collect a bucket's new parameters from the data ranks */ \
-  X(GATHER,          gather,          bucket,      starts,  COMMUNICATION,   DATA) \
+  /* start to collect a bucket's new parameters from its replicas */ \
+  X(GATHER,          gather,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
   /* wait for that */ \
-  X(WAIT_GATHERED,   wait_gathered,   bucket,      waits,   COMMUNICATION,   DATA)
+  X(WAIT_GATHERED,   wait_gathered,   bucket,      waits,   COMMUNICATION,   REPLICAS)
 /* clang-format on */
 
 #define TRI_INSTRUCTION_KIND(KIND, ...) TRI_##KIND,

@@ -7,10 +7,11 @@ static tri_list_request list_request(const tri_parts_request *of, const tri_mode
   tri_list_request request =
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
   request.layers = share->chunks[chunk];
-  request.weights_pass = of->layout->zero > 2 && of->layout->data > 1;
+  request.weights_pass = of->layout->zero > 2 && tri_domain_size(&share->seat.shape, TRI_DOMAIN_REPLICAS) > 1;
   request.recompute = of->layout->recompute;
   request.recompute_every = of->layout->recompute_every;
-  request.shard = (tri_op_shard){share->tensor, share->tensor_rank, share->sequence_parallel && share->tensor > 1};
+  bool several = tri_domain_size(&share->seat.shape, TRI_DOMAIN_TENSOR) > 1;
+  request.shard = (tri_op_shard){share->seat, share->sequence_parallel && several};
   return request;
 }
 
@@ -47,7 +48,7 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *
     tri_list_request request = list_request(of, &share, c);
     TRI_TRY(tri_model_operations(of->model, &request, &parts->lists[c]));
   }
-  TRI_TRY(tri_buckets_create(layout, &share, parts->table, place->at[TRI_AXIS_DATA], of->micro_batches,
+  TRI_TRY(tri_buckets_create(layout, &share, parts->table, of->micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
   if (of->without_program) return TRI_OK;
   tri_program_request request = {

@@ -152,13 +152,13 @@ static tri_instruction_kind kind_of(tri_turn_kind kind) {
 /* Whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
 static bool is_early(const building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
-  return b->request->layout->data > 1 && !at->tied;
+  return at->ranks > 1 && !at->tied;
 }
 
 static tri_status reduce_bucket(building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   if (at->partial && b->request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
-  if (b->request->layout->data > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
+  if (at->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
   return TRI_OK;
 }
 

@@ -7,13 +7,13 @@ bool tri_end_is_partial(const tri_end_place *place) {
   return place->bucket->partial && place->layout->tensor > 1 && !place->reduced;
 }
 
-bool tri_end_is_reduced(const tri_end_place *place) { return place->layout->data > 1 && !place->reduced; }
+bool tri_end_is_reduced(const tri_end_place *place) { return place->bucket->ranks > 1 && !place->reduced; }
 
-bool tri_end_is_awaited(const tri_end_place *place) { return place->layout->data > 1 && !place->waited; }
+bool tri_end_is_awaited(const tri_end_place *place) { return place->bucket->ranks > 1 && !place->waited; }
 
 /* Values that are sharded between steps are gathered where a pass reads them. */
 bool tri_end_is_gathered(const tri_end_place *place) {
-  return place->layout->zero > 0 && place->layout->data > 1 && !place->bucket->values_sharded;
+  return place->layout->zero > 0 && place->bucket->ranks > 1 && !place->bucket->values_sharded;
 }
 
 const tri_step_end *tri_step_end_default(void) {

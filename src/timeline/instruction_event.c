@@ -1,21 +1,27 @@
 #include "timeline/instruction_event.h"
 
-/* The words of the column `axis`. */
+#include "base/domain.h"
+
+/* The words of the column `domain`. */
 enum {
-  AXIS_TENSOR = TRI_AXIS_TENSOR,
-  AXIS_CONTEXT = TRI_AXIS_CONTEXT,
-  AXIS_DATA = TRI_AXIS_DATA,
-  AXIS_PIPELINE = TRI_AXIS_PIPELINE,
-  AXIS_ALL = TRI_EVENT_NO_AXIS,
-  AXIS_NONE = TRI_EVENT_NO_AXIS,
+  DOMAIN_REPLICAS = TRI_DOMAIN_REPLICAS,
+  DOMAIN_LOSS = TRI_DOMAIN_LOSS,
+  DOMAIN_TENSOR = TRI_DOMAIN_TENSOR,
+  DOMAIN_PIPELINE = TRI_DOMAIN_PIPELINE,
+  DOMAIN_ALL = TRI_NUM_DOMAINS,
+  DOMAIN_NONE = TRI_NUM_DOMAINS,
 };
 
-#define ENTRY(KIND, name, operands, completion, event, axis) {TRI_EVENT_##event, AXIS_##axis},
+#define ENTRY(KIND, name, operands, completion, event, domain) {TRI_EVENT_##event, DOMAIN_##domain},
 static const struct entry {
   tri_event_kind event;
-  int axis;
+  int domain;
 } table[] = {TRI_INSTRUCTIONS(ENTRY)};
 #undef ENTRY
 
 tri_event_kind tri_instruction_event(tri_instruction_kind kind) { return table[kind].event; }
-int tri_instruction_axis(tri_instruction_kind kind) { return table[kind].axis; }
+
+int tri_instruction_axis(tri_instruction_kind kind) {
+  int domain = table[kind].domain;
+  return domain == TRI_NUM_DOMAINS ? (int)TRI_EVENT_NO_AXIS : (int)tri_domain_axis((tri_domain)domain);
+}

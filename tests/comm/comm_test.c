@@ -125,27 +125,55 @@ static tri_mesh_shape shape_of(int ranks) {
   return (tri_mesh_shape){{1, 1, ranks, 1}};
 }
 
-static void check_mesh(void) {
-  tri_mesh mesh;
-  tri_mesh_shape wrong = {{2, 1, tri_comm_size(), 1}};
-  CHECK(tri_mesh_create(&wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
-  CHECK(strstr(tri_status_message(), "but the job has") != NULL, "%s", tri_status_message());
-  tri_mesh_shape shape = shape_of(tri_comm_size());
-  CHECK_OK(tri_mesh_create(&shape, &mesh));
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    members m = members_of(mesh.groups[axis]);
-    CHECK(m.group.size == shape.size[axis] && m.group.rank == mesh.place.at[axis], "%s", m.group.name);
-    for (int r = 0; r < m.group.size; r++) {
-      tri_mesh_place place = mesh.place;
-      place.at[axis] = r;
-      CHECK(m.job_ranks[r] == tri_mesh_rank_of(&shape, &place), "%s, rank %d", m.group.name, r);
+/* The ranks of a domain: those of the mesh whose place differs along its axes alone, in the order of the mesh. */
+static void check_domain(const tri_mesh *mesh, tri_domain domain) {
+  members m = members_of(*tri_mesh_group(mesh, domain));
+  int found = 0;
+  for (int rank = 0; rank < tri_comm_size(); rank++) {
+    tri_mesh_place place = tri_mesh_place_of(&mesh->shape, rank);
+    bool belongs = true;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+      if (!tri_domain_has(domain, (tri_axis)axis)) belongs = belongs && place.at[axis] == mesh->place.at[axis];
     }
-    check_group(mesh.groups[axis], false);
+    if (!belongs) continue;
+    CHECK(found < m.group.size && m.job_ranks[found] == rank, "%s, rank %d", m.group.name, found);
+    CHECK(tri_mesh_world_rank(mesh, m.group.name, found) == rank, "%s, rank %d", m.group.name, found);
+    CHECK(rank != tri_comm_rank() || m.group.rank == found, "%s", m.group.name);
+    found++;
+  }
+  CHECK(found == m.group.size && found == tri_mesh_group_size(mesh, m.group.name), "%s", m.group.name);
+  if (tri_mesh_group(mesh, domain) == &mesh->groups[domain]) check_group(*tri_mesh_group(mesh, domain), false);
+}
+
+static void check_mesh_of(tri_mesh_shape shape) {
+  tri_mesh mesh;
+  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) check_domain(&mesh, (tri_domain)d);
+  /* One group for the same ranks, but for what layers wait for. */
+  bool split = shape.size[TRI_AXIS_CONTEXT] > 1;
+  const tri_group *replicas = tri_mesh_group(&mesh, TRI_DOMAIN_REPLICAS);
+  if (replicas->size > 1) {
+    CHECK(replicas == tri_mesh_group(&mesh, TRI_DOMAIN_LOSS), "%s", replicas->name);
+    CHECK((replicas == tri_mesh_group(&mesh, TRI_DOMAIN_BATCH)) == !split, "%s", replicas->name);
+    CHECK(strcmp(replicas->name, split ? "replicas" : "data") == 0, "%s", replicas->name);
+    CHECK(replicas != tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT), "%s", replicas->name);
   }
   bool end = mesh.place.at[3] == 0 || mesh.place.at[3] == shape.size[3] - 1;
   CHECK(mesh.tied.size == (end && shape.size[3] > 1 ? 2 : 1), "%d", mesh.tied.size);
   check_group(mesh.tied, false);
   tri_mesh_destroy(&mesh);
+}
+
+static void check_mesh(void) {
+  tri_mesh mesh;
+  int ranks = tri_comm_size();
+  tri_mesh_shape wrong = {{2, 1, ranks, 1}};
+  CHECK(tri_mesh_create(&wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
+  CHECK(strstr(tri_status_message(), "but the job has") != NULL, "%s", tri_status_message());
+  check_mesh_of(shape_of(ranks));
+  check_mesh_of((tri_mesh_shape){{1, ranks, 1, 1}});
+  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){{1, 2, ranks / 2, 1}});
+  if (ranks % 4 == 0) check_mesh_of((tri_mesh_shape){{2, 2, ranks / 4, 1}});
 }
 
 /* Ranks in the opposite order, and every second rank: nodes whose ranks are not neighbours, in groups of unequal
@@ -258,9 +286,9 @@ static void finish_job(background *b, int job, bool by_testing) {
 }
 
 /* Two groups at once, on each rank in an order of its own where that is allowed, with messages passing all the time. */
-static void check_background(const tri_mesh *mesh, int axis, int other, uint64_t seed) {
-  background a = {.m = members_of(mesh->groups[axis]), .seed = seed};
-  background b = {.m = members_of(mesh->groups[other]), .seed = seed + 101};
+static void check_background(const tri_mesh *mesh, tri_domain one, tri_domain other, uint64_t seed) {
+  background a = {.m = members_of(*tri_mesh_group(mesh, one)), .seed = seed};
+  background b = {.m = members_of(*tri_mesh_group(mesh, other)), .seed = seed + 101};
   members world = members_of(mesh->world);
   bool swapped = hash(seed + (uint64_t)tri_comm_rank()) % 2 != 0;
   for (int job = 0; job < JOBS; job++) {
@@ -283,8 +311,8 @@ static void check_backgrounds(void) {
   tri_mesh_shape shape = shape_of(tri_comm_size());
   CHECK_OK(tri_mesh_create(&shape, &mesh));
   for (uint64_t seed = 1; seed <= 6; seed++) {
-    check_background(&mesh, TRI_AXIS_DATA, TRI_AXIS_TENSOR, seed * 1000);
-    check_background(&mesh, TRI_AXIS_PIPELINE, TRI_AXIS_DATA, seed * 1002);
+    check_background(&mesh, TRI_DOMAIN_REPLICAS, TRI_DOMAIN_TENSOR, seed * 1000);
+    check_background(&mesh, TRI_DOMAIN_PIPELINE, TRI_DOMAIN_REPLICAS, seed * 1002);
   }
   tri_mesh_destroy(&mesh);
 }

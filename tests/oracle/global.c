@@ -46,23 +46,23 @@ static tri_stretch stretch_of(const tri_engine *engine, tri_array array, int64_t
   return (tri_stretch){own.first, own.count, stretch.at + own.first};
 }
 
-/* The local part, whole: every data rank gives what it has. */
+/* The local part, whole: every replica gives what it has. */
 static tri_status collect_local(tri_engine *engine, tri_array array, int64_t index, char *out) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
-  const tri_group *data = &tri_engine_mesh(engine)->groups[TRI_AXIS_DATA];
+  const tri_group *replicas = tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_REPLICAS);
   tri_device *device = tri_engine_executor(engine)->device;
   size_t element = element_bytes(engine);
   tri_stretch own = stretch_of(engine, array, index);
   const char *from = (const char *)array_of(engine, array) + (size_t)own.at * element;
   TRI_TRY(tri_queue_download_now(device->queue, out + (size_t)own.first * element, from, (size_t)own.count * element));
-  if (!is_sharded(engine, array, index) || data->size == 1) return TRI_OK;
+  if (!is_sharded(engine, array, index) || replicas->size == 1) return TRI_OK;
   const tri_bucket *bucket = bucket_of(engine, index);
   int64_t *begins = NULL;
-  TRI_TRY(tri_alloc("parts of a parameter", (size_t)data->size + 1, sizeof *begins, &begins));
-  for (int r = 0; r <= data->size; r++) {
+  TRI_TRY(tri_alloc("parts of a parameter", (size_t)replicas->size + 1, sizeof *begins, &begins));
+  for (int r = 0; r <= replicas->size; r++) {
     begins[r] = at_most(at_least(bucket->first + bucket->begins[r] - entry->offset, 0), entry->count);
   }
-  tri_status status = tri_all_gather(data, tri_dtype_wide(tri_engine_get_options(engine)->precision), begins, out);
+  tri_status status = tri_all_gather(replicas, tri_dtype_wide(tri_engine_get_options(engine)->precision), begins, out);
   tri_free(begins);
   return status;
 }
@@ -79,7 +79,7 @@ static void spread(const tri_parameter *entry, size_t element, const char *local
 /* From the local parts of a tensor group to the global tensor, on all its ranks. */
 static tri_status join_tensor(tri_engine *engine, int64_t index, const char *local, char *global) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
-  const tri_group *group = &tri_engine_mesh(engine)->groups[TRI_AXIS_TENSOR];
+  const tri_group *group = tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_TENSOR);
   tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
   size_t element = tri_dtype_bytes(wide);
   int64_t *begins = NULL;
@@ -105,9 +105,10 @@ done:
 
 static tri_status send_home(tri_engine *engine, int64_t stage, size_t bytes, char *global, void *out) {
   const tri_mesh *mesh = tri_engine_mesh(engine);
-  const tri_group *pipeline = &mesh->groups[TRI_AXIS_PIPELINE];
+  const tri_group *pipeline = tri_mesh_group(mesh, TRI_DOMAIN_PIPELINE);
   tri_request *request = NULL;
-  if (mesh->place.at[TRI_AXIS_TENSOR] > 0 || mesh->place.at[TRI_AXIS_DATA] > 0) return TRI_OK;
+  if (tri_mesh_group(mesh, TRI_DOMAIN_TENSOR)->rank > 0 || tri_mesh_group(mesh, TRI_DOMAIN_REPLICAS)->rank > 0)
+    return TRI_OK;
   if (stage == 0 && pipeline->rank == 0) memcpy(out, global, bytes);
   if (stage == 0) return TRI_OK;
   if (pipeline->rank == stage) TRI_TRY(tri_send_start(pipeline, 0, 0, bytes, global, &request));
@@ -132,7 +133,7 @@ tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index
   char *local = NULL, *global = NULL;
   tri_status status = TRI_OK;
   int64_t stage = stage_of(engine, entry->layer);
-  if (tri_engine_mesh(engine)->groups[TRI_AXIS_PIPELINE].rank == stage) {
+  if (tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_PIPELINE)->rank == stage) {
     TRI_TRY_GOTO(tri_alloc("a parameter", (size_t)entry->count + 1, element, &local), done);
     TRI_TRY_GOTO(tri_alloc("a parameter", bytes, 1, &global), done);
     TRI_TRY_GOTO(collect_local(engine, array, index, local), done);

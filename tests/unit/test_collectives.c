@@ -70,7 +70,7 @@ typedef struct world {
 
 static void begin(world *w, const tri_device_collectives *device, int size) {
   *w = (world){.mesh = tri_mesh_alone()};
-  w->group = &w->mesh.groups[TRI_AXIS_TENSOR];
+  w->group = &w->mesh.groups[TRI_DOMAIN_TENSOR];
   w->group->size = size;
   w->group->device = device;
   w->group->member = &w->last;
@@ -98,15 +98,15 @@ static void test_a_library_is_asked_first(void **state) {
   (void)state;
   world w;
   begin(&w, &library, 2);
-  CHECK_OK(tri_run_all_reduce(&w.run, TRI_FP32, 4, values));
+  CHECK_OK(tri_run_all_reduce(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 4, values));
   check_last(&w, "all_reduce");
   assert_int_equal(w.last.count, 4);
-  CHECK_OK(tri_run_all_maximum(&w.run, TRI_FP32, 3, values));
+  CHECK_OK(tri_run_all_maximum(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 3, values));
   check_last(&w, "all_maximum");
-  CHECK_OK(tri_run_all_gather(&w.run, TRI_BF16, begins, values));
+  CHECK_OK(tri_run_all_gather(&w.run, TRI_DOMAIN_TENSOR, TRI_BF16, begins, values));
   check_last(&w, "all_gather");
   assert_ptr_equal(w.last.begins, begins);
-  assert_int_equal(tri_run_reduce_scatter(&w.run, TRI_FP32, begins, values), TRI_COMM);
+  assert_int_equal(tri_run_reduce_scatter(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values), TRI_COMM);
   assert_string_equal(tri_status_message(), "the library has lost a rank");
   end(&w);
 }
@@ -138,10 +138,10 @@ static void test_a_group_of_one_asks_nobody(void **state) {
   world w;
   begin(&w, &library, 1);
   values[0] = 7;
-  CHECK_OK(tri_run_all_reduce(&w.run, TRI_FP32, 1, values));
-  CHECK_OK(tri_run_all_maximum(&w.run, TRI_FP32, 1, values));
-  CHECK_OK(tri_run_all_gather(&w.run, TRI_FP32, begins, values));
-  CHECK_OK(tri_run_reduce_scatter(&w.run, TRI_FP32, begins, values));
+  CHECK_OK(tri_run_all_reduce(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 1, values));
+  CHECK_OK(tri_run_all_maximum(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 1, values));
+  CHECK_OK(tri_run_all_gather(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values));
+  CHECK_OK(tri_run_reduce_scatter(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values));
   assert_null(w.last.what);
   assert_true(values[0] == 7);
   end(&w);
@@ -162,11 +162,11 @@ static void test_an_empty_slot_goes_through_comm(void **state) {
   tri_device_driver broken = *whole;
   broken.mark = broken_mark;
   w.device->driver = &broken;
-  assert_int_equal(tri_run_all_reduce(&w.run, TRI_FP32, 4, values), TRI_INTERNAL);
+  assert_int_equal(tri_run_all_reduce(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 4, values), TRI_INTERNAL);
   assert_string_equal(tri_status_message(), "a kernel has failed");
-  assert_int_equal(tri_run_all_maximum(&w.run, TRI_FP32, 4, values), TRI_INTERNAL);
-  assert_int_equal(tri_run_all_gather(&w.run, TRI_FP32, begins, values), TRI_INTERNAL);
-  assert_int_equal(tri_run_reduce_scatter(&w.run, TRI_FP32, begins, values), TRI_INTERNAL);
+  assert_int_equal(tri_run_all_maximum(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, 4, values), TRI_INTERNAL);
+  assert_int_equal(tri_run_all_gather(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values), TRI_INTERNAL);
+  assert_int_equal(tri_run_reduce_scatter(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values), TRI_INTERNAL);
   assert_null(w.last.what);
   w.device->driver = whole;
   end(&w);

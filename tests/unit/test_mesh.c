@@ -41,6 +41,32 @@ static void places_and_ranks_are_inverse(void **state) {
   }
 }
 
+/* Every rank is in its domain under its number, and each number of it is another rank. */
+static void domains_number_their_ranks(void **state) {
+  (void)state;
+  tri_mesh_shape shape = {{2, 3, 4, 2}};
+  static const int sizes[] = {4, 12, 12, 2, 3, 2};
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    tri_domain domain = (tri_domain)d;
+    int size = tri_domain_size(&shape, domain);
+    assert_int_equal(size, sizes[d]);
+    for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
+      tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+      int own = tri_domain_rank(&shape, &place, domain), before = -1;
+      for (int r = 0; r < size; r++) {
+        tri_mesh_place there = tri_domain_place(&shape, &place, domain, r);
+        int other = tri_mesh_rank_of(&shape, &there);
+        assert_int_equal(tri_domain_rank(&shape, &there, domain), r);
+        assert_int_equal(other == rank, r == own);
+        assert_true(other > before); /* in the order of the mesh */
+        before = other;
+      }
+    }
+  }
+  assert_int_equal(tri_domain_axis(TRI_DOMAIN_REPLICAS), TRI_AXIS_DATA);
+  assert_int_equal(tri_domain_axis(TRI_DOMAIN_TENSOR), TRI_AXIS_TENSOR);
+}
+
 static void places_in_words(void **state) {
   (void)state;
   char text[64];
@@ -140,10 +166,13 @@ static void shapes_that_do_not_fit(void **state) {
   CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{65536, 65536, 65536, 65536}}, &mesh), TRI_BAD_LAYOUT,
               "are over 2147483647 ranks");
   CHECK_OK(tri_mesh_create(&(tri_mesh_shape){{1, 1, 1, 1}}, &mesh));
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    assert_int_equal(mesh.groups[axis].size, 1);
-    assert_string_equal(mesh.groups[axis].name, tri_axis_name((tri_axis)axis));
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    assert_int_equal(tri_mesh_group(&mesh, (tri_domain)d)->size, 1);
+    assert_string_equal(tri_mesh_group(&mesh, (tri_domain)d)->name, tri_domain_name((tri_domain)d));
+    assert_int_equal(tri_mesh_domain_of(&mesh, tri_domain_name((tri_domain)d)), d);
   }
+  assert_int_equal(tri_mesh_domain_of(&mesh, "world"), TRI_NUM_DOMAINS);
+  assert_int_equal(tri_mesh_domain_of(&mesh, "tied"), TRI_DOMAIN_PIPELINE);
   assert_int_equal(mesh.tied.size, 1);
   tri_mesh_destroy(&mesh);
   mesh = tri_mesh_alone();
@@ -156,7 +185,7 @@ int main(void) {
       cmocka_unit_test(tensor_is_fastest),      cmocka_unit_test(places_and_ranks_are_inverse),
       cmocka_unit_test(places_in_words),        cmocka_unit_test(parts_cover_everything),
       cmocka_unit_test(alone_without_mpi),      cmocka_unit_test(a_group_of_one),
-      cmocka_unit_test(shapes_that_do_not_fit),
+      cmocka_unit_test(shapes_that_do_not_fit), cmocka_unit_test(domains_number_their_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

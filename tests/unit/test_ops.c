@@ -99,6 +99,7 @@ static void begin(bench *b) {
 
 static int32_t parameter(bench *b, int64_t rows, int64_t width, bool joined) {
   tri_parameter entry = {.num_dims = width > 0 ? 2 : 1, .shape = {rows, width > 0 ? width : 1}, .joined = joined};
+  entry.placement = tri_parameter_placed_dense();
   entry.split = tri_split_none();
   CHECK_OK(tri_parameter_table_add(&b->table, "test", 0, entry));
   return (int32_t)b->table.num_entries - 1;

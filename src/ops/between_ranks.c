@@ -1,0 +1,159 @@
+/* What passes between the ranks of a domain within a layer: one operation, and a row for each use of it.
+ *
+ * A row says which collective makes the output of the input, and which one makes the input's gradient of the output's.
+ * The two are each other's transpose. Where every rank has the same rows, what some compute of parts of a matrix is
+ * added up once, going one way ("f" and "g" of Megatron-LM, Shoeybi et al. 2019, figure 3):
+ *
+ *   nothing         y = x                                  all_reduce      dx = sum of the ranks' dy
+ *   all_reduce      y = sum of the ranks' x                nothing         dx = dy
+ *
+ * Where each rank has a slice of the rows (sequence parallelism, Korthikanti et al. 2022), they are gathered and added
+ * with a slice left to each:
+ *
+ *   all_gather      y = all rows, of the ranks' slices     reduce_scatter  dx = this rank's slice of the sum of dy
+ *   reduce_scatter  y = this rank's slice of the sum of x  all_gather      dx = all rows, of the slices of dy */
+#include "ops/ops.h"
+#include "ops/run.h"
+
+struct tri_between_ranks {
+  tri_op op;
+  tri_domain domain;
+  tri_collective forward, backward;
+};
+
+typedef struct between_ranks {
+  const tri_between_ranks *row;
+  int64_t width, all_rows;
+  int64_t first_row, rows; /* this rank's slice */
+  const int64_t *begins; /* [ranks + 1]: where each rank's slice begins, in elements; NULL where rows are not sliced */
+} between_ranks;
+
+/* Whether what a collective leaves are slices, where `before` says it of what it takes. */
+static bool leaves_slices(tri_collective collective, bool before) {
+  switch (collective) {
+    case TRI_COLLECTIVE_NONE:
+    case TRI_COLLECTIVE_ALL_REDUCE: break;
+    case TRI_COLLECTIVE_ALL_GATHER: return false;
+    case TRI_COLLECTIVE_REDUCE_SCATTER: return true;
+  }
+  return before;
+}
+
+static tri_status op_between_ranks_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                         tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const between_ranks *at = call->attributes;
+  outputs[0] = inputs[0];
+  switch (at->row->forward) {
+    case TRI_COLLECTIVE_NONE:
+    case TRI_COLLECTIVE_ALL_REDUCE: break;
+    case TRI_COLLECTIVE_ALL_GATHER: outputs[0].rows = at->all_rows; break;
+    case TRI_COLLECTIVE_REDUCE_SCATTER: outputs[0].rows = at->rows; break;
+  }
+  return TRI_OK;
+}
+
+static tri_status copy(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to) {
+  const between_ranks *at = call->attributes;
+  if (from == to) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, convert, rows * at->width, call->type, from, call->type, to);
+  return TRI_OK;
+}
+
+static char *slice_of(const tri_op_call *call, void *all) {
+  const between_ranks *at = call->attributes;
+  return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
+}
+
+/* Nobody reads `from` afterwards where it is all rows: they are added up where they lie. */
+static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to) {
+  const between_ranks *at = call->attributes;
+  int64_t rows = tri_run_rows(run, call);
+  tri_domain domain = at->row->domain;
+  switch (collective) {
+    case TRI_COLLECTIVE_NONE: return copy(run, call, rows, from, to);
+    case TRI_COLLECTIVE_ALL_REDUCE:
+      TRI_TRY(copy(run, call, rows, from, to));
+      return tri_run_all_reduce(run, domain, call->type, rows * at->width, to);
+    case TRI_COLLECTIVE_ALL_GATHER:
+      TRI_TRY(copy(run, call, at->rows, from, slice_of(call, to)));
+      return tri_run_all_gather(run, domain, call->type, at->begins, to);
+    case TRI_COLLECTIVE_REDUCE_SCATTER:
+      TRI_TRY(tri_run_reduce_scatter(run, domain, call->type, at->begins, from));
+      return copy(run, call, at->rows, slice_of(call, from), to);
+  }
+  return tri_fail(TRI_INTERNAL, "no such collective");
+}
+
+static tri_status op_between_ranks_forward(tri_run *run, const tri_op_call *call) {
+  const between_ranks *at = call->attributes;
+  return pass(run, call, at->row->forward, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
+}
+
+static tri_status op_between_ranks_backward_input(tri_run *run, const tri_op_call *call) {
+  const between_ranks *at = call->attributes;
+  return pass(run, call, at->row->backward, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
+}
+
+static void op_between_ranks_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const between_ranks *at = call->attributes;
+  *out = (tri_cost){0};
+  switch (pass) {
+    case TRI_PASS_FORWARD: out->collective = at->row->forward; break;
+    case TRI_PASS_BACKWARD_INPUT: out->collective = at->row->backward; break;
+    case TRI_PASS_BACKWARD_WEIGHT: break;
+  }
+  if (out->collective == TRI_COLLECTIVE_NONE) return;
+  out->collective_bytes = (double)(at->all_rows * at->width) * (double)tri_dtype_bytes(call->type);
+}
+
+/* Where one way is nothing, both ways may lie over each other. `cheap`: nothing passes when it is made again. */
+#define FUNCTIONS                                                                                                      \
+  .shape = op_between_ranks_shape, .forward = op_between_ranks_forward,                                                \
+  .backward_input = op_between_ranks_backward_input, .cost = op_between_ranks_cost
+
+const tri_between_ranks tri_copy_to_tensor = {
+    {.name = "copy_to_tensor", .cheap = true, .in_place = true, .backward_in_place = true, FUNCTIONS},
+    TRI_DOMAIN_TENSOR,
+    TRI_COLLECTIVE_NONE,
+    TRI_COLLECTIVE_ALL_REDUCE,
+};
+
+const tri_between_ranks tri_reduce_from_tensor = {
+    {.name = "reduce_from_tensor", .in_place = true, .backward_in_place = true, FUNCTIONS},
+    TRI_DOMAIN_TENSOR,
+    TRI_COLLECTIVE_ALL_REDUCE,
+    TRI_COLLECTIVE_NONE,
+};
+
+const tri_between_ranks tri_gather_sequence = {
+    {.name = "gather_sequence", FUNCTIONS},
+    TRI_DOMAIN_TENSOR,
+    TRI_COLLECTIVE_ALL_GATHER,
+    TRI_COLLECTIVE_REDUCE_SCATTER,
+};
+
+const tri_between_ranks tri_scatter_sequence = {
+    {.name = "scatter_sequence", FUNCTIONS},
+    TRI_DOMAIN_TENSOR,
+    TRI_COLLECTIVE_REDUCE_SCATTER,
+    TRI_COLLECTIVE_ALL_GATHER,
+};
+
+#undef FUNCTIONS
+
+tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out) {
+  const void *at = NULL;
+  between_ranks attributes = {
+      .row = row, .width = list->slots[x].shape.width, .all_rows = list->batch * list->sequence};
+  bool after = leaves_slices(row->forward, list->sliced);
+  tri_op_list_slice(list, row->domain, &attributes.first_row, &attributes.rows);
+  if (after != list->sliced) TRI_TRY(tri_op_list_keep_slices(list, row->domain, attributes.width, &attributes.begins));
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
+  tri_op_call call = tri_op_call_of(&row->op, at);
+  call.inputs[0] = x;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  list->sliced = after;
+  *out = outputs[0];
+  return TRI_OK;
+}

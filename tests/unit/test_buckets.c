@@ -1,0 +1,162 @@
+/* Who holds, counts and saves what of a model on a mesh that is longer than 1 along every axis: all ranks' tables and
+ * buckets are made, and every element of every parameter has to be found as often as it should be. */
+#include "check.h"
+#include "engine/shards.h"
+#include "schedule/parts.h"
+
+enum { MICRO_BATCHES = 1 };
+
+/* Grouped heads: with 4 tensor ranks, pairs hold copies of one key head. */
+static tri_model model_of(bool tied) {
+  return (tri_model){.family = TRI_FAMILY_LLAMA,
+                     .num_layers = 3,
+                     .hidden_size = 32,
+                     .num_heads = 4,
+                     .num_kv_heads = 2,
+                     .head_dim = 8,
+                     .ffn_size = 40,
+                     .vocab_size = 101,
+                     .max_sequence = 16,
+                     .norm_eps = 1e-5,
+                     .rope_theta = 10000,
+                     .init_std = 0.02,
+                     .tied = tied};
+}
+
+static tri_layout layout_of(int64_t tensor, int64_t context, int64_t data, int64_t pipeline, int64_t zero) {
+  return (tri_layout){.tensor = tensor,
+                      .context = context,
+                      .data = data,
+                      .pipeline = pipeline,
+                      .expert = 1,
+                      .virtual_stages = 1,
+                      .schedule = TRI_SCHEDULE_1F1B,
+                      .micro_batch = 2,
+                      .sequence_parallel = true,
+                      .zero = zero,
+                      .recompute_every = 1,
+                      .bucket_bytes = 9000};
+}
+
+typedef struct totals {
+  int64_t counted; /* elements that the clip adds up, all ranks' */
+  int64_t updated; /* elements that the optimizer updates */
+  int64_t held;    /* elements that ranks hold parts or copies of, each replica's once */
+  size_t saved;    /* bytes */
+} totals;
+
+/* What of an entry's elements a rank counts, as engine_clip.c does. */
+static int64_t within(const tri_parameter *entry, int64_t first, int64_t end) {
+  int64_t begin = entry->offset > first ? entry->offset : first;
+  int64_t stop = entry->offset + entry->count < end ? entry->offset + entry->count : end;
+  return stop > begin ? stop - begin : 0;
+}
+
+static void check_bucket(const tri_bucket *bucket, const tri_layout *layout, const tri_mesh_place *place) {
+  int64_t replica = place->at[TRI_AXIS_CONTEXT] + layout->context * place->at[TRI_AXIS_DATA];
+  assert_int_equal(bucket->replicas, TRI_DOMAIN_REPLICAS);
+  assert_int_equal(bucket->ranks, layout->context * layout->data);
+  assert_int_equal(bucket->rank, replica);
+  assert_int_equal(bucket->begins[0], 0);
+  assert_int_equal(bucket->begins[bucket->ranks], bucket->end - bucket->first);
+}
+
+static void add_rank(const tri_parts *parts, const tri_layout *layout, const tri_mesh_place *place, totals *to) {
+  bool first_replica = place->at[TRI_AXIS_CONTEXT] == 0 && place->at[TRI_AXIS_DATA] == 0;
+  for (int64_t b = 0; b < parts->buckets->count; b++) {
+    const tri_bucket *bucket = &parts->buckets->entries[b];
+    check_bucket(bucket, layout, place);
+    for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+      const tri_parameter *entry = &parts->table->entries[i];
+      if (entry->count == 0 || entry->alias) continue;
+      int64_t first = bucket->first + bucket->begins[bucket->rank],
+              end = bucket->first + bucket->begins[bucket->rank + 1];
+      if (entry->counted) to->counted += within(entry, first, end);
+      to->updated += within(entry, bucket->own_first, bucket->own_end);
+      if (first_replica) to->held += entry->count;
+    }
+  }
+}
+
+static totals totals_of(const tri_model *model, const tri_layout *layout, int64_t *num_values) {
+  tri_mesh_shape shape = tri_layout_mesh(layout);
+  totals found = {0};
+  tri_parts_request of = {
+      .model = model, .layout = layout, .micro_batches = MICRO_BATCHES, .sequence = 16, .precision = TRI_FP32};
+  tri_engine_options options = {.model = model, .layout = layout, .sequence = 16, .precision = TRI_FP32};
+  for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
+    tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+    tri_parts parts;
+    CHECK_OK(tri_parts_create(&of, &place, &parts));
+    add_rank(&parts, layout, &place, &found);
+    found.saved += tri_shards_planned_bytes(&options, &parts, &place);
+    *num_values = parts.table->num_values;
+    tri_parts_destroy(&parts);
+  }
+  return found;
+}
+
+/* The clip and a checkpoint have every element once; the optimizer has it once, or without ZeRO once a replica, for
+ * each part or copy that there is. */
+static void check_layout(const tri_model *model, const tri_layout *layout) {
+  int64_t num_values = 0;
+  totals found = totals_of(model, layout, &num_values);
+  int64_t replicas = layout->context * layout->data;
+  assert_int_equal(found.counted, num_values);
+  assert_int_equal(found.saved, 3 * sizeof(float) * (size_t)num_values);
+  assert_int_equal(found.updated, layout->zero > 0 ? found.held : found.held * replicas);
+  assert_true(found.held >= num_values);
+}
+
+static void every_element_counts_once(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{1, 1, 1, 1}, {4, 2, 3, 1}, {2, 3, 1, 2}, {1, 4, 2, 2}, {4, 1, 2, 2}};
+  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    for (int64_t zero = 0; zero <= 3; zero++) {
+      for (int tied = 0; tied < 2; tied++) {
+        tri_model model = model_of(tied == 1);
+        tri_layout layout = layout_of(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], zero);
+        check_layout(&model, &layout);
+      }
+    }
+  }
+}
+
+/* A parameter whose replicas are another domain has buckets of its own, cut for that. */
+static void buckets_follow_the_domain(void **state) {
+  (void)state;
+  tri_model model = model_of(false);
+  tri_layout layout = layout_of(1, 2, 3, 1, 1);
+  tri_layer_range all = {-1, model.num_layers + 1};
+  tri_mesh_seat seat = {tri_layout_mesh(&layout), {{0, 1, 2, 0}}};
+  tri_model_share share = {.seat = seat, .chunks = &all, .num_chunks = 1};
+  tri_parameter_table *table = NULL;
+  tri_buckets *buckets = NULL;
+  CHECK_OK(tri_parameter_table_create(&model, &share, &table));
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    tri_parameter *entry = &table->entries[i];
+    if (entry->part == TRI_PART_MLP) entry->placement.replicas = TRI_DOMAIN_BATCH;
+  }
+  CHECK_OK(tri_buckets_create(&layout, &share, table, MICRO_BATCHES, 4, &buckets));
+  bool found = false;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    const tri_bucket *bucket = tri_bucket_of(buckets, i);
+    bool mlp = entry->part == TRI_PART_MLP;
+    assert_int_equal(bucket->replicas, entry->placement.replicas);
+    assert_int_equal(bucket->ranks, mlp ? 3 : 6);
+    assert_int_equal(bucket->rank, mlp ? 2 : 5);
+    found = found || mlp;
+  }
+  assert_true(found);
+  tri_buckets_destroy(buckets);
+  tri_parameter_table_destroy(table);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_element_counts_once),
+      cmocka_unit_test(buckets_follow_the_domain),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
