@@ -42,6 +42,7 @@ typedef struct tri_list_request {
   tri_list_purpose purpose;
   int64_t batch, sequence; /* of a micro-batch */
   int64_t positions;       /* >= sequence: how far generation may go */
+  bool masked;             /* attention stays inside documents, which may be as short as one token */
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;      /* of the layers: tensor parallelism */

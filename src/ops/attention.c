@@ -58,7 +58,7 @@ static tri_attention problem(const tri_op_call *call, int64_t rows, int64_t num_
 static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
                                       tri_op_memory *out) {
   const attention *at = call->attributes;
-  tri_attention p = problem(call, call->rows, call->rows / call->sequence, call->sequence);
+  tri_attention p = problem(call, call->rows, call->most_slices, call->sequence);
   if (!call->training) p.most_keys = at->positions;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;

@@ -40,6 +40,7 @@ typedef struct tri_op_list {
   tri_constant *constants;
   int64_t num_constants;
   int64_t batch, sequence; /* a micro-batch on this rank */
+  int64_t most_slices;     /* of attention in it: `batch` from tri_op_list_create, each sequence by itself */
   int32_t layer;           /* given to the calls that follow */
   tri_op_shard shard;      /* {1, 0, false} from tri_op_list_create */
   bool sliced;             /* the calls that follow work on a slice of the rows */
