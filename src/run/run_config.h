@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "data/sampler.h"
 #include "device/dtype.h"
 #include "model/model.h"
 #include "schedule/layout.h"
@@ -25,6 +26,8 @@ typedef struct tri_run_config {
     char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1 is none */
+    tri_document_use documents;
+    tri_packing_use packing;
   } data;
   tri_layout layout;
   struct {

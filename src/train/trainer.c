@@ -73,6 +73,7 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .global_batch = config->optimizer.global_batch,
       .sequence = config->data.sequence,
       .precision = config->precision,
+      .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
       .seed = config->seed,
       .ignore_token = (int32_t)config->data.ignore_token,
       .beta1 = config->optimizer.beta1,
