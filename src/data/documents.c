@@ -125,3 +125,18 @@ tri_status tri_documents_check(const tri_documents *documents) {
                   "data.documents to joined and data.packing to windows",
                   tri_corpus_name(corpus), documents->end_of_text);
 }
+
+static tri_status stop_at_text(void *context, int64_t first, int64_t length) {
+  (void)context, (void)first;
+  return length > 1 ? TRI_INTERRUPTED : TRI_OK;
+}
+
+tri_status tri_documents_check_lengths(const tri_documents *documents) {
+  tri_status status = tri_documents_walk(documents, stop_at_text, NULL);
+  if (status == TRI_INTERRUPTED) return TRI_OK;
+  TRI_TRY(status);
+  return tri_fail(TRI_BAD_FILE,
+                  "all documents of %s have one token, so that no label counts with data.documents masked: nothing "
+                  "follows the last token of a document; prepare longer ones, or set data.documents to joined",
+                  tri_corpus_name(documents->corpus));
+}

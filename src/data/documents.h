@@ -16,6 +16,10 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text);
 /* A corpus that nothing divides is TRI_BAD_FILE, and the message says what would. Reads up to the first boundary. */
 tri_status tri_documents_check(const tri_documents *documents);
 
+/* Where all documents are of one token, nothing follows any within one: TRI_BAD_FILE. Reads up to the first longer one.
+ */
+tri_status tri_documents_check_lengths(const tri_documents *documents);
+
 /* positions[i], of token first + i of the stream in its document, as far as the document lies behind `first`; ids[i]
  * are those tokens. *ends: the token behind the last of them is of another document, or there is none. */
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,

@@ -55,7 +55,9 @@ static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus *
 /* Held-out text may be one document. */
 static tri_status check_documents(const tri_run_config *config, const tri_sampler *train) {
   bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
-  return plain ? TRI_OK : tri_documents_check(&train->documents);
+  if (plain) return TRI_OK;
+  TRI_TRY(tri_documents_check(&train->documents));
+  return train->masked ? tri_documents_check_lengths(&train->documents) : TRI_OK;
 }
 
 static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run_data *out) {

@@ -3,8 +3,10 @@ packed into (data.packing: documents). Oracles: plain PyTorch with a mask and po
 document alone in a row, and best-fit decreasing, written out piece by piece."""
 import json
 import os
+import shutil
 import struct
 import subprocess
+import time
 
 import models
 import numpy
@@ -237,6 +239,219 @@ def test_empty_documents_are_passed_over(tmp_path):
         _, with_holes = samples_of(tmp_path, holes, 8, 1, 9, "masked", packing)
         _, without = samples_of(tmp_path, whole, 8, 1, 9, "masked", packing)
         assert (with_holes == without).all()
+
+
+# ---- the program -----------------------------------------------------------------------------------------------------
+
+LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
+BATCH, LENGTH = 8, 24
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """Long-tailed documents, some of one token and some longer than a sequence; text to train on and held-out text."""
+    folder, chance = tmp_path_factory.mktemp("corpora"), numpy.random.default_rng(8)
+    for name, count in (("train", 300), ("validation", 60)):
+        lengths = numpy.clip(numpy.exp(chance.normal(2, 1.1, count)).astype(int), 1, 150)
+        write_corpus(folder / name, draw_documents(chance, lengths))
+    return folder
+
+
+def run_of(tmp_path, corpora, name, model=GPT2, layout={}, **more):
+    data = dict(train=str(corpora / "train"), validation=str(corpora / "validation"), sequence=LENGTH, documents="masked",
+                packing="documents")
+    run = dict(model={**model, "vocab_size": 64}, data={**data, **more.pop("data", {})}, layout=dict(micro_batch=2, **layout),
+               optimizer=dict(global_batch=BATCH, steps=6, lr=1e-2, warmup=2), precision="fp64", device="reference", seed=5,
+               threads=1, evaluation=dict(every=3, batches=5), output=str(tmp_path / name), **more)
+    path = tmp_path / (name + ".yaml")
+    path.write_text(yaml_of(run))
+    return path
+
+
+def metrics_of(folder):
+    return [json.loads(line) for line in open(folder / "metrics.jsonl")]
+
+
+def mpi(ranks):
+    open_mpi = "Open" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True).stdout
+    return [LAUNCHER, *(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if open_mpi else []), "-n", str(ranks)]
+
+
+@pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
+@pytest.mark.parametrize("model, packing", [(GPT2, "documents"), (LLAMA, "windows")], ids=["gpt2", "llama"])
+def test_layouts_of_runs(tmp_path, corpora, model, packing):
+    """What is read from the corpus, trained on and evaluated: the same whatever the layout, stages in the middle and such
+    without attention too."""
+    model = {**model, "num_layers": 4, "num_heads": 4, "num_kv_heads": 4} if model is GPT2 else {**model, "num_layers": 4}
+    layouts = [dict(), dict(pipeline=3), dict(pipeline=2, data=2, zero=3), dict(tensor=2, sequence_parallel=True, recompute="full"),
+               dict(pipeline=2, virtual_stages=2, schedule="interleaved"), dict(data=4, zero=1, schedule="zero-bubble"),
+               dict(pipeline=4, balance="layers", embedding_as_layers=9, head_as_layers=9)]
+    first = None
+    for i, layout in enumerate(layouts):
+        run = run_of(tmp_path, corpora, f"run{i}", model, layout, data=dict(packing=packing))
+        ranks = layout.get("tensor", 1) * layout.get("pipeline", 1) * layout.get("data", 1)
+        done = subprocess.run([*(mpi(ranks) if ranks > 1 else []), TRIREME, "train", str(run)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (layout, done.stderr)
+        assert "documents do not see each other" in done.stderr and ("% are filling" in done.stderr) == (packing == "documents")
+        lines = metrics_of(tmp_path / f"run{i}")
+        first = first or lines
+        for a, b in zip(lines, first):
+            assert abs(a["loss"] - b["loss"]) <= 1e-10 and abs(a["grad_norm"] - b["grad_norm"]) <= 1e-9, layout
+        evaluations = [[line["validation_loss"] for line in which if "validation_loss" in line] for which in (lines, first)]
+        assert len(evaluations[0]) == 2
+        assert max(abs(a - b) for a, b in zip(*evaluations)) <= 1e-10, layout
+
+
+@pytest.mark.parametrize("device, precision", [("cpu", "fp32"), ("guarded", "fp32"), ("emulated", "fp32")])
+def test_runs_on_devices(tmp_path, corpora, device, precision):
+    """Training and evaluation go as in double, and as far as memory was planned."""
+    wanted, found = tmp_path / "wanted", tmp_path / "found"
+    trireme("train", run_of(tmp_path, corpora, "wanted"))
+    small = dict(device=device, precision=precision)
+    run = json.loads(run_of(tmp_path, corpora, "found").read_text())
+    (tmp_path / "found.yaml").write_text(yaml_of({**run, **small}))
+    trireme("train", tmp_path / "found.yaml")
+    for a, b in zip(metrics_of(wanted), metrics_of(found)):
+        assert abs(a["loss"] - b["loss"]) < 2e-4
+        assert abs(a.get("validation_loss", 0) - b.get("validation_loss", 0)) < 2e-4
+    summary = json.load(open(found / "summary.json"))
+    assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
+
+
+@pytest.mark.parametrize("packing", ["documents", "windows"])
+def test_killed_and_resumed(tmp_path, corpora, packing):
+    """The same losses to the bit, over several epochs."""
+    def run(name):
+        path = run_of(tmp_path, corpora, name, data=dict(packing=packing), checkpoint=dict(every=1))
+        made = json.loads(path.read_text())
+        made["optimizer"]["steps"] = 60
+        path.write_text(yaml_of(made))
+        return path
+
+    trireme("train", run("whole"))
+    whole, cut = run("whole"), run("cut")
+    process = subprocess.Popen([TRIREME, "train", cut], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "cut/metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 20):
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert process.returncode != 0, "it was through before it could be killed"
+    trireme("train", cut)
+    keys = ("step", "loss", "grad_norm", "validation_loss")
+    lines = [[{k: line.get(k) for k in keys} for line in metrics_of(tmp_path / name)] for name in ("whole", "cut")]
+    assert lines[0] == lines[1] and len(lines[0]) == 60
+
+
+def test_eval_masks_as_training_did(tmp_path, corpora):
+    run = run_of(tmp_path, corpora, "run", data=dict(packing="windows"))
+    trireme("train", run)
+    masked = json.loads(trireme("eval", tmp_path / "run", corpora / "validation", "--precision", "fp64", "--device", "reference", "--json").stdout)
+    stream = numpy.fromfile(corpora / "validation.bin", numpy.uint16).astype(int)
+    counted = int((stream[:-1] != EOT).sum())  # behind the end of a document nothing follows
+    assert masked["tokens"] == counted
+    positions, at = numpy.zeros_like(stream), 0
+    for i, token in enumerate(stream):
+        positions[i], at = at, 0 if token == EOT else at + 1
+    # Against the plain model, window by window.
+    folder = tmp_path / "run/checkpoints"
+    tensors = tensors_of(folder / sorted(os.listdir(folder))[-1] / "model.safetensors")
+    total = 0.0
+    for first in range(0, len(stream) - 1, LENGTH):
+        end = min(first + LENGTH, len(stream) - 1)
+        within = positions[first:end].copy()
+        cut = numpy.arange(end - first)
+        within = numpy.where(within > cut, cut, within)  # a document that begins before the window
+        labels = numpy.where(stream[first:end] == EOT, -1, stream[first + 1 : end + 1])
+        if (labels >= 0).any():
+            loss = models.loss({**GPT2, "vocab_size": 64}, tensors, torch.tensor(stream[None, first:end]), torch.tensor(labels[None]),
+                               torch.tensor(within[None]))
+            total += loss.item() * int((labels >= 0).sum())
+    assert abs(masked["loss"] - total / counted) <= 1e-9
+
+
+def tensors_of(path):
+    """A safetensors file of doubles."""
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    out = {}
+    for name, facts in json.loads(data[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = facts["data_offsets"]
+        kind = {"F64": numpy.float64, "F32": numpy.float32}[facts["dtype"]]
+        out[name] = torch.tensor(numpy.frombuffer(data[8 + size + begin : 8 + size + end], kind).astype(float).reshape(facts["shape"]))
+    return out
+
+
+def area(lengths):
+    return sum(n * (n + 1) / 2 for n in lengths)
+
+
+def test_inspect(tmp_path):
+    chance = numpy.random.default_rng(6)
+    lengths = numpy.clip(numpy.exp(chance.normal(4, 1.2, 500)).astype(int), 1, 2000).tolist() + [1, 128, 129, 256]
+    documents = draw_documents(chance, lengths)
+    prefix = write_corpus(tmp_path / "c", documents)
+    said = json.loads(trireme("inspect", prefix, "--sequence", 128, "--json").stdout)
+    assert (said["documents"], said["tokens"], said["shortest"], said["longest"]) == (len(lengths), sum(lengths), min(lengths), max(lengths))
+    assert said["boundaries"] == "index"
+    for row in said["lengths"]:
+        inside = [n for n in lengths if row["from"] <= n <= row["to"]]
+        assert (row["documents"], row["tokens"]) == (len(inside), sum(inside))
+    assert sum(row["documents"] for row in said["lengths"]) == len(lengths)
+    bins = best_fit(lengths, 128)
+    (at,) = said["sequences"]
+    assert at["packed_sequences"] == len(bins)
+    assert abs(at["filling"] - (1 - sum(lengths) / (128 * len(bins)))) < 1e-12
+    assert abs(at["packed_area"] - sum(area(b) for b in bins) / (len(bins) * area([128]))) < 1e-12
+    begins = numpy.cumsum([0, *lengths])
+    cuts = sorted({*begins.tolist(), *range(0, sum(lengths), 128)})
+    assert abs(at["windows_area"] - area(numpy.diff(cuts)) / (sum(lengths) / 128 * area([128]))) < 1e-12
+    text = trireme("inspect", prefix).stdout
+    assert f"{len(lengths)} documents" in text and "filling" in text and " 8192 " in text
+    # The same of a corpus whose index has one document, by the end-of-text token of the tokenizer beside it.
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, prefix + ".bin")
+    one = tmp_path / "made/one"
+    ids = numpy.concatenate([[*d[:-1], 256] for d in documents])
+    write_corpus(one, [ids], [len(ids)])
+    by_token = json.loads(trireme("inspect", one, "--sequence", 128, "--json").stdout)
+    assert by_token["boundaries"] == "end of text"
+    assert all(by_token[key] == said[key] for key in ("documents", "tokens", "lengths", "sequences"))
+
+
+def test_bad_input(tmp_path, corpora):
+    def refused(name, corpus, said, status=3, **data):
+        run = run_of(tmp_path, corpora, name, data=dict(train=str(corpus), **data))
+        stderr = trireme("train", run, status=status).stderr
+        assert all(part in stderr for part in said), stderr
+
+    chance = numpy.random.default_rng(9)
+    (tmp_path / "x").mkdir()
+    ids = chance.integers(10, 60, 500)
+    one = write_corpus(tmp_path / "x/one", [ids], [500])
+    for data in (dict(packing="windows"), dict(documents="joined"), {}):
+        refused("r1", one, ["no boundary between documents", "its index has one document", "data.tokenizer", "--documents blank"], 4, **data)
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, one + ".idx")
+    run = run_of(tmp_path, corpora, "r2", {**GPT2}, data=dict(train=one, tokenizer=str(tmp_path / "made/tokenizer.json")))
+    made = json.loads(run.read_text())
+    made["model"]["vocab_size"] = 257
+    run.write_text(yaml_of(made))
+    stderr = trireme("train", run, status=4).stderr
+    assert "no end-of-text token (256) stands inside it" in stderr and "joined" in stderr
+    refused("r3", corpora / "train", ["`documents` under `data:`", "one of joined, masked, not `maskd`; did you mean `masked`?"], documents="maskd")
+    refused("r4", corpora / "train", ["`packing` under `data:`", "one of windows, documents", "did you mean `documents`?"], packing="document")
+    refused("r5", corpora / "train", ["`data.sequence` 81 is longer than the model's max_sequence; use at most 80"], sequence=81)
+    # Documents of no tokens are said, and passed over.
+    documents = draw_documents(chance, [40] * 12)
+    holes = write_corpus(tmp_path / "x/holes", documents, [0, *[40] * 12, 0])
+    stderr = trireme("train", run_of(tmp_path, corpora, "r6", data=dict(train=holes))).stderr
+    assert "2 documents of no tokens, which are passed over" in stderr
+    # Where no label counts there is nothing to train on.
+    ones = write_corpus(tmp_path / "x/ones", draw_documents(chance, [1] * 400))
+    refused("r7", ones, ["all documents of", "have one token", "no label counts", "joined"], 4)
+    stderr = trireme("inspect", "gpt2-124m", "--sequence", 5, status=2).stderr
+    assert "--sequence and --tokenizer go with a corpus" in stderr
 
 
 if __name__ == "__main__":
