@@ -323,3 +323,9 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
 }
 
 void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }
+
+const char *tri_run_config_documents(const tri_run_config *config) {
+  return document_uses_word(config->data.documents);
+}
+
+const char *tri_run_config_packing(const tri_run_config *config) { return packing_uses_word(config->data.packing); }

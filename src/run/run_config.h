@@ -77,6 +77,10 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
 
+/* The words of data.documents and data.packing. */
+const char *tri_run_config_documents(const tri_run_config *config);
+const char *tri_run_config_packing(const tri_run_config *config);
+
 /* One line a key: name, type, default and help, for `--help` and the documentation. */
 void tri_run_config_help(FILE *to);
 

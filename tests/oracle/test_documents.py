@@ -343,6 +343,17 @@ def test_killed_and_resumed(tmp_path, corpora, packing):
     assert lines[0] == lines[1] and len(lines[0]) == 60
 
 
+def test_other_samples_are_not_taken_up_unsaid(tmp_path, corpora):
+    trireme("train", run_of(tmp_path, corpora, "run"))
+    joined = json.loads(run_of(tmp_path, corpora, "run", data=dict(documents="joined", packing="windows")).read_text())
+    joined["optimizer"]["steps"] = 8
+    (tmp_path / "run.yaml").write_text(yaml_of(joined))
+    stderr = trireme("train", tmp_path / "run.yaml", status=3).stderr
+    assert "data.documents is masked there and joined in this run; data.packing is documents there and windows in this run" in stderr
+    assert "--set allow_change=data.documents,data.packing" in stderr
+    trireme("train", tmp_path / "run.yaml", "--set", "allow_change=data.documents,data.packing")
+
+
 def test_eval_masks_as_training_did(tmp_path, corpora):
     run = run_of(tmp_path, corpora, "run", data=dict(packing="windows"))
     trireme("train", run)
