@@ -21,9 +21,8 @@ static tri_status count_pieces(void *context, int64_t first, int64_t length) {
     c->windows_area += triangle(length);
     return TRI_OK;
   }
-  int64_t behind = length - head;
-  c->windows_area += triangle(head) + (double)(behind / c->sequence) * triangle(c->sequence);
-  c->windows_area += triangle(behind % c->sequence);
+  const int64_t behind = length - head, whole = behind / c->sequence;
+  c->windows_area += triangle(head) + (double)whole * triangle(c->sequence) + triangle(behind % c->sequence);
   return TRI_OK;
 }
 
