@@ -125,6 +125,14 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return status;
 }
 
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out) {
+  inspection i = {0};
+  tri_status status = look(&i, prefix, tokenizer, sequence);
+  if (status == TRI_OK) *out = packed ? i.facts[0].packed_area : i.facts[0].windows_area;
+  tri_corpus_close(i.corpus);
+  return status;
+}
+
 tri_status tri_inspect_say_filling(const char *prefix) {
   inspection i = {0};
   tri_status status = look(&i, prefix, NULL, 0);

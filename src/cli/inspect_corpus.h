@@ -11,6 +11,9 @@
  * of some usual numbers). tokenizer NULL: the tokenizer.json beside the corpus, if there is one. */
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json);
 
+/* The share of attention's area that masks leave of joined documents, packed whole or in windows. */
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out);
+
 /* Logs how much filling packed documents need. */
 tri_status tri_inspect_say_filling(const char *prefix);
 

@@ -27,6 +27,11 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return refuse("inspect of a corpus");
 }
 
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out) {
+  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)out;
+  return refuse("--lengths of a corpus (a file of `inspect CORPUS --json` will do)");
+}
+
 #define REFUSED(NAME)                                                                                                  \
   {                                                                                                                    \
     .name = NAME, .summary = "not in this build, which has neither MPI nor oneDNN",                                    \

@@ -113,7 +113,9 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
-                          .precision = request->precision};
+                          .precision = request->precision,
+                          .masked = request->masked,
+                          .masked_area = request->masked_area};
   tri_mesh_place place = {{0}};
   place.at[TRI_AXIS_PIPELINE] = (int)stage;
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);

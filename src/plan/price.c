@@ -25,7 +25,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
                          tri_span tensor) {
   tri_cost cost = {0};
   tri_price price = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_call whole = *call;
+  if (!system->flash_attention) whole.area = 1; /* masked scores are made, too, and passed over */
+  call->op->cost(&whole, pass, &cost);
   if (cost.scores > 0 && !system->flash_attention) keep_scores(&cost, (double)tri_dtype_bytes(call->type), pass);
   double arithmetic = cost.vector_flops / cluster->vector_flops;
   if (cost.flops > 0) {

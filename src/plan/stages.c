@@ -158,6 +158,8 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .masked = request->masked,
+                          .masked_area = request->masked_area,
                           .without_program = true};
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
   TRI_TRY(tri_alloc("prices", (size_t)kind->parts.num_chunks, sizeof *kind->chunks, &kind->chunks));

@@ -465,5 +465,51 @@ def test_bad_input(tmp_path, corpora):
     assert "--sequence and --tokenizer go with a corpus" in stderr
 
 
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+SIMULATED = ["--model", "llama-3-8b", "--cluster", "dgx-h100", "--devices", 16, "--sequence", 8192, "--global-batch", 32, "--json"]
+LAYOUT = ["--layout", "tensor=4,data=2,pipeline=2,zero=1,micro_batch=1"]
+
+
+def write_area(path, area):
+    path.write_text(json.dumps(dict(sequences=[dict(sequence=8192, packed_area=area, windows_area=area / 2)])))
+    return path
+
+
+def test_plans_know_the_area(tmp_path):
+    """A step's time falls with the area; the table of slices is planned for documents of one token; and nothing is pruned that
+    is better."""
+    plain = json.loads(trireme("simulate", *SIMULATED, *LAYOUT).stdout)
+    seconds = {}
+    for area in (1, 0.5, 0.25):
+        told = trireme("simulate", *SIMULATED, *LAYOUT, "--lengths", write_area(tmp_path / "l.json", area), "--packing", "documents")
+        seconds[area] = json.loads(told.stdout)
+    assert seconds[1]["step_s"] == plain["step_s"] > seconds[0.5]["step_s"] > seconds[0.25]["step_s"]
+    halved, quartered = plain["step_s"] - seconds[0.5]["step_s"], plain["step_s"] - seconds[0.25]["step_s"]
+    assert abs(quartered / halved - 1.5) < 0.02  # in proportion
+    cut = json.loads(trireme("simulate", *SIMULATED, *LAYOUT, "--lengths", tmp_path / "l.json").stdout)
+    assert cut["step_s"] < seconds[0.25]["step_s"]
+    best = [json.loads(trireme("plan", *SIMULATED, "--lengths", tmp_path / "l.json", *more).stdout) for more in ([], ["--exhaustive"])]
+    assert best[0] == best[1] and best[0][0]["step_s"] < plain["step_s"]
+    # A corpus itself says what its `inspect --json` says.
+    chance = numpy.random.default_rng(3)
+    prefix = write_corpus(tmp_path / "c", draw_documents(chance, [100, 9000, 700, 3000, 50, 12000]))
+    (tmp_path / "c.json").write_text(trireme("inspect", prefix, "--sequence", 8192, "--json").stdout)
+    both = [trireme("simulate", *SIMULATED, *LAYOUT, "--lengths", name).stdout for name in (prefix, tmp_path / "c.json")]
+    assert both[0] == both[1] != trireme("simulate", *SIMULATED, *LAYOUT).stdout
+
+
+def test_lengths_that_say_nothing(tmp_path):
+    for given, said, status in [
+            (["--lengths", tmp_path / "none"], "is neither a corpus (the prefix of its .bin and .idx) nor a file", 2),
+            (["--packing", "documents"], "--lengths is missing", 2), (["--packing", "docs"], "it can be windows or documents", 2)]:
+        assert said in trireme("simulate", *SIMULATED, *LAYOUT, *given, status=status).stderr
+    for text in ("{}", "nothing", json.dumps(dict(sequences=[dict(sequence=4096, windows_area=0.5)])),
+                 json.dumps(dict(sequences=[dict(sequence=8192, windows_area=1.5)]))):
+        (tmp_path / "l.json").write_text(text)
+        stderr = trireme("simulate", *SIMULATED, *LAYOUT, "--lengths", tmp_path / "l.json", status=4).stderr
+        assert "make it with `trireme inspect CORPUS --sequence 8192 --json`" in stderr
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
