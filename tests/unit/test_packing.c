@@ -96,7 +96,10 @@ static void packs_any_number(void **state) {
   int64_t *counts = calloc((size_t)sequence + 1, sizeof *counts);
   assert_non_null(counts);
   double tokens = 0;
-  for (int64_t l = 1; l <= sequence; l = l * 9 / 8 + 1) tokens += (double)l * (double)(counts[l] = 20000000000 / l + 3);
+  for (int64_t l = 1; l <= sequence; l = l * 9 / 8 + 1) {
+    counts[l] = 20000000000 / l + 3;
+    tokens += (double)l * (double)counts[l];
+  }
   tri_packing *packing = NULL;
   assert_ok(tri_packing_create(sequence, counts, &packing));
   int64_t sequences = tri_packing_sequences(packing), step = sequences / 1000, length = 0, number = 0;
