@@ -16,6 +16,7 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_TEST = 5,
   TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
   TRI_RANDOM_TUNE = 7,  /* stream: of what is drawn;            index: trial                  */
+  TRI_RANDOM_PACK = 8,  /* stream: epoch and length;            index: piece of a document    */
 } tri_random_purpose;
 
 typedef struct tri_random_key {

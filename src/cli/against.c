@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/inspect_corpus.h"
 #include "cli/json.h"
 #include "device/device.h"
 #include "plan/report.h"
@@ -236,6 +237,15 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
+/* Without the corpus attention is priced as if documents were joined. */
+static void find_area(const tri_run_config *config, double *out) {
+  const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
+  bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
+  if (tri_inspect_area(config->data.train, tokenizer, config->data.sequence, packed, out) == TRI_OK) return;
+  tri_warn("attention is predicted as if documents were joined, since how long they are is not known: %s",
+           tri_status_message());
+}
+
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   char path[TRI_PATH_BYTES];
   tri_run_config *config = NULL;
@@ -257,7 +267,9 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .global_batch = config->optimizer.global_batch,
                                         .sequence = config->data.sequence,
                                         .precision = config->precision,
+                                        .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
                                         .device = &device->description};
+  if (c->request.masked) find_area(config, &c->request.masked_area);
   TRI_TRY_GOTO(against_compare(c, run, timeline), done);
   if (json) {
     status = against_print_json(c);

@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "cli/same_tokenizer.h"
 #include "data/bigram.h"
-#include "data/corpus.h"
+#include "data/sampler.h"
 #include "engine/evaluate.h"
 #include "engine/weights.h"
 #include "model/family.h"
@@ -67,6 +67,8 @@ typedef struct session {
   const eval_arguments *arguments;
   int64_t sequence, batch;
   int64_t ignore_token; /* labels with this id do not count, as in training; -1 is none */
+  bool masked;          /* documents do not see each other, as in training */
+  tri_documents documents;
   tri_model model;
   tri_checkpoint *checkpoint;
   tri_corpus *corpus;
@@ -98,6 +100,7 @@ static tri_status choose_shape(session *s) {
       s->sequence = config->data.sequence;
       s->batch = config->layout.micro_batch;
       s->ignore_token = config->data.ignore_token;
+      s->masked = config->data.documents == TRI_DOCUMENTS_MASKED;
       known = true;
     } else {
       tri_warn("the settings of the run are not taken over, since they cannot be read: %s", tri_status_message());
@@ -123,6 +126,7 @@ static tri_status create_executor(session *s) {
   TRI_TRY(tri_device_supports(s->device, precision));
   TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
   tri_list_request list = tri_list_request_whole(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, precision);
+  list.masked = s->masked;
   TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
   const int64_t one_frame = 1;
   tri_memory_request request = {
@@ -155,6 +159,7 @@ static tri_status eval_set_up(session *s) {
   }
   TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
+  s->documents = tri_documents_of(s->corpus, s->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(s->tokenizer));
   if (s->arguments->bigram != NULL) {
     tri_corpus *train = NULL;
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
@@ -183,17 +188,32 @@ static void count_bytes(session *s, int64_t count) {
   }
 }
 
+/* The labels of tokens first .. first + count - 1, and their positions in their windows or, in these, documents. */
+static void make_labels(session *s, int64_t first, int64_t count, int32_t *positions) {
+  memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
+  for (int64_t i = 0; i < count; i++) {
+    if (s->labels[i] == s->ignore_token) s->labels[i] = -1;
+  }
+  for (int64_t row = 0; row < count && s->masked; row += s->sequence) {
+    int64_t size = count - row < s->sequence ? count - row : s->sequence;
+    bool ends = false;
+    tri_documents_positions(&s->documents, first + row, size, s->tokens + row, positions + row, &ends);
+    for (int64_t i = row; i < row + size; i++) {
+      if (i + 1 < row + size ? positions[i + 1] == 0 : ends) s->labels[i] = -1;
+    }
+  }
+}
+
 /* Batches of windows, one behind the other; the last is filled up with labels that do not count. */
 static tri_status eval_evaluate(session *s) {
   int64_t labels = tri_corpus_num_tokens(s->corpus) - 1;
   int64_t room = s->batch * s->sequence;
+  tri_batch batch = tri_executor_host_batch(s->executor, 0);
   for (int64_t first = 0; first < labels; first += room) {
     int64_t count = labels - first < room ? labels - first : room;
     TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
-    memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
-    for (int64_t i = 0; i < count; i++) {
-      if (s->labels[i] == s->ignore_token) s->labels[i] = -1;
-    }
+    for (int64_t i = 0; i < room; i++) batch.positions[i] = (int32_t)(i % s->sequence);
+    make_labels(s, first, count, batch.positions);
     count_bytes(s, count);
     for (int64_t i = 0; s->bigram != NULL && i < count; i++) {
       if (s->labels[i] < 0) continue;
@@ -203,7 +223,9 @@ static tri_status eval_evaluate(session *s) {
       s->tokens[i] = 0;
       s->labels[i] = -1;
     }
-    TRI_TRY(tri_evaluate_batch(s->executor, s->tokens, s->labels, &s->total));
+    memcpy(batch.ids, s->tokens, (size_t)room * sizeof *batch.ids);
+    memcpy(batch.labels, s->labels, (size_t)room * sizeof *batch.labels);
+    TRI_TRY(tri_evaluate_batch(s->executor, &s->total));
     if (s->total.counted == 0) continue;
     tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)(first + count) / (double)labels,
                      s->total.loss_sum / (double)s->total.counted);
@@ -295,7 +317,9 @@ const tri_command tri_command_eval = {
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
-        "training (data.ignore_token) do not count here. The exit status is not 0 where the loss is no number.\n"
+        "training (data.ignore_token) do not count here, and documents that did not see each other (data.documents: "
+        "masked) do\n"
+        "not here. The exit status is not 0 where the loss is no number.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time\n"

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_source.h"
 #include "cli/cli.h"
+#include "cli/inspect_corpus.h"
 #include "cli/options.h"
 #include "model/family.h"
 
@@ -282,16 +283,37 @@ static tri_status compare_checkpoints(const char *first, const char *second, boo
   return tri_fail(TRI_DIFFERENT, "%" PRId64 " tensors differ", different);
 }
 
-enum { OPTION_JSON = 256, OPTION_ALL, OPTION_VERIFY, OPTION_NO_VERIFY, OPTION_MODEL };
+/* Whether PREFIX.idx is there: that is how a corpus is named. */
+static bool names_corpus(const char *prefix) {
+  char path[TRI_PATH_BYTES];
+  int length = snprintf(path, sizeof path, "%s.idx", prefix);
+  return length > 0 && (size_t)length < sizeof path && tri_path_exists(path);
+}
+
+enum {
+  OPTION_JSON = 256,
+  OPTION_ALL,
+  OPTION_VERIFY,
+  OPTION_NO_VERIFY,
+  OPTION_MODEL,
+  OPTION_SEQUENCE,
+  OPTION_TOKENIZER
+};
 
 static tri_status inspect_run(int count, char **arguments) {
   static const struct option options[] = {
-      {"json", no_argument, NULL, OPTION_JSON},         {"all", no_argument, NULL, OPTION_ALL},
-      {"verify", no_argument, NULL, OPTION_VERIFY},     {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-      {"model", required_argument, NULL, OPTION_MODEL}, {NULL, 0, NULL, 0},
+      {"json", no_argument, NULL, OPTION_JSON},
+      {"all", no_argument, NULL, OPTION_ALL},
+      {"verify", no_argument, NULL, OPTION_VERIFY},
+      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+      {"model", required_argument, NULL, OPTION_MODEL},
+      {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+      {"tokenizer", required_argument, NULL, OPTION_TOKENIZER},
+      {NULL, 0, NULL, 0},
   };
   bool json = false, all = false, verify = false, no_verify = false;
-  const char *model = NULL;
+  const char *model = NULL, *tokenizer = NULL;
+  int64_t sequence = 0;
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
@@ -301,8 +323,17 @@ static tri_status inspect_run(int count, char **arguments) {
       case OPTION_VERIFY: verify = true; break;
       case OPTION_NO_VERIFY: no_verify = true; break;
       case OPTION_MODEL: model = optarg; break;
+      case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 30, &sequence)); break;
+      case OPTION_TOKENIZER: tokenizer = optarg; break;
       default: return tri_option_fault("inspect", result, arguments);
     }
+  }
+  bool corpus = model == NULL && optind + 1 == count && names_corpus(arguments[optind]);
+  if (corpus) return tri_inspect_corpus(arguments[optind], tokenizer, sequence, json);
+  if (sequence > 0 || tokenizer != NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "inspect: --sequence and --tokenizer go with a corpus, the prefix of its .bin and "
+                    ".idx; see trireme inspect --help");
   }
   if (model != NULL && optind == count) return inspect_model(model, json, all);
   if (model != NULL) return tri_fail(TRI_BAD_USAGE, "inspect: --model %s or `%s`, not both", model, arguments[optind]);
@@ -310,7 +341,7 @@ static tri_status inspect_run(int count, char **arguments) {
   if (optind + 1 != count) {
     return tri_fail(
         TRI_BAD_USAGE,
-        "inspect: name one preset, model file or checkpoint, or two checkpoints; see trireme inspect --help");
+        "inspect: name one preset, model file, corpus or checkpoint, or two checkpoints; see trireme inspect --help");
   }
   const char *what = arguments[optind];
   if (!tri_path_is_directory(what)) return inspect_model(what, json, all);
@@ -319,12 +350,13 @@ static tri_status inspect_run(int count, char **arguments) {
 
 const tri_command tri_command_inspect = {
     .name = "inspect",
-    .summary = "the parameters of a model, the tensors of a checkpoint",
+    .summary = "the parameters of a model, the tensors of a checkpoint, the documents of a corpus",
     .help =
         "usage: trireme inspect PRESET|MODEL.yaml [--all] [--json]\n"
         "       trireme inspect --model FOLDER [--all] [--json]\n"
         "       trireme inspect CHECKPOINT [--verify|--no-verify] [--json]\n"
         "       trireme inspect CHECKPOINT CHECKPOINT [--no-verify]\n"
+        "       trireme inspect CORPUS [--sequence T] [--tokenizer FILE] [--json]\n"
         "\n"
         "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each. With --model "
         "also\n"
@@ -334,6 +366,9 @@ const tri_command tri_command_inspect = {
         "under; --verify reads all of it and checks every checksum, which else is done to all but the tensors.\n"
         "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise. What is read is verified.\n"
         "--no-verify compares nothing with its checksum and says so, for what can be saved of a damaged one.\n"
+        "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
+        "filling packed documents need, and the share of attention's area that masks leave. Where the index has one\n"
+        "document, they end at the end-of-text token of FILE, or of the tokenizer.json beside the corpus.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
     .run = inspect_run,

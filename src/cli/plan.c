@@ -99,6 +99,8 @@ static tri_status plan(const arguments *given) {
                                 .global_batch = given->plan.global_batch,
                                 .sequence = given->plan.sequence,
                                 .precision = given->plan.precision,
+                                .masked = given->plan.lengths != NULL,
+                                .masked_area = given->plan.masked_area,
                                 .top = given->top,
                                 .exhaustive = given->exhaustive};
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
@@ -129,7 +131,8 @@ const tri_command tri_command_plan = {
     .summary = "find the fastest layout that fits on a described machine",
     .help =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
-        "                    [--sequence S] [--precision P] [--system S] [--tokens T] [--json]\n"
+        "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
+        "                    [--json]\n"
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP

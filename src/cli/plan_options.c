@@ -1,6 +1,7 @@
 #include "cli/plan_options.h"
 
 #include "checkpoint/model_source.h"
+#include "cli/lengths.h"
 #include "cli/options.h"
 
 #include <string.h>
@@ -22,6 +23,12 @@ static tri_status precision_of(const char *text, tri_dtype *out) {
   return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be bf16, fp16, fp32 or fp64", text);
 }
 
+static tri_status packing_of(const char *text, bool *packed) {
+  *packed = strcmp(text, "documents") == 0;
+  if (*packed || strcmp(text, "windows") == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--packing is `%s`; it can be windows or documents", text);
+}
+
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
   enum { MOST = 1 << 24 };
   *taken = true;
@@ -35,6 +42,8 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
     case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
     case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
+    case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
+    case TRI_OPTION_PACKING: return packing_of(value, &o->packed);
     default: *taken = false; return TRI_OK;
   }
 }
@@ -76,6 +85,12 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
                     (long)o->sequence, o->model.name, (long)o->model.max_sequence);
   }
+  if (o->lengths != NULL) TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_area));
+  if (o->packed && o->lengths == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--packing says how documents lie in sequences, and --lengths is missing, which says "
+                    "how long they are");
+  }
   return check_devices(o);
 }
 
@@ -87,5 +102,7 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .global_batch = o->global_batch,
                                   .sequence = o->sequence,
                                   .assumed_sequence = o->assumed_sequence,
-                                  .precision = o->precision};
+                                  .precision = o->precision,
+                                  .masked = o->lengths != NULL,
+                                  .masked_area = o->masked_area};
 }

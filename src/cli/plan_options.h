@@ -14,6 +14,9 @@ typedef struct tri_plan_options {
   double tokens;
   tri_dtype precision;
   bool json;
+  const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
+  bool packed;         /* whole, not cut by windows */
+  double masked_area;  /* what masks leave of attention then */
 
   tri_model model;
   tri_cluster cluster;
@@ -29,7 +32,9 @@ enum {
   TRI_OPTION_SEQUENCE,
   TRI_OPTION_TOKENS_TO_TRAIN,
   TRI_OPTION_PLAN_PRECISION,
-  TRI_OPTION_PLAN_JSON
+  TRI_OPTION_PLAN_JSON,
+  TRI_OPTION_LENGTHS,
+  TRI_OPTION_PACKING
 };
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
@@ -38,6 +43,8 @@ enum {
       {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
       {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
       {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
+      {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},                                                        \
+      {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
       {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
@@ -48,6 +55,10 @@ enum {
   "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
   "  --global-batch B    sequences in one step\n"                                                                      \
   "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"           \
+  "  --lengths L         documents as long as L's, which do not see each other (data.documents: masked): a corpus, "   \
+  "or\n"                                                                                                               \
+  "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
+  "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \

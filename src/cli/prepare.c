@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
+#include "cli/inspect_corpus.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -201,6 +202,12 @@ static void print_summary(const char *out, const tri_prepare_report *report) {
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
 }
 
+static tri_status say_filling(const char *out) {
+  char prefix[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(prefix, out, "train"));
+  return tri_inspect_say_filling(prefix);
+}
+
 static tri_status prepare_print_json(const char *out, const tri_prepare_report *report) {
   const tri_split_counts *c = &report->counts;
   json_t *root = json_pack(
@@ -254,6 +261,7 @@ static tri_status prepare_run(int count, char **words) {
   }
   if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
   if (status == TRI_OK) print_summary(given.options.out, &report);
+  if (status == TRI_OK) status = say_filling(given.options.out);
   if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, &report);
   tri_free(inputs);
   return status;

@@ -2,6 +2,7 @@
  * linked in place of the commands' own files (CMakeLists.txt), and has plan, simulate, validate and inspect. */
 #include "cli/against.h"
 #include "cli/cli.h"
+#include "cli/inspect_corpus.h"
 
 static tri_status refuse(const char *what) {
   return tri_fail(TRI_UNSUPPORTED,
@@ -19,6 +20,16 @@ static tri_status refuse_command(int count, char **arguments) {
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   (void)run, (void)cluster, (void)timeline, (void)json;
   return refuse("simulate --against");
+}
+
+tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json) {
+  (void)prefix, (void)tokenizer, (void)sequence, (void)json;
+  return refuse("inspect of a corpus");
+}
+
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out) {
+  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)out;
+  return refuse("--lengths of a corpus (a file of `inspect CORPUS --json` will do)");
 }
 
 #define REFUSED(NAME)                                                                                                  \

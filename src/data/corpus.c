@@ -28,6 +28,7 @@ typedef struct mapped_file {
 
 struct tri_corpus {
   mapped_file idx, bin;
+  char *name; /* the prefix */
   tri_corpus_index index;
   int64_t *starts; /* tokens before each sequence; NULL if contiguous */
   char fingerprint[TRI_FINGERPRINT_BYTES];
@@ -157,6 +158,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   tri_corpus *corpus = NULL;
   TRI_TRY(tri_generation_finish_for(prefix, ".idx"));
   TRI_TRY(tri_alloc("a corpus", 1, sizeof *corpus, &corpus));
+  TRI_TRY_GOTO(tri_strdup(prefix, &corpus->name), close_corpus);
   TRI_TRY_GOTO(map_file(prefix, ".idx", &corpus->idx), close_corpus);
   TRI_TRY_GOTO(map_file(prefix, ".bin", &corpus->bin), close_corpus);
   TRI_TRY_GOTO(tri_corpus_index_parse(corpus->idx.path, corpus->idx.data, corpus->idx.bytes, corpus->bin.path,
@@ -175,6 +177,7 @@ close_corpus:
 
 void tri_corpus_close(tri_corpus *corpus) {
   if (corpus == NULL) return;
+  tri_free(corpus->name);
   tri_free(corpus->starts);
   unmap_file(&corpus->bin);
   unmap_file(&corpus->idx);
@@ -184,6 +187,20 @@ void tri_corpus_close(tri_corpus *corpus) {
 int64_t tri_corpus_num_tokens(const tri_corpus *corpus) { return corpus->index.num_tokens; }
 
 int64_t tri_corpus_num_documents(const tri_corpus *corpus) { return corpus->index.num_documents; }
+
+int64_t tri_corpus_num_empty(const tri_corpus *corpus) { return corpus->index.num_empty; }
+
+const char *tri_corpus_name(const tri_corpus *corpus) { return corpus->name; }
+
+/* The pointers of empty sequences say nothing. */
+int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
+  const tri_corpus_index *index = &corpus->index;
+  int64_t sequence = tri_corpus_index_document(index, document);
+  while (sequence < index->num_sequences && tri_corpus_index_size(index, sequence) == 0) sequence++;
+  if (sequence == index->num_sequences) return index->num_tokens;
+  if (!index->contiguous) return corpus->starts[sequence];
+  return (tri_corpus_index_pointer(index, sequence) - index->first_byte) / index->id_bytes;
+}
 
 /* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
 

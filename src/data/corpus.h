@@ -48,28 +48,16 @@ bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
  * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */
 tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out);
 
-/* ---- samples --------------------------------------------------------------------------------------------------- */
+/* ---- documents -------------------------------------------------------------------------------------------------- */
 
-/* Sample `index` of an endless sequence: which window of the corpus it is depends on (seed, epoch, index) alone, where
- * epoch = index / samples per epoch. Each epoch visits each window once, in an order of its own; windows lie `sequence`
- * tokens apart, beginning at a place of the epoch's own. */
-typedef struct tri_sampler {
-  const tri_corpus *corpus;
-  int64_t sequence;  /* T: a sample is T inputs and, one position later, T labels */
-  int64_t per_epoch; /* samples in one pass over the corpus */
-  int64_t vocab_size;
-  uint64_t seed;
-} tri_sampler;
+/* Those of the index without any tokens. */
+int64_t tri_corpus_num_empty(const tri_corpus *corpus);
 
-/* A corpus shorter than one sample (sequence + 1 tokens) is TRI_BAD_CONFIG and the message gives both lengths. */
-tri_status tri_sampler_create(const tri_corpus *corpus, int64_t sequence, int64_t vocab_size, uint64_t seed,
-                              tri_sampler *out);
+/* The token with which a document of the index begins, in the stream of all: that with which the next one does, if it
+ * is empty. Document num_documents begins behind the last token. */
+int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document);
 
-/* inputs[T] and labels[T] of sample `index`, shuffled. */
-tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
-
-/* The windows from the beginning in the order of the text: for evaluation. index < per_epoch; fewer than `sequence`
- * tokens at the end are in no window. */
-tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, int32_t *inputs, int32_t *labels);
+/* How it was named. */
+const char *tri_corpus_name(const tri_corpus *corpus);
 
 #endif

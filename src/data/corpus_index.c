@@ -40,6 +40,10 @@ int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence
   return load_i64(index->pointers + sequence * 8);
 }
 
+int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t document) {
+  return load_i64(index->documents + document * 8);
+}
+
 /* The header, up to the two counts; sets type, id_bytes and the counts, checked against the length of the file. */
 static tri_status parse_header(const char *path, const char *data, size_t bytes, tri_corpus_index *index,
                                uint64_t *out_entries) {
@@ -158,6 +162,16 @@ static tri_status parse_documents(const char *path, const char *entries, uint64_
   return TRI_OK;
 }
 
+static int64_t count_empty(const tri_corpus_index *index) {
+  int64_t empty = 0;
+  for (int64_t i = 0; i < index->num_documents; i++) {
+    int64_t sequence = tri_corpus_index_document(index, i), end = tri_corpus_index_document(index, i + 1);
+    while (sequence < end && tri_corpus_index_size(index, sequence) == 0) sequence++;
+    empty += sequence == end;
+  }
+  return empty;
+}
+
 tri_status tri_corpus_index_parse(const char *path, const void *data, size_t bytes, const char *bin_path,
                                   int64_t bin_bytes, tri_corpus_index *out) {
   tri_corpus_index index = {0};
@@ -166,8 +180,10 @@ tri_status tri_corpus_index_parse(const char *path, const void *data, size_t byt
   index.sizes = (const char *)data + TRI_CORPUS_HEADER_BYTES;
   index.pointers = index.sizes + index.num_sequences * 4;
   TRI_TRY(parse_sequences(path, bin_path, bin_bytes, &index));
-  TRI_TRY(parse_documents(path, index.pointers + index.num_sequences * 8, entries, &index));
+  index.documents = index.pointers + index.num_sequences * 8;
+  TRI_TRY(parse_documents(path, index.documents, entries, &index));
   index.num_documents = (int64_t)entries - 1;
+  index.num_empty = count_empty(&index);
   if (index.num_tokens == 0) {
     return tri_fail(TRI_BAD_FILE, "%s: the corpus is empty (%" PRId64 " documents, no tokens)", path,
                     index.num_documents);

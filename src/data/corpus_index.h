@@ -44,8 +44,9 @@ typedef struct tri_corpus_index {
   int64_t num_sequences, num_documents, num_tokens;
   /* Each sequence begins where the one before it ends, so that the stream of tokens is one run of PREFIX.bin. */
   bool contiguous;
-  int64_t first_byte;           /* of the stream in PREFIX.bin, if contiguous */
-  const char *sizes, *pointers; /* unaligned; use the functions below */
+  int64_t first_byte;                       /* of the stream in PREFIX.bin, if contiguous */
+  int64_t num_empty;                        /* documents of no tokens */
+  const char *sizes, *pointers, *documents; /* unaligned; use the functions below */
 } tri_corpus_index;
 
 /* Checks every number of an index of `bytes` bytes against its own length and against a .bin of bin_bytes. `path` and
@@ -56,5 +57,8 @@ tri_status tri_corpus_index_parse(const char *path, const void *data, size_t byt
 /* Tokens of a sequence, and the byte of PREFIX.bin where it begins. */
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
+
+/* The sequence with which a document begins; document num_documents begins behind the last. */
+int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t document);
 
 #endif

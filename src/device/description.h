@@ -53,8 +53,8 @@ typedef struct tri_attention {
   int64_t query_rows, key_rows;                                           /* of q and out; of k and v             */
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
 
-  /* The most that a list may have. A workspace serves the call that it was asked for; the forward also one with less.
-   */
+  /* The most that a list may have. A workspace serves the call that it was asked for and one with fewer slices; the
+   * forward also one with less. */
   int64_t num_slices, most_queries, most_keys;
   /* Whether a query, or a key, may be named by several slices. Where not, slices (those that say something) ascend:
    * they run side by side, and this is the fast way. */

@@ -14,7 +14,8 @@ static tri_parts_request parts_request(const tri_engine_options *options) {
                              .layout = options->layout,
                              .micro_batches = tri_layout_micro_batches(options->layout, options->global_batch),
                              .sequence = options->sequence,
-                             .precision = options->precision};
+                             .precision = options->precision,
+                             .masked = options->masked};
 }
 
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
@@ -155,32 +156,39 @@ static int64_t global_row(const tri_engine *engine, int64_t row) {
   return (row / size * batch->size + batch->rank) * size + row % size;
 }
 
-static tri_status take_batch(tri_engine *engine, const int32_t *ids, const int32_t *labels) {
+static void take_row(const tri_tokens *tokens, int64_t from, int64_t to, int64_t sequence, const tri_batch *batch) {
+  size_t bytes = (size_t)sequence * sizeof(int32_t);
+  memcpy(batch->ids + to, tokens->ids + from, bytes);
+  memcpy(batch->labels + to, tokens->labels + from, bytes);
+  for (int64_t t = 0; t < sequence; t++) {
+    batch->positions[to + t] = tokens->positions == NULL ? (int32_t)t : tokens->positions[from + t];
+  }
+}
+
+static tri_status take_batch(tri_engine *engine, const tri_tokens *tokens) {
   int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
   for (int64_t m = 0; m < engine->micro_batches; m++) {
     tri_batch to = tri_executor_host_batch(engine->executor, m);
     TRI_TRY(tri_device_event_wait(&engine->uploaded[m]));
     for (int64_t row = 0; row < size; row++) {
-      int64_t from = global_row(engine, m * size + row) * sequence;
-      memcpy(to.ids + row * sequence, ids + from, (size_t)sequence * sizeof *ids);
-      memcpy(to.labels + row * sequence, labels + from, (size_t)sequence * sizeof *labels);
+      take_row(tokens, global_row(engine, m * size + row) * sequence, row * sequence, sequence, &to);
     }
+    TRI_TRY(tri_executor_slice_batch(engine->executor, m));
   }
   return TRI_OK;
 }
 
-tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
-                              int64_t updates, double lr, tri_step *out) {
-  TRI_TRY(take_batch(engine, ids, labels));
+tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
+                              tri_step *out) {
+  TRI_TRY(take_batch(engine, tokens));
   tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
   TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;
   return TRI_OK;
 }
 
-tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
-                                tri_step *out) {
-  TRI_TRY(take_batch(engine, ids, labels));
+tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out) {
+  TRI_TRY(take_batch(engine, tokens));
   tri_step_state state = {.step = step};
   TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
   *out = state.result;

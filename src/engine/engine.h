@@ -4,7 +4,7 @@
 #define TRI_ENGINE_ENGINE_H
 
 #include "comm/mesh.h"
-#include "data/corpus.h"
+#include "data/sampler.h"
 #include "engine/evaluate.h"
 #include "engine/executor.h"
 #include "schedule/parts.h"
@@ -16,6 +16,7 @@ typedef struct tri_engine_options {
   int64_t global_batch;     /* sequences                     */
   int64_t sequence;
   tri_dtype precision;
+  bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
   uint64_t seed;
   int32_t ignore_token; /* labels with this id do not count; -1 is none */
   double beta1, beta2, eps, weight_decay, clip;
@@ -54,14 +55,18 @@ tri_status tri_engine_share_gradients(tri_engine *engine);
 tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
-/* COLLECTIVE. The same on a given global batch ids[global_batch, sequence] and labels. */
-tri_status tri_engine_step_on(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
-                              int64_t updates, double lr, tri_step *out);
+/* A global batch, each [global_batch, sequence]; positions (tri_sample) NULL: each sequence is one document. */
+typedef struct tri_tokens {
+  const int32_t *ids, *labels, *positions;
+} tri_tokens;
 
-/* COLLECTIVE. Forward and backward of the global batch ids[global_batch, sequence] without the update: gradients stay
- * in the executor until the next step. For tests and for whoever wants to look at gradients. */
-tri_status tri_engine_gradients(tri_engine *engine, const int32_t *ids, const int32_t *labels, int64_t step,
-                                tri_step *out);
+/* COLLECTIVE. The same on a given global batch. */
+tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
+                              tri_step *out);
+
+/* COLLECTIVE. Forward and backward of a global batch without the update: gradients stay in the executor until the next
+ * step. For tests and for whoever wants to look at gradients. */
+tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
 /* COLLECTIVE. Between steps: the loss on `windows` windows spread evenly over the sampler's (all of them if it has
  * fewer), the same ones every time, without dropout. The same result on every rank and under every layout that has the

@@ -47,8 +47,10 @@ static tri_status engine_load(tri_engine *engine, tri_step_state *state, const t
   tri_batch batch;
   TRI_TRY(open_batch(engine, at->micro_batch, &batch));
   for (int64_t i = 0; i < size && state->sampler != NULL; i++) {
-    TRI_TRY(tri_sampler_read(state->sampler, first + i, batch.ids + i * sequence, batch.labels + i * sequence));
+    const tri_sample row = tri_batch_row(&batch, i * sequence);
+    TRI_TRY(tri_sampler_read(state->sampler, first + i, &row));
   }
+  TRI_TRY(tri_executor_slice_batch(engine->executor, at->micro_batch));
   state->counted += mark_labels(size * sequence, engine->options.ignore_token, batch.labels);
   return upload(engine, at->micro_batch);
 }
@@ -142,10 +144,10 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
       .first = global_micro_batch(engine, at->micro_batch) * options->layout->micro_batch,
       .batch = options->layout->micro_batch,
       .ignore_token = options->ignore_token,
-      .ids = host.ids,
-      .labels = host.labels,
+      .into = tri_batch_row(&host, 0),
   };
   TRI_TRY(tri_window_batch_read(&batch, &counted));
+  TRI_TRY(tri_executor_slice_batch(engine->executor, number));
   if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
   tri_executor_set_batch(engine->executor, number, run);
   return upload(engine, number);

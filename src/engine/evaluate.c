@@ -1,9 +1,10 @@
 #include "engine/evaluate.h"
 
-#include <string.h>
+tri_sample tri_batch_row(const tri_batch *batch, int64_t first) {
+  return (tri_sample){batch->ids + first, batch->labels + first, batch->positions + first};
+}
 
-tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels,
-                              tri_evaluation *total) {
+tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   const tri_op_list *list = executor->chunks[0].list;
   const tri_step_results *results = NULL;
   tri_batch host = tri_executor_host_batch(executor, 0);
@@ -11,15 +12,14 @@ tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const 
   tri_run run = tri_executor_run(executor, 0, 0);
   run.batch = list->batch;
   run.sequence = list->sequence;
+  TRI_TRY(tri_executor_slice_batch(executor, 0));
   tri_executor_set_batch(executor, 0, &run);
   run.loss_sum = &tri_executor_step_results(executor)->loss;
-  memcpy(host.ids, ids, (size_t)tokens * sizeof *ids);
-  memcpy(host.labels, labels, (size_t)tokens * sizeof *labels);
   TRI_TRY(tri_executor_upload_batch(executor, 0));
   TRI_TRY(tri_executor_forward(executor, 0, &run));
   TRI_TRY(tri_executor_read_results(executor, &results));
   total->loss_sum += results->loss;
-  for (int64_t i = 0; i < tokens; i++) total->counted += labels[i] >= 0;
+  for (int64_t i = 0; i < tokens; i++) total->counted += host.labels[i] >= 0;
   return TRI_OK;
 }
 
@@ -29,8 +29,10 @@ tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted
   for (int64_t row = 0; row < batch->batch; row++) {
     bool filler = batch->first + row >= batch->windows;
     int64_t window = filler ? 0 : (batch->first + row) * batch->sampler->per_epoch / batch->windows;
-    int32_t *labels = batch->labels + row * sequence;
-    TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, batch->ids + row * sequence, labels));
+    const tri_sample *into = &batch->into;
+    int32_t *labels = into->labels + row * sequence;
+    const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence};
+    TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, &to));
     for (int64_t i = 0; i < sequence; i++) {
       if (filler || labels[i] == batch->ignore_token) labels[i] = -1;
       *counted += labels[i] >= 0;

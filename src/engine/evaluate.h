@@ -4,7 +4,7 @@
 
 #include "base/exact_sum.h"
 #include "comm/mesh.h"
-#include "data/corpus.h"
+#include "data/sampler.h"
 #include "engine/executor.h"
 
 /* Sums over labels. Divide at the end, never in between. */
@@ -13,9 +13,12 @@ typedef struct tri_evaluation {
   int64_t counted; /* labels */
 } tri_evaluation;
 
-/* Adds the loss of one full batch of the executor's only list, ids and labels [batch, sequence], to *total. Negative
- * labels do not count: that is how a batch is filled up. Packed weights must be up to date. */
-tri_status tri_evaluate_batch(tri_executor *executor, const int32_t *ids, const int32_t *labels, tri_evaluation *total);
+/* Where a row of a batch is read into: what lies from this token of it on. */
+tri_sample tri_batch_row(const tri_batch *batch, int64_t first);
+
+/* Adds the loss of one full batch of the executor's only list, which its host batch 0 holds, to *total: ids, labels and
+ * positions. Negative labels do not count: that is how a batch is filled up. Packed weights must be up to date. */
+tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
 /* A batch of the windows that an evaluation looks at: [first, first + batch) of `windows`, which are spread evenly over
  * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count, as do
@@ -24,7 +27,7 @@ typedef struct tri_window_batch {
   const tri_sampler *sampler;
   int64_t windows, first, batch;
   int32_t ignore_token;
-  int32_t *ids, *labels; /* [batch, sampler->sequence] */
+  tri_sample into; /* each [batch, sampler->sequence] */
 } tri_window_batch;
 
 /* *counted: labels that count. */

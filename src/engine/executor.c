@@ -148,6 +148,7 @@ static void fill_batches(const tri_executor *executor, const tri_memory_request 
   int32_t sequence = (int32_t)list->sequence;
   for (int64_t b = 0; b < request->num_batches; b++) {
     tri_batch batch = tri_executor_host_batch(executor, b);
+    executor->num_slices[b] = list->batch;
     for (int32_t s = 0; s < (int32_t)list->batch; s++) {
       batch.slices[s] = (tri_attention_slice){s * sequence, sequence, s * sequence, sequence, 1};
       for (int32_t t = 0; t < sequence; t++) batch.positions[s * sequence + t] = t;
@@ -162,6 +163,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
+  TRI_TRY(tri_alloc("batches", (size_t)request->num_batches, sizeof *executor->num_slices, &executor->num_slices));
   if (executor->training) {
     TRI_TRY(tri_alloc("copies of parameters", (size_t)executor->table->num_entries, sizeof *executor->copies,
                       &executor->copies));
@@ -223,6 +225,7 @@ void tri_executor_destroy(tri_executor *executor) {
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->arena_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
+  tri_free(executor->num_slices);
   tri_free(executor->copies);
   tri_free(executor->parameters);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
@@ -409,14 +412,33 @@ void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_ru
   run->labels = batch.labels;
   run->positions = batch.positions;
   run->slices = batch.slices;
-  run->num_slices = run->batch;
+  run->num_slices = executor->num_slices[number];
+}
+
+tri_status tri_executor_slice_batch(const tri_executor *executor, int64_t number) {
+  const tri_op_list *list = executor->chunks[0].list;
+  tri_batch batch = tri_executor_host_batch(executor, number);
+  int64_t count = 0, rows = list->batch * list->sequence, first = 0;
+  for (int64_t row = 1; row <= rows; row++) {
+    if (row < rows && row % list->sequence != 0 && batch.positions[row] != 0) continue;
+    if (count == list->most_slices) {
+      return tri_fail(TRI_INTERNAL, "a batch has more documents than the %ld that it was planned with",
+                      (long)list->most_slices);
+    }
+    int32_t size = (int32_t)(row - first);
+    batch.slices[count++] = (tri_attention_slice){(int32_t)first, size, (int32_t)first, size, 1};
+    first = row;
+  }
+  executor->num_slices[number] = count;
+  return TRI_OK;
 }
 
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number) {
   const tri_memory_plan *plan = executor->plan;
   size_t offset = (size_t)number * plan->batch_bytes;
+  size_t bytes = plan->batch_slices + (size_t)executor->num_slices[number] * sizeof(tri_attention_slice);
   return tri_queue_upload(executor->device->queue, executor->arena + plan->batches + offset,
-                          executor->host + plan->host_batches + offset, plan->batch_bytes);
+                          executor->host + plan->host_batches + offset, bytes);
 }
 
 tri_step_values *tri_executor_step_values(const tri_executor *executor) {

@@ -26,6 +26,7 @@ typedef struct tri_executor {
   const tri_buckets *buckets;       /* not owned; NULL where there are none */
   tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
+  int64_t *num_slices;          /* [request->num_batches]: that a batch has now */
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, likewise */
   tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
@@ -86,14 +87,17 @@ void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket 
 /* A micro-batch, each [batch * sequence]. */
 typedef struct tri_batch {
   int32_t *ids, *labels;       /* a negative label does not count */
-  int32_t *positions;          /* in their sequence; filled in with 0, 1, ... */
-  tri_attention_slice *slices; /* [batch]; filled in with each sequence by itself */
+  int32_t *positions;          /* in their sequence or document; filled in with 0, 1, ... */
+  tri_attention_slice *slices; /* [the list's most_slices]; filled in with each sequence by itself */
 } tri_batch;
 
 /* Batch `number` of request->num_batches, on the device and in host memory, where it is filled in, and the copy from
  * there, queued. */
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
+/* Slices of host memory's batch from its positions: a token at position 0 is the first that it and those behind it see,
+ * up to the next such one. */
+tri_status tri_executor_slice_batch(const tri_executor *executor, int64_t number);
 /* The run works on it. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);

@@ -78,6 +78,8 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   bool training = is_training(request->purpose);
   TRI_TRY(tri_model_check_numbers(model, request->type, ""));
   TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
+  if (request->masked) list->most_slices = request->batch * request->sequence;
+  if (request->masked_area > 0) list->area = request->masked_area;
   list->shard = request->shard;
   list->weights_pass = request->weights_pass;
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;

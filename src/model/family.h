@@ -42,6 +42,8 @@ typedef struct tri_list_request {
   tri_list_purpose purpose;
   int64_t batch, sequence; /* of a micro-batch */
   int64_t positions;       /* >= sequence: how far generation may go */
+  bool masked;             /* attention stays inside documents, which may be as short as one token */
+  double masked_area;      /* the share of attention's work that masks leave, where it is known; 0: all of it */
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;      /* of the layers: for which rank */

@@ -58,7 +58,7 @@ static tri_attention problem(const tri_op_call *call, int64_t rows, int64_t num_
 static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
                                       tri_op_memory *out) {
   const attention *at = call->attributes;
-  tri_attention p = problem(call, call->rows, call->rows / call->sequence, call->sequence);
+  tri_attention p = problem(call, call->rows, call->most_slices, call->sequence);
   if (!call->training) p.most_keys = at->positions;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
@@ -136,12 +136,12 @@ static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *c
   return TRI_OK;
 }
 
-/* Products over the causal half; the backward forms the scores again. */
+/* Products over the causal half, as far as masks leave it; the backward forms the scores again. */
 static void op_attention_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention *at = call->attributes;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  double pairs = (double)call->rows * ((double)call->sequence + 1.0) / 2.0;
+  double pairs = call->area * (double)call->rows * ((double)call->sequence + 1.0) / 2.0;
   double width = (double)(at->heads.heads * at->heads.head_dim);
   double products = tri_pass_choose(pass, 2.0, 5.0, 0);
   out->flops = products * 2.0 * pairs * width;

@@ -11,6 +11,8 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   TRI_TRY(tri_alloc("an operation list", 1, sizeof *list, &list));
   list->batch = batch;
   list->sequence = sequence;
+  list->most_slices = batch;
+  list->area = 1;
   list->type = type;
   list->training = training;
   list->layer = -1;
@@ -112,6 +114,8 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.weights_pass = list->weights_pass;
   if (call.sliced) tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &call.first_row, &call.rows);
   call.sequence = list->sequence;
+  call.most_slices = list->most_slices;
+  call.area = list->area;
   call.type = list->type;
   call.training = list->training;
 

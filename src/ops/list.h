@@ -41,6 +41,8 @@ typedef struct tri_op_list {
   tri_constant *constants;
   int64_t num_constants;
   int64_t batch, sequence; /* a micro-batch on this rank */
+  int64_t most_slices;     /* of attention in it: `batch` from tri_op_list_create, each sequence by itself */
+  double area;             /* their share of what `batch` whole sequences have, in the mean: 1 likewise */
   int32_t layer;           /* given to the calls that follow */
   tri_op_shard shard;      /* of the only rank, from tri_op_list_create */
   bool sliced;             /* the calls that follow work on a slice of the rows */

@@ -124,6 +124,8 @@ struct tri_op_call {
   int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
   int32_t constant;
   int64_t rows, sequence;         /* tokens of a micro-batch, positions of a sequence: what is planned for */
+  int64_t most_slices;            /* of attention in a micro-batch: likewise */
+  double area;                    /* the share of attention's work that they leave, in the mean */
   bool sliced;                    /* sequence parallelism: `rows` are this rank's slice of the micro-batch's, */
   int64_t first_row;              /* from this one on */
   tri_dtype type;                 /* of activations */

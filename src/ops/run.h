@@ -72,7 +72,7 @@ struct tri_run {
   const int32_t *labels;             /* [batch, sequence]; negative ones do not count */
   const int32_t *positions;          /* [batch, sequence]: of each token in its sequence or document */
   const tri_attention_slice *slices; /* [num_slices]: who sees whom; keys are rows of the cache where there is one */
-  int64_t num_slices;                /* no query and no key is in two of them */
+  int64_t num_slices;                /* ascending; no query and no key is in two of them */
   const tri_step_values *values;     /* of the step at hand; NULL without training */
   int64_t sample;                    /* number of the first sequence in the step, of all ranks' */
   double *loss_sum;    /* receives the sum of the losses of counted labels; NULL where no list has a loss */

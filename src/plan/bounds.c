@@ -108,6 +108,8 @@ static tri_status price(const tri_search_request *request, layer_prices *of) {
       tri_list_request_whole(model, TRI_LIST_TRAIN, of->micro_batch, request->sequence, request->precision);
   list_request.recompute = of->recompute;
   list_request.recompute_every = 1;
+  list_request.masked = request->masked;
+  list_request.masked_area = request->masked_area;
   list_request.shard =
       (tri_op_shard){tri_mesh_seat_along(TRI_AXIS_TENSOR, of->tensor), of->sequence_parallel && of->tensor > 1};
   tri_op_list *list = NULL;

@@ -214,6 +214,8 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .masked = request->masked,
+                          .masked_area = request->masked_area,
                           .for_planning = true};
   tri_mesh_place place = {{0}};
   place.at[TRI_AXIS_PIPELINE] = (int)stage;

@@ -73,7 +73,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
                          tri_span tensor) {
   tri_cost cost = {0};
   tri_price price = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_call whole = *call;
+  if (!system->flash_attention) whole.area = 1; /* masked scores are made, too, and passed over */
+  call->op->cost(&whole, pass, &cost);
   if (!measured_s(cluster, system, call, &cost, pass, &price)) {
     price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
   }

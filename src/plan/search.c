@@ -33,7 +33,9 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
                                   .system = request->system,
                                   .global_batch = request->global_batch,
                                   .sequence = request->sequence,
-                                  .precision = request->precision};
+                                  .precision = request->precision,
+                                  .masked = request->masked,
+                                  .masked_area = request->masked_area};
 }
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */

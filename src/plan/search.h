@@ -18,6 +18,8 @@ typedef struct tri_search_request {
   const tri_system *system;
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
+  bool masked; /* as in tri_simulation_request */
+  double masked_area;
   int64_t top;     /* answers wanted */
   bool exhaustive; /* simulate everything: what the pruning is compared with */
 } tri_search_request;

@@ -22,6 +22,8 @@ typedef struct tri_simulation_request {
   int64_t global_batch, sequence;
   bool assumed_sequence; /* nobody gave it: reports say so */
   tri_dtype precision;
+  bool masked;        /* documents that share a sequence do not see each other */
+  double masked_area; /* the share of attention's work that masks leave, where it is known; 0: all of it */
   const struct tri_device_description
       *device; /* whose scratch memory and packed weights count; NULL: the cluster's kind's */
 } tri_simulation_request;

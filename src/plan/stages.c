@@ -230,6 +230,8 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .masked = request->masked,
+                          .masked_area = request->masked_area,
                           .for_planning = true,
                           .without_program = true};
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));

@@ -108,9 +108,10 @@ tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *
 }
 
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
-  return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s}}", "run", identity->run, "tokenizer", identity->tokenizer,
-                   "train", "path", config->data.train, "fingerprint", identity->train, "validation", "path",
-                   config->data.validation, "fingerprint", identity->validation);
+  return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s}, s:s, s:s}", "run", identity->run, "tokenizer",
+                   identity->tokenizer, "train", "path", config->data.train, "fingerprint", identity->train,
+                   "validation", "path", config->data.validation, "fingerprint", identity->validation, "documents",
+                   tri_run_config_documents(config), "packing", tri_run_config_packing(config));
 }
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static const char *const not_of_function[] = {"name", "dropout", "init_std", "ma
 static const char *const of_shape[] = {"family",     "num_layers", "hidden_size",    "ffn_size",
                                        "vocab_size", "tied",       "attention_bias", NULL};
 
-static const char *const other_keys[] = {"run", "data.train", "data.tokenizer", NULL};
+static const char *const other_keys[] = {"run", "data.train", "data.tokenizer", "data.documents", "data.packing", NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -241,6 +242,14 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   }
 }
 
+/* Other samples than the first steps were made on, in another order. Checkpoints of before these keys do not say. */
+static void compare_samples(const json_t *said, changes *c) {
+  const char *documents = text_at(said, "documents"), *packing = text_at(said, "packing");
+  const char *own_documents = tri_run_config_documents(c->config), *own_packing = tri_run_config_packing(c->config);
+  if (differ(documents, own_documents)) add_change(c, "data.documents", documents, own_documents);
+  if (differ(packing, own_packing)) add_change(c, "data.packing", packing, own_packing);
+}
+
 static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
                                const json_t *said) {
   const char *there = text_at(said, "run");
@@ -268,8 +277,12 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
     case TRI_TAKE_UP_RUN:
       TRI_TRY(compare_runs(identity, config, folder, said));
       compare_corpora(identity, said, &c);
+      compare_samples(said, &c);
       break;
-    case TRI_TAKE_UP_BRANCH: compare_corpora(identity, said, &c); break;
+    case TRI_TAKE_UP_BRANCH:
+      compare_corpora(identity, said, &c);
+      compare_samples(said, &c);
+      break;
     case TRI_TAKE_UP_WEIGHTS: break;
   }
   if (c.text_length == 0) return TRI_OK;

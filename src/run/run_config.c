@@ -21,6 +21,10 @@
 #define DECAYS(X)                                                                                                      \
   X("constant", TRI_DECAY_CONSTANT) X("linear", TRI_DECAY_LINEAR) X("cosine", TRI_DECAY_COSINE) X("wsd", TRI_DECAY_WSD)
 TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
+#define DOCUMENT_USES(X) X("joined", TRI_DOCUMENTS_JOINED) X("masked", TRI_DOCUMENTS_MASKED)
+TRI_CONFIG_WORDS(document_uses, tri_document_use, DOCUMENT_USES)
+#define PACKING_USES(X) X("windows", TRI_PACKING_WINDOWS) X("documents", TRI_PACKING_DOCUMENTS)
+TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
 /* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
@@ -52,6 +56,10 @@ static const tri_config_key data_keys[] = {
      .help = "tokens in one sample; asked for where max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
      .help = "labels with this id (padding) do not count in the loss; -1 is none"},
+    {CHOICE("documents", data.documents, document_uses), .fallback = "joined",
+     .help = "masked: documents in a sequence do not see each other, and positions begin again in each; or joined"},
+    {CHOICE("packing", data.packing, packing_uses), .fallback = "windows",
+     .help = "documents: sequences are whole documents side by side, best-fit; or windows of the text, cut anywhere"},
 };
 TABLE(data_table, data_keys);
 
@@ -315,3 +323,9 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
 }
 
 void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }
+
+const char *tri_run_config_documents(const tri_run_config *config) {
+  return document_uses_word(config->data.documents);
+}
+
+const char *tri_run_config_packing(const tri_run_config *config) { return packing_uses_word(config->data.packing); }

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "data/sampler.h"
 #include "device/dtype.h"
 #include "model/model.h"
 #include "schedule/layout.h"
@@ -25,6 +26,8 @@ typedef struct tri_run_config {
     char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1 is none */
+    tri_document_use documents;
+    tri_packing_use packing;
   } data;
   tri_layout layout;
   struct {
@@ -73,6 +76,10 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
 /* The whole configuration as resolved, as YAML that tri_run_config_load reads back to the same values. Release *out
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
+
+/* The words of data.documents and data.packing. */
+const char *tri_run_config_documents(const tri_run_config *config);
+const char *tri_run_config_packing(const tri_run_config *config);
 
 /* One line a key: name, type, default and help, for `--help` and the documentation. */
 void tri_run_config_help(FILE *to);

@@ -41,12 +41,29 @@ static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus *
   TRI_TRY(tri_corpus_open(prefix, corpus));
   TRI_TRY(tri_corpus_check_tokenizer(*corpus, o->tokenizer, o->tokenizer_path));
   snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
-  return tri_sampler_create(*corpus, config->data.sequence, config->model.vocab_size, config->seed, sampler);
+  const tri_sampler_options options = {
+      .sequence = config->data.sequence,
+      .vocab_size = config->model.vocab_size,
+      .seed = config->seed,
+      .documents = config->data.documents,
+      .packing = config->data.packing,
+      .end_of_text = o->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(o->tokenizer),
+  };
+  return tri_sampler_create(*corpus, &options, sampler);
+}
+
+/* Held-out text may be one document. */
+static tri_status check_documents(const tri_run_config *config, const tri_sampler *train) {
+  bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
+  if (plain) return TRI_OK;
+  TRI_TRY(tri_documents_check(&train->documents));
+  return train->masked ? tri_documents_check_lengths(&train->documents) : TRI_OK;
 }
 
 static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
   TRI_TRY(open_corpus(o, config->data.train, &out->train_corpus, &out->train, identity->train));
+  TRI_TRY(check_documents(config, &out->train));
   (void)tri_corpus_say_vocabulary(out->train_corpus, config->model.vocab_size);
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
   return open_corpus(o, config->data.validation, &out->validation_corpus, &out->validation, identity->validation);
@@ -64,6 +81,8 @@ tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identit
 }
 
 void tri_run_data_close(tri_run_data *data) {
+  tri_sampler_destroy(&data->validation);
+  tri_sampler_destroy(&data->train);
   tri_corpus_close(data->validation_corpus);
   tri_corpus_close(data->train_corpus);
 }

@@ -2,7 +2,7 @@
 #ifndef TRI_RUN_RUN_DATA_H
 #define TRI_RUN_RUN_DATA_H
 
-#include "data/corpus.h"
+#include "data/sampler.h"
 #include "run/identity.h"
 #include "run/run_config.h"
 

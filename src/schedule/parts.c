@@ -7,6 +7,8 @@ static tri_list_request list_request(const tri_parts_request *of, const tri_mode
   tri_list_request request =
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
   request.layers = share->chunks[chunk];
+  request.masked = of->masked;
+  request.masked_area = of->masked_area;
   request.weights_pass = of->layout->zero > 2 && tri_domain_size(&share->seat.shape, TRI_DOMAIN_REPLICAS) > 1;
   request.recompute = of->layout->recompute;
   request.recompute_every = of->layout->recompute_every;

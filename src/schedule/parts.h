@@ -13,6 +13,8 @@ typedef struct tri_parts_request {
   int64_t micro_batches;    /* of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;
   tri_dtype precision;
+  bool masked; /* attention stays inside documents (tri_list_request) */
+  double masked_area;
   bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
   bool without_program; /* the program is left NULL: for whoever makes those of many stages from one stage's parts */
 } tri_parts_request;

@@ -73,6 +73,7 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .global_batch = config->optimizer.global_batch,
       .sequence = config->data.sequence,
       .precision = config->precision,
+      .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
       .seed = config->seed,
       .ignore_token = (int32_t)config->data.ignore_token,
       .beta1 = config->optimizer.beta1,
@@ -158,6 +159,19 @@ static tri_status open_output(trainer *t, const char *resume) {
   return tri_first_rank_status(&t->mesh.world, status);
 }
 
+/* How the text becomes sequences, where that is not by windows of joined documents. */
+static void announce_data(const trainer *t) {
+  const tri_sampler *train = &t->data.train;
+  const tri_packing *packing = train->pieces.packing;
+  const char *masked = train->masked ? "documents do not see each other (data.documents: masked)" : "";
+  if (packing == NULL && train->masked) tri_log("%s", masked);
+  if (packing == NULL) return;
+  double places = (double)train->per_epoch * (double)train->sequence;
+  tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% are filling%s%s", (long)train->per_epoch,
+          (long)train->sequence, 100.0 * (1.0 - (double)tri_packing_tokens(packing) / places),
+          train->masked ? "; " : "", masked);
+}
+
 static void announce(const trainer *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
@@ -178,6 +192,7 @@ static void announce(const trainer *t) {
   tri_log("%s tokens to train on, %s of memory, %s",
           tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpus), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
+  announce_data(t);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */

@@ -92,7 +92,11 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   tri_short_run_set(run, "data.validation", "%s", "");
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
-  if (study->trial.random_tokens) tri_short_run_set(run, "data.train", "%s/../" TRI_RANDOM_TOKENS, a->folder);
+  if (study->trial.random_tokens) { /* nothing divides them */
+    tri_short_run_set(run, "data.train", "%s/../" TRI_RANDOM_TOKENS, a->folder);
+    tri_short_run_set(run, "data.documents", "joined");
+    tri_short_run_set(run, "data.packing", "windows");
+  }
   *out = run;
   return TRI_OK;
 }

@@ -1,6 +1,7 @@
 """Weights between transformers and us, both ways: what one saved the other loads, and both find the same loss."""
 import json
 import os
+import struct
 import subprocess
 
 import numpy
@@ -64,6 +65,50 @@ def test_they_load_ours(tmp_path, corpus, model):
     trireme("train", write_run(tmp_path, corpus, model))
     checkpoint = tmp_path / "run/checkpoints/step-00000005"
     assert abs(their_loss(checkpoint, corpus) / our_loss(checkpoint, corpus) - 1) < 1e-5
+
+
+def write_documents(folder, generator):
+    """A corpus of bytes in Megatron-LM's format, of documents of one token and more; answers their lengths."""
+    lengths = numpy.clip(numpy.exp(generator.normal(2, 1, 200)).astype(int), 1, 90)
+    for name in ("train", "validation"):
+        tokens = generator.integers(0, 256, lengths.sum()).astype(numpy.uint16)
+        tokens.tofile(folder / f"{name}.bin")
+        begins = numpy.cumsum([0, *lengths])
+        (folder / f"{name}.idx").write_bytes(
+            b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1) + lengths.astype(numpy.int32).tobytes()
+            + (2 * begins[:-1]).astype(numpy.int64).tobytes() + numpy.arange(len(lengths) + 1, dtype=numpy.int64).tobytes())
+    return lengths
+
+
+@pytest.mark.parametrize("model", [
+    dict(family="gpt2", num_layers=2, hidden_size=48, num_heads=4, vocab_size=257, max_sequence=64),
+    dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257, max_sequence=64),
+], ids=["gpt2", "llama"])
+def test_masked_documents(tmp_path, model):
+    """Positions that begin again make them mask documents, too (masking_utils.find_packed_sequence_indices): `eval` of a masked
+    run finds the loss that they do."""
+    lengths = write_documents(tmp_path, numpy.random.default_rng(1))
+    run = json.loads(write_run(tmp_path, tmp_path, model).read_text())
+    run["data"].update(documents="masked", packing="documents")
+    (tmp_path / "run.yaml").write_text(json.dumps(run))
+    trireme("train", tmp_path / "run.yaml")
+    checkpoint = tmp_path / "run/checkpoints/step-00000005"
+    ours = json.loads(trireme("eval", checkpoint, tmp_path / "validation", "--json"))
+    tokens = numpy.fromfile(tmp_path / "validation.bin", numpy.uint16).astype(numpy.int64)
+    place = numpy.concatenate([numpy.arange(n) for n in lengths])
+    last = numpy.concatenate([numpy.arange(n) == n - 1 for n in lengths])
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    total, counted = 0.0, 0
+    with torch.no_grad():
+        for first in range(0, len(tokens) - 1, SEQUENCE):
+            end = min(first + SEQUENCE, len(tokens) - 1)
+            positions = numpy.minimum(place[first:end], numpy.arange(end - first))
+            wanted = numpy.where(last[first:end], -100, tokens[first + 1 : end + 1])
+            logits = theirs(torch.tensor(tokens[None, first:end]), position_ids=torch.tensor(positions[None]), use_cache=False).logits[0]
+            total += float(torch.nn.functional.cross_entropy(logits.double(), torch.tensor(wanted), reduction="sum"))
+            counted += int((wanted >= 0).sum())
+    assert ours["tokens"] == counted
+    assert abs(ours["loss"] / (total / counted) - 1) < 1e-5
 
 
 @pytest.mark.parametrize("make", [

@@ -43,7 +43,8 @@ static tri_status make_steps(tri_engine *engine, const tri_run_config *config, i
   for (int64_t i = 0; i < steps && status == TRI_OK; i++) {
     tri_step step = {0};
     make_batch(config, progress->step, ids, ids + tokens);
-    status = tri_engine_step_on(engine, ids, ids + tokens, progress->step, progress->updates, 1e-2, &step);
+    status = tri_engine_step_on(engine, &(tri_tokens){.ids = ids, .labels = ids + tokens}, progress->step,
+                                progress->updates, 1e-2, &step);
     losses[i] = step.loss;
     progress->step++;
     progress->updates += !step.skipped;

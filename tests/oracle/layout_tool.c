@@ -3,10 +3,9 @@
  *
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT
  *
- * TOKENS: int32 ids then labels of every step. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule
- * sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group balance
- * embedding_as_layers head_as_layers. For
- * each, OUT/NAME.bin
+ * TOKENS: int32 ids, then labels, then, where documents are masked, positions of every step. LAYOUTS: a line each: name
+ * tensor pipeline data virtual_stages schedule sequence_parallel zero recompute recompute_every micro_batch
+ * bucket_bytes reduce_precision micro_batch_group balance embedding_as_layers head_as_layers. For each, OUT/NAME.bin
  * gets every gradient of the first step, then every value after the last, as float64 in the order of the table; a line
  * of JSON on standard output has losses, norms and each rank's bytes. */
 #include "global.h"
@@ -24,6 +23,7 @@ typedef struct arguments {
   const char *device, *tokens, *layouts, *out;
   tri_dtype precision;
   int64_t global_batch, sequence, steps;
+  bool masked;
 } arguments;
 
 static tri_schedule_kind schedule_of(const char *name) {
@@ -84,15 +84,22 @@ static tri_status report_bytes(tri_engine *engine) {
   return status;
 }
 
-static tri_status train(const arguments *a, tri_engine *engine, const int32_t *tokens, FILE *to) {
+/* Of a step. */
+static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t step) {
   int64_t count = a->global_batch * a->sequence;
+  const int32_t *ids = tokens + step * (a->masked ? 3 : 2) * count;
+  return (tri_tokens){ids, ids + count, a->masked ? ids + 2 * count : NULL};
+}
+
+static tri_status train(const arguments *a, tri_engine *engine, const int32_t *tokens, FILE *to) {
   bool first = tri_engine_mesh(engine)->world.rank == 0;
   tri_step step;
-  TRI_TRY(tri_engine_gradients(engine, tokens, tokens + count, 0, &step));
+  tri_tokens given = tokens_at(a, tokens, 0);
+  TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
   TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
   for (int64_t s = 0; s < a->steps; s++) {
-    const int32_t *ids = tokens + 2 * s * count;
-    TRI_TRY(tri_engine_step_on(engine, ids, ids + count, s, s, 1e-3, &step));
+    given = tokens_at(a, tokens, s);
+    TRI_TRY(tri_engine_step_on(engine, &given, s, s, 1e-3, &step));
     if (first) printf("%s[%.17g, %.17g]", s == 0 ? "\"steps\": [" : ", ", step.loss, step.grad_norm);
   }
   if (first) printf("], ");
@@ -108,6 +115,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
       .global_batch = a->global_batch,
       .sequence = a->sequence,
       .precision = a->precision,
+      .masked = a->masked,
       .seed = 1,
       .ignore_token = -1,
       .beta1 = 0.9,
@@ -149,7 +157,7 @@ static tri_status run_layout(const arguments *a, const tri_model *model, const c
   return status;
 }
 
-static tri_status run_all(const arguments *a, const char *model_path) {
+static tri_status run_all(arguments *a, const char *model_path) {
   tri_model model;
   char *layouts = NULL, *tokens = NULL;
   size_t bytes = 0;
@@ -157,6 +165,7 @@ static tri_status run_all(const arguments *a, const char *model_path) {
   TRI_TRY(tri_model_load(model_path, &model));
   TRI_TRY(tri_file_read(a->layouts, (size_t)1 << 24, &layouts, &bytes));
   TRI_TRY(tri_file_read(a->tokens, (size_t)1 << 30, &tokens, &bytes));
+  a->masked = bytes == 3 * sizeof(int32_t) * (size_t)(a->steps * a->global_batch * a->sequence);
   char *rest = NULL;
   for (char *line = strtok_r(layouts, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
     TRI_TRY(run_layout(a, &model, line, (const int32_t *)(void *)tokens));

@@ -88,10 +88,11 @@ class Weights:
             for p in self.table["parameters"]
         }
 
-    def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b"):
-        """Loss, norm and gradients by name, as the engine finds them."""
+    def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b", positions=None):
+        """Loss, norm and gradients by name, as the engine finds them; masked, where there are positions."""
         tokens, out = os.path.join(self.folder, "tokens.bin"), os.path.join(self.folder, "gradients.bin")
-        numpy.concatenate([ids.reshape(-1), labels.reshape(-1)]).astype(numpy.int32).tofile(tokens)
+        columns = [ids, labels] if positions is None else [ids, labels, positions]
+        numpy.concatenate([column.reshape(-1) for column in columns]).astype(numpy.int32).tofile(tokens)
         result = tool("gradients", self.model_file, device_for(device, precision), precision, schedule, ids.shape[0],
                       micro_batch or ids.shape[0], ids.shape[1], self.file, tokens, out)
         flat = numpy.fromfile(out)

@@ -3,11 +3,12 @@
  *   parity_tool table MODEL.yaml
  *       the parameter table as JSON: name, shape and first element in the flat array of all weights
  *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT
- *       TOKENS: int32 ids then labels. OUT: the gradients, flat. Prints {"loss", "grad_norm"}.
+ *       TOKENS: int32 ids, labels and, where documents are masked, positions. OUT: the gradients, flat. Prints {"loss",
+ *       "grad_norm"}.
  *   parity_tool logits MODEL.yaml DEVICE PRECISION PIECE COUNT WEIGHTS TOKENS OUT
  *       reads TOKENS in pieces through the cache; OUT: the logits behind each piece
- *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT
- *       the sampler's first COUNT samples: int32 inputs then labels of each
+ *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT DOCUMENTS PACKING END_OF_TEXT
+ *       the sampler's first COUNT samples: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
  *
  * Flat arrays are float64 in files whatever the precision. */
 #include "base/file.h"
@@ -109,13 +110,18 @@ static tri_status gradients_command(char **a) {
   double *out = NULL;
   tri_step step;
   size_t count = (size_t)(options.global_batch * options.sequence);
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read(a[8], (size_t)1 << 34, (char **)(void *)&tokens, &bytes));
+  options.masked = bytes == 3 * count * sizeof *tokens;
+  if (!options.masked && bytes != 2 * count * sizeof *tokens)
+    return tri_fail(TRI_BAD_FILE, "%s: %zu bytes", a[8], bytes);
+  tri_tokens given = {tokens, tokens + count, options.masked ? tokens + 2 * count : NULL};
   TRI_TRY(tri_device_create(a[1], 0, &device));
   TRI_TRY(tri_engine_create(&options, device, &engine));
   tri_executor *executor = tri_engine_executor(engine);
   const tri_parameter_table *table = tri_engine_parameters(engine);
   TRI_TRY(set_weights(table, a[7], executor));
-  TRI_TRY(read_array(a[8], 2 * count * sizeof *tokens, &tokens));
-  TRI_TRY(tri_engine_gradients(engine, tokens, tokens + count, 0, &step));
+  TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
   TRI_TRY(get_gradients(executor, table->num_elements, &out));
   TRI_TRY(tri_file_replace(a[9], out, (size_t)table->num_elements * sizeof *out));
   printf("{\"loss\": %.17g, \"grad_norm\": %.17g}\n", step.loss, step.grad_norm);
@@ -159,13 +165,24 @@ static tri_status samples_command(char **a) {
   tri_sampler sampler;
   int32_t *out = NULL;
   int64_t sequence = atoll(a[1]), count = atoll(a[4]);
+  tri_sampler_options options = {
+      .sequence = sequence,
+      .vocab_size = atoll(a[2]),
+      .seed = (uint64_t)atoll(a[3]),
+      .documents = strcmp(a[6], "masked") == 0 ? TRI_DOCUMENTS_MASKED : TRI_DOCUMENTS_JOINED,
+      .packing = strcmp(a[7], "documents") == 0 ? TRI_PACKING_DOCUMENTS : TRI_PACKING_WINDOWS,
+      .end_of_text = atoi(a[8]),
+  };
   TRI_TRY(tri_corpus_open(a[0], &corpus));
-  TRI_TRY(tri_sampler_create(corpus, sequence, atoll(a[2]), (uint64_t)atoll(a[3]), &sampler));
-  TRI_TRY(tri_alloc("samples", (size_t)(2 * sequence * count), sizeof *out, &out));
+  TRI_TRY(tri_sampler_create(corpus, &options, &sampler));
+  TRI_TRY(tri_alloc("samples", (size_t)(3 * sequence * count), sizeof *out, &out));
   for (int64_t i = 0; i < count; i++) {
-    TRI_TRY(tri_sampler_read(&sampler, i, out + 2 * i * sequence, out + (2 * i + 1) * sequence));
+    int32_t *at = out + 3 * i * sequence;
+    TRI_TRY(tri_sampler_read(&sampler, i, &(tri_sample){at, at + sequence, at + 2 * sequence}));
   }
-  TRI_TRY(tri_file_replace(a[5], out, (size_t)(2 * sequence * count) * sizeof *out));
+  TRI_TRY(tri_file_replace(a[5], out, (size_t)(3 * sequence * count) * sizeof *out));
+  printf("{\"per_epoch\": %" PRId64 "}\n", sampler.per_epoch);
+  tri_sampler_destroy(&sampler);
   tri_free(out);
   tri_corpus_close(corpus);
   return TRI_OK;
@@ -180,7 +197,7 @@ int main(int count, char **arguments) {
       {"table", 1, table_command},
       {"gradients", 10, gradients_command},
       {"logits", 8, logits_command},
-      {"samples", 6, samples_command},
+      {"samples", 9, samples_command},
   };
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
     if (count < 2 || strcmp(arguments[1], commands[i].name) != 0 || count != 2 + commands[i].arguments) continue;

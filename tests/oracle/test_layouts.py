@@ -93,14 +93,25 @@ def ranks_of(layout):
     return layout["tensor"] * layout["pipeline"] * layout["data"]
 
 
-def run_tool(folder, model, layouts, device="reference", precision="fp64", steps=STEPS, batch=BATCH, ignored=0.2, seed=3):
+def draw_positions(chance, shape):
+    """Documents of any length, of one token too; a sequence of nothing else, and one that is one document."""
+    begins = chance.random(shape) < 0.4
+    begins[:, 0], begins[:, 2] = True, False
+    begins[..., 0] = True
+    at = numpy.arange(shape[-1])
+    return at - numpy.maximum.accumulate(numpy.where(begins, at, 0), axis=-1)
+
+
+def run_tool(folder, model, layouts, device="reference", precision="fp64", steps=STEPS, batch=BATCH, ignored=0.2, seed=3, masked=False):
     """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}."""
     (folder / "model.yaml").write_text(json.dumps(model))
     chance = numpy.random.default_rng(seed)
-    tokens = chance.integers(0, model["vocab_size"], (steps, 2, batch, SEQUENCE)).astype(numpy.int32)
+    tokens = chance.integers(0, model["vocab_size"], (steps, 3 if masked else 2, batch, SEQUENCE)).astype(numpy.int32)
     labels = tokens[:, 1]
     labels[chance.random(labels.shape) < ignored] = -1
     labels[:, 1] = -1  # a sequence without any label that counts
+    if masked:
+        tokens[:, 2] = draw_positions(chance, labels.shape)
     tokens.tofile(folder / "tokens")
     answers = {}
     for ranks in sorted({ranks_of(layout) for layout in layouts}):
@@ -163,6 +174,24 @@ needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIP
 def test_matrix(tmp_path, model):
     layouts = [dict(), *LAYOUTS, *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
     compare(run_tool(tmp_path, model, layouts), layouts, 1e-10, 1e-10, exact=True)
+
+
+@needs_launcher
+@pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_masked_documents(tmp_path, model):
+    """The same with documents that do not see each other; that they do not, test_documents.py shows of one rank."""
+    layouts = [dict(), *LAYOUTS[1::2], *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    answers = run_tool(tmp_path, model, layouts, steps=3, masked=True)
+    compare(answers, layouts, 1e-10, 1e-10, exact=True)
+    joined = run_tool(tmp_path, model, layouts[:1], steps=3)
+    assert (joined["one"][2] != answers["one"][2]).any()
+
+
+@needs_launcher
+@pytest.mark.parametrize("precision,tolerance,loss_tolerance", [("fp32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)])
+def test_masked_documents_on_the_cpu(tmp_path, precision, tolerance, loss_tolerance):
+    layouts = [dict(), *LAYOUTS[8::9]]
+    compare(run_tool(tmp_path, LLAMA, layouts, "cpu", precision, steps=3, masked=True), layouts, tolerance, loss_tolerance, exact=True)
 
 
 @needs_launcher

@@ -134,8 +134,9 @@ def test_twenty_steps(tmp_path, model, precision, limit):
     losses = [json.loads(line)["loss"] for line in open(tmp_path / "run/metrics.jsonl")]
 
     samples = tmp_path / "samples.bin"
-    tool("samples", tmp_path / "corpus/train", sequence, model["vocab_size"], 7, batch * steps, samples)
-    samples = torch.tensor(numpy.fromfile(samples, numpy.int32).reshape(steps, batch, 2, sequence).astype(numpy.int64))
+    tool("samples", tmp_path / "corpus/train", sequence, model["vocab_size"], 7, batch * steps, samples, "joined",
+         "windows", -1)
+    samples = torch.tensor(numpy.fromfile(samples, numpy.int32).reshape(steps, batch, 3, sequence).astype(numpy.int64))
     tensors = weights.tensors(torch.float32)
     optimizer = torch.optim.AdamW(
         [dict(params=[t for t in tensors.values() if t.dim() == 2], weight_decay=decay),

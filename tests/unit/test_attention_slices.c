@@ -511,8 +511,36 @@ static void test_merge_leaves_others_alone(void **state) {
   }
 }
 
+/* A workspace serves fewer slices than it was asked for: which way the backward goes, and what that needs, depends on
+ * their number. */
+static void test_workspace_serves_fewer(void **state) {
+  (void)state;
+  static const char *const devices[] = {"cpu", "reference", "emulated"};
+  int falls = 0;
+  for (int k = 0; k < 3; k++) {
+    for (int threads = 1; threads <= (k == 0 ? 6 : 1); threads++) {
+      tri_device *device = NULL;
+      size_t before = 0, bytes = 0;
+      tri_attention call = {
+          .type = TRI_FP32, .out_type = TRI_FP32, .gradient_type = TRI_FP32, .heads = 2, .kv_heads = 1};
+      call.head_dim = call.q_row = call.k_row = call.v_row = call.out_row = 8;
+      call.scale = 1;
+      call.query_rows = call.key_rows = call.most_queries = call.most_keys = 900;
+      CHECK_OK(tri_device_create(devices[k], threads, &device));
+      for (call.num_slices = 1; call.num_slices <= 40; call.num_slices++) {
+        CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
+        falls += bytes < before;
+        before = bytes;
+      }
+      tri_device_destroy(device);
+    }
+  }
+  assert_int_equal(falls, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_workspace_serves_fewer),
       cmocka_unit_test(test_reference),
       VECTOR_UNIT_ENTRIES,
       cmocka_unit_test(test_merge_leaves_others_alone),

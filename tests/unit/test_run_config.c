@@ -306,6 +306,8 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
   snprintf(c->data.tokenizer, sizeof c->data.tokenizer, "%s", next(index, 2) == 0 ? "" : "C:\\t\"ok\"enizer.json");
   c->data.sequence = 1 + (int64_t)next(index, (uint64_t)c->model.max_sequence);
+  c->data.documents = (tri_document_use)next(index, 2);
+  c->data.packing = (tri_packing_use)next(index, 2);
   tri_layout *l = &c->layout; /* member by member: a whole struct would bring its own padding */
   l->tensor = 1 + (int64_t)next(index, 9);
   l->pipeline = 1 + (int64_t)next(index, 9);
@@ -387,7 +389,8 @@ static void prints_what_others_read(void **state) {
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
       "    else: yield k, v\n"
-      "words = 'allow_change name family activation train validation tokenizer schedule balance recompute "
+      "words = 'allow_change name family activation train validation tokenizer documents packing schedule balance "
+      "recompute "
       "reduce_precision decay init "
       "precision "
       "device output'\n"

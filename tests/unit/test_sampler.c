@@ -1,4 +1,4 @@
-#include "data/corpus.h"
+#include "data/sampler.h"
 
 #include "corpus_test.h"
 
@@ -11,13 +11,20 @@ static void open_counting(void **state, int64_t tokens, tri_corpus **out) {
   assert_ok(tri_corpus_open(prefix, out));
 }
 
+static tri_status create_windows(const tri_corpus *corpus, int64_t sequence, int64_t vocab_size, uint64_t seed,
+                                 tri_sampler *out) {
+  const tri_sampler_options options = {.sequence = sequence, .vocab_size = vocab_size, .seed = seed, .end_of_text = -1};
+  return tri_sampler_create(corpus, &options, out);
+}
+
 /* The place of a sample in the corpus, whose tokens are their own positions; checks that it is one piece of text. */
 static int64_t place(const tri_sampler *sampler, int64_t index) {
-  int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE];
-  assert_ok(tri_sampler_read(sampler, index, inputs, labels));
+  int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE], positions[MAX_SEQUENCE];
+  assert_ok(tri_sampler_read(sampler, index, &(tri_sample){inputs, labels, positions}));
   for (int64_t i = 0; i < sampler->sequence; i++) {
     assert_int_equal(inputs[i], inputs[0] + i);
     assert_int_equal(labels[i], inputs[0] + i + 1);
+    assert_int_equal(positions[i], i);
   }
   return inputs[0];
 }
@@ -32,7 +39,7 @@ static void visits_each_window_once(void **state) {
     tri_corpus *corpus = NULL;
     tri_sampler sampler;
     open_counting(state, cases[c].tokens, &corpus);
-    assert_ok(tri_sampler_create(corpus, cases[c].sequence, 1 << 20, 7, &sampler));
+    assert_ok(create_windows(corpus, cases[c].sequence, 1 << 20, 7, &sampler));
     int64_t windows = sampler.per_epoch, last_first = cases[c].tokens - cases[c].sequence - 1;
     assert_int_equal(windows, (cases[c].tokens - 1) / cases[c].sequence);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
@@ -69,9 +76,9 @@ static void epochs_and_seeds_differ(void **state) {
   tri_corpus *corpus = NULL;
   tri_sampler one, again, other;
   open_counting(state, 4001, &corpus);
-  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 1, &one));
-  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 1, &again));
-  assert_ok(tri_sampler_create(corpus, 8, 1 << 20, 2, &other));
+  assert_ok(create_windows(corpus, 8, 1 << 20, 1, &one));
+  assert_ok(create_windows(corpus, 8, 1 << 20, 1, &again));
+  assert_ok(create_windows(corpus, 8, 1 << 20, 2, &other));
   assert_int_equal(count_equal(&one, 0, &again, 0), 500);
   assert_in_range(count_equal(&one, 0, &one, 500), 0, 12);
   assert_in_range(count_equal(&one, 500, &one, 1000), 0, 12);
@@ -86,7 +93,7 @@ static void small_orders_are_fair(void **state) {
   tri_corpus *corpus = NULL;
   tri_sampler sampler;
   open_counting(state, WINDOWS * SEQUENCE + SEQUENCE, &corpus);
-  assert_ok(tri_sampler_create(corpus, SEQUENCE, 1 << 20, 3, &sampler));
+  assert_ok(create_windows(corpus, SEQUENCE, 1 << 20, 3, &sampler));
   assert_int_equal(sampler.per_epoch, WINDOWS);
   int64_t seen[WINDOWS][WINDOWS] = {{0}}, shifts[SEQUENCE] = {0};
   for (int64_t i = 0; i < (int64_t)EPOCHS * WINDOWS; i++) {
@@ -109,20 +116,22 @@ static void small_orders_are_fair(void **state) {
 static void reads_the_text_in_order(void **state) {
   tri_corpus *corpus = NULL;
   tri_sampler sampler;
-  int32_t inputs[10], labels[10];
+  int32_t inputs[10], labels[10], positions[10];
   open_counting(state, 1001, &corpus);
-  assert_ok(tri_sampler_create(corpus, 10, 1 << 20, 9, &sampler));
+  assert_ok(create_windows(corpus, 10, 1 << 20, 9, &sampler));
   assert_int_equal(sampler.per_epoch, 100);
   for (int64_t i = 0; i < 100; i++) {
-    assert_ok(tri_sampler_read_in_order(&sampler, i, inputs, labels));
+    assert_ok(tri_sampler_read_in_order(&sampler, i, &(tri_sample){inputs, labels, positions}));
     for (int j = 0; j < 10; j++) {
       assert_int_equal(inputs[j], 10 * i + j);
       assert_int_equal(labels[j], 10 * i + j + 1);
     }
   }
-  assert_failure(tri_sampler_read_in_order(&sampler, 100, inputs, labels), TRI_INTERNAL, "window 100 of 100");
-  assert_failure(tri_sampler_read_in_order(&sampler, -1, inputs, labels), TRI_INTERNAL, "window -1");
-  assert_failure(tri_sampler_read(&sampler, -1, inputs, labels), TRI_INTERNAL, "sample -1");
+  assert_failure(tri_sampler_read_in_order(&sampler, 100, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
+                 "window 100 of 100");
+  assert_failure(tri_sampler_read_in_order(&sampler, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
+                 "window -1");
+  assert_failure(tri_sampler_read(&sampler, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL, "sample -1");
   tri_corpus_close(corpus);
 }
 
@@ -130,12 +139,12 @@ static void wants_one_sample_of_text(void **state) {
   tri_corpus *corpus = NULL;
   tri_sampler sampler = {.per_epoch = -1};
   open_counting(state, 33, &corpus);
-  assert_failure(tri_sampler_create(corpus, 33, 1 << 20, 1, &sampler), TRI_BAD_CONFIG,
+  assert_failure(create_windows(corpus, 33, 1 << 20, 1, &sampler), TRI_BAD_CONFIG,
                  "the corpus has 33 tokens, fewer than the 34 of one sample");
-  assert_failure(tri_sampler_create(corpus, INT64_MAX, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "has 33 tokens");
-  assert_failure(tri_sampler_create(corpus, 0, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "data.sequence is 0");
+  assert_failure(create_windows(corpus, INT64_MAX, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "has 33 tokens");
+  assert_failure(create_windows(corpus, 0, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "data.sequence is 0");
   assert_int_equal(sampler.per_epoch, -1);
-  assert_ok(tri_sampler_create(corpus, 32, 1 << 20, 1, &sampler));
+  assert_ok(create_windows(corpus, 32, 1 << 20, 1, &sampler));
   assert_int_equal(sampler.per_epoch, 1);
   assert_int_equal(place(&sampler, 0), 0);
   assert_int_equal(place(&sampler, 12345), 0);
@@ -145,10 +154,11 @@ static void wants_one_sample_of_text(void **state) {
 static void passes_on_a_foreign_vocabulary(void **state) {
   tri_corpus *corpus = NULL;
   tri_sampler sampler;
-  int32_t inputs[10], labels[10];
+  int32_t inputs[10], labels[10], positions[10];
   open_counting(state, 11, &corpus);
-  assert_ok(tri_sampler_create(corpus, 10, 10, 1, &sampler));
-  assert_failure(tri_sampler_read(&sampler, 0, inputs, labels), TRI_BAD_FILE, "position 10 is 10, outside the model's");
+  assert_ok(create_windows(corpus, 10, 10, 1, &sampler));
+  assert_failure(tri_sampler_read(&sampler, 0, &(tri_sample){inputs, labels, positions}), TRI_BAD_FILE,
+                 "position 10 is 10, outside the model's");
   tri_corpus_close(corpus);
 }
 

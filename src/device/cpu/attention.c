@@ -42,6 +42,16 @@ static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
+/* Whether it does for so many slices or for fewer: one for each thread divides evenly. */
+static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
+  tri_attention fewer = *call;
+  const int64_t most = smaller(call->num_slices, threads);
+  bool may = takes_whole_heads(call, threads);
+  for (fewer.num_slices = 1; fewer.num_slices <= most && !may; fewer.num_slices++)
+    may = takes_whole_heads(&fewer, threads);
+  return may;
+}
+
 /* Query tiles of a slice, of all heads that share a key/value head. */
 static int64_t forward_units(const tri_attention *call, int64_t queries) {
   return call->heads / call->kv_heads * divide_up(queries, TRI_ATTENTION_TILE);
@@ -63,7 +73,9 @@ tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, in
                                         size_t *bytes) {
   TRI_TRY(check(call));
   size_t forward = aligned(kernels->forward_scratch(call)) * (size_t)threads;
-  size_t backward = aligned(kernels->backward_scratch(call, takes_whole_heads(call, threads))) * (size_t)threads;
+  size_t tiles = aligned(kernels->backward_scratch(call, false));
+  size_t whole = may_take_whole_heads(call, threads) ? aligned(kernels->backward_scratch(call, true)) : 0;
+  size_t backward = (whole > tiles ? whole : tiles) * (size_t)threads;
   backward += delta_bytes(call);
   *bytes = forward > backward ? forward : backward;
   return TRI_OK;

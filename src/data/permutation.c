@@ -1,0 +1,26 @@
+/* A Feistel network over 2h bits is a bijection of [0, 4^h) whatever its round function is (Luby and Rackoff, 1988);
+ * the smallest such domain that holds the places is used, and values that fall outside are sent through again until one
+ * falls inside, which is again a bijection ("cycle walking", Black and Rogaway, 2002). The domain is less than four
+ * times the number of places, so that takes fewer than four passes on average. */
+#include "data/permutation.h"
+
+/* Four rounds already pass for random to who does not see the key; small domains want more. */
+enum { ROUNDS = 8 };
+
+uint64_t tri_permutation_at(tri_random_key key, uint64_t count, uint64_t index) {
+  unsigned half_bits = 1;
+  while ((count - 1) >> (2 * half_bits) != 0) half_bits++;
+  uint64_t mask = (UINT64_C(1) << half_bits) - 1;
+  do {
+    uint64_t left = index >> half_bits, right = index & mask;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+      uint32_t words[4];
+      tri_random_block(key, round << 32 | right, words);
+      uint64_t next = left ^ (words[0] & mask);
+      left = right;
+      right = next;
+    }
+    index = left << half_bits | right;
+  } while (index >= count);
+  return index;
+}

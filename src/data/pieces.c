@@ -1,0 +1,104 @@
+#include "data/pieces.h"
+
+#include "base/memory.h"
+
+/* ---- how many of each length ------------------------------------------------------------------------------------- */
+
+typedef struct counter {
+  int64_t sequence;
+  int64_t *counts;     /* [sequence + 1] */
+  double windows_area; /* of documents that windows of `sequence` tokens cut, from the first token on */
+} counter;
+
+static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
+
+static tri_status count_pieces(void *context, int64_t first, int64_t length) {
+  counter *c = context;
+  const int64_t rest = length % c->sequence, head = c->sequence - first % c->sequence;
+  c->counts[c->sequence] += length / c->sequence;
+  if (rest > 0) c->counts[rest]++;
+  if (length <= head) {
+    c->windows_area += triangle(length);
+    return TRI_OK;
+  }
+  const int64_t behind = length - head, whole = behind / c->sequence;
+  c->windows_area += triangle(head) + (double)whole * triangle(c->sequence) + triangle(behind % c->sequence);
+  return TRI_OK;
+}
+
+static tri_status count_all(const tri_documents *documents, int64_t sequence, counter *out) {
+  *out = (counter){.sequence = sequence};
+  TRI_TRY(tri_alloc("lengths of documents", (size_t)sequence + 1, sizeof *out->counts, &out->counts));
+  return tri_documents_walk(documents, count_pieces, out);
+}
+
+tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out) {
+  counter c;
+  tri_packing *packing = NULL;
+  double area = 0, tokens = (double)tri_corpus_num_tokens(documents->corpus);
+  tri_status status = count_all(documents, sequence, &c);
+  if (status == TRI_OK) status = tri_packing_create(sequence, c.counts, &packing);
+  for (int64_t l = 1; l <= sequence && status == TRI_OK; l++) area += (double)c.counts[l] * triangle(l);
+  if (status == TRI_OK) {
+    double sequences = (double)tri_packing_sequences(packing);
+    *out = (tri_packing_facts){.sequences = tri_packing_sequences(packing),
+                               .filling = 1 - tokens / (sequences * (double)sequence),
+                               .packed_area = area / (sequences * triangle(sequence)),
+                               .windows_area = c.windows_area / (tokens / (double)sequence * triangle(sequence))};
+  }
+  tri_packing_destroy(packing);
+  tri_free(c.counts);
+  return status;
+}
+
+/* ---- where they are ---------------------------------------------------------------------------------------------- */
+
+/* begins[l + 1] counts up from where the pieces of length l begin: when all are in, to where they end. */
+typedef struct placer {
+  int64_t sequence;
+  tri_pieces *pieces;
+} placer;
+
+static tri_status place_pieces(void *context, int64_t first, int64_t length) {
+  const placer *p = context;
+  for (int64_t at = 0; at < length; at += p->sequence) {
+    int64_t piece = length - at < p->sequence ? length - at : p->sequence;
+    int64_t ends = at + piece == length;
+    p->pieces->places[p->pieces->begins[piece + 1]++] = 2 * (first + at) + ends;
+  }
+  return TRI_OK;
+}
+
+static tri_status find_places(const tri_documents *documents, int64_t sequence, const int64_t *counts,
+                              tri_pieces *pieces) {
+  int64_t total = 0;
+  TRI_TRY(tri_alloc("lengths of pieces", (size_t)sequence + 2, sizeof *pieces->begins, &pieces->begins));
+  for (int64_t l = 1; l <= sequence; l++) {
+    pieces->begins[l + 1] = total;
+    total += counts[l];
+  }
+  TRI_TRY(tri_alloc("pieces of documents", (size_t)total, sizeof *pieces->places, &pieces->places));
+  return tri_documents_walk(documents, place_pieces, &(placer){sequence, pieces});
+}
+
+tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_pieces *out) {
+  counter c;
+  tri_pieces pieces = {0};
+  tri_status status = count_all(documents, sequence, &c);
+  if (status == TRI_OK) status = tri_packing_create(sequence, c.counts, &pieces.packing);
+  if (status == TRI_OK) status = find_places(documents, sequence, c.counts, &pieces);
+  tri_free(c.counts);
+  if (status != TRI_OK) {
+    tri_pieces_release(&pieces);
+    return status;
+  }
+  *out = pieces;
+  return TRI_OK;
+}
+
+void tri_pieces_release(tri_pieces *pieces) {
+  tri_free(pieces->places);
+  tri_free(pieces->begins);
+  tri_packing_destroy(pieces->packing);
+  *pieces = (tri_pieces){0};
+}
