@@ -157,7 +157,7 @@ static void limits_size_and_depth(void **state) {
                parse_bytes(state, text, sizeof text, &root));
   size_t bytes = 0;
   for (int i = 0; i < TRI_YAML_MAX_NODES; i++) bytes += (size_t)sprintf(text + bytes, "- \n");
-  EXPECT_FAILS(TRI_BAD_CONFIG, "f.yaml holds more than the 4096 keys and values that a configuration may have",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "f.yaml holds more than the 32768 keys and values that a configuration may have",
                parse_bytes(state, text, bytes, &root));
   char *large = malloc(TRI_YAML_MAX_BYTES + 1);
   memset(large, '#', TRI_YAML_MAX_BYTES + 1);
