@@ -22,26 +22,32 @@ typedef struct elements {
   tri_exact_sum *exact;
 } elements;
 
-/* Of a set: so that long ones come from beyond the caches whatever the work. */
-static int64_t arrays_of(tri_work work) {
+/* Arrays of a set, so that long ones come from beyond the caches whatever the work; elements of a row; and whether what
+ * it leaves is no number any more, as an update does with random moments. */
+typedef struct form {
+  int64_t arrays, width;
+  bool spoils;
+} form;
+
+static form form_of(tri_work work) {
   switch (work) {
     case TRI_WORK_EMBEDDING:
     case TRI_WORK_ROPE:
     case TRI_WORK_LINEAR:
     case TRI_WORK_ZERO:
-    case TRI_WORK_SQUARES: return 1;
+    case TRI_WORK_SQUARES: return (form){1, WIDTH, false};
     case TRI_WORK_COPY:
     case TRI_WORK_PACK:
-    case TRI_WORK_ADD_TO: return 2;
+    case TRI_WORK_ADD_TO: return (form){2, WIDTH, false};
+    case TRI_WORK_CROSS_ENTROPY: return (form){3, VOCABULARY, false};
     case TRI_WORK_ADD:
-    case TRI_WORK_CROSS_ENTROPY:
     case TRI_WORK_LAYER_NORM:
-    case TRI_WORK_RMS_NORM: return 3;
+    case TRI_WORK_RMS_NORM: return (form){3, WIDTH, false};
     case TRI_WORK_GELU:
-    case TRI_WORK_SWIGLU:
-    case TRI_WORK_UPDATE: return 5;
+    case TRI_WORK_SWIGLU: return (form){5, WIDTH, false};
+    case TRI_WORK_UPDATE: return (form){5, WIDTH, true};
   }
-  return 5;
+  return (form){5, WIDTH, true};
 }
 
 static char *array(const tri_measure *m, const elements *e, int which) {
@@ -199,11 +205,12 @@ static tri_status upload_small(tri_measure *m, const elements *e) {
 
 tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of, double *seconds) {
   size_t wide = tri_dtype_bytes(tri_dtype_wide(m->type));
-  elements e = {.of = *of, .width = of->work == TRI_WORK_CROSS_ENTROPY ? VOCABULARY : WIDTH};
+  const form form = form_of(of->work);
+  elements e = {.of = *of, .width = form.width};
   char *next = m->pool;
   *seconds = 0;
   if (e.width > of->elements) return TRI_OK;
-  e.num_arrays = arrays_of(of->work);
+  e.num_arrays = form.arrays;
   e.rows = of->elements / e.width;
   e.array_bytes = (size_t)of->elements * wide;
   e.weights = tri_measure_take(&next, 2 * (size_t)WIDTH * sizeof(double));
@@ -218,6 +225,5 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   if (e.num_sets == 0) return TRI_OK;
   TRI_TRY(upload_small(m, &e));
   TRI_TRY(tri_measure_time(m, run_elements, &e, seconds));
-  /* Of random moments an update makes what is no number. */
-  return of->work == TRI_WORK_UPDATE ? tri_measure_fill(m) : TRI_OK;
+  return form.spoils ? tri_measure_fill(m) : TRI_OK;
 }

@@ -48,15 +48,15 @@ ALL = {
     "tri_family": ["model/model_config.c", "model/model.c", "model/family.c", "checkpoint/huggingface.c"],
     "tri_gelu": ["device/reference/rows.c", "device/cpu/kernels/elements.c"],
     "tri_decay": ["run/run_config.c", "train/learning_rate.c"],
-    "tri_recompute": ["schedule/layout_config.c", "ops/recompute.c", "plan/published.c", "plan/simulate.c"],
+    "tri_recompute": ["schedule/layout_config.c", "ops/recompute.c", "plan/simulate.c"],
     "tri_schedule_kind": ["schedule/layout_config.c", "schedule/schedule.c", "plan/simulate.c", "plan/memory.c"],
     "tri_balance": ["schedule/layout_config.c", "schedule/layout.c"],
     "tri_dtype": ["device/dtype.c", "checkpoint/safetensors.c", "checkpoint/huggingface.c", "comm/sums.c", "plan/cluster.c",
                   "device/device.c", "device/cpu/onednn.c", "schedule/layout.c"],
-    "tri_instruction_kind": ["engine/engine_step.c", "plan/simulate.c"],  # all else reads the list's columns:
+    "tri_instruction_kind": ["engine/engine_step.c"],  # all else reads the list's columns:
     "tri_operands": ["schedule/program.c", "schedule/program_check.c", "train/dry_run.c"],
     "tri_completion": ["schedule/program_check.c"],
-    "tri_event_kind": ["plan/simulate.c", "timeline/timeline.c"],
+    "tri_event_kind": ["plan/walk.c", "timeline/timeline.c"],
     "tri_objective": ["tune/study.c", "tune/explain.c"],
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],
