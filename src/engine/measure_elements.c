@@ -205,12 +205,12 @@ static tri_status upload_small(tri_measure *m, const elements *e) {
 
 tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of, double *seconds) {
   size_t wide = tri_dtype_bytes(tri_dtype_wide(m->type));
-  const form form = form_of(of->work);
-  elements e = {.of = *of, .width = form.width};
+  const form facts = form_of(of->work);
+  elements e = {.of = *of, .width = facts.width};
   char *next = m->pool;
   *seconds = 0;
   if (e.width > of->elements) return TRI_OK;
-  e.num_arrays = form.arrays;
+  e.num_arrays = facts.arrays;
   e.rows = of->elements / e.width;
   e.array_bytes = (size_t)of->elements * wide;
   e.weights = tri_measure_take(&next, 2 * (size_t)WIDTH * sizeof(double));
@@ -225,5 +225,5 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   if (e.num_sets == 0) return TRI_OK;
   TRI_TRY(upload_small(m, &e));
   TRI_TRY(tri_measure_time(m, run_elements, &e, seconds));
-  return form.spoils ? tri_measure_fill(m) : TRI_OK;
+  return facts.spoils ? tri_measure_fill(m) : TRI_OK;
 }
