@@ -39,7 +39,7 @@ double tri_product_s(const tri_cluster *cluster, tri_dtype type, const tri_produ
   double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
   if (type == TRI_BF16 && !(is_aligned(p->inner) && is_aligned(p->columns))) rate *= UNALIGNED;
   for (int64_t t = 0; t < cluster->num_tiles; t++) {
-    for (double parts = 1; parts <= MOST_PARTS; parts *= 2) {
+    for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
       if (parts > 1 && p->inner / parts < LEAST_PART) break;
       double seconds = tiled(cluster, rate, &cluster->tiles[t], parts, p);
       if (seconds < best) best = seconds;

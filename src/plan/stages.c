@@ -41,6 +41,14 @@ typedef struct price_memory {
   int count;
 } price_memory;
 
+static bool same_cost(const tri_cost *a, const tri_cost *b) {
+  bool same_product = a->rows == b->rows && a->inner == b->inner && a->columns == b->columns &&
+                      a->products == b->products && a->form == b->form && a->passing == b->passing;
+  bool same_work = a->flops == b->flops && a->vector_flops == b->vector_flops && a->bytes == b->bytes &&
+                   a->elements == b->elements && a->scores == b->scores;
+  return same_product && same_work && a->collective == b->collective && a->collective_bytes == b->collective_bytes;
+}
+
 static tri_price price_pass(const tri_simulation_request *request, price_memory *memory, const tri_op_call *call,
                             tri_pass pass) {
   const tri_span tensor = {request->layout->tensor, 1};
@@ -48,7 +56,7 @@ static tri_price price_pass(const tri_simulation_request *request, price_memory 
   call->op->cost(call, pass, &cost);
   for (int i = 0; i < memory->count; i++) {
     bool same = memory->known[i].op == call->op && memory->known[i].pass == pass;
-    if (same && memcmp(&memory->known[i].cost, &cost, sizeof cost) == 0) return memory->known[i].price;
+    if (same && same_cost(&memory->known[i].cost, &cost)) return memory->known[i].price;
   }
   tri_price price = tri_price_pass(request->cluster, request->system, call, pass, tensor);
   if (memory->count == sizeof memory->known / sizeof *memory->known) return price;
