@@ -46,7 +46,7 @@ static tri_status find_end_of_text(const char *prefix, const char *given, int32_
 static tri_status look(inspection *i, const char *prefix, const char *tokenizer, int64_t sequence) {
   int32_t end_of_text = -1;
   TRI_TRY(tri_corpus_open(prefix, &i->corpus));
-  i->by_index = tri_corpus_num_documents(i->corpus) - tri_corpus_num_empty(i->corpus) > 1;
+  i->by_index = tri_documents_in_index(i->corpus);
   if (!i->by_index) TRI_TRY(find_end_of_text(prefix, tokenizer, &end_of_text));
   i->documents = tri_documents_of(i->corpus, end_of_text);
   TRI_TRY(tri_lengths_count(&i->documents, &i->lengths));

@@ -6,12 +6,12 @@
 
 enum { READ_TOKENS = 1 << 16 };
 
-static bool index_divides(const tri_corpus *corpus) {
+bool tri_documents_in_index(const tri_corpus *corpus) {
   return tri_corpus_num_documents(corpus) - tri_corpus_num_empty(corpus) > 1;
 }
 
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
-  return (tri_documents){corpus, index_divides(corpus) ? -1 : end_of_text};
+  return (tri_documents){corpus, tri_documents_in_index(corpus) ? -1 : end_of_text};
 }
 
 /* ---- positions -------------------------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static tri_status stop_at_boundary(void *context, int64_t first, int64_t length)
 
 tri_status tri_documents_check(const tri_documents *documents) {
   const tri_corpus *corpus = documents->corpus;
-  if (index_divides(corpus)) return TRI_OK;
+  if (tri_documents_in_index(corpus)) return TRI_OK;
   if (documents->end_of_text < 0) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has no boundary between documents: its index has one document, and without a tokenizer nobody "

@@ -4,7 +4,7 @@
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* A product and its traffic: `count` times [rows, inner] x [inner, columns], as long as the longer of both takes. */
+/* Products and their traffic: as long as the longer of both takes. */
 static double product_s(const tri_cluster *cluster, tri_dtype type, tri_product p) {
   double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
   return larger(tri_product_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));

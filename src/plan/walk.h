@@ -4,8 +4,8 @@
  *
  * There are two ways through a step, which say the same. One takes the stages' step programs instruction by instruction
  * and draws them (walk_program.c). The other takes their turns, forwards and backwards of micro-batches: what a turn
- * does between its messages is the same for all micro-batches but the last, and priced once (walk_turns.c). It is the
- * faster by far; tests/unit/test_walk.c holds it to the first. */
+ * does between its messages is the same for all micro-batches but the first and the last, and priced once
+ * (walk_turns.c). It is the faster by far; tests/unit/test_walk.c holds it to the first. */
 #ifndef TRI_PLAN_WALK_H
 #define TRI_PLAN_WALK_H
 

@@ -1,7 +1,7 @@
 /* The search's lower bounds beside what the simulator and the memory plan say, on random models, machines and layouts:
  * a bound above one of these would lose the best layout without a word. */
-#include "base/random.h"
 #include "check.h"
+#include "draws.h"
 #include "plan/bounds.h"
 #include "schedule/layout_config.h"
 
@@ -9,32 +9,18 @@
 
 enum { CASES = 600 };
 
-typedef struct draws {
-  tri_random_key key;
-  uint64_t next;
-} draws;
-
-static int64_t pick(draws *d, int64_t low, int64_t high) {
-  return low + (int64_t)(tri_random_u32(d->key, d->next++) % (uint32_t)(high - low + 1));
-}
-
 static int64_t pick_power(draws *d, int64_t most) { return (int64_t)1 << pick(d, 0, most); }
 
-/* 10 to the power of anything between. */
-static double pick_scale(draws *d, double low, double high) {
-  return pow(10, low + (high - low) * tri_random_uniform(d->key, d->next++));
-}
-
 static tri_model draw_model(draws *d) {
-  tri_model model = {.family = pick(d, 0, 1) == 0 ? TRI_FAMILY_GPT2 : TRI_FAMILY_LLAMA,
+  tri_model model = {.family = toss(d) ? TRI_FAMILY_GPT2 : TRI_FAMILY_LLAMA,
                      .num_layers = pick(d, 1, 10),
                      .hidden_size = 256,
                      .num_heads = 4,
                      .num_kv_heads = 4,
                      .ffn_size = 1024,
-                     .vocab_size = pick(d, 0, 1) == 0 ? 1000 : 30000,
+                     .vocab_size = toss(d) ? 1000 : 30000,
                      .max_sequence = 128,
-                     .tied = pick(d, 0, 1) == 0,
+                     .tied = toss(d),
                      .norm_eps = 1e-5,
                      .init_std = 0.02};
   CHECK_OK(tri_model_complete(&model));
@@ -60,19 +46,19 @@ static tri_cluster draw_cluster(draws *d) {
                                   .per = 4,
                                   .ports = 2,
                                   .stripe = 1,
-                                  .share = pick(d, 0, 1) == 0 ? 1 : 0.3,
+                                  .share = toss(d) ? 1 : 0.3,
                                   .bandwidth = pick_scale(d, 8, 11),
                                   .latency = pick_scale(d, -6, -4)}},
                        .num_links = 2,
                        .protocols = {{.name = "LL", .share = 0.25, .latency = 0.2}},
                        .num_protocols = pick(d, 0, 1),
-                       .beside = pick(d, 0, 1) == 0 ? 1 : 0.8,
+                       .beside = toss(d) ? 1 : 0.8,
                        .efficiency = {.matmul = 0.7,
                                       .matmul_half = (double)pick(d, 0, 200),
                                       .attention = 0.4,
                                       .memory = 0.8,
                                       .link = 0.7,
-                                      .launch = pick(d, 0, 1) == 0 ? 0 : 1e-6}};
+                                      .launch = toss(d) ? 0 : 1e-6}};
 }
 
 /* What the search would try, and stages balanced otherwise; false where the layout is not legal. */
@@ -85,7 +71,7 @@ static bool draw_layout(draws *d, const tri_search_request *request, tri_layout 
                        .expert = 1,
                        .virtual_stages = 1,
                        .schedule = schedules[pick(d, 0, 2)],
-                       .sequence_parallel = pick(d, 0, 1) == 0,
+                       .sequence_parallel = toss(d),
                        .zero = pick(d, 0, 3),
                        .recompute = recomputes[pick(d, 0, 2)],
                        .recompute_every = 1,

@@ -1,8 +1,8 @@
 /* The two ways of walking a step beside each other, on random models, machines, systems and layouts: turn by turn it
  * takes as long and spends its time on the same as instruction by instruction. And a step whose middle was not run
  * beside one that was run to its end. */
-#include "base/random.h"
 #include "check.h"
+#include "draws.h"
 #include "model/family.h"
 #include "plan/walk.h"
 #include "schedule/layout_config.h"
@@ -10,22 +10,6 @@
 #include <math.h>
 
 enum { CASES = 800 };
-
-typedef struct draws {
-  tri_random_key key;
-  uint64_t next;
-} draws;
-
-static int64_t pick(draws *d, int64_t low, int64_t high) {
-  return low + (int64_t)(tri_random_u32(d->key, d->next++) % (uint32_t)(high - low + 1));
-}
-
-static bool toss(draws *d) { return pick(d, 0, 1) == 0; }
-
-/* 10 to the power of anything between. */
-static double pick_scale(draws *d, double low, double high) {
-  return pow(10, low + (high - low) * tri_random_uniform(d->key, d->next++));
-}
 
 static tri_model draw_model(draws *d) {
   tri_model model = {.family = toss(d) ? TRI_FAMILY_GPT2 : TRI_FAMILY_LLAMA,
