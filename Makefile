@@ -15,24 +15,24 @@ build: ## the program, build/trireme
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-test: ## every test but those of test-full
+test: ## every test but those of test-full; of long lists of cases a share, drawn by TRIREME_TEST_SEED
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh
 
-test-full: ## all tests, also against the newest PyTorch and transformers (downloads gigabytes)
+test-full: ## all tests, and all of their cases, also against the newest PyTorch and transformers (downloads gigabytes)
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@scripts/python-env.sh --full
 	@$(MAKE) --no-print-directory build
-	@scripts/test.sh -C full
+	@TRIREME_LAYOUTS=all scripts/test.sh -C full
 
 test-guarded: ## the tests of training, saving and reading once more on the device that punishes mistakes with its memory
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
-	@scripts/test.sh -C guarded --label-regex '^guarded$$'
+	@TRIREME_LAYOUTS=all scripts/test.sh -C guarded --label-regex '^guarded$$'
 
 test-emulated: ## the tests of training, saving and reading once more on the GPU's kernels, which run on the CPU there; hours
 	@scripts/install-deps.sh --tests

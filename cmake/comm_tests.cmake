@@ -34,6 +34,8 @@ foreach(case 2-1 4-2 4-3 8-2 8-3) # RANKS-RANKS_PER_NODE
   trireme_comm_test(ranks-${ranks}-nodes-of-${per_node} ${ranks} ${per_node})
 endforeach()
 trireme_comm_test(short 2 0 short)
+trireme_comm_test(uneven 2 0 uneven)
+trireme_comm_test(uneven-nodes-of-1 2 1 uneven)
 trireme_comm_test(mismatch 2 0 mismatch)
 trireme_comm_test(abort 3 0 abort)
 set_tests_properties(comm/abort PROPERTIES WILL_FAIL TRUE TIMEOUT 60)
@@ -54,6 +56,33 @@ foreach(case 1-0 2-0 3-0 4-2 5-3) # RANKS-RANKS_PER_NODE
   set_tests_properties(comm/exchange-${case} PROPERTIES LABELS comm TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${environment}")
 endforeach()
 
+# A rank that is stopped while it waits is named by the report; one that is killed ends the job.
+foreach(case all_to_all-reference-0 all_to_all-reference-1 all_to_all-guarded-0 pass-reference-0 pass-reference-1
+             pass-guarded-0) # WHAT-DEVICE-RANKS_PER_NODE
+  string(REPLACE "-" ";" words ${case})
+  list(GET words 0 what)
+  list(GET words 1 device)
+  list(GET words 2 per_node)
+  set(environment ${TRIREME_COMM_ENVIRONMENT})
+  if(per_node GREATER 0)
+    list(APPEND environment TRIREME_RANKS_PER_NODE=${per_node})
+  endif()
+  set(waits ${what})
+  if(device STREQUAL guarded)
+    set(waits "receive|send") # between staging
+  endif()
+  foreach(fate stopped killed)
+    add_test(NAME comm/${fate}-${case} COMMAND ${TRIREME_MPIEXEC} -n 3 $<TARGET_FILE:exchange_test> ${fate} ${what} ${device}
+             ${CMAKE_CURRENT_BINARY_DIR}/lost-ranks/${fate}-${case})
+    set_tests_properties(comm/${fate}-${case} PROPERTIES LABELS comm TIMEOUT 120 COST 5 ENVIRONMENT "${environment}")
+  endforeach()
+  set_tests_properties(comm/stopped-${case} PROPERTIES PASS_REGULAR_EXPRESSION
+    "rank 1 .context 1. is behind: it does not answer.*; rank [02] .context [02]. waits for it in (${waits})[a-z0-9 ]* over context_outer")
+  set_tests_properties(comm/killed-${case} PROPERTIES PASS_REGULAR_EXPRESSION
+    "signal 9|EXIT CODE: 9|: No such process|context_outer: MPI_") # the launcher's words, or MPI's for a rank that reads from it
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/lost-ranks)
+
 # Started by the wrong launcher, where there is one.
 if(TRIREME_MPI_IS_OPEN_MPI)
   find_program(TRIREME_OTHER_MPIEXEC NAMES mpiexec.mpich mpiexec.hydra)
@@ -67,6 +96,6 @@ if(TRIREME_OTHER_MPIEXEC)
   set_tests_properties(comm/other-mpi PROPERTIES LABELS comm TIMEOUT 60 ENVIRONMENT "${TRIREME_COMM_ENVIRONMENT}")
 endif()
 
-# Buffers beyond what MPI counts in int; 5 GB of memory, so only `make test-full` runs it.
+# Buffers beyond what MPI counts in int; 9 GB of memory, so only `make test-full` runs it.
 add_test(NAME comm/huge CONFIGURATIONS full COMMAND ${TRIREME_MPIEXEC} -n 2 $<TARGET_FILE:comm_test> huge)
 set_tests_properties(comm/huge PROPERTIES LABELS full TIMEOUT 600 PROCESSORS 2)

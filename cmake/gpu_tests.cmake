@@ -7,21 +7,27 @@ target_link_libraries(kernel_check_cases PUBLIC trireme_core)
 add_executable(kernel_check tests/gpu/kernel_check.c)
 target_link_libraries(kernel_check PRIVATE kernel_check_cases)
 # How fast they are.
-add_executable(kernel_speed tests/gpu/kernel_speed.c)
+add_executable(kernel_speed tests/gpu/kernel_speed.c tests/gpu/kernel_speed_experts.c)
+target_include_directories(kernel_speed PRIVATE tests/gpu)
 target_link_libraries(kernel_speed PRIVATE trireme_core)
 set_target_properties(kernel_check kernel_speed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
 if(CMOCKA_FOUND)
+  add_dependencies(unit_tests kernel_check)
   target_link_libraries(test_kernel_check PRIVATE kernel_check_cases)
   target_link_libraries(test_launches PRIVATE kernel_check_cases)
   target_link_options(test_launches PRIVATE -Wl,--wrap=tri_emulator_run -Wl,--wrap=tri_emulator_shared)
   target_link_options(test_emulator_faults PRIVATE -Wl,--wrap=tri_emulated_add_32_w32) # it has a wrong one
 endif()
 
-# On the emulator: warps of 32 and of 64, eight orders of threads over them, each with inputs of its own. All run under
+# On the emulator: warps of 32 and of 64, orders of threads over them, each with inputs of its own. All run under
 # AddressSanitizer and UBSan too, which take eight times as long: there each has one type, every type with both warps. What
 # has every kernel there need not be repeated by tests of one module, whose many cases take minutes then.
 set(all_types fp64 fp32 bf16)
-foreach(seed RANGE 1 8)
+set(seeds 4)
+if(TRIREME_SANITIZE)
+  set(seeds 6) # each type with each warp
+endif()
+foreach(seed RANGE 1 ${seeds})
   math(EXPR warp "32 + 32 * (${seed} % 2)")
   math(EXPR type "${seed} % 3")
   list(GET all_types ${type} type)
@@ -43,7 +49,7 @@ add_test(NAME gpu/gpu-check-emulated COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_c
          ${CMAKE_BINARY_DIR}/tools)
 set_tests_properties(gpu/gpu-check-emulated PROPERTIES LABELS gpu TIMEOUT 900 COST 25)
 if(CMOCKA_FOUND)
-  foreach(module attention embedding loss matmul rows sums)
+  foreach(module attention embedding experts loss matmul rows sums)
     set_tests_properties(unit/test_gpu_${module} PROPERTIES LABELS gpu)
   endforeach()
 endif()

@@ -26,6 +26,7 @@ function(trireme_stand_in_lt target driver folder name version)
     target_compile_definitions(test_products_${name} PRIVATE ${ARGN})
     target_link_libraries(test_products_${name} PRIVATE trireme_core PkgConfig::CMOCKA)
     add_dependencies(test_products_${name} ${driver} ${target})
+    add_dependencies(unit_tests test_products_${name})
     add_test(NAME gpu/products-${name} COMMAND test_products_${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     set_tests_properties(gpu/products-${name} PROPERTIES LABELS unit TIMEOUT 600
       ENVIRONMENT "LD_LIBRARY_PATH=${TRIREME_STAND_IN}${folder};TRIREME_CACHE=${TRIREME_STAND_IN}${folder}/cache")

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-30}
 shift || true
 cmake --preset fuzz -DTRIREME_WERROR=ON >/dev/null
-cmake --build --preset fuzz --parallel "${JOBS:-$(nproc)}"
+cmake --build --preset fuzz --parallel "${JOBS:-$(nproc)}" --target fuzzers
 
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
@@ -19,24 +19,21 @@ if [ ${#names[@]} -eq 0 ]; then
   done
 fi
 
-failed=()
-for name in "${names[@]}"; do
-  corpus=build/fuzz/corpus/$name
+# fuzz_one SECONDS NAME: a fuzzer's log is long and dull unless it found something.
+fuzz_one() {
+  local seconds=$1 name=$2 seeds=()
+  local corpus=build/fuzz/corpus/$name log=build/fuzz/$name.log
   mkdir -p "$corpus"
-  seeds=()
   if [ -d "tests/fuzz/corpus/$name" ]; then seeds=("tests/fuzz/corpus/$name"); fi
-  echo "fuzz: $name for $seconds s"
-  # A fuzzer's log is long and dull unless it found something.
   if build/fuzz/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -close_fd_mask=3 \
-    -artifact_prefix="build/fuzz/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}" \
-    </dev/null >"build/fuzz/$name.log" 2>&1; then
-    grep -E 'number_of_executed_units|new_units_added' "build/fuzz/$name.log" || true
+    -artifact_prefix="build/fuzz/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}" </dev/null >"$log" 2>&1; then
+    printf 'fuzz: %s for %s s\n%s\n' "$name" "$seconds" "$(grep -E 'number_of_executed_units|new_units_added' "$log" || true)"
   else
-    failed+=("$name")
-    tail -n 60 "build/fuzz/$name.log"
+    printf '%s\nfuzz: FAILED: %s (log in %s)\n' "$(tail -n 60 "$log")" "$name" "$log" >&2
+    return 1
   fi
-done
-if [ ${#failed[@]} -gt 0 ]; then
-  echo "fuzz: FAILED: ${failed[*]} (logs in build/fuzz/NAME.log)" >&2
-  exit 1
-fi
+}
+export -f fuzz_one
+
+# One to a core.
+printf '%s\n' "${names[@]}" | xargs -P "${JOBS:-$(nproc)}" -I NAME bash -c 'fuzz_one "$1" "$2"' fuzz "$seconds" NAME

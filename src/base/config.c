@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_PATH = 128, MAX_KEYS = 128, SUBJECT_BYTES = 256 };
+enum { MAX_PATH = 128, MAX_KEYS = 192, SUBJECT_BYTES = 256 };
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
@@ -189,25 +189,51 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
 static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
                                char *values);
 
-static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *node, const char *path,
-                            char *values) {
+/* A text stands for an entry with that key alone. */
+static tri_status read_plain_entry(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *item,
+                                   const char *subject, char *values) {
+  for (size_t i = 0; i < key->table->num_keys; i++) {
+    const tri_config_key *inner = &key->table->keys[i];
+    if (strcmp(inner->name, key->plain) == 0) {
+      TRI_TRY(tri_config_value_read(inner, item, subject, values + inner->offset));
+    } else if (inner->fallback != NULL) {
+      TRI_TRY(read_fallback(inner, tree, item, values + inner->offset));
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status read_entry(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *item, const char *path,
+                             char *values) {
   char subject[SUBJECT_BYTES], inner[MAX_PATH];
+  int64_t *count = (int64_t *)(void *)(values + key->count);
+  subject_of(subject, path, key->name);
+  join(inner, path, key->name);
+  if ((double)*count >= key->range.high) {
+    return tri_yaml_fail(item, subject, " has more than %.0f entries", key->range.high);
+  }
+  char *entry = values + key->offset + (size_t)(*count)++ * key->bytes;
+  if (item->kind == TRI_YAML_MAPPING) return read_section(key->table, tree, item, inner, entry);
+  if (key->plain == NULL) return tri_yaml_fail(item, subject, " must be a list of mappings of keys");
+  if (item->kind == TRI_YAML_SCALAR) return read_plain_entry(key, tree, item, subject, entry);
+  return tri_config_value_wrong(key, item, subject);
+}
+
+static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *node, const char *path,
+                            char *values) {
+  char subject[SUBJECT_BYTES];
   int64_t *count = (int64_t *)(void *)(values + key->count);
   *count = 0;
   if (node == NULL) return TRI_OK;
   subject_of(subject, path, key->name);
-  join(inner, path, key->name);
+  if (key->plain != NULL && node->kind == TRI_YAML_SCALAR) return read_entry(key, tree, node, path, values);
   if (node->kind != TRI_YAML_LIST) return tri_config_value_wrong(key, node, subject);
-  for (tri_yaml *item = node->first; item != NULL; item = item->next) {
-    if (item->kind != TRI_YAML_MAPPING) return tri_yaml_fail(item, subject, " must be a list of mappings of keys");
-    if ((double)*count >= key->range.high) {
-      return tri_yaml_fail(item, subject, " has more than %.0f entries", key->range.high);
-    }
-    TRI_TRY(read_section(key->table, tree, item, inner, values + key->offset + (size_t)*count * key->bytes));
-    (*count)++;
-  }
+  for (tri_yaml *item = node->first; item != NULL; item = item->next)
+    TRI_TRY(read_entry(key, tree, item, path, values));
   if ((double)*count >= key->range.low) return TRI_OK;
-  return tri_yaml_fail(node, subject, " must have at least %.0f entries", key->range.low);
+  return tri_yaml_fail(node, subject, " must have at least %.0f %s%s%s", key->range.low,
+                       key->range.low == 1 ? "entry" : "entries", key->example == NULL ? "" : ", for example ",
+                       key->example == NULL ? "" : key->example);
 }
 
 static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
@@ -217,7 +243,7 @@ static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tre
   path = path_in_source(section, path);
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
-    const tri_yaml *node = tri_yaml_find(section, key->name);
+    tri_yaml *node = tri_yaml_find(section, key->name);
     char *at = values + key->offset;
     if (node == NULL && key->example != NULL) return missing_key(key, path, section);
     if (key->type == TRI_CONFIG_SECTION) {
@@ -299,11 +325,11 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
   return tri_yaml_fail(label, subject, "; the keys are %s", names);
 }
 
-/* The node of an option's value. Only sections and pairs may be written in YAML: a path such as `*` or `a: b` should
- * not need quotes within the shell's. */
+/* The node of an option's value. Only sections, pairs and lists may be written in YAML: a path such as `*` or `a: b`
+ * should not need quotes within the shell's. */
 static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
                                tri_yaml **out) {
-  bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_PAIR;
+  bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_LIST;
   if (may_nest && (text[0] == '{' || text[0] == '[')) {
     return tri_yaml_parse(tree, label->source, true, text, strlen(text), out);
   }

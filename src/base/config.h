@@ -41,18 +41,27 @@ typedef struct tri_config_word {
   int value;
 } tri_config_word;
 
-/* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`, and
- * NAME_word(value). A value without a word does not compile, since the switch is over all of them (-Wswitch-enum). */
+/* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`,
+ * NAME_word(value), and NAME_find(word, &value), which is false where there is no such word. A value without a word
+ * does not compile, since the switch is over all of them (-Wswitch-enum). */
 #define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
   static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \
   static_assert(sizeof(TYPE) == sizeof(int), "a choice is stored as int");                                             \
   __attribute__((unused)) static const char *NAME##_word(TYPE value) {                                                 \
     switch (value) { LIST(TRI_CONFIG_WORD_CASE_) }                                                                     \
     return NULL;                                                                                                       \
+  }                                                                                                                    \
+  __attribute__((unused)) static bool NAME##_find(const char *word, TYPE *out) {                                       \
+    int value = 0;                                                                                                     \
+    if (!tri_config_find_word(NAME, word, &value)) return false;                                                       \
+    *out = (TYPE)value;                                                                                                \
+    return true;                                                                                                       \
   }
 #define TRI_CONFIG_WORD_ROW_(WORD, VALUE) {WORD, VALUE},
 #define TRI_CONFIG_WORD_CASE_(WORD, VALUE)                                                                             \
   case VALUE: return WORD;
+
+bool tri_config_find_word(const tri_config_word *words, const char *name, int *out);
 
 typedef struct tri_config_table tri_config_table;
 
@@ -81,8 +90,14 @@ typedef struct tri_config_key {
   const tri_config_table
       *table; /* SECTION, LIST; `offset` is added to the offsets of its rows; absent sections take defaults */
 
+  /* LIST: the key of an entry that a text alone stands for, be it the whole list or one of its entries. A list of one
+   * entry is printed so: its other keys must then be what they are where nobody wrote them. */
+  const char *plain;
+
   /* SECTION: what a name in the place of a mapping stands for; NULL if that is no legal value. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
+
+  const void *more; /* what the table's owner has to say of the key beside all this; nobody here reads it */
 } tri_config_key;
 
 struct tri_config_table {

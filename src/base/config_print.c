@@ -105,6 +105,13 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
   }
 }
 
+/* The key that alone stands for an entry of a list. */
+static const tri_config_key *find_plain(const tri_config_key *list) {
+  const tri_config_key *key = list->table->keys;
+  while (strcmp(key->name, list->plain) != 0) key++;
+  return key;
+}
+
 static void print_in_line(const tri_config_table *table, const char *values, int indent, FILE *to) {
   char value[LINE_BYTES];
   fprintf(to, "%*s- {", indent, "");
@@ -125,6 +132,10 @@ static void print_section(const tri_config_table *table, const char *values, int
     int64_t entries = 0;
     if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
     if (key->type == TRI_CONFIG_LIST && entries == 0) snprintf(value, sizeof value, "[]");
+    if (key->plain != NULL && entries == 1) {
+      format_value(find_plain(key), at + find_plain(key)->offset, value, sizeof value);
+      entries = 0;
+    }
     const char *blank = value[0] == '\0' ? "" : " ";
     int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
     fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
@@ -231,7 +242,8 @@ static const char *plain_type_name(tri_config_type type) {
 
 static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
   if (key->type != TRI_CONFIG_CHOICE) {
-    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : plain_type_name(key->type));
+    const char *name = key->plain != NULL ? "text|list of keys" : plain_type_name(key->type);
+    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : name);
     return;
   }
   buffer[0] = '\0';

@@ -32,7 +32,9 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_PAIR: kind = "two numbers in brackets, `[a, b]`"; break;
     case TRI_CONFIG_BOOL: kind = "`true` or `false`"; break;
     case TRI_CONFIG_STRING: kind = "a text"; break;
-    case TRI_CONFIG_LIST: kind = "a list of mappings of keys"; break;
+    case TRI_CONFIG_LIST:
+      kind = key->plain == NULL ? "a list of mappings of keys" : "a text or a list of mappings of keys";
+      break;
     case TRI_CONFIG_SECTION: kind = key->expand == NULL ? "a mapping of keys" : "a name or a mapping of keys"; break;
     case TRI_CONFIG_CHOICE: {
       const char *names[MAX_WORDS];
@@ -210,10 +212,10 @@ static bool scan_bool(const char *text, bool *out) {
   return *out || strcmp(text, "false") == 0 || strcmp(text, "False") == 0 || strcmp(text, "FALSE") == 0;
 }
 
-static bool scan_choice(const tri_config_key *key, const char *text, int *out) {
-  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
-    if (strcmp(word->name, text) != 0) continue;
-    *out = word->value;
+bool tri_config_find_word(const tri_config_word *words, const char *name, int *out) {
+  for (; words->name != NULL; words++) {
+    if (strcmp(words->name, name) != 0) continue;
+    *out = words->value;
     return true;
   }
   return false;
@@ -249,7 +251,7 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
     case TRI_CONFIG_SEED: return !quoted && scan_seed(node->text, at);
     case TRI_CONFIG_DOUBLE: return !quoted && scan_double(node->text, at);
     case TRI_CONFIG_BOOL: return !quoted && scan_bool(node->text, at);
-    case TRI_CONFIG_CHOICE: return scan_choice(key, node->text, at);
+    case TRI_CONFIG_CHOICE: return tri_config_find_word(key->words, node->text, at);
     case TRI_CONFIG_STRING: copy_string(key, node->text, at); return true;
     case TRI_CONFIG_PAIR:
     case TRI_CONFIG_LIST:

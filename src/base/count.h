@@ -39,4 +39,7 @@ static inline size_t tri_bytes_times(size_t a, size_t b) {
   return __builtin_mul_overflow(a, b, &product) || product > TRI_BYTES_MOST ? TRI_BYTES_MOST : product;
 }
 
+/* Up to the end of a cache line of 64 bytes: what lies side by side begins at one. */
+static inline size_t tri_bytes_in_lines(size_t bytes) { return tri_bytes_plus(bytes, 63) / 64 * 64; }
+
 #endif

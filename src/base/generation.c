@@ -28,14 +28,16 @@
 
 enum { LONGEST_LIST_BYTES = 4096, NAME_BYTES = 64, PATIENCE_MS = 30000, PAUSE_MS = 20 };
 
-const char *const tri_generation_names[] = {
-    "train.bin",      "train.idx", "train.corpus.json", "validation.bin", "validation.idx", "validation.corpus.json",
-    "tokenizer.json", NULL};
+const char *const tri_generation_names[] = {"train.bin",         "train.idx",
+                                            "train.corpus.json", "validation.bin",
+                                            "validation.idx",    "validation.corpus.json",
+                                            "tokenizer.json",    "train.mask",
+                                            "validation.mask",   NULL};
 enum { NUM_NAMES = sizeof tri_generation_names / sizeof tri_generation_names[0] - 1 };
 
 /* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
  * without the record that tells that it is not whole. */
-static const int order[NUM_NAMES] = {2, 0, 1, 5, 3, 4, 6};
+static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 6};
 
 struct tri_generation {
   char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
@@ -131,7 +133,8 @@ static tri_status fail_list(const char *list) {
 /* What is no member is removed, so a list that is cut short must not be believed. */
 static bool is_complete(const bool members[NUM_NAMES]) {
   bool train = members[0] && members[1] && members[2], tokenizer = members[6];
-  return train && tokenizer && members[3] == members[4] && members[4] == members[5];
+  bool masks = !members[8] || (members[3] && members[7]); /* of both corpora, where there are two, or of none */
+  return train && tokenizer && masks && members[3] == members[4] && members[4] == members[5];
 }
 
 static tri_status read_members(const char *list, bool members[NUM_NAMES]) {

@@ -17,6 +17,8 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
   TRI_RANDOM_TUNE = 7,  /* stream: of what is drawn;            index: trial                  */
   TRI_RANDOM_PACK = 8,  /* stream: epoch and length;            index: piece of a document    */
+  TRI_RANDOM_MIX = 9,   /* stream: 0;                           index: source of a mixture  */
+  TRI_RANDOM_PLAN = 10, /* stream: of what is drawn;            index: document, or sequence  */
 } tri_random_purpose;
 
 typedef struct tri_random_key {

@@ -2,56 +2,28 @@
 
 #include "base/memory.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/tensor_list.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PIECE_ELEMENTS = 4 << 20 };
 
 /* ---- what there is ----------------------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *text, const char *ending) {
-  size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
-/* Masks and frequencies, which follow from the configuration; what an optimizer keeps. */
-static bool may_be_left(const char *name) {
-  static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
-                                        TRI_CHECKPOINT_MOMENT1, TRI_CHECKPOINT_MOMENT2};
-  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-    if (ends_with(name, endings[i])) return true;
-  }
-  return false;
-}
-
-/* With or without the base model's prefix. */
-static bool is_called(const tri_parameter *entry, const char *name) {
-  const char *dot = strchr(entry->name, '.');
-  return strcmp(entry->name, name) == 0 || (dot != NULL && strcmp(dot + 1, name) == 0);
-}
-
-/* A tied model's output projection may be there a second time: it is the embedding. */
-static bool is_known(const tri_parameter_table *table, const char *name) {
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    if (is_called(&table->entries[e], name)) return true;
-  }
-  return may_be_left(name);
-}
-
-static tri_status check_names(const tri_checkpoint *from, const tri_parameter_table *table) {
+static tri_status check_names(const tri_checkpoint *from, const tri_tensor_list *list) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
-    if (is_known(table, entry.tensor->name)) continue;
+    if (tri_tensor_list_knows(list, entry.tensor->name)) continue;
     return tri_fail(TRI_BAD_FILE, "%s: the model of config.json has no place for the tensor `%.200s`", entry.file,
                     entry.tensor->name);
   }
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *parameter = &table->entries[e];
-    if (parameter->tied_to >= 0 || tri_checkpoint_has(from, parameter->name)) continue;
+  for (int64_t t = 0; t < list->count; t++) {
+    if (tri_checkpoint_has(from, list->tensors[t].name)) continue;
     return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`, which the model of its config.json needs",
-                    tri_checkpoint_path(from), parameter->name);
+                    tri_checkpoint_path(from), list->tensors[t].name);
   }
   return TRI_OK;
 }
@@ -110,26 +82,21 @@ static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_
   return tri_kept_tell(&c->strange);
 }
 
-static tri_status copy_all(copying *c, const tri_parameter_table *table) {
+static tri_status copy_all(copying *c, const tri_tensor_list *list) {
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 8, &c->wide));
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 2, &c->narrow));
-  for (int64_t e = 0, number = 0; e < table->num_entries; e++) {
-    if (table->entries[e].tied_to >= 0) continue;
-    TRI_TRY(copy_tensor(c, &table->entries[e], number++));
-  }
+  for (int64_t t = 0; t < list->count; t++) TRI_TRY(copy_tensor(c, &list->tensors[t], t));
   TRI_TRY(tri_checkpoint_save_write(c->saving));
   return tri_checkpoint_save_publish(c->saving);
 }
 
-static tri_status copy_listed(const tri_copy_request *request, const tri_parameter_table *table,
+static tri_status copy_listed(const tri_copy_request *request, const tri_tensor_list *list,
                               tri_checkpoint_tensor *tensors) {
   copying c = {.request = request};
   char *config = NULL;
-  int64_t count = 0;
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *parameter = &table->entries[e];
-    if (parameter->tied_to >= 0) continue;
-    tri_checkpoint_tensor *tensor = &tensors[count++];
+  for (int64_t t = 0; t < list->count; t++) {
+    const tri_parameter *parameter = &list->tensors[t];
+    tri_checkpoint_tensor *tensor = &tensors[t];
     *tensor = (tri_checkpoint_tensor){.name = parameter->name, .type = request->type, .num_dims = parameter->num_dims};
     for (int d = 0; d < parameter->num_dims; d++) tensor->shape[d] = parameter->shape[d];
   }
@@ -137,13 +104,13 @@ static tri_status copy_listed(const tri_copy_request *request, const tri_paramet
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .weights = tensors,
-                                 .num_weights = count,
+                                 .num_weights = list->count,
                                  .shard_bytes = request->shard_bytes,
                                  .model_config = config,
                                  .tokenizer = request->tokenizer};
   tri_status status = tri_checkpoint_save_begin(&save, &c.saving);
   if (status == TRI_OK) {
-    status = copy_all(&c, table);
+    status = copy_all(&c, list);
     tri_checkpoint_save_end(c.saving, status == TRI_OK);
   }
   tri_free(c.narrow);
@@ -155,16 +122,19 @@ static tri_status copy_listed(const tri_copy_request *request, const tri_paramet
 tri_status tri_checkpoint_copy(const tri_copy_request *request) {
   tri_parameter_table *table = NULL;
   tri_checkpoint_tensor *tensors = NULL;
+  tri_tensor_list list = {0};
   if (tri_path_exists(request->to)) {
     return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", request->to);
   }
   TRI_TRY(tri_parameter_table_create(request->model, NULL, &table));
-  tri_status status = check_names(request->from, table);
+  tri_status status = tri_tensor_list_create(table, &list);
+  if (status == TRI_OK) status = check_names(request->from, &list);
   if (status == TRI_OK) {
-    status = tri_alloc("the table of a checkpoint", (size_t)table->num_entries, sizeof *tensors, &tensors);
+    status = tri_alloc("the table of a checkpoint", (size_t)list.count, sizeof *tensors, &tensors);
   }
-  if (status == TRI_OK) status = copy_listed(request, table, tensors);
+  if (status == TRI_OK) status = copy_listed(request, &list, tensors);
   tri_free(tensors);
+  tri_tensor_list_release(&list);
   tri_parameter_table_destroy(table);
   return status;
 }

@@ -2,10 +2,12 @@
 
 #include "base/config.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/huggingface_own.h"
+#include "checkpoint/huggingface_parts.h"
 #include "checkpoint/state.h"
+#include "model/family.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,72 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_LIMIT_BYTES = 1 << 24 };
+enum { CONFIG_LIMIT_BYTES = 1 << 24, NAMES_BYTES = 512 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* An object of a config.json. A key that is missing or null has its fallback, which is what transformers takes. */
-typedef struct reader {
-  const char *path;
-  const json_t *object;
-} reader;
-
-static const json_t *get(const reader *from, const char *key) {
-  const json_t *value = json_object_get(from->object, key);
-  return json_is_null(value) ? NULL : value;
-}
-
-static tri_status wrong(const reader *from, const char *key, const char *wanted) {
-  char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
-  tri_status status = tri_fail(TRI_BAD_FILE, "%s: `%s` is %.100s, but should be %s", from->path, key,
-                               text == NULL ? "?" : text, wanted);
-  free(text);
-  return status;
-}
-
-/* A size: at least 1. */
-static tri_status get_size(const reader *from, const char *key, int64_t fallback, int64_t *out) {
-  const json_t *value = get(from, key);
-  if (value != NULL && (!json_is_integer(value) || json_integer_value(value) < 1)) {
-    return wrong(from, key, "an integer of at least 1");
-  }
-  *out = value == NULL ? fallback : (int64_t)json_integer_value(value);
-  return TRI_OK;
-}
-
-static tri_status get_number(const reader *from, const char *key, double fallback, double *out) {
-  const json_t *value = get(from, key);
-  if (value != NULL && !json_is_number(value)) return wrong(from, key, "a number");
-  *out = value == NULL ? fallback : json_number_value(value);
-  return TRI_OK;
-}
-
-static tri_status get_bool(const reader *from, const char *key, bool fallback, bool *out) {
-  const json_t *value = get(from, key);
-  if (value != NULL && !json_is_boolean(value)) return wrong(from, key, "true or false");
-  *out = value == NULL ? fallback : json_is_true(value);
-  return TRI_OK;
-}
-
-static tri_status get_word(const reader *from, const char *key, const char *fallback, const char **out) {
-  const json_t *value = get(from, key);
-  if (value != NULL && !json_is_string(value)) return wrong(from, key, "a string");
-  *out = value == NULL ? fallback : json_string_value(value);
-  return TRI_OK;
-}
-
-/* A switch of transformers' that must stand as we compute. */
-static tri_status require_bool(const reader *from, const char *key, bool required, const char *what) {
-  bool value = required;
-  TRI_TRY(get_bool(from, key, required, &value));
-  if (value == required) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is %s: %s is not supported", from->path, key, value ? "true" : "false",
-                  what);
-}
-
 /* The keys of the description itself, from the name that the config gives the model. */
-static void read_name(const reader *from, tri_model *out) {
-  const char *name = json_string_value(get(from, "_name_or_path"));
+static void read_name(const tri_json_reader *from, tri_model *out) {
+  const char *name = json_string_value(tri_reader_get(from, "_name_or_path"));
   const char *slash = name == NULL ? NULL : strrchr(name, '/');
   if (slash != NULL) name = slash + 1;
   snprintf(out->name, sizeof out->name, "%s", name == NULL || *name == '\0' ? "inline" : name);
@@ -89,158 +32,153 @@ static void read_name(const reader *from, tri_model *out) {
 TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
 static const char *const other_tanh_names[] = {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh"};
 
-static tri_status read_gpt2(const reader *from, tri_model *out) {
+static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *activation = NULL;
-  out->family = TRI_FAMILY_GPT2;
-  out->attention_bias = true;
-  TRI_TRY(get_size(from, "vocab_size", 50257, &out->vocab_size));
-  TRI_TRY(get_size(from, "n_positions", 1024, &out->max_sequence));
-  TRI_TRY(get_size(from, "n_embd", 768, &out->hidden_size));
-  TRI_TRY(get_size(from, "n_layer", 12, &out->num_layers));
-  TRI_TRY(get_size(from, "n_head", 12, &out->num_heads));
-  TRI_TRY(get_size(from, "n_inner", 0, &out->ffn_size));
-  TRI_TRY(get_number(from, "resid_pdrop", 0.1, &out->dropout));
-  TRI_TRY(get_number(from, "layer_norm_epsilon", 1e-5, &out->norm_eps));
-  TRI_TRY(get_number(from, "initializer_range", 0.02, &out->init_std));
-  TRI_TRY(get_bool(from, "tie_word_embeddings", true, &out->tied));
-  TRI_TRY(require_bool(from, "scale_attn_weights", true, "attention without 1 / sqrt(head size)"));
-  TRI_TRY(require_bool(from, "scale_attn_by_inverse_layer_idx", false, "attention scaled by the layer"));
-  TRI_TRY(require_bool(from, "add_cross_attention", false, "cross-attention"));
-  TRI_TRY(get_word(from, "activation_function", "gelu_new", &activation));
-  for (const tri_config_word *word = activations; word->name != NULL; word++) {
-    if (strcmp(activation, word->name) != 0) continue;
-    out->activation = (tri_activation)word->value;
-    return TRI_OK;
-  }
+  TRI_TRY(tri_reader_word(from, key, "gelu_new", &activation));
+  if (activations_find(activation, out)) return TRI_OK;
   for (size_t i = 0; i < sizeof other_tanh_names / sizeof other_tanh_names[0]; i++) {
     if (strcmp(activation, other_tanh_names[i]) != 0) continue;
-    out->activation = TRI_ACTIVATION_GELU_TANH;
+    *out = TRI_ACTIVATION_GELU_TANH;
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: `activation_function` is `%.40s`; gelu_new and gelu are supported", from->path,
-                  activation);
+  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; gelu_new and gelu are supported", from->path, key, activation);
 }
 
-/* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both. */
-static tri_status read_rope(const reader *from, tri_model *out) {
-  const char *key = get(from, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
-  const reader rope = {.path = from->path, .object = get(from, key)};
-  out->rope_scaling.factor = 1;
-  TRI_TRY(get_number(from, "rope_theta", 10000, &out->rope_theta));
-  if (rope.object == NULL) return TRI_OK;
-  if (!json_is_object(rope.object)) return wrong(from, key, "an object");
-  TRI_TRY(get_number(&rope, "rope_theta", out->rope_theta, &out->rope_theta));
-  const char *type = NULL;
-  TRI_TRY(get_word(&rope, "type", "default", &type));
-  TRI_TRY(get_word(&rope, "rope_type", type, &type));
-  if (strcmp(type, "default") == 0) return TRI_OK;
-  if (strcmp(type, "llama3") != 0) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is of type `%.40s`; llama3 and default are supported", from->path, key,
-                    type);
+/* Whether a value is that of a JSON text; 1 is 1.0. */
+static bool is_value(const json_t *value, const char *text) {
+  json_t *wanted = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
+  bool same = wanted != NULL && json_equal(value, wanted) != 0;
+  if (json_is_number(value) && json_is_number(wanted)) same = json_number_value(value) == json_number_value(wanted);
+  json_decref(wanted);
+  return same;
+}
+
+/* A switch of transformers' that must stand as we compute. */
+static tri_status require(const tri_json_reader *from, const tri_dialect_key *row) {
+  const json_t *value = tri_reader_get(from, row->key);
+  if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
+  char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *text = given;
+  if (json_is_string(value)) { /* in backquotes, as elsewhere */
+    for (char *c = text; *c != '\0'; c++) *c = (char)(*c == '"' ? '`' : *c);
   }
-  static const char *const asked[] = {"factor", "low_freq_factor", "high_freq_factor",
-                                      "original_max_position_embeddings"};
-  for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-    if (get(&rope, asked[i]) == NULL) {
-      return tri_fail(TRI_BAD_FILE, "%s: `%s` of type llama3 has no `%s`", from->path, key, asked[i]);
-    }
+  int length = row->value[0] == '"' ? (int)strlen(row->value) - 2 : (int)strlen(row->value);
+  tri_status status =
+      row->what != NULL
+          ? tri_fail(TRI_UNSUPPORTED, "%s: `%s` is %.40s: %s is not supported", from->path, row->key, text, row->what)
+          : tri_fail(TRI_UNSUPPORTED, "%s: `%s` is %.40s; only %.*s is supported", from->path, row->key, text, length,
+                     row->value + (row->value[0] == '"' ? 1 : 0));
+  free(given);
+  return status;
+}
+
+static tri_status read_first_layers(const tri_json_reader *from, const char *key, int64_t *out) {
+  const json_t *layers = tri_reader_get(from, key);
+  *out = 0;
+  if (layers == NULL) return TRI_OK;
+  if (!json_is_array(layers)) return tri_reader_wrong(from, key, "a list of layers");
+  for (size_t i = 0; i < json_array_size(layers); i++) {
+    const json_t *layer = json_array_get(layers, i);
+    if (json_is_integer(layer) && json_integer_value(layer) == (json_int_t)i) continue;
+    return tri_fail(TRI_UNSUPPORTED, "%s: `%s` has others than the first layers (0, 1, ...), which is not supported",
+                    from->path, key);
   }
-  TRI_TRY(get_number(&rope, "factor", 1, &out->rope_scaling.factor));
-  TRI_TRY(get_number(&rope, "low_freq_factor", 1, &out->rope_scaling.low_freq_factor));
-  TRI_TRY(get_number(&rope, "high_freq_factor", 4, &out->rope_scaling.high_freq_factor));
-  return get_size(&rope, "original_max_position_embeddings", 8192, &out->rope_scaling.original_max_sequence);
-}
-
-/* What transformers takes for a key that is not there. */
-typedef struct llama_defaults {
-  const char *model_type;
-  int64_t vocab_size, ffn_size, max_sequence, num_kv_heads; /* 0: as many as heads */
-  int64_t window;                                           /* 0: none             */
-  bool bias;
-} llama_defaults;
-
-static const llama_defaults llama_kinds[] = {
-    {.model_type = "llama", .vocab_size = 32000, .ffn_size = 11008, .max_sequence = 2048},
-    {.model_type = "mistral",
-     .vocab_size = 32000,
-     .ffn_size = 14336,
-     .max_sequence = 131072,
-     .num_kv_heads = 8,
-     .window = 4096},
-    {.model_type = "qwen2",
-     .vocab_size = 151936,
-     .ffn_size = 22016,
-     .max_sequence = 32768,
-     .num_kv_heads = 32,
-     .bias = true},
-};
-
-/* A size whose null is not the same as its absence: it stands for 0. */
-static tri_status get_optional_size(const reader *from, const char *key, int64_t fallback, int64_t *out) {
-  return get_size(from, key, json_is_null(json_object_get(from->object, key)) ? 0 : fallback, out);
-}
-
-/* Attention that looks back no further than a window is the same as ours up to that length. */
-static tri_status read_window(const reader *from, const llama_defaults *kind, tri_model *out) {
-  int64_t window = 0;
-  bool used = false;
-  TRI_TRY(get_bool(from, "use_sliding_window", kind->window != 0, &used));
-  if (!used) return TRI_OK;
-  TRI_TRY(get_optional_size(from, "sliding_window", kind->window, &window));
-  if (window == 0 || window >= out->max_sequence) return TRI_OK;
-  tri_warn("%s: the model attends through a window of %" PRId64
-           " positions; its longest sequence here is that, not %" PRId64,
-           from->path, window, out->max_sequence);
-  out->max_sequence = window;
+  *out = (int64_t)json_array_size(layers);
   return TRI_OK;
 }
 
-static tri_status read_llama(const reader *from, const llama_defaults *kind, tri_model *out) {
-  const char *activation = NULL;
-  out->family = TRI_FAMILY_LLAMA;
-  TRI_TRY(get_size(from, "vocab_size", kind->vocab_size, &out->vocab_size));
-  TRI_TRY(get_size(from, "max_position_embeddings", kind->max_sequence, &out->max_sequence));
-  TRI_TRY(get_size(from, "hidden_size", 4096, &out->hidden_size));
-  TRI_TRY(get_size(from, "intermediate_size", kind->ffn_size, &out->ffn_size));
-  TRI_TRY(get_size(from, "num_hidden_layers", 32, &out->num_layers));
-  TRI_TRY(get_size(from, "num_attention_heads", 32, &out->num_heads));
-  TRI_TRY(get_optional_size(from, "num_key_value_heads", kind->num_kv_heads, &out->num_kv_heads));
-  TRI_TRY(get_size(from, "head_dim", 0, &out->head_dim));
-  TRI_TRY(get_number(from, "rms_norm_eps", 1e-6, &out->norm_eps));
-  TRI_TRY(get_number(from, "initializer_range", 0.02, &out->init_std));
-  TRI_TRY(get_bool(from, "tie_word_embeddings", false, &out->tied));
-  TRI_TRY(read_rope(from, out));
-  out->attention_bias = kind->bias;
-  if (!kind->bias) {
-    TRI_TRY(require_bool(from, "attention_bias", false, "a bias on the output projection of attention"));
+static tri_status read_key(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect_key *row,
+                           tri_model *out) {
+  void *field = (char *)out + row->offset;
+  switch (row->kind) {
+    case TRI_DIALECT_SIZE: return tri_reader_size(from, row->key, *(int64_t *)field, field);
+    case TRI_DIALECT_SIZE_OR_NULL: return tri_reader_size_or_null(from, row->key, *(int64_t *)field, field);
+    case TRI_DIALECT_COUNT: return tri_reader_count(from, row->key, *(int64_t *)field, field);
+    case TRI_DIALECT_FIRST_LAYERS: return read_first_layers(from, row->key, field);
+    case TRI_DIALECT_NUMBER: return tri_reader_number(from, row->key, *(double *)field, field);
+    case TRI_DIALECT_POSITIVE: return tri_reader_positive(from, row->key, *(double *)field, field);
+    case TRI_DIALECT_BOOL: return tri_reader_bool(from, row->key, *(bool *)field, field);
+    case TRI_DIALECT_ACTIVATION: return read_activation(from, row->key, field);
+    case TRI_DIALECT_ROPE: return tri_huggingface_read_rope(from, dialect, out);
+    case TRI_DIALECT_WINDOW: return tri_huggingface_read_window(from, dialect, out);
+    case TRI_DIALECT_FIXED: return require(from, row);
   }
-  TRI_TRY(require_bool(from, "mlp_bias", false, "a bias in the feed-forward part"));
-  TRI_TRY(read_window(from, kind, out));
-  double rotated = 1;
-  TRI_TRY(get_number(from, "partial_rotary_factor", 1, &rotated));
-  if (rotated != 1) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; only 1 is supported", from->path, rotated);
-  }
-  TRI_TRY(get_word(from, "hidden_act", "silu", &activation));
-  if (strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s: `hidden_act` is `%.40s`; only silu is supported", from->path, activation);
+  return TRI_OK;
 }
 
-static tri_status read_model(const reader *from, tri_model *out) {
-  const char *type = NULL;
+static const tri_family_table *family_number(int number, tri_family *family) {
+  static const tri_family all[] = {TRI_FAMILIES(TRI_FAMILY_VALUE)};
+  if ((size_t)number >= sizeof all / sizeof all[0]) return NULL;
+  *family = all[number];
+  return tri_family_of(&(tri_model){.family = *family});
+}
+
+/* "gpt2, llama, mistral and qwen2". */
+static void list_model_types(char out[NAMES_BYTES]) {
+  const tri_family_table *table = NULL;
+  const char *last = "";
+  tri_family family;
+  size_t used = 0;
+  out[0] = '\0';
+  for (int i = 0; (table = family_number(i, &family)) != NULL; i++) {
+    for (const tri_dialect *at = table->dialects; at->model_type != NULL; at++) {
+      if (*last != '\0') {
+        used += (size_t)snprintf(out + used, NAMES_BYTES - used, "%s%s", used == 0 ? "" : ", ", last);
+      }
+      last = at->model_type;
+    }
+  }
+  snprintf(out + used, NAMES_BYTES - used, " and %s", last);
+}
+
+static const tri_dialect *find_dialect(const char *type, tri_family *family) {
+  const tri_family_table *table = NULL;
+  for (int i = 0; (table = family_number(i, family)) != NULL; i++) {
+    for (const tri_dialect *at = table->dialects; at->model_type != NULL; at++) {
+      if (strcmp(at->model_type, type) == 0) return at;
+    }
+  }
+  return NULL;
+}
+
+static tri_status read_keys(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+      if (!row->only_written) TRI_TRY(read_key(from, dialect, row, out));
+    }
+  }
+  return TRI_OK;
+}
+
+/* What the document says by Hugging Face's keys. */
+static tri_status read_said(const tri_json_reader *from, tri_model *out) {
+  const char *said = NULL;
+  tri_family family;
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
-  TRI_TRY(get_word(from, "model_type", NULL, &type));
-  if (type == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `model_type`", from->path);
-  if (get(from, "quantization_config") != NULL) {
+  TRI_TRY(tri_reader_word(from, "model_type", NULL, &said));
+  if (said == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `model_type`", from->path);
+  const bool own = strncmp(said, TRI_OWN_MODEL_TYPE, strlen(TRI_OWN_MODEL_TYPE)) == 0;
+  const char *type = own ? said + strlen(TRI_OWN_MODEL_TYPE) : said;
+  if (tri_reader_get(from, "quantization_config") != NULL) {
     return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
   }
-  read_name(from, out);
-  if (strcmp(type, "gpt2") == 0) return read_gpt2(from, out);
-  for (size_t i = 0; i < sizeof llama_kinds / sizeof llama_kinds[0]; i++) {
-    if (strcmp(type, llama_kinds[i].model_type) == 0) return read_llama(from, &llama_kinds[i], out);
+  const tri_dialect *dialect = find_dialect(type, &family);
+  if (dialect == NULL) {
+    char names[NAMES_BYTES];
+    list_model_types(names);
+    return tri_fail(TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`; %s are supported", from->path, said, names);
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`; gpt2, llama, mistral and qwen2 are supported",
-                  from->path, type);
+  *out = dialect->absent;
+  out->family = family;
+  out->rope_scaling = tri_rope_scaling_none();
+  read_name(from, out);
+  TRI_TRY(read_keys(from, dialect, out));
+  if (tri_model_complete(out) != TRI_OK) return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, tri_status_message());
+  return TRI_OK;
+}
+
+static tri_status read_model(const tri_json_reader *from, tri_model *out) {
+  TRI_TRY(read_said(from, out));
+  return tri_huggingface_read_own(from, out);
 }
 
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out) {
@@ -249,11 +187,10 @@ tri_status tri_huggingface_parse(const char *path, const char *text, size_t byte
   if (document == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
   }
-  tri_model model = {0};
-  tri_status status = read_model(&(reader){.path = path, .object = document}, &model);
+  tri_model model;
+  tri_status status = read_model(&(tri_json_reader){.path = path, .object = document}, &model);
   json_decref(document);
   TRI_TRY(status);
-  if (tri_model_complete(&model) != TRI_OK) return tri_fail(TRI_BAD_FILE, "%s: %s", path, tri_status_message());
   *out = model;
   return TRI_OK;
 }
@@ -286,42 +223,54 @@ tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static json_t *gpt2_json(const tri_model *m) {
-  return json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "architectures",
-                   "GPT2LMHeadModel", "model_type", "gpt2", "vocab_size", (json_int_t)m->vocab_size, "n_positions",
-                   (json_int_t)m->max_sequence, "n_embd", (json_int_t)m->hidden_size, "n_layer",
-                   (json_int_t)m->num_layers, "n_head", (json_int_t)m->num_heads, "n_inner", (json_int_t)m->ffn_size,
-                   "activation_function", activations_word(m->activation), "embd_pdrop", m->dropout, "resid_pdrop",
-                   m->dropout, "attn_pdrop", 0.0, "layer_norm_epsilon", m->norm_eps, "initializer_range", m->init_std,
-                   "tie_word_embeddings", m->tied);
+static json_t *first_layers_json(int64_t count) {
+  json_t *out = json_array();
+  for (int64_t i = 0; i < count; i++) json_array_append_new(out, json_integer((json_int_t)i));
+  return out;
 }
 
-/* In the form of version 4, which later versions read too. */
-static json_t *rope_json(const tri_rope_scaling *scaling) {
-  if (scaling->factor == 1) return json_null();
-  return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", scaling->factor, "low_freq_factor",
-                   scaling->low_freq_factor, "high_freq_factor", scaling->high_freq_factor,
-                   "original_max_position_embeddings", (json_int_t)scaling->original_max_sequence);
+static void write_key(const tri_model *model, const tri_dialect *dialect, const tri_dialect_key *row, json_t *to) {
+  const void *field = (const char *)model + row->offset;
+  json_t *value = NULL;
+  switch (row->kind) {
+    case TRI_DIALECT_SIZE:
+    case TRI_DIALECT_SIZE_OR_NULL:
+    case TRI_DIALECT_COUNT: value = json_integer((json_int_t) * (const int64_t *)field); break;
+    case TRI_DIALECT_FIRST_LAYERS: value = first_layers_json(*(const int64_t *)field); break;
+    case TRI_DIALECT_NUMBER:
+    case TRI_DIALECT_POSITIVE: value = json_real(*(const double *)field); break;
+    case TRI_DIALECT_BOOL: value = json_boolean(*(const bool *)field); break;
+    case TRI_DIALECT_ACTIVATION: value = json_string(activations_word(*(const tri_activation *)field)); break;
+    case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, to); return;
+    case TRI_DIALECT_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
+    case TRI_DIALECT_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
+  }
+  json_object_set_new(to, row->key, value);
 }
 
-static json_t *llama_json(const tri_model *m) {
-  bool qwen = m->attention_bias;
-  json_t *out =
-      json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:o, s:f, s:b}",
-                "architectures", qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM", "model_type", qwen ? "qwen2" : "llama",
-                "vocab_size", (json_int_t)m->vocab_size, "max_position_embeddings", (json_int_t)m->max_sequence,
-                "hidden_size", (json_int_t)m->hidden_size, "intermediate_size", (json_int_t)m->ffn_size,
-                "num_hidden_layers", (json_int_t)m->num_layers, "num_attention_heads", (json_int_t)m->num_heads,
-                "num_key_value_heads", (json_int_t)m->num_kv_heads, "head_dim", (json_int_t)m->head_dim, "hidden_act",
-                "silu", "rms_norm_eps", m->norm_eps, "initializer_range", m->init_std, "rope_theta", m->rope_theta,
-                "rope_scaling", rope_json(&m->rope_scaling), "attention_dropout", 0.0, "tie_word_embeddings", m->tied);
-  if (qwen) {
-    json_object_set_new(out, "use_sliding_window", json_false());
-  } else {
-    json_object_set_new(out, "attention_bias", json_false());
-    json_object_set_new(out, "mlp_bias", json_false());
+static const tri_dialect *dialect_of(const tri_model *model) {
+  const tri_dialect *at = tri_family_of(model)->dialects;
+  while (at->is != NULL && !at->is(model)) at++;
+  return at;
+}
+
+static json_t *write_model(const tri_model *model, const tri_dialect *dialect) {
+  json_t *out = json_pack("{s:[s], s:s}", "architectures", dialect->architecture, "model_type", dialect->model_type);
+  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+      if (!row->only_read) write_key(model, dialect, row, out);
+    }
   }
   return out;
+}
+
+/* Routers differ in more than config.json has words for. */
+static tri_status add_own(const tri_model *model, const tri_dialect *dialect, json_t *document) {
+  tri_model said;
+  if (model->num_experts == 0) return TRI_OK;
+  TRI_TRY(read_said(&(tri_json_reader){.path = "the description", .object = document}, &said));
+  tri_huggingface_write_own(model, &said, dialect->model_type, document);
+  return TRI_OK;
 }
 
 /* With as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. */
@@ -338,15 +287,6 @@ static char *print_shortest(const json_t *document) {
   return text;
 }
 
-static tri_status check_gpt2(const tri_model *model) {
-  if (model->num_heads * model->head_dim == model->hidden_size && model->num_kv_heads == model->num_heads)
-    return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED,
-                  "Hugging Face's GPT-2 has no words for head_dim %" PRId64 " x num_heads %" PRId64
-                  " beside hidden_size %" PRId64 ", nor for num_kv_heads %" PRId64,
-                  model->head_dim, model->num_heads, model->hidden_size, model->num_kv_heads);
-}
-
 static const char *torch_name(tri_dtype type) {
   switch (type) {
     case TRI_FP32: return "float32";
@@ -358,13 +298,13 @@ static const char *torch_name(tri_dtype type) {
 }
 
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, char **out) {
-  json_t *document = NULL;
-  switch (model->family) {
-    case TRI_FAMILY_GPT2:
-      TRI_TRY(check_gpt2(model));
-      document = gpt2_json(model);
-      break;
-    case TRI_FAMILY_LLAMA: document = llama_json(model); break;
+  const tri_dialect *dialect = dialect_of(model);
+  if (dialect->check != NULL) TRI_TRY(dialect->check(model));
+  json_t *document = write_model(model, dialect);
+  tri_status status = add_own(model, dialect, document);
+  if (status != TRI_OK) {
+    json_decref(document);
+    return status;
   }
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
   const char *type = torch_name(weights);
@@ -378,7 +318,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
     return tri_fail(TRI_INTERNAL, "the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",
                     model->name);
   }
-  tri_status status = tri_strdup(text, out);
+  status = tri_strdup(text, out);
   free(text);
   return status;
 }

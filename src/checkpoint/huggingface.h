@@ -1,13 +1,7 @@
-/* Models as Hugging Face describes them: config.json <-> tri_model.
+/* Models as Hugging Face describes them: config.json <-> tri_model, by the dialects of the families (model/dialect.h).
  *
- *   gpt2                       GPT2LMHeadModel
- *   llama                      LlamaForCausalLM
- *   llama with attention_bias  Qwen2ForCausalLM, whose biases are those on q, k and v. (Llama's own `attention_bias`
- *                              puts one on the output projection too, which tri_model does not have.)
- *
- * Read are these and mistral (as llama). Whatever would change the function that the model computes and has no place in
- * tri_model is TRI_UNSUPPORTED by name. Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no
- * model here has, is not. */
+ * Whatever would change the function that the model computes and has no place in tri_model is TRI_UNSUPPORTED by name.
+ * Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no model here has, is not. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_H
 #define TRI_CHECKPOINT_HUGGINGFACE_H
 

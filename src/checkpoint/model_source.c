@@ -31,17 +31,9 @@ static void drop_key(tri_yaml *mapping, const char *key) {
 /* A preset says what is not as usual, and the rest follows from it: another num_heads takes another head_dim along. So
  * it is to be with a folder, whose config.json says all. */
 static void drop_derived(tri_yaml *mapping, const tri_model *m) {
-  bool gpt2 = m->family == TRI_FAMILY_GPT2;
-  const struct {
-    const char *key;
-    bool is_derived;
-  } keys[] = {{"num_kv_heads", m->num_kv_heads == m->num_heads},
-              {"head_dim", m->head_dim * m->num_heads == m->hidden_size},
-              {"ffn_size", gpt2 && m->ffn_size == 4 * m->hidden_size},
-              {"tied", m->tied == gpt2},
-              {"attention_bias", m->attention_bias == gpt2}};
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (keys[i].is_derived) drop_key(mapping, keys[i].key);
+  for (size_t i = 0; i < tri_model_table.num_keys; i++) {
+    const tri_config_key *key = &tri_model_table.keys[i];
+    if (tri_model_is_derived(m, key)) drop_key(mapping, key->name);
   }
 }
 

@@ -4,8 +4,10 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/expert_loads.h"
 #include "cli/inspect_corpus.h"
 #include "cli/json.h"
+#include "cli/lengths.h"
 #include "device/device.h"
 #include "plan/report.h"
 #include "run/run_config.h"
@@ -28,6 +30,7 @@ typedef struct comparison {
   const tri_cluster *cluster;
   tri_system system;
   tri_simulation_request request;
+  tri_length_draws drawn; /* of the run's documents */
   tri_prediction prediction;
   tri_memory_parts memory; /* of the first rank */
   json_t *summary;
@@ -107,20 +110,18 @@ typedef struct share {
   const char *name;
   double predicted, measured;
 } share;
-enum { SHARES = 6 };
+enum { SHARES = 3 + TRI_STEP_AXES };
 
 static void shares_of(const comparison *c, share out[SHARES]) {
   const tri_step_time *t = &c->prediction.time;
   double step = c->prediction.step_s;
-  const share all[SHARES] = {
-      {"compute", t->compute / step, measured_share(c, "compute")},
-      {"tensor", t->tensor / step, measured_share(c, "tensor")},
-      {"pipeline", t->pipeline / step, measured_share(c, "pipeline")},
-      {"data", t->data / step, measured_share(c, "data")},
-      {"bubble", t->bubble / step, measured_share(c, "bubble") + measured_share(c, "all")},
-      {"optimizer", t->optimizer / step, measured_share(c, "optimizer")},
-  };
-  memcpy(out, all, sizeof all);
+  *out++ = (share){"compute", t->compute / step, measured_share(c, "compute")};
+  for (int i = 0; i < TRI_STEP_AXES; i++) {
+    const char *name = tri_axis_name(tri_step_axis(i));
+    *out++ = (share){name, t->along[tri_step_axis(i)] / step, measured_share(c, name)};
+  }
+  *out++ = (share){"bubble", t->bubble / step, measured_share(c, "bubble") + measured_share(c, "all")};
+  *out++ = (share){"optimizer", t->optimizer / step, measured_share(c, "optimizer")};
 }
 
 static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
@@ -137,6 +138,10 @@ static void against_print_text(const comparison *c) {
          tri_format_rounded(100 * (c->prediction.step_s / measured - 1), 1));
   printf("%-22s %14.0f %14.0f %+8.1f %%\n", "bytes of rank 0", c->memory.peak, peak,
          tri_format_rounded(100 * (c->memory.peak / peak - 1), 1));
+  if (c->config->model.num_experts > 0 && c->request.expert_imbalance > 0) {
+    printf("experts of the busiest rank had %.2f times the rows of equally busy ones, and are priced so\n",
+           c->request.expert_imbalance);
+  }
   for (int i = 0; i < SHARES; i++) {
     printf("%-22s %12.1f %% %12.1f %% %+8.1f points\n", shares[i].name,
            tri_format_rounded(100 * shares[i].predicted, 1), tri_format_rounded(100 * shares[i].measured, 1),
@@ -170,6 +175,9 @@ static tri_status against_print_json(const comparison *c) {
                 measured_step_s(c), "peak_bytes", "predicted", c->memory.peak, "measured",
                 json_number_value(json_object_get(c->summary, "peak_bytes_measured")), "share", list, "instructions",
                 kinds, "layout", tri_report_layout(&c->config->layout));
+  if (c->config->model.num_experts > 0) {
+    json_object_set_new(document, "expert_imbalance", json_real(c->request.expert_imbalance));
+  }
   return tri_print_json(document);
 }
 
@@ -237,13 +245,45 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
-/* Without the corpus attention is priced as if documents were joined. */
-static void find_area(const tri_run_config *config, double *out) {
+/* The mean of the corpora's by their shares, and the lengths of the last one. */
+static tri_status sum_areas(const tri_run_config *config, double *out, tri_length_ranges *lengths) {
   const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
-  if (tri_inspect_area(config->data.train, tokenizer, config->data.sequence, packed, out) == TRI_OK) return;
+  tri_mixture_shares shares;
+  double sum = 0, area = 0;
+  TRI_TRY(tri_run_config_shares(config, &shares));
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    TRI_TRY(tri_inspect_area(config->data.train[k].path, tokenizer, config->data.sequence, packed, &area, lengths));
+    sum += area * (double)shares.counts[k] / (double)shares.period;
+  }
+  *out = sum;
+  return TRI_OK;
+}
+
+/* Without one of the corpora attention is priced as if documents were joined. Micro-batches are drawn of one corpus; of
+ * a mixture only their mean is known. */
+static void find_area(comparison *c) {
+  const tri_run_config *config = c->config;
+  bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
+  tri_length_ranges *lengths = NULL;
+  tri_status status = tri_alloc("lengths of documents", 1, sizeof *lengths, &lengths);
+  if (status == TRI_OK) status = sum_areas(config, &c->request.masked_area, lengths);
+  if (status == TRI_OK && config->data.num_train == 1) {
+    status = tri_length_draws_create(lengths, config->data.sequence, packed, &c->drawn);
+    c->request.drawn = c->drawn.table;
+  }
+  tri_free(lengths);
+  if (status == TRI_OK) return;
   tri_warn("attention is predicted as if documents were joined, since how long they are is not known: %s",
            tri_status_message());
+}
+
+/* As busy as the run's experts have been. */
+static tri_status find_imbalance(comparison *c, const char *run) {
+  char path[TRI_PATH_BYTES];
+  if (c->config->model.num_experts == 0) return TRI_OK;
+  TRI_TRY(tri_path_join(path, run, "metrics.jsonl"));
+  return tri_expert_loads_imbalance(path, c->config->layout.expert, &c->request.expert_imbalance);
 }
 
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
@@ -267,9 +307,11 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .global_batch = config->optimizer.global_batch,
                                         .sequence = config->data.sequence,
                                         .precision = config->precision,
+                                        .optimizer = &config->optimizer.settings,
                                         .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
                                         .device = &device->description};
-  if (c->request.masked) find_area(config, &c->request.masked_area);
+  if (c->request.masked) find_area(c);
+  TRI_TRY_GOTO(find_imbalance(c, run), done);
   TRI_TRY_GOTO(against_compare(c, run, timeline), done);
   if (json) {
     status = against_print_json(c);
@@ -279,7 +321,10 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
 done:
   tri_device_destroy(device);
   tri_free(config);
-  if (c != NULL) json_decref(c->summary);
+  if (c != NULL) {
+    tri_length_draws_release(&c->drawn);
+    json_decref(c->summary);
+  }
   tri_free(c);
   return status;
 }

@@ -116,6 +116,7 @@ static tri_status measure_call(const tables *t, const tri_op_call *call, tri_pas
   int count = tri_measured_products_of(call, &cost, products);
   for (int i = 0; i < count; i++) {
     const tri_cost *p = &products[i];
+    if (p->rows < 1 || p->inner < 1) continue; /* fewer rows than experts */
     const tri_measure_product of = {p->form, false, (int64_t)p->rows, (int64_t)p->inner, (int64_t)p->columns};
     TRI_TRY(measure_product(t, &of));
   }
@@ -159,9 +160,13 @@ static bool has_pass(tri_work work, tri_pass pass) {
     case TRI_WORK_LAYER_NORM:
     case TRI_WORK_RMS_NORM: return true;
     case TRI_WORK_GELU:
-    case TRI_WORK_SWIGLU: return pass != TRI_PASS_BACKWARD_WEIGHT;
+    case TRI_WORK_SWIGLU:
+    case TRI_WORK_WEIGHTED_SWIGLU:
+    case TRI_WORK_ROUTE: return pass != TRI_PASS_BACKWARD_WEIGHT;
     case TRI_WORK_ROPE: return pass != TRI_PASS_BACKWARD_WEIGHT;
     case TRI_WORK_EMBEDDING: return pass != TRI_PASS_BACKWARD_INPUT;
+    case TRI_WORK_DISPATCH:
+    case TRI_WORK_COMBINE: return pass == TRI_PASS_FORWARD;
     case TRI_WORK_LINEAR: return pass == TRI_PASS_BACKWARD_WEIGHT;
     case TRI_WORK_ADD:
     case TRI_WORK_ADD_TO:
@@ -224,6 +229,18 @@ static tri_status measure_collectives(const tables *t, int64_t ranks, tri_collec
   return TRI_OK;
 }
 
+/* What passes between ranks that share a sequence lies in shared memory, if the ranks see any; a gathering does, too.
+ */
+static tri_status measure_exchanges(const tables *t, int64_t ranks) {
+  static const tri_collective kinds[] = {TRI_COLLECTIVE_ALL_TO_ALL, TRI_COLLECTIVE_PASS};
+  for (int k = 0; k < 2; k++) {
+    int64_t before = t->out->num_collectives;
+    TRI_TRY(measure_collectives(t, ranks, kinds[k], true));
+    if (t->out->num_collectives == before) TRI_TRY(measure_collectives(t, ranks, kinds[k], false));
+  }
+  return measure_collectives(t, ranks, TRI_COLLECTIVE_ALL_GATHER, true);
+}
+
 static tri_status measure_links(const tables *t) {
   static const tri_collective kinds[] = {TRI_COLLECTIVE_ALL_REDUCE, TRI_COLLECTIVE_ALL_GATHER,
                                          TRI_COLLECTIVE_REDUCE_SCATTER};
@@ -232,6 +249,7 @@ static tri_status measure_links(const tables *t) {
     for (int k = 0; k < 3; k++) TRI_TRY(measure_collectives(t, ranks, kinds[k], false));
     TRI_TRY(measure_collectives(t, ranks, TRI_COLLECTIVE_ALL_REDUCE, true));
     TRI_TRY(measure_collectives(t, ranks, TRI_COLLECTIVE_REDUCE_SCATTER, true));
+    TRI_TRY(measure_exchanges(t, ranks));
   }
   for (int i = 0; i < MESSAGES; i++) {
     double seconds = 0;

@@ -1,4 +1,5 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/label.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -6,7 +7,7 @@
 #include "cli/options.h"
 #include "cli/same_tokenizer.h"
 #include "data/bigram.h"
-#include "data/sampler.h"
+#include "data/source.h"
 #include "engine/evaluate.h"
 #include "engine/weights.h"
 #include "model/family.h"
@@ -22,17 +23,20 @@
 typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
   int64_t sequence, batch;                /* 0: as the model was trained */
+  const char *documents, *packing;        /* NULL: likewise */
   bool json;
   tri_model_options model;
 } eval_arguments;
 
-enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_BIGRAM, OPTION_JSON };
+enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_DOCUMENTS, OPTION_PACKING, OPTION_BIGRAM, OPTION_JSON };
 
 static tri_status take_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
   switch (result) {
     case OPTION_SEQUENCE: return tri_option_int("--sequence", optarg, 1, 1 << 30, &out->sequence);
     case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 20, &out->batch);
+    case OPTION_DOCUMENTS: out->documents = optarg; return TRI_OK;
+    case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
@@ -45,6 +49,8 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   static const struct option options[] = {
       {"sequence", required_argument, NULL, OPTION_SEQUENCE},
       {"batch", required_argument, NULL, OPTION_BATCH},
+      {"documents", required_argument, NULL, OPTION_DOCUMENTS},
+      {"packing", required_argument, NULL, OPTION_PACKING},
       {"bigram", required_argument, NULL, OPTION_BIGRAM},
       {"json", no_argument, NULL, OPTION_JSON},
       TRI_MODEL_OPTION_ROWS,
@@ -66,9 +72,11 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
 typedef struct session {
   const eval_arguments *arguments;
   int64_t sequence, batch;
-  int64_t ignore_token; /* labels with this id do not count, as in training; -1 is none */
-  bool masked;          /* documents do not see each other, as in training */
+  int64_t ignore_token;    /* labels with this id do not count, as in training; -1 is none */
+  tri_document_use use;    /* whether documents see each other, */
+  tri_packing_use packing; /* and what a sequence is: as in training, unless options say otherwise */
   tri_documents documents;
+  tri_source packed; /* nothing, where sequences are windows */
   tri_model model;
   tri_checkpoint *checkpoint;
   tri_corpus *corpus;
@@ -83,6 +91,21 @@ typedef struct session {
   tri_evaluation total;
   int64_t bytes; /* of the text of all labels */
 } session;
+
+static tri_status take_documents(session *s) {
+  const eval_arguments *given = s->arguments;
+  if (given->documents != NULL && !tri_run_config_find_documents(given->documents, &s->use)) {
+    return tri_fail(TRI_BAD_USAGE, "--documents is joined or masked, not `%.60s`", given->documents);
+  }
+  if (given->packing != NULL && !tri_run_config_find_packing(given->packing, &s->packing)) {
+    return tri_fail(TRI_BAD_USAGE, "--packing is windows or documents, not `%.60s`", given->packing);
+  }
+  return TRI_OK;
+}
+
+static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED; }
+
+static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
 /* As in training, where the checkpoint says how that was. */
 static tri_status choose_shape(session *s) {
@@ -100,13 +123,15 @@ static tri_status choose_shape(session *s) {
       s->sequence = config->data.sequence;
       s->batch = config->layout.micro_batch;
       s->ignore_token = config->data.ignore_token;
-      s->masked = config->data.documents == TRI_DOCUMENTS_MASKED;
+      s->use = config->data.documents;
+      s->packing = config->data.packing;
       known = true;
     } else {
       tri_warn("the settings of the run are not taken over, since they cannot be read: %s", tri_status_message());
     }
     tri_free(config);
   }
+  TRI_TRY(take_documents(s));
   if (s->arguments->sequence > 0) s->sequence = s->arguments->sequence;
   if (!known && s->arguments->sequence == 0 && s->sequence < s->model.max_sequence) {
     tri_log("in windows of %" PRId64 " tokens, since nothing says how long the model's were; --sequence takes others",
@@ -126,7 +151,7 @@ static tri_status create_executor(session *s) {
   TRI_TRY(tri_device_supports(s->device, precision));
   TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
   tri_list_request list = tri_list_request_whole(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, precision);
-  list.masked = s->masked;
+  list.masked = is_masked(s);
   TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
   const int64_t one_frame = 1;
   tri_memory_request request = {
@@ -140,6 +165,18 @@ static tri_status create_executor(session *s) {
   TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
   TRI_TRY(tri_weights_load(s->checkpoint, s->table, s->executor));
   return tri_executor_prepare(s->executor);
+}
+
+/* Each document once, in one order always: the seed does not matter. */
+static tri_status create_packed(session *s) {
+  const tri_source_options options = {
+      .sequence = s->sequence,
+      .vocab_size = s->model.vocab_size,
+      .documents = s->use,
+      .packing = s->packing,
+      .end_of_text = s->documents.end_of_text,
+  };
+  return tri_source_create(s->corpus, &options, &s->packed);
 }
 
 static tri_status eval_set_up(session *s) {
@@ -172,6 +209,7 @@ static tri_status eval_set_up(session *s) {
     tri_corpus_close(train);
     TRI_TRY(status);
   }
+  if (is_packed(s)) TRI_TRY(create_packed(s));
   size_t room = (size_t)(s->batch * s->sequence + 1);
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
@@ -188,46 +226,77 @@ static void count_bytes(session *s, int64_t count) {
   }
 }
 
-/* The labels of tokens first .. first + count - 1, and their positions in their windows or, in these, documents. */
-static void make_labels(session *s, int64_t first, int64_t count, int32_t *positions) {
-  memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
-  for (int64_t i = 0; i < count; i++) {
-    if (s->labels[i] == s->ignore_token) s->labels[i] = -1;
-  }
-  for (int64_t row = 0; row < count && s->masked; row += s->sequence) {
+/* Sequences of an evaluation. Windows lie one behind the other, and the last is as long as there are labels for it. */
+static int64_t num_sequences(const session *s) {
+  if (is_packed(s)) return s->packed.per_epoch;
+  return (tri_corpus_num_tokens(s->corpus) - 1 + s->sequence - 1) / s->sequence;
+}
+
+/* Positions of windows first .. first + count - 1 in documents, and no labels from one document to the next. */
+static void mask_windows(session *s, int64_t first, int64_t count, int32_t *positions) {
+  for (int64_t row = 0; row < count; row += s->sequence) {
     int64_t size = count - row < s->sequence ? count - row : s->sequence;
     bool ends = false;
     tri_documents_positions(&s->documents, first + row, size, s->tokens + row, positions + row, &ends);
     for (int64_t i = row; i < row + size; i++) {
-      if (i + 1 < row + size ? positions[i + 1] == 0 : ends) s->labels[i] = -1;
+      if (i + 1 < row + size ? positions[i + 1] == 0 : ends) s->labels[i] = TRI_LABEL_NONE;
     }
   }
 }
 
-/* Batches of windows, one behind the other; the last is filled up with labels that do not count. */
-static tri_status eval_evaluate(session *s) {
-  int64_t labels = tri_corpus_num_tokens(s->corpus) - 1;
+static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
+  int64_t room = s->batch * s->sequence, first = row * s->sequence;
+  int64_t labels = tri_corpus_num_tokens(s->corpus) - 1 - first, count = labels < room ? labels : room;
+  TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
+  memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
+  tri_corpus_mask_labels(s->corpus, first + 1, count, s->labels);
+  for (int64_t i = 0; i < room; i++) positions[i] = (int32_t)(i % s->sequence);
+  if (is_masked(s)) mask_windows(s, first, count, positions);
+  for (int64_t i = count; i < room; i++) {
+    s->tokens[i] = 0;
+    s->labels[i] = TRI_LABEL_FILLING;
+  }
+  return TRI_OK;
+}
+
+/* The last batch is filled up with sequences whose labels do not count. */
+static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions) {
+  for (int64_t row = 0; row < s->batch; row++) {
+    int64_t at = row * s->sequence, index = first + row;
+    bool filler = index >= s->packed.per_epoch;
+    const tri_sample to = {s->tokens + at, s->labels + at, positions + at};
+    TRI_TRY(tri_source_read_in_order(&s->packed, filler ? 0 : index, &to));
+    for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_FILLING;
+  }
+  return TRI_OK;
+}
+
+/* Sequence `first` and those behind it, a batch. */
+static tri_status read_batch(session *s, int64_t first) {
   int64_t room = s->batch * s->sequence;
-  tri_batch batch = tri_executor_host_batch(s->executor, 0);
-  for (int64_t first = 0; first < labels; first += room) {
-    int64_t count = labels - first < room ? labels - first : room;
-    TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
-    for (int64_t i = 0; i < room; i++) batch.positions[i] = (int32_t)(i % s->sequence);
-    make_labels(s, first, count, batch.positions);
-    count_bytes(s, count);
-    for (int64_t i = 0; s->bigram != NULL && i < count; i++) {
+  const tri_sample batch = tri_executor_sequence(s->executor, 0); /* and those behind it */
+  if (is_packed(s)) TRI_TRY(read_packed_rows(s, first, batch.positions));
+  if (!is_packed(s)) TRI_TRY(read_windows(s, first, batch.positions));
+  for (int64_t i = 0; i < room; i++) {
+    if (s->labels[i] == s->ignore_token) s->labels[i] = TRI_LABEL_NONE;
+  }
+  memcpy(batch.ids, s->tokens, (size_t)room * sizeof *batch.ids);
+  memcpy(batch.labels, s->labels, (size_t)room * sizeof *batch.labels);
+  return TRI_OK;
+}
+
+static tri_status eval_evaluate(session *s) {
+  int64_t sequences = num_sequences(s), room = s->batch * s->sequence;
+  for (int64_t first = 0; first < sequences; first += s->batch) {
+    TRI_TRY(read_batch(s, first));
+    count_bytes(s, room);
+    for (int64_t i = 0; s->bigram != NULL && i < room; i++) {
       if (s->labels[i] < 0) continue;
       s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
     }
-    for (int64_t i = count; i < room; i++) {
-      s->tokens[i] = 0;
-      s->labels[i] = -1;
-    }
-    memcpy(batch.ids, s->tokens, (size_t)room * sizeof *batch.ids);
-    memcpy(batch.labels, s->labels, (size_t)room * sizeof *batch.labels);
     TRI_TRY(tri_evaluate_batch(s->executor, &s->total));
     if (s->total.counted == 0) continue;
-    tri_log_progress("%5.1f %%  loss %.4f", 100.0 * (double)(first + count) / (double)labels,
+    tri_log_progress("%5.1f %%  loss %.4f", fmin(100.0, 100.0 * (double)(first + s->batch) / (double)sequences),
                      s->total.loss_sum / (double)s->total.counted);
   }
   tri_log_progress_end();
@@ -253,9 +322,10 @@ static json_t *number(double value) { return isfinite(value) ? json_real(value) 
 
 static tri_status eval_print_json(const session *s, const results *r) {
   json_t *document =
-      json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
+      json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
                 "bits_per_byte", number(r->bits_per_byte), "tokens", (json_int_t)s->total.counted, "bytes",
-                (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence);
+                (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence, "documents",
+                tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
   if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", number(r->bigram_loss));
   json_dumpf(document, stdout, JSON_INDENT(2));
@@ -271,6 +341,12 @@ static tri_status eval_report(const session *s) {
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
+  if (s->total.counted == 0 && s->ignore_token < 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: no label counts, since no document has more than one token and documents do not see each "
+                    "other; --documents joined lets them",
+                    s->arguments->data);
+  }
   if (s->total.counted == 0) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: every label is the token %" PRId64
@@ -284,6 +360,7 @@ static tri_status eval_report(const session *s) {
 
 static void release(session *s) {
   tri_bigram_destroy(s->bigram);
+  tri_source_destroy(&s->packed);
   tri_free(s->labels);
   tri_free(s->tokens);
   tri_tokenizer_destroy(s->tokenizer);
@@ -313,16 +390,21 @@ const tri_command tri_command_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus",
     .help =
-        "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--bigram TRAIN] [--json] [options]\n"
+        "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--documents D] [--packing P] [--bigram "
+        "TRAIN]\n"
+        "                    [--json] [options]\n"
         "\n"
-        "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens.\n"
+        "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens, or "
+        "every\n"
+        "token of every document but its first, in sequences of T tokens that documents are packed into.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
-        "training (data.ignore_token) do not count here, and documents that did not see each other (data.documents: "
-        "masked) do\n"
-        "not here. The exit status is not 0 where the loss is no number.\n"
+        "training (data.ignore_token) do not count here, and documents are as they were there. The exit status is not\n"
+        "0 where the loss is no number.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time\n"
+        "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
+        "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
         "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
         "\n"

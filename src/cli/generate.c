@@ -132,8 +132,8 @@ static tri_status generate_set_up(session *s) {
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));
   TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));
-  TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->device,
-                               &s->generator));
+  TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->tokens.count,
+                               s->device, &s->generator));
   TRI_TRY(tri_alloc("candidates", (size_t)s->model.vocab_size, sizeof *s->scratch, &s->scratch));
   return tri_weights_load(s->checkpoint, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
 }

@@ -28,14 +28,29 @@ static part_counts count_parts(const tri_parameter_table *table) {
   return counts;
 }
 
+static double flops_per_token(const tri_model *model) {
+  return tri_model_flops_per_token(model, model->max_sequence, tri_model_area(model, model->max_sequence, 1));
+}
+
+static void print_experts(const tri_model *model) {
+  printf(", %" PRId64 " experts of %" PRId64 ", %" PRId64 " a token", model->num_experts, model->expert_ffn_size,
+         model->experts_per_token);
+  if (model->shared_experts > 0) printf(" and %" PRId64 " shared", model->shared_experts);
+  if (model->dense_layers > 0) {
+    printf(" (none in the first %" PRId64 ": feed-forward %" PRId64 ")", model->dense_layers, model->ffn_size);
+  }
+}
+
 static void print_model(const tri_model *model, const tri_parameter_table *table, bool all) {
   part_counts counts = count_parts(table);
   char text[32];
   printf("%s: family %s, %" PRId64 " layers, %" PRId64 " wide, %" PRId64 " heads", model->name,
-         tri_family_of(model)->name, model->num_layers, model->hidden_size, model->num_heads);
+         tri_family_name(model->family), model->num_layers, model->hidden_size, model->num_heads);
   if (model->num_kv_heads != model->num_heads) printf(" over %" PRId64 " key/value heads", model->num_kv_heads);
-  printf(", feed-forward %" PRId64 ", vocabulary %" PRId64 ", sequence %" PRId64 "%s\n\n", model->ffn_size,
-         model->vocab_size, model->max_sequence, model->tied ? ", tied" : "");
+  if (model->num_experts > 0) print_experts(model);
+  if (model->num_experts == 0) printf(", feed-forward %" PRId64, model->ffn_size);
+  printf(", vocabulary %" PRId64 ", sequence %" PRId64 "%s\n\n", model->vocab_size, model->max_sequence,
+         model->tied ? ", tied" : "");
   for (int part = 0; part < TRI_NUM_PARTS; part++) {
     if (counts.values[part] == 0) continue;
     printf("%-10s %16" PRId64 "  %8s  %5.1f %%\n", tri_part_name((tri_part)part), counts.values[part],
@@ -44,15 +59,18 @@ static void print_model(const tri_model *model, const tri_parameter_table *table
   }
   printf("%-10s %16" PRId64 "  %8s\n", "parameters", counts.total,
          tri_format_count((double)counts.total, text, sizeof text));
-  double flops = tri_model_flops_per_token(model, model->max_sequence);
+  double flops = flops_per_token(model);
   printf("\ntraining   %sFLOP a token at sequence %" PRId64 "\n", tri_format_count(flops, text, sizeof text),
          model->max_sequence);
   for (int64_t i = 0; all && i < table->num_entries; i++) {
     const tri_parameter *p = &table->entries[i];
     char shape[TRI_SAFETENSORS_SHAPE_BYTES];
     if (p->alias) continue;
-    printf("%sp%-5" PRId64 " %-60s %s\n", i == 0 ? "\n" : "", i, p->name,
-           tri_safetensors_shape_text(p->num_dims, p->shape, shape));
+    for (int64_t t = 0, first; t < tri_parameter_num_tensors(p); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(p, t, &first);
+      printf("%sp%-5" PRId64 " %-60s %s\n", i == 0 ? "\n" : "", i, tensor.name,
+             tri_safetensors_shape_text(tensor.num_dims, tensor.shape, shape));
+    }
   }
 }
 
@@ -62,9 +80,9 @@ static tri_status print_model_json(const tri_model *model, const tri_parameter_t
   for (int part = 0; part < TRI_NUM_PARTS; part++) {
     json_object_set_new(parts, tri_part_name((tri_part)part), json_integer(counts.values[part]));
   }
-  json_t *document = json_pack("{s:s, s:s, s:I, s:o, s:f}", "name", model->name, "family", tri_family_of(model)->name,
-                               "parameters", (json_int_t)counts.total, "parts", parts, "flops_per_token",
-                               tri_model_flops_per_token(model, model->max_sequence));
+  json_t *document =
+      json_pack("{s:s, s:s, s:I, s:o, s:f}", "name", model->name, "family", tri_family_name(model->family),
+                "parameters", (json_int_t)counts.total, "parts", parts, "flops_per_token", flops_per_token(model));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the description of a model");
   json_dumpf(document, stdout, JSON_INDENT(2));
   json_decref(document);

@@ -58,6 +58,16 @@ static tri_status look(inspection *i, const char *prefix, const char *tokenizer,
   return TRI_OK;
 }
 
+/* Of the lengths with a highest power of two. */
+static tri_length_bucket power_of(const tri_lengths *lengths, int power) {
+  tri_length_bucket sum = {0, 0};
+  for (int part = 0; part < TRI_LENGTH_PARTS; part++) {
+    sum.documents += lengths->buckets[power * TRI_LENGTH_PARTS + part].documents;
+    sum.tokens += lengths->buckets[power * TRI_LENGTH_PARTS + part].tokens;
+  }
+  return sum;
+}
+
 static void print_corpus(const inspection *i, const char *prefix) {
   const tri_lengths *l = &i->lengths;
   char tokens[32];
@@ -69,15 +79,20 @@ static void print_corpus(const inspection *i, const char *prefix) {
   if (tri_corpus_num_empty(i->corpus) > 0) {
     printf("and %" PRId64 " of no tokens, which are passed over\n", tri_corpus_num_empty(i->corpus));
   }
+  if (tri_corpus_has_mask(i->corpus)) {
+    printf("conversations: %" PRId64 " of %" PRId64 " tokens are learnt (%.2f %%), the others are context\n",
+           tri_corpus_num_learnt(i->corpus), l->tokens,
+           100.0 * (double)tri_corpus_num_learnt(i->corpus) / (double)l->tokens);
+  }
   printf("lengths: %" PRId64 " to %" PRId64 " tokens, mean %.1f\n\n", l->shortest, l->longest,
          (double)l->tokens / (double)l->documents);
   printf("%25s %14s %8s %8s\n", "tokens", "documents", "", "of text");
-  for (int b = 0; b < TRI_LENGTH_BUCKETS; b++) {
-    const tri_length_bucket *bucket = &l->buckets[b];
-    if (bucket->documents == 0) continue;
+  for (int b = 0; b < TRI_LENGTH_POWERS; b++) {
+    const tri_length_bucket power = power_of(l, b);
+    if (power.documents == 0) continue;
     printf("%12" PRId64 "-%-12" PRId64 " %14" PRId64 " %6.2f %% %6.2f %%\n", INT64_C(1) << b, (INT64_C(1) << b) * 2 - 1,
-           bucket->documents, 100.0 * (double)bucket->documents / (double)l->documents,
-           100.0 * (double)bucket->tokens / (double)l->tokens);
+           power.documents, 100.0 * (double)power.documents / (double)l->documents,
+           100.0 * (double)power.tokens / (double)l->tokens);
   }
   printf(
       "\npacked whole into sequences (data.packing: documents), and attention's area that masks leave\n"
@@ -90,15 +105,21 @@ static void print_corpus(const inspection *i, const char *prefix) {
   }
 }
 
+static void append_lengths(json_t *list, int64_t from, int64_t to, tri_length_bucket counted) {
+  if (counted.documents == 0) return;
+  json_array_append_new(list,
+                        json_pack("{s:I, s:I, s:I, s:I}", "from", (json_int_t)from, "to", (json_int_t)to, "documents",
+                                  (json_int_t)counted.documents, "tokens", (json_int_t)counted.tokens));
+}
+
 static tri_status print_corpus_json(const inspection *i, const char *prefix) {
   const tri_lengths *l = &i->lengths;
-  json_t *histogram = json_array(), *sequences = json_array();
+  json_t *powers = json_array(), *parts = json_array(), *sequences = json_array();
+  for (int b = 0; b < TRI_LENGTH_POWERS; b++) {
+    append_lengths(powers, INT64_C(1) << b, INT64_MAX >> (TRI_LENGTH_POWERS - 1 - b), power_of(l, b));
+  }
   for (int b = 0; b < TRI_LENGTH_BUCKETS; b++) {
-    const tri_length_bucket *bucket = &l->buckets[b];
-    if (bucket->documents == 0) continue;
-    json_array_append_new(
-        histogram, json_pack("{s:I, s:I, s:I, s:I}", "from", (json_int_t)1 << b, "to", ((json_int_t)1 << b) * 2 - 1,
-                             "documents", (json_int_t)bucket->documents, "tokens", (json_int_t)bucket->tokens));
+    append_lengths(parts, tri_length_bucket_from(b), tri_length_bucket_from(b + 1) - 1, l->buckets[b]);
   }
   for (int s = 0; s < i->num_sequences; s++) {
     const tri_packing_facts *f = &i->facts[s];
@@ -106,14 +127,19 @@ static tri_status print_corpus_json(const inspection *i, const char *prefix) {
                                                "packed_sequences", (json_int_t)f->sequences, "filling", f->filling,
                                                "packed_area", f->packed_area, "windows_area", f->windows_area));
   }
-  return tri_print_json(json_pack(
-      "{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:f, s:o, s:o}", "corpus", prefix, "documents", (json_int_t)l->documents,
-      "empty_documents", (json_int_t)tri_corpus_num_empty(i->corpus), "tokens", (json_int_t)l->tokens, "boundaries",
-      i->by_index                     ? "index"
-      : i->documents.end_of_text >= 0 ? "end of text"
-                                      : "none",
-      "shortest", (json_int_t)l->shortest, "longest", (json_int_t)l->longest, "mean",
-      (double)l->tokens / (double)l->documents, "lengths", histogram, "sequences", sequences));
+  json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:f, s:o, s:o, s:o}", "corpus", prefix, "documents",
+                           (json_int_t)l->documents, "empty_documents", (json_int_t)tri_corpus_num_empty(i->corpus),
+                           "tokens", (json_int_t)l->tokens, "boundaries",
+                           i->by_index                     ? "index"
+                           : i->documents.end_of_text >= 0 ? "end of text"
+                                                           : "none",
+                           "shortest", (json_int_t)l->shortest, "longest", (json_int_t)l->longest, "mean",
+                           (double)l->tokens / (double)l->documents, "lengths", powers, "finer_lengths", parts,
+                           "sequences", sequences);
+  if (root != NULL && tri_corpus_has_mask(i->corpus)) {
+    json_object_set_new(root, "learnt_tokens", json_integer(tri_corpus_num_learnt(i->corpus)));
+  }
+  return tri_print_json(root);
 }
 
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json) {
@@ -125,10 +151,20 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return status;
 }
 
-tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out) {
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
+                            tri_length_ranges *lengths) {
   inspection i = {0};
   tri_status status = look(&i, prefix, tokenizer, sequence);
-  if (status == TRI_OK) *out = packed ? i.facts[0].packed_area : i.facts[0].windows_area;
+  if (status == TRI_OK) {
+    *area = packed ? i.facts[0].packed_area : i.facts[0].windows_area;
+    lengths->count = 0;
+    for (int b = 0; b < TRI_LENGTH_BUCKETS; b++) {
+      const tri_length_bucket *bucket = &i.lengths.buckets[b];
+      if (bucket->documents == 0) continue;
+      lengths->ranges[lengths->count++] = (tri_length_range){
+          tri_length_bucket_from(b), tri_length_bucket_from(b + 1) - 1, bucket->documents, bucket->tokens};
+    }
+  }
   tri_corpus_close(i.corpus);
   return status;
 }

@@ -66,15 +66,15 @@ static void print_table(const tri_search_result *result) {
 
 static void plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
-  char accuracy[TRI_ACCURACY_TEXT_BYTES];
+  char accuracy[TRI_ACCURACY_TEXT_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
   printf(
       "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts, %ld simulated; no other can be better\n",
       given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
       (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, (long)result->simulated);
   print_table(result);
-  printf(
-      "TFLOP/s and MFU are of the model's products, attention as the full square; recomputed products do not count\n");
+  printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
+         tri_report_attention(&request, attention));
   if (given->pareto) {
     printf("%s\n", tri_accuracy_text(&given->plan.cluster, accuracy));
     return;
@@ -99,8 +99,11 @@ static tri_status plan(const arguments *given) {
                                 .global_batch = given->plan.global_batch,
                                 .sequence = given->plan.sequence,
                                 .precision = given->plan.precision,
+                                .optimizer = &given->plan.optimizer,
                                 .masked = given->plan.lengths != NULL,
                                 .masked_area = given->plan.masked_area,
+                                .drawn = given->plan.drawn.table,
+                                .expert_imbalance = given->plan.expert_imbalance,
                                 .top = given->top,
                                 .exhaustive = given->exhaustive};
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
@@ -122,6 +125,7 @@ static tri_status plan_run(int count, char **given) {
   tri_status status = plan_parse(count, given, parsed);
   if (status == TRI_OK) status = tri_plan_options_finish("plan", &parsed->plan);
   if (status == TRI_OK) status = plan(parsed);
+  tri_plan_options_release(&parsed->plan);
   tri_free(parsed);
   return status;
 }

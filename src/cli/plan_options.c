@@ -1,13 +1,14 @@
 #include "cli/plan_options.h"
 
 #include "checkpoint/model_source.h"
-#include "cli/lengths.h"
 #include "cli/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 tri_plan_options tri_plan_options_default(void) {
-  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16};
+  return (tri_plan_options){
+      .system_name = "trireme", .precision = TRI_BF16, .optimizer = *tri_optimizer_settings_default()};
 }
 
 static tri_status precision_of(const char *text, tri_dtype *out) {
@@ -29,6 +30,21 @@ static tri_status packing_of(const char *text, bool *packed) {
   return tri_fail(TRI_BAD_USAGE, "--packing is `%s`; it can be windows or documents", text);
 }
 
+/* With its settings' defaults. */
+static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
+  int name = 0;
+  if (!tri_config_find_word(tri_optimizer_words, text, &name)) {
+    char all[256] = "";
+    size_t length = 0;
+    for (const tri_config_word *word = tri_optimizer_words; word->name != NULL && length < sizeof all; word++) {
+      length += (size_t)snprintf(all + length, sizeof all - length, "%s%s", length == 0 ? "" : ", ", word->name);
+    }
+    return tri_fail(TRI_BAD_USAGE, "--optimizer is `%s`; it can be one of %s", text, all);
+  }
+  out->name = (tri_optimizer_name)name;
+  return TRI_OK;
+}
+
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
   enum { MOST = 1 << 24 };
   *taken = true;
@@ -43,6 +59,9 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
     case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
     case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
+    case TRI_OPTION_EXPERT_IMBALANCE:
+      return tri_option_double("--expert-imbalance", value, 1, TRI_ROUTER_EXPERTS, &o->expert_imbalance);
+    case TRI_OPTION_OPTIMIZER: return optimizer_of(value, &o->optimizer);
     case TRI_OPTION_PACKING: return packing_of(value, &o->packed);
     default: *taken = false; return TRI_OK;
   }
@@ -85,11 +104,14 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
                     (long)o->sequence, o->model.name, (long)o->model.max_sequence);
   }
-  if (o->lengths != NULL) TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_area));
+  if (o->lengths != NULL) TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_area, &o->drawn));
   if (o->packed && o->lengths == NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "--packing says how documents lie in sequences, and --lengths is missing, which says "
                     "how long they are");
+  }
+  if (o->expert_imbalance > 0 && o->model.num_experts == 0) {
+    return tri_fail(TRI_BAD_USAGE, "--expert-imbalance is for models with experts, and %s has none", o->model.name);
   }
   return check_devices(o);
 }
@@ -103,6 +125,11 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .sequence = o->sequence,
                                   .assumed_sequence = o->assumed_sequence,
                                   .precision = o->precision,
+                                  .optimizer = &o->optimizer,
                                   .masked = o->lengths != NULL,
-                                  .masked_area = o->masked_area};
+                                  .masked_area = o->masked_area,
+                                  .drawn = o->drawn.table,
+                                  .expert_imbalance = o->expert_imbalance};
 }
+
+void tri_plan_options_release(tri_plan_options *o) { tri_length_draws_release(&o->drawn); }

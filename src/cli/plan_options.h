@@ -2,6 +2,7 @@
 #ifndef TRI_CLI_PLAN_OPTIONS_H
 #define TRI_CLI_PLAN_OPTIONS_H
 
+#include "cli/lengths.h"
 #include "model/model.h"
 #include "plan/simulate.h"
 
@@ -16,7 +17,10 @@ typedef struct tri_plan_options {
   bool json;
   const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
   bool packed;         /* whole, not cut by windows */
-  double masked_area;  /* what masks leave of attention then */
+  double masked_area;  /* what masks leave of attention then, */
+  tri_length_draws drawn;           /* and micro-batches of such documents */
+  double expert_imbalance;          /* tri_simulation_request; 0: nobody gave it */
+  tri_optimizer_settings optimizer; /* begins as tri_optimizer_settings_default */
 
   tri_model model;
   tri_cluster cluster;
@@ -34,7 +38,9 @@ enum {
   TRI_OPTION_PLAN_PRECISION,
   TRI_OPTION_PLAN_JSON,
   TRI_OPTION_LENGTHS,
-  TRI_OPTION_PACKING
+  TRI_OPTION_PACKING,
+  TRI_OPTION_EXPERT_IMBALANCE,
+  TRI_OPTION_OPTIMIZER
 };
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
@@ -45,6 +51,8 @@ enum {
       {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
       {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},                                                        \
       {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
+      {"expert-imbalance", required_argument, NULL, TRI_OPTION_EXPERT_IMBALANCE},                                      \
+      {"optimizer", required_argument, NULL, TRI_OPTION_OPTIMIZER},                                                    \
       {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
@@ -59,6 +67,9 @@ enum {
   "or\n"                                                                                                               \
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
+  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work\n"                     \
+  "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
+  "(1)\n"                                                                                                              \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
@@ -71,6 +82,8 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *opti
 
 /* After the last option: what must be there is, and the files are read. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
+
+void tri_plan_options_release(tri_plan_options *options);
 
 /* The request for a layout; the options and the layout must outlive it. */
 tri_simulation_request tri_plan_options_request(const tri_plan_options *options, const tri_layout *layout);

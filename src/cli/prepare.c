@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -16,8 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_SET = 64 };
+
 typedef struct arguments {
   tri_prepare_options options;
+  const char *chat_set[MOST_SET];
   bool json;
 } arguments;
 
@@ -75,11 +79,7 @@ static tri_status set_seed(arguments *to, const char *text) {
 TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
 
 static tri_status set_documents(arguments *to, const char *text) {
-  for (const tri_config_word *rule = document_rules; rule->name != NULL; rule++) {
-    if (strcmp(text, rule->name) != 0) continue;
-    to->options.documents = (tri_document_rule)rule->value;
-    return TRI_OK;
-  }
+  if (document_rules_find(text, &to->options.documents)) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "--documents is file, blank or line, not `%s`", text);
 }
 
@@ -105,6 +105,30 @@ static tri_status set_force(arguments *to, const char *text) {
   return TRI_OK;
 }
 
+static tri_status set_chat(arguments *to, const char *text) {
+  (void)text;
+  to->options.chat = true;
+  return TRI_OK;
+}
+
+static tri_status set_chat_template(arguments *to, const char *text) {
+  to->options.chat_template = text;
+  return TRI_OK;
+}
+
+static tri_status add_chat_set(arguments *to, const char *text) {
+  if (to->options.num_chat_set == MOST_SET)
+    return tri_fail(TRI_BAD_USAGE, "--chat-set is given more than %d times", MOST_SET);
+  to->chat_set[to->options.num_chat_set++] = text;
+  return TRI_OK;
+}
+
+static tri_status set_skip_bad(arguments *to, const char *text) {
+  (void)text;
+  to->options.skip_bad = true;
+  return TRI_OK;
+}
+
 static tri_status set_json(arguments *to, const char *text) {
   (void)text;
   to->json = true;
@@ -124,6 +148,10 @@ static const struct option {
     {"--threads", true, set_threads},
     {"--seed", true, set_seed},
     {"--train-bytes", true, set_train_bytes},
+    {"--chat", false, set_chat},
+    {"--chat-template", true, set_chat_template},
+    {"--chat-set", true, add_chat_set},
+    {"--skip-bad", false, set_skip_bad},
     {"--force", false, set_force},
     {"--json", false, set_json},
 };
@@ -157,6 +185,27 @@ static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   return unknown_option(name);
 }
 
+static tri_status verify_tokenizer(const char *name) {
+  char path[TRI_PATH_BYTES];
+  if (!tri_path_is_directory(name)) return tri_checkpoint_verify_file(name);
+  TRI_TRY(tri_path_join(path, name, "tokenizer.json"));
+  return tri_checkpoint_verify_file(path);
+}
+
+static tri_status check_chat_options(arguments *to) {
+  tri_prepare_options *given = &to->options;
+  const char *alone = given->chat_template != NULL ? "--chat-template"
+                      : given->num_chat_set > 0    ? "--chat-set"
+                      : given->skip_bad            ? "--skip-bad"
+                                                   : NULL;
+  if (!given->chat && alone != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
+  }
+  given->chat_set = to->chat_set;
+  if (!given->chat && given->key == NULL) given->key = "text";
+  return TRI_OK;
+}
+
 static tri_status prepare_parse(int count, char **words, const char **inputs, arguments *out) {
   bool options_ended = false;
   for (int i = 1; i < count; i++) {
@@ -170,9 +219,10 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
   }
   out->options.inputs = inputs;
   if (out->options.tokenizer == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes or FILE.json");
+    return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes, FILE.json or its folder");
   }
-  TRI_TRY(tri_checkpoint_verify_file(out->options.tokenizer));
+  TRI_TRY(verify_tokenizer(out->options.tokenizer));
+  TRI_TRY(check_chat_options(out));
   if (out->options.out == NULL) return tri_fail(TRI_BAD_USAGE, "--out is missing: the folder for the corpus");
   return TRI_OK;
 }
@@ -187,13 +237,18 @@ static double bytes_per_token(const tri_prepare_report *report) {
   return (double)report->counts.text_bytes / (double)report->counts.tokens;
 }
 
-static void print_summary(const char *out, const tri_prepare_report *report) {
+static void print_summary(const char *out, bool chat, const tri_prepare_report *report) {
   const tri_split_counts *counts = &report->counts;
   char documents[32], tokens[32], bytes[32], seconds[32];
   tri_log("%s: %s documents, %s tokens of %" PRId64 ", from %s of text (%.2f bytes/token)", out,
           tri_format_count((double)counts->documents, documents, sizeof documents),
           tri_format_count((double)counts->tokens, tokens, sizeof tokens), report->vocab_size,
           tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
+  if (chat) {
+    tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " were bad and skipped",
+            100.0 * (double)counts->learnt_tokens / (double)counts->tokens, counts->skipped_documents);
+    if (report->skipped[0] != '\0') tri_log("  the first that was skipped: %s", report->skipped);
+  }
   tri_log("  training %" PRId64 " tokens, validation %" PRId64 " (%.2f %%)%s", counts->train_tokens,
           counts->validation_tokens, 100.0 * (double)counts->validation_tokens / (double)counts->tokens,
           counts->from_tail ? ", the end of the text" : "");
@@ -208,7 +263,7 @@ static tri_status say_filling(const char *out) {
   return tri_inspect_say_filling(prefix);
 }
 
-static tri_status prepare_print_json(const char *out, const tri_prepare_report *report) {
+static tri_status prepare_print_json(const char *out, bool chat, const tri_prepare_report *report) {
   const tri_split_counts *c = &report->counts;
   json_t *root = json_pack(
       "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:{s:I, s:I}, s:{s:I, s:I, s:b}}", "out", out,
@@ -219,6 +274,10 @@ static tri_status prepare_print_json(const char *out, const tri_prepare_report *
       "documents", (json_int_t)c->train_documents, "tokens", (json_int_t)c->train_tokens, "validation", "documents",
       (json_int_t)c->validation_documents, "tokens", (json_int_t)c->validation_tokens, "from_tail", (int)c->from_tail);
   if (root == NULL) return tri_fail(TRI_BAD_USAGE, "the name %s is not UTF-8 and cannot be printed as JSON", out);
+  if (chat) {
+    json_object_set_new(root, "learnt_tokens", json_integer(c->learnt_tokens));
+    json_object_set_new(root, "skipped_conversations", json_integer(c->skipped_documents));
+  }
   int result = json_dumpf(root, stdout, JSON_INDENT(2));
   json_decref(root);
   if (result != 0 || putchar('\n') == EOF) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
@@ -249,8 +308,7 @@ static void catch_signals(void) {
 
 static tri_status prepare_run(int count, char **words) {
   arguments given = {
-      .options = {
-          .key = "text", .validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = prepare_interrupted}};
+      .options = {.validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = prepare_interrupted}};
   const char **inputs = NULL;
   tri_prepare_report report = {0};
   TRI_TRY(tri_alloc("the names of the inputs", (size_t)count, sizeof *inputs, &inputs));
@@ -260,9 +318,9 @@ static tri_status prepare_run(int count, char **words) {
     status = tri_prepare(&given.options, &report);
   }
   if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
-  if (status == TRI_OK) print_summary(given.options.out, &report);
+  if (status == TRI_OK) print_summary(given.options.out, given.options.chat, &report);
   if (status == TRI_OK) status = say_filling(given.options.out);
-  if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, &report);
+  if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, given.options.chat, &report);
   tri_free(inputs);
   return status;
 }
@@ -279,13 +337,22 @@ const tri_command tri_command_prepare = {
         "document is followed by the end-of-text token.\n"
         "\n"
         "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
-        "                     FILE.json    a Hugging Face tokenizer.json\n"
+        "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
         "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
         "                     bytes        every byte is a token\n"
         "  --out DIR          the folder for the corpus\n"
         "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
         "[file]\n"
         "  --key KEY          which string of a JSON line is its text [text]\n"
+        "  --chat             the inputs are conversations, one a JSON line: `messages`, `prompt` and `completion`, "
+        "or\n"
+        "                     `conversations` (docs/finetuning.md). Each is a document; DIR/train.mask and\n"
+        "                     DIR/validation.mask say which tokens are answers: only these are learnt. --key KEY says\n"
+        "                     where the messages are, if it is none of these keys\n"
+        "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
+        "                     chat_template.jinja or tokenizer_config.json]\n"
+        "  --chat-set N=V     tells the template a variable, such as enable_thinking=false; may be given again\n"
+        "  --skip-bad         passes over conversations that are bad, and says how many; otherwise the first ends all\n"
         "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
         "  --seed S           chooses which they are [0]\n"
         "  --threads N        threads that encode [all cores]\n"
@@ -293,6 +360,7 @@ const tri_command tri_command_prepare = {
         "  --force            replace the corpus that is in DIR; it stays until the new one is whole\n"
         "  --json             print the result as JSON on standard output\n"
         "\n"
-        "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n",
+        "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
+        "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
     .run = prepare_run,
 };

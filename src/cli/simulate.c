@@ -104,7 +104,8 @@ static tri_status simulate(const arguments *given) {
   tri_prediction prediction;
   tri_simulation_request request = tri_plan_options_request(&given->plan, &layout);
   TRI_TRY(tri_layout_parse(given->layout, &layout));
-  TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.global_batch, given->plan.devices));
+  TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.sequence, given->plan.global_batch,
+                             given->plan.devices));
   TRI_TRY(tri_simulate(&request, &prediction));
   if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
   if (!given->plan.json) {
@@ -131,6 +132,7 @@ static tri_status simulate_run(int count, char **given) {
   } else if (status == TRI_OK) {
     status = tri_plan_options_finish("simulate", &parsed->plan);
     if (status == TRI_OK) status = simulate(parsed);
+    tri_plan_options_release(&parsed->plan);
   }
   tri_free(parsed);
   return status;

@@ -133,9 +133,11 @@ static double tflops(const tri_published_row *row, double seconds) {
 static double percent(double share) { return tri_format_rounded(100 * share, 1); }
 
 static void print_row(const tri_published_row *row, FILE *to) {
-  fprintf(to, "| %s%s | %ld | %ld x %ld x %ld | %.4g | %.4g | %.1f | %.1f | %+.1f %% |\n", row->name,
+  char context[32] = "";
+  if (row->layout.context > 1) snprintf(context, sizeof context, ", context %ld", (long)row->layout.context);
+  fprintf(to, "| %s%s | %ld | %ld x %ld x %ld%s | %.4g | %.4g | %.1f | %.1f | %+.1f %% |\n", row->name,
           row->fit ? " (fitted)" : "", (long)row->devices, (long)row->layout.tensor, (long)row->layout.pipeline,
-          (long)row->layout.data, row->published_s, row->predicted_s, tflops(row, row->published_s),
+          (long)row->layout.data, context, row->published_s, row->predicted_s, tflops(row, row->published_s),
           tflops(row, row->predicted_s), percent(tri_published_error(row)));
 }
 

@@ -27,8 +27,9 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return refuse("inspect of a corpus");
 }
 
-tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *out) {
-  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)out;
+tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
+                            tri_length_ranges *lengths) {
+  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)area, (void)lengths;
   return refuse("--lengths of a corpus (a file of `inspect CORPUS --json` will do)");
 }
 

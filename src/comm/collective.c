@@ -100,14 +100,17 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       request->done = request->turn == request->num_rounds + (request->reduce ? 1 : 0) + (request->gather ? 1 : 0);
       begin_reduce(request);
       return TRI_OK;
+    case TRI_STAGE_PARTS:
     case TRI_STAGE_AT_ONCE:
-    case TRI_STAGE_NODE: break; /* inside a node: advance() */
+    case TRI_STAGE_NODE: break; /* advance() */
   }
   return tri_fail(TRI_INTERNAL, "a collective across nodes is in stage %d, which has none", (int)request->stage);
 }
 
 static tri_status advance(tri_request *request, bool *moved) {
-  if (request->stage == TRI_STAGE_AT_ONCE) {
+  if (request->stage == TRI_STAGE_PARTS) {
+    TRI_TRY(tri_parts_advance(request, moved));
+  } else if (request->stage == TRI_STAGE_AT_ONCE) {
     TRI_TRY(tri_pass_at_once(request, &request->done, moved));
   } else if (request->stage == TRI_STAGE_NODE) {
     TRI_TRY(tri_pass_advance(request, &request->done, moved));
@@ -120,18 +123,19 @@ static tri_status advance(tri_request *request, bool *moved) {
   return TRI_OK;
 }
 
-static void begin(tri_request *request) {
+static tri_status begin(tri_request *request) {
   tri_group_impl *group = request->group;
   request->begun = true;
+  if (request->to_begins != NULL) return tri_parts_begin(request);
   size_t bytes = (size_t)request->count * request->sum->bytes;
   if (group->num_nodes == 1) {
     bool at_once = request->reduce && request->gather && bytes <= AT_ONCE_BYTES;
     request->stage = at_once ? TRI_STAGE_AT_ONCE : TRI_STAGE_NODE;
     request->round_elements = INT64_MAX;
-    if (at_once) return;
+    if (at_once) return TRI_OK;
     tri_pass_begin(request,
                    &(tri_pass){.reduce = request->reduce, .gather = request->gather, .combine = request->sum->values});
-    return;
+    return TRI_OK;
   }
   request->round_elements = (int64_t)(group->round_bytes / request->sum->partial_bytes);
   int64_t ignored;
@@ -142,6 +146,7 @@ static void begin(tri_request *request) {
   request->num_rounds = rounds;
   request->done = rounds == 0;
   begin_reduce(request);
+  return TRI_OK;
 }
 
 /* ---- the queue of a group ---------------------------------------------------------------------------------------- */
@@ -149,7 +154,7 @@ static void begin(tri_request *request) {
 tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
   while (group->first != NULL) {
     tri_request *request = group->first;
-    if (!request->begun) begin(request);
+    if (!request->begun) TRI_TRY(begin(request));
     if (!request->done) TRI_TRY(advance(request, moved));
     if (!request->done) return TRI_OK;
     tri_recorder_end(request->ticket);
@@ -166,7 +171,13 @@ tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
   return TRI_OK;
 }
 
-static void enqueue(tri_request *request) {
+int tri_collective_behind(const tri_group_impl *group) {
+  const int behind = tri_pass_behind(group);
+  if (behind >= 0 || group->first == NULL || group->first->to_begins == NULL) return behind;
+  return tri_parts_behind(group->first);
+}
+
+void tri_collective_enqueue(tri_request *request) {
   tri_group_impl *group = request->group;
   request->number = ++group->num_started;
   tri_record record = tri_request_record(request);
@@ -199,7 +210,7 @@ static tri_request describe(const tri_group *group, tri_operation operation, con
 
 static tri_status run(tri_request *request) {
   TRI_TRY(tri_comm_check());
-  enqueue(request);
+  tri_collective_enqueue(request);
   return tri_comm_finish(request);
 }
 
@@ -216,7 +227,7 @@ static tri_status start(const tri_request *description, tri_request **out) {
     request->begins = begins;
   }
   request->background = true;
-  enqueue(request);
+  tri_collective_enqueue(request);
   TRI_TRY(tri_collective_advance(request->group, &moved)); /* on failure the job is lost, and the request with it */
   *out = request;
   return TRI_OK;
@@ -234,6 +245,8 @@ const char *tri_operation_name(tri_operation operation) {
     case TRI_BROADCAST: return "broadcast";
     case TRI_GATHER_BYTES: return "gather_bytes";
     case TRI_BARRIER: return "barrier";
+    case TRI_ALL_TO_ALL: return "all_to_all";
+    case TRI_PASS_ROUND: return "pass";
     case TRI_SEND: return "send";
     case TRI_RECEIVE: return "receive";
   }

@@ -5,7 +5,8 @@
  * a group. Nothing above this floor calls MPI.
  *
  * Promises of every collective:
- *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once.
+ *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once. (Of an
+ *    all_to_all a rank knows its own sizes alone; they are compared where they meet.)
  *  - Sums are made in the order of the ranks, ((x0 + x1) + x2) + ..., for every element, whatever the size of the
  *    message and whichever of the functions it is: all_reduce and reduce_scatter then all_gather give equal bits, on
  *    every rank and in every run. A group that spans nodes adds the ranks of each node so, and then the sums of the
@@ -95,6 +96,11 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
 /* all[size * bytes] gets every rank's `bytes` bytes, in order. */
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
+/* Part s of `from` goes to rank s, and part r of `to` comes from rank r, this rank's own too. Any type; each has
+ * begins[size + 1] of its own, and what rank r gives to rank s is as long as what s expects of r. `from` and `to` do
+ * not overlap. A status of TRI_INTERNAL: this rank's own parts differ, and nothing was begun. */
+tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
+                          const int64_t *to_begins, void *to);
 
 /* ---- memory that the ranks of a node share ------------------------------------------------------------------------
  *
@@ -125,6 +131,13 @@ tri_status tri_reduce_scatter_start(const tri_group *group, tri_dtype type, cons
 tri_status tri_all_reduce_start(const tri_group *group, tri_dtype type, int64_t count, void *values, tri_request **out);
 tri_status tri_all_gather_start(const tri_group *group, tri_dtype type, const int64_t *begins, void *values,
                                 tri_request **out);
+tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
+                                const int64_t *to_begins, void *to, tri_request **out);
+
+/* COLLECTIVE over the group: `send` goes to rank `to`, and `receive` comes from rank `from`, as round a ring. As an
+ * all_to_all of these two parts: every rank takes part, and what rank r sends to s is what s expects of r. */
+tri_status tri_pass_round_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
+                                size_t receive_bytes, void *receive, tri_request **out);
 
 /* Messages between two ranks of a group: matched by sender, receiver and tag, in order. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);

@@ -26,6 +26,10 @@ struct tri_device_collectives {
   tri_status (*all_maximum)(void *member, tri_queue *queue, tri_dtype type, int64_t count, void *values);
   tri_status (*all_gather)(void *member, tri_queue *queue, tri_dtype type, const int64_t *begins, void *values);
   tri_status (*reduce_scatter)(void *member, tri_queue *queue, tri_dtype type, const int64_t *begins, void *values);
+  tri_status (*all_to_all)(void *member, tri_queue *queue, tri_dtype type, const int64_t *from_begins, const void *from,
+                           const int64_t *to_begins, void *to);
+  tri_status (*pass)(void *member, tri_queue *queue, int to, size_t send_bytes, const void *send, int from,
+                     size_t receive_bytes, void *receive);
   /* Between two ranks of the group: matched by sender, receiver and tag, in order. */
   tri_status (*send)(void *member, tri_queue *queue, int to, int tag, size_t bytes, const void *data);
   tri_status (*receive)(void *member, tri_queue *queue, int from, int tag, size_t bytes, void *data);

@@ -17,10 +17,13 @@ static void add_own(tri_request *request) {
   size_t size = request->sum->bytes;
   tri_span now;
   while (tri_walk_on(request, &group->walks[group->num_local], group->local, SPAN_ELEMENTS, &now)) {
-    for (int l = 0; l < group->num_local; l++) group->terms[l] = group->theirs[l] + (size_t)now.begin * size;
+    for (int l = 0; l < group->num_local; l++) {
+      const char *term = group->theirs[l] + (size_t)now.begin * size;
+      if (l != group->local) tri_share_looking(term, (size_t)now.length * size);
+      group->terms[l] = term;
+    }
     group->terms[group->local] = request->values + (size_t)now.begin * size; /* the same, where it may be written */
     tri_pass_add(request, &now);
-    tri_share_looked((size_t)now.length * size * (size_t)(group->num_local - 1));
   }
 }
 
@@ -33,8 +36,8 @@ static void fetch_others(tri_request *request) {
     tri_span now;
     while (tri_walk_on(request, walk, owner, SPAN_ELEMENTS, &now)) {
       size_t from = (size_t)now.begin * size;
+      tri_share_looking(group->theirs[owner] + from, (size_t)now.length * size);
       memcpy(request->values + from, group->theirs[owner] + from, (size_t)now.length * size);
-      tri_share_looked((size_t)now.length * size);
     }
   }
 }

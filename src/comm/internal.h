@@ -22,6 +22,8 @@ typedef enum tri_operation {
   TRI_BROADCAST,
   TRI_GATHER_BYTES,
   TRI_BARRIER,
+  TRI_ALL_TO_ALL,
+  TRI_PASS_ROUND,
   TRI_SEND,
   TRI_RECEIVE
 } tri_operation;
@@ -59,9 +61,10 @@ size_t tri_group_window_bytes(const tri_group_impl *group);
 uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset);
 /* Where the rank with the number `local` on this node has that; NULL if it is not seen from here. */
 const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
-/* Notes that so many bytes of others' memory were looked at. Looking makes them resident here, too; now and then they
- * are let go, so that a rank's resident memory stays its own. */
-void tri_share_looked(size_t bytes);
+/* These bytes are about to be looked at, some MB at most; those that are this rank's own are passed over. Looking makes
+ * others' memory resident here, too; it is let go when that becomes much, so that a rank's resident memory stays its
+ * own. */
+void tri_share_looking(const char *at, size_t bytes);
 void tri_share_close(void);
 
 /* Where a walk over the elements that one rank of the node owns has come to. */
@@ -139,6 +142,7 @@ typedef struct tri_pass {
 } tri_pass;
 
 typedef enum tri_stage {
+  TRI_STAGE_PARTS,   /* an all-to-all: parts change hands (all_to_all.c)        */
   TRI_STAGE_AT_ONCE, /* inside a node, small: all values of all ranks at once   */
   TRI_STAGE_NODE,    /* inside a node: one pass                                 */
   TRI_STAGE_REDUCE,  /* across nodes, in this order and round by round          */
@@ -146,6 +150,22 @@ typedef enum tri_stage {
   TRI_STAGE_ARRIVE,
   TRI_STAGE_GATHER
 } tri_stage;
+
+/* How far an all-to-all has come. */
+typedef enum tri_parts_phase {
+  TRI_PARTS_MEET,    /* until all of the node say where their parts are */
+  TRI_PARTS_LEAVE,   /* until all have read those of the node           */
+  TRI_PARTS_MESSAGES /* until all messages are through                  */
+} tri_parts_phase;
+
+/* One of the messages that an all-to-all is made of; MPI counts in int. */
+typedef struct tri_part_message {
+  MPI_Request request;
+  int peer, bytes;
+  bool receives;
+} tri_part_message;
+
+enum { TRI_MOST_MESSAGE_BYTES = 1 << 30 };
 
 struct tri_request {
   tri_group_impl *group;
@@ -166,11 +186,18 @@ struct tri_request {
   int64_t round_elements, num_rounds, turn;
   tri_pass pass;
 
+  /* an all-to-all, or a pass, which is one: `values` and `begins` are what this rank gives */
+  char *to;
+  const int64_t *to_begins; /* NULL: it is none */
+  tri_parts_phase parts_phase;
+  tri_part_message *messages; /* in the order in which they were begun */
+  int num_messages;
+
   /* a message */
   bool is_message, receives;
   int peer, tag;
-  int num_pieces, num_finished;
-  MPI_Request pieces[]; /* num_pieces */
+  int num_pieces, num_finished; /* an all-to-all counts its messages so */
+  MPI_Request pieces[];         /* num_pieces */
 };
 
 /* For the flight recorder. */
@@ -179,6 +206,18 @@ tri_record tri_request_record(const tri_request *request);
 /* Goes on with a group's requests as far as they go without waiting; *moved is set if anything happened. */
 tri_status tri_collective_advance(tri_group_impl *group, bool *moved);
 tri_status tri_message_advance(tri_request *request);
+/* Behind the others of its group. */
+void tri_collective_enqueue(tri_request *request);
+/* The first rank of the group that its request at work waits for, where that is known; or -1. */
+int tri_collective_behind(const tri_group_impl *group);
+
+/* ---- parts that change hands (all_to_all.c) ---------------------------------------------------------------------- */
+
+tri_status tri_parts_begin(tri_request *request);
+/* As far as it goes without waiting. */
+tri_status tri_parts_advance(tri_request *request, bool *moved);
+/* Whose message it waits for, or who has not taken one; -1 if nobody. */
+int tri_parts_behind(const tri_request *request);
 
 /* ---- between nodes (exchange.c) ---------------------------------------------------------------------------------- */
 
@@ -218,6 +257,10 @@ typedef struct tri_span {
 bool tri_walk_on(const tri_request *request, tri_walk *walk, int local, int64_t room, tri_span *out);
 /* Adds group->terms, which are the node's values of a span. */
 void tri_pass_add(const tri_request *request, const tri_span *span);
+/* Leaves a note of what this rank is doing, and with in_place of where its values are, in the step that is published
+ * next; and compares the others' of the step that was published last. */
+void tri_pass_write_note(const tri_request *request, bool in_place);
+tri_status tri_pass_check_notes(const tri_request *request);
 /* Ends a step: lets the others read what was written in it. */
 void tri_pass_publish(tri_group_impl *group);
 
@@ -240,7 +283,7 @@ typedef struct tri_job {
   tri_group world;
   tri_segment *shared;               /* share.c */
   uint32_t num_shared, last_segment; /* those that all ranks of the machine see; the number of the newest */
-  size_t looked_bytes;               /* of others' memory, since it was let go last */
+  size_t looked_bytes;               /* of others' memory, that may be resident here */
   tri_group_impl *retired;           /* groups that were destroyed */
   tri_group_impl *busy;              /* groups with collectives under way */
   tri_request *messages;             /* under way */

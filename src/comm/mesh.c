@@ -1,11 +1,12 @@
 #include "comm/mesh.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 tri_mesh tri_mesh_alone(void) {
   tri_mesh mesh = {.world = tri_group_alone("world"), .tied = tri_group_alone("tied")};
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) mesh.shape.size[axis] = 1;
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) mesh.shape.size[axis] = 1;
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     mesh.groups[d] = tri_group_alone(tri_domain_name((tri_domain)d));
     mesh.group_of[d] = (tri_domain)d;
@@ -13,45 +14,56 @@ tri_mesh tri_mesh_alone(void) {
   return mesh;
 }
 
+/* The second view of a stage has as many ranks as the first. */
+static tri_status check_folding(const tri_mesh_shape *shape) {
+  int ranks = tri_mesh_stage_ranks(shape);
+  int64_t tensor = tri_mesh_axis_size(shape, TRI_AXIS_EXPERT_TENSOR);
+  int64_t expert = tri_mesh_axis_size(shape, TRI_AXIS_EXPERT);
+  if (ranks % (tensor * expert) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.expert_tensor %lld x layout.expert %lld do not divide the %d ranks of a stage; change one of "
+                  "them",
+                  (long long)tensor, (long long)expert, ranks);
+}
+
 /* A product that does not fit, or overflows, in words: "tensor 2 x context 1 x data 3 x pipeline 2". */
 static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
   const int *n = shape->size;
   int64_t places = 1;
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {
     if (n[axis] < 1) {
       return tri_fail(TRI_BAD_LAYOUT, "layout.%s is %d; it is at least 1", tri_axis_name((tri_axis)axis), n[axis]);
     }
     if (places <= INT32_MAX) places *= n[axis];
   }
-  if (places == ranks) return TRI_OK;
+  if (places == ranks) return check_folding(shape);
   return tri_fail(TRI_BAD_LAYOUT,
                   "tensor %d x context %d x data %d x pipeline %d are %s%lld ranks, but the job has %d; change one of "
                   "layout.tensor, layout.context, layout.data and layout.pipeline, or the number of ranks",
-                  n[TRI_AXIS_TENSOR], n[TRI_AXIS_CONTEXT], n[TRI_AXIS_DATA], n[TRI_AXIS_PIPELINE],
-                  places > INT32_MAX ? "over " : "", (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
-}
-
-/* Whether two domains have the same ranks: their axes are the same but for those of one rank. */
-static bool are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b) {
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    if (shape->size[axis] == 1) continue;
-    if (tri_domain_has(a, (tri_axis)axis) != tri_domain_has(b, (tri_axis)axis)) return false;
-  }
-  return true;
+                  n[TRI_AXIS_TENSOR], n[TRI_AXIS_CONTEXT_INNER] * n[TRI_AXIS_CONTEXT], n[TRI_AXIS_DATA],
+                  n[TRI_AXIS_PIPELINE], places > INT32_MAX ? "over " : "",
+                  (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
 }
 
 /* Those alone keep their own: it costs nothing, and has their name. */
 static tri_domain find_group(const tri_mesh_shape *shape, tri_domain domain) {
-  if (tri_domain_size(shape, domain) == 1 || !tri_domain_shares_group(domain)) return domain;
+  if (tri_domain_size(shape, domain) == 1) return domain;
   int first = 0;
-  while (!tri_domain_shares_group((tri_domain)first) || !are_same(shape, (tri_domain)first, domain)) first++;
+  while (!tri_domain_may_share((tri_domain)first, domain) || !tri_domains_are_same(shape, (tri_domain)first, domain)) {
+    first++;
+  }
   return (tri_domain)first;
+}
+
+static bool needs_group(const tri_mesh_shape *shape, tri_domain domain) {
+  if (tri_domain_size(shape, domain) == 1 || !tri_domain_has_group(domain)) return false;
+  return shape->expert > 0 || !tri_domain_is_of_experts(domain);
 }
 
 /* The ranks of one domain have one number when their place along its axes is set to 0: their color. */
 static tri_status split_domain(tri_mesh *mesh, tri_domain domain) {
   mesh->group_of[domain] = find_group(&mesh->shape, domain);
-  if (tri_domain_size(&mesh->shape, domain) == 1 || mesh->group_of[domain] != domain) return TRI_OK;
+  if (mesh->group_of[domain] != domain || !needs_group(&mesh->shape, domain)) return TRI_OK;
   tri_mesh_place origin = tri_domain_place(&mesh->shape, &mesh->place, domain, 0);
   return tri_group_split(&mesh->world, tri_domain_name(domain), tri_mesh_rank_of(&mesh->shape, &origin),
                          tri_domain_rank(&mesh->shape, &mesh->place, domain), &mesh->groups[domain]);
@@ -89,7 +101,9 @@ void tri_mesh_destroy(tri_mesh *mesh) {
 }
 
 const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain) {
-  return &mesh->groups[mesh->group_of[domain]];
+  const tri_domain has = mesh->group_of[domain];
+  assert(needs_group(&mesh->shape, has) || tri_domain_size(&mesh->shape, has) == 1);
+  return &mesh->groups[has];
 }
 
 static bool is_tied(const tri_mesh *mesh, const char *group) { return strcmp(mesh->tied.name, group) == 0; }

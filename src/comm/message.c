@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "comm/internal.h"
 
-static const size_t PIECE_BYTES = (size_t)1 << 30;
+static const size_t PIECE_BYTES = TRI_MOST_MESSAGE_BYTES;
 
 static tri_status begin(const tri_group *group, tri_operation operation, int peer, int tag, size_t bytes,
                         tri_request **out) {

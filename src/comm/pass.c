@@ -44,21 +44,20 @@ void tri_pass_publish(tri_group_impl *group) {
 }
 
 /* Belongs to the step that is published next. */
-static void write_note(const tri_request *request, bool in_place) {
+void tri_pass_write_note(const tri_request *request, bool in_place) {
   tri_group_impl *group = request->group;
   tri_note *note = &group->staging[group->local].flag->notes[(group->step + 1) % 2];
   *note = (tri_note){.number = request->number, .bytes = request->bytes, .operation = request->operation};
   if (in_place) note->segment = tri_share_find(request->values, request->bytes, &note->offset);
 }
 
-static tri_status check_notes(const tri_request *request) {
+tri_status tri_pass_check_notes(const tri_request *request) {
   const tri_group_impl *group = request->group;
+  const bool sized = request->to_begins == NULL; /* else each gives what it has */
   for (int l = 0; l < group->num_local; l++) {
     const tri_note *note = &group->staging[l].flag->notes[group->step % 2];
-    if (l == group->local || (note->number == request->number && note->bytes == request->bytes &&
-                              note->operation == (uint32_t)request->operation)) {
-      continue;
-    }
+    bool same = note->number == request->number && note->operation == (uint32_t)request->operation;
+    if (l == group->local || (same && (note->bytes == request->bytes || !sized))) continue;
     return tri_comm_lost(
         "%s: rank %d is in collective %llu, %s of %llu bytes, but rank %d in collective %llu, %s of "
         "%zu bytes; all ranks of a group have to call the same",
@@ -134,12 +133,12 @@ tri_status tri_pass_advance(tri_request *request, bool *through, bool *moved) {
   if (!*through && pass->phase == TRI_PHASE_BEGIN) {
     pass->phase = may_look(request) ? TRI_PHASE_CHOOSE : TRI_PHASE_STAGED;
     pass->noted_step = group->step + 1;
-    if (group->num_local > 1) write_note(request, pass->phase == TRI_PHASE_CHOOSE);
+    if (group->num_local > 1) tri_pass_write_note(request, pass->phase == TRI_PHASE_CHOOSE);
     if (pass->phase == TRI_PHASE_CHOOSE) tri_pass_publish(group);
   }
   while (!*through && tri_pass_behind(group) < 0) {
     *moved = true;
-    if (group->step == pass->noted_step && group->num_local > 1) TRI_TRY(check_notes(request));
+    if (group->step == pass->noted_step && group->num_local > 1) TRI_TRY(tri_pass_check_notes(request));
     if (pass->phase == TRI_PHASE_CHOOSE) {
       pass->phase = !can_look(request) ? TRI_PHASE_STAGED : pass->reduce ? TRI_PHASE_ADD : TRI_PHASE_FETCH;
     } else if (pass->phase == TRI_PHASE_STAGED) {
@@ -157,13 +156,13 @@ tri_status tri_pass_at_once(tri_request *request, bool *through, bool *moved) {
   if (request->pass.phase == TRI_PHASE_BEGIN) {
     size_t bytes = (size_t)request->count * request->sum->bytes;
     memcpy(group->staging[group->local].buffers[(group->step + 1) % 2], request->values, bytes);
-    write_note(request, false);
+    tri_pass_write_note(request, false);
     tri_pass_publish(group);
     request->pass.phase = TRI_PHASE_STAGED;
     *moved = true;
   }
   if (tri_pass_behind(group) >= 0) return TRI_OK;
-  TRI_TRY(check_notes(request));
+  TRI_TRY(tri_pass_check_notes(request));
   for (int l = 0; l < group->num_local; l++) {
     group->terms[l] = l == group->local ? request->values : group->staging[l].buffers[group->step % 2];
   }

@@ -45,7 +45,7 @@ static void show_waiting(const tri_request *request, double since_s) {
     atomic_store(&waiting.group, request->group->name);
     atomic_store(&waiting.number, request->number);
     atomic_store(&waiting.bytes, request->bytes);
-    atomic_store(&waiting.behind, request->is_message ? request->peer : tri_pass_behind(request->group));
+    atomic_store(&waiting.behind, request->is_message ? request->peer : tri_collective_behind(request->group));
     atomic_store(&waiting.since_s, since_s);
   }
   atomic_store(&waiting.version, version + 2);

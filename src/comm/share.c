@@ -26,11 +26,12 @@ struct tri_segment {
   struct view {
     const char *begin;
     size_t bytes;
-  } * views; /* [local_size] the others' */
+    size_t first, end; /* what was looked at lies between, since it was let go last */
+  } * views;           /* [local_size] the others' */
 };
 
 enum { PIECE_BYTES = 1 << 22 };
-static const size_t MOST_LOOKED = (size_t)8 << 20;
+static const size_t MOST_LOOKED = (size_t)16 << 20; /* of others' memory that may be resident here */
 
 /* What a rank tells the others of its file, also in it. */
 typedef struct label {
@@ -99,7 +100,7 @@ static bool view_file(const label *theirs, struct view *out) {
                memcmp(&found, theirs, sizeof found) == 0;
   if (right && theirs->bytes > 0) pages = mmap(NULL, theirs->bytes, PROT_READ, MAP_SHARED, file, 0);
   close(file);
-  if (pages != MAP_FAILED) *out = (struct view){pages, theirs->bytes};
+  if (pages != MAP_FAILED) *out = (struct view){.begin = pages, .bytes = theirs->bytes};
   return right && (theirs->bytes == 0 || pages != MAP_FAILED);
 }
 
@@ -107,7 +108,7 @@ static void close_views(tri_segment *segment) {
   for (int l = 0; l < tri_comm_job()->local_size; l++) {
     struct view *view = &segment->views[l];
     if (view->begin != NULL) munmap((void *)(uintptr_t)view->begin, view->bytes);
-    *view = (struct view){NULL, 0};
+    *view = (struct view){0};
   }
 }
 
@@ -222,15 +223,48 @@ const char *tri_share_look(uint32_t number, uint64_t offset, int local) {
   return NULL;
 }
 
-void tri_share_looked(size_t bytes) {
-  tri_job *job = tri_comm_job();
-  job->looked_bytes += bytes;
-  if (job->looked_bytes < MOST_LOOKED) return;
-  job->looked_bytes = 0;
-  for (const tri_segment *segment = job->shared; segment != NULL; segment = segment->next) {
-    for (int l = 0; l < job->local_size && segment->shared; l++) {
-      const struct view *view = &segment->views[l];
-      if (view->begin != NULL) madvise((void *)(uintptr_t)view->begin, view->bytes, MADV_DONTNEED);
+/* The others' view that holds an address; NULL: it is this rank's own, or nobody's. */
+static struct view *find_view(const char *at) {
+  for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
+    for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {
+      struct view *view = &segment->views[l];
+      if (view->begin != NULL && at >= view->begin && at < view->begin + view->bytes) return view;
     }
   }
+  return NULL;
+}
+
+static void let_go(void) {
+  for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
+    for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {
+      struct view *view = &segment->views[l];
+      if (view->end > view->first) {
+        madvise((void *)(uintptr_t)(view->begin + view->first), view->end - view->first, MADV_DONTNEED);
+      }
+      view->first = view->end = 0;
+    }
+  }
+  tri_comm_job()->looked_bytes = 0;
+}
+
+void tri_share_looking(const char *at, size_t bytes) {
+  tri_job *job = tri_comm_job();
+  struct view *view = find_view(at);
+  if (view == NULL || bytes == 0) return;
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), into = (size_t)(at - view->begin);
+  const size_t first = into / page * page, end = (into + bytes + page - 1) / page * page;
+  size_t from = view->end > 0 && view->first < first ? view->first : first, to = view->end > end ? view->end : end;
+  const size_t more = (to - from) - (view->end - view->first);
+  if (more == 0) return;
+  if (job->looked_bytes + more > MOST_LOOKED) {
+    let_go();
+    from = first;
+    to = end;
+  }
+  job->looked_bytes += (to - from) - (view->end - view->first);
+  view->first = from;
+  view->end = to;
+#ifdef MADV_POPULATE_READ /* all pages at once: faster than one after the other */
+  madvise((void *)(uintptr_t)(view->begin + first), end - first, MADV_POPULATE_READ);
+#endif
 }

@@ -28,10 +28,13 @@ typedef struct mapped_file {
 
 struct tri_corpus {
   mapped_file idx, bin;
-  char *name; /* the prefix */
+  mapped_file mask; /* empty if there is none */
+  char *name;       /* the prefix */
   tri_corpus_index index;
   int64_t *starts; /* tokens before each sequence; NULL if contiguous */
-  char fingerprint[TRI_FINGERPRINT_BYTES];
+  int64_t num_learnt;
+  char fingerprint[TRI_FINGERPRINT_BYTES]; /* of both of these */
+  char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   tri_corpus_record record; /* empty if there is none */
 };
 
@@ -142,6 +145,64 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
   return status;
 }
 
+/* A record that knows of a mask is of a corpus that has one, and the other way round: without its mask a corpus of
+ * conversations would teach a model the questions too. */
+static tri_status check_mask(const tri_corpus *corpus, const char *path, const char *fingerprint) {
+  const tri_corpus_record *record = &corpus->record;
+  bool known = record->mask[0] != '\0', there = fingerprint[0] != '\0';
+  if (record->corpus[0] == '\0' || (known == there && strcmp(record->mask, fingerprint) == 0)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s %s; copy all files of the corpus from one place, or make it again with `trireme prepare --chat "
+                  "--force`",
+                  path,
+                  !there   ? "tells of a mask, and there is no file of that name ending in " TRI_CORPUS_MASK_SUFFIX
+                  : !known ? "does not know of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it"
+                           : "is not of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it, which was changed");
+}
+
+/* A byte for each token, 0 or 1. A loop without a branch, so that the compiler makes vectors of it. */
+static tri_status count_learnt(const char *path, const uint8_t *mask, size_t bytes, int64_t *out) {
+  enum { CHUNK = 1 << 16 };
+  *out = 0;
+  for (size_t first = 0; first < bytes; first += CHUNK) {
+    size_t end = bytes - first < CHUNK ? bytes : first + CHUNK, i = first;
+    uint32_t sum = 0, any = 0;
+    for (; i < end; i++) sum += mask[i], any |= mask[i];
+    *out += sum;
+    if (any <= 1) continue;
+    for (i = first; mask[i] <= 1;) i++;
+    return tri_fail(TRI_BAD_FILE, "%s: byte %zu is %d; a mask has 0 (context) and 1 (learnt) alone", path, i, mask[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status open_mask(const char *prefix, tri_corpus *corpus) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_with(path, prefix, TRI_CORPUS_MASK_SUFFIX));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(map_file(prefix, TRI_CORPUS_MASK_SUFFIX, &corpus->mask));
+  if ((int64_t)corpus->mask.bytes != corpus->index.num_tokens) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has %zu bytes, and the corpus beside it %" PRId64
+                    " tokens; a mask has a byte for each: make the corpus again with `trireme prepare --chat --force`",
+                    path, corpus->mask.bytes, corpus->index.num_tokens);
+  }
+  TRI_TRY(count_learnt(path, (const uint8_t *)corpus->mask.data, corpus->mask.bytes, &corpus->num_learnt));
+  return tri_fingerprint_mask(corpus->mask.data, corpus->mask.bytes, corpus->mask_fingerprint);
+}
+
+/* The corpus's own fingerprint is of both from here on. */
+static tri_status read_mask(const char *prefix, tri_corpus *corpus) {
+  char path[TRI_PATH_BYTES];
+  const char *const both[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint};
+  corpus->num_learnt = corpus->index.num_tokens;
+  memcpy(corpus->tokens_fingerprint, corpus->fingerprint, sizeof corpus->fingerprint);
+  TRI_TRY(tri_path_with(path, prefix, TRI_CORPUS_RECORD_SUFFIX));
+  TRI_TRY(open_mask(prefix, corpus));
+  TRI_TRY(check_mask(corpus, path, corpus->mask_fingerprint));
+  return corpus->mask.data == NULL ? TRI_OK : tri_fingerprint_join(both, 2, corpus->fingerprint);
+}
+
 /* The samples lie far apart: reading on behind them, as the system does by itself, would cost far more than they do. */
 static tri_status take_fingerprint(tri_corpus *corpus) {
   const mapped_file *bin = &corpus->bin;
@@ -167,6 +228,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   if (!corpus->index.contiguous) TRI_TRY_GOTO(make_starts(corpus), close_corpus);
   TRI_TRY_GOTO(take_fingerprint(corpus), close_corpus);
   TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
+  TRI_TRY_GOTO(read_mask(prefix, corpus), close_corpus);
   warn_of_rest(corpus);
   *out = corpus;
   return TRI_OK;
@@ -179,6 +241,7 @@ void tri_corpus_close(tri_corpus *corpus) {
   if (corpus == NULL) return;
   tri_free(corpus->name);
   tri_free(corpus->starts);
+  unmap_file(&corpus->mask);
   unmap_file(&corpus->bin);
   unmap_file(&corpus->idx);
   tri_free(corpus);
@@ -202,9 +265,30 @@ int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
   return (tri_corpus_index_pointer(index, sequence) - index->first_byte) / index->id_bytes;
 }
 
+/* ---- what is learnt --------------------------------------------------------------------------------------------- */
+
+bool tri_corpus_has_mask(const tri_corpus *corpus) { return corpus->mask.data != NULL; }
+
+const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count) {
+  if (corpus->mask.data == NULL || first < 0 || count < 0 || first + count > corpus->index.num_tokens) return NULL;
+  return (const uint8_t *)corpus->mask.data + first;
+}
+
+void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels) {
+  const uint8_t *mask = tri_corpus_mask(corpus, first, count);
+  if (mask == NULL) return;
+  for (int64_t i = 0; i < count; i++) labels[i] = mask[i] != 0 ? labels[i] : -1;
+}
+
+int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_learnt; }
+
 /* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
 
 const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fingerprint; }
+
+const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus) { return corpus->tokens_fingerprint; }
+
+const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus) { return corpus->mask_fingerprint; }
 
 const char *tri_corpus_tokenizer(const tri_corpus *corpus) { return corpus->record.tokenizer; }
 

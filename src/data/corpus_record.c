@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { VERSION = 1, LONGEST_BYTES = 64 << 10 };
+enum { VERSION = 1, MASKED_VERSION = 2, LONGEST_BYTES = 64 << 10 };
 
 /* What to do about a bad one; one that cannot be believed is never passed over in silence. */
 #define HINT "; make the corpus again with `trireme prepare --force`, or remove this file to use the corpus without it"
@@ -20,9 +20,9 @@ static tri_status read_version(const char *path, const json_t *root) {
     return tri_fail(TRI_BAD_FILE, "%s is not what `trireme prepare` writes beside a corpus: it has no \"version\"" HINT,
                     path);
   }
-  if (json_integer_value(version) != VERSION) {
-    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d" HINT, path,
-                    (long long)json_integer_value(version), VERSION);
+  if (json_integer_value(version) != VERSION && json_integer_value(version) != MASKED_VERSION) {
+    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d and %d" HINT, path,
+                    (long long)json_integer_value(version), VERSION, MASKED_VERSION);
   }
   return TRI_OK;
 }
@@ -56,6 +56,10 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   TRI_TRY(read_count(path, root, "documents", 0, &out->documents));
   TRI_TRY(read_fingerprint(path, root, "tokenizer", out->tokenizer));
   TRI_TRY(read_count(path, root, "vocab_size", 1, &out->vocab_size));
+  if (json_integer_value(json_object_get(root, "version")) == MASKED_VERSION) {
+    TRI_TRY(read_fingerprint(path, root, "mask", out->mask));
+    TRI_TRY(read_count(path, root, "learnt_tokens", 0, &out->learnt_tokens));
+  }
   return read_fingerprint(path, root, "generation", out->generation);
 }
 
@@ -90,10 +94,15 @@ tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out) {
 }
 
 tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *record) {
-  json_t *root =
-      json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:s}", "version", VERSION, "corpus", record->corpus, "tokens",
-                (json_int_t)record->tokens, "documents", (json_int_t)record->documents, "tokenizer", record->tokenizer,
-                "vocab_size", (json_int_t)record->vocab_size, "generation", record->generation);
+  bool masked = record->mask[0] != '\0';
+  json_t *root = json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:s}", "version", masked ? MASKED_VERSION : VERSION,
+                           "corpus", record->corpus, "tokens", (json_int_t)record->tokens, "documents",
+                           (json_int_t)record->documents, "tokenizer", record->tokenizer, "vocab_size",
+                           (json_int_t)record->vocab_size, "generation", record->generation);
+  if (masked) {
+    json_object_set_new(root, "mask", json_string(record->mask));
+    json_object_set_new(root, "learnt_tokens", json_integer(record->learnt_tokens));
+  }
   char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
   json_decref(root);
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing %s", path);

@@ -7,6 +7,11 @@
  *    "tokenizer": "04af...",    the fingerprint of the tokenizer that made the ids
  *    "vocab_size": 50257,       its size
  *    "generation": "77d0..."}   of all that was written together: both corpora and the tokenizer
+ *
+ * One of a corpus with a mask has version 2 and in addition
+ *
+ *    "mask": "1b9d...",         the fingerprint of PREFIX.mask
+ *    "learnt_tokens": 1234      how many of the tokens it lets be learnt
  */
 #ifndef TRI_DATA_CORPUS_RECORD_H
 #define TRI_DATA_CORPUS_RECORD_H
@@ -17,7 +22,8 @@
 
 typedef struct tri_corpus_record {
   char corpus[TRI_FINGERPRINT_BYTES], tokenizer[TRI_FINGERPRINT_BYTES], generation[TRI_FINGERPRINT_BYTES];
-  int64_t tokens, documents, vocab_size;
+  char mask[TRI_FINGERPRINT_BYTES]; /* "": there is none */
+  int64_t tokens, documents, vocab_size, learnt_tokens;
 } tri_corpus_record;
 
 /* Without such a file all texts are "" and all numbers 0. A file that is no record is TRI_BAD_FILE. */

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/corpus.h"
 #include "data/corpus_index.h"
 #include "data/output_file.h"
 
@@ -25,6 +26,8 @@ struct tri_corpus_writer {
   tri_corpus_type type;
   int id_bytes;
   tri_output_file bin, sizes, idx;
+  tri_output_file mask; /* of a corpus that has one */
+  bool masked;
   int64_t tokens, documents, sequences;
   int64_t open_tokens; /* of the sequence that is not in `sizes` yet */
   bool in_document;
@@ -38,7 +41,7 @@ tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_
   tri_status status = TRI_OK;
   tri_corpus_writer *writer = NULL;
   TRI_TRY(tri_alloc("a corpus writer", 1, sizeof *writer, &writer));
-  writer->bin = writer->sizes = writer->idx = TRI_OUTPUT_FILE_NONE;
+  writer->bin = writer->sizes = writer->idx = writer->mask = TRI_OUTPUT_FILE_NONE;
   writer->vocab_size = vocab_size;
   writer->type = vocab_size < MEGATRON_U16_BELOW ? TRI_CORPUS_U16 : TRI_CORPUS_I32;
   writer->id_bytes = tri_corpus_type_bytes((int)writer->type);
@@ -54,6 +57,7 @@ destroy_writer:
 
 void tri_corpus_writer_destroy(tri_corpus_writer *writer) {
   if (writer == NULL) return;
+  tri_output_file_destroy(&writer->mask);
   tri_output_file_destroy(&writer->idx);
   tri_output_file_destroy(&writer->sizes);
   tri_output_file_destroy(&writer->bin);
@@ -114,6 +118,31 @@ tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, 
   return TRI_OK;
 }
 
+tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer) {
+  if (writer->tokens > 0 || writer->masked)
+    return tri_fail(TRI_INTERNAL, "%s has tokens without a mask", writer->prefix);
+  writer->masked = true;
+  return tri_output_file_create(writer->prefix, ".mask.partial", &writer->mask);
+}
+
+tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
+                                        int64_t count) {
+  if (!writer->masked) return tri_fail(TRI_INTERNAL, "%s has no mask to write to", writer->prefix);
+  TRI_TRY(tri_output_file_write(&writer->mask, mask, (size_t)count));
+  return tri_corpus_writer_add(writer, ids, count);
+}
+
+tri_status tri_corpus_writer_last_document(tri_corpus_writer *writer, int64_t *out) {
+  uint32_t entry = 0;
+  *out = 0;
+  for (int64_t i = writer->sequences - 1; i >= 0; i--) {
+    TRI_TRY(tri_output_file_read(&writer->sizes, i * 4, &entry, sizeof entry));
+    if (i < writer->sequences - 1 && (entry & ENDS_DOCUMENT) != 0) break;
+    *out += entry & ~ENDS_DOCUMENT;
+  }
+  return TRI_OK;
+}
+
 /* ---- moving the tail ------------------------------------------------------------------------------------------- */
 
 /* Finds the entry of `sizes` in which the last `tokens` tokens begin, and how many of its own come before them. */
@@ -137,16 +166,20 @@ static tri_status find_tail(tri_corpus_writer *from, int64_t tokens, int64_t *ou
   return tri_fail(TRI_INTERNAL, "more tokens were to be moved than %s.bin has", from->prefix);
 }
 
-static tri_status copy_ids(tri_corpus_writer *from, tri_corpus_writer *to, int64_t first, int64_t count) {
+static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t offset, int64_t end) {
   char chunk[CHUNK];
-  int64_t offset = first * from->id_bytes, end = offset + count * from->id_bytes;
   while (offset < end) {
     size_t some = end - offset < CHUNK ? (size_t)(end - offset) : CHUNK;
-    TRI_TRY(tri_output_file_read(&from->bin, offset, chunk, some));
-    TRI_TRY(tri_output_file_write(&to->bin, chunk, some));
+    TRI_TRY(tri_output_file_read(from, offset, chunk, some));
+    TRI_TRY(tri_output_file_write(to, chunk, some));
     offset += (int64_t)some;
   }
   return TRI_OK;
+}
+
+static tri_status copy_tokens(tri_corpus_writer *from, tri_corpus_writer *to, int64_t first, int64_t count) {
+  if (from->masked) TRI_TRY(copy_bytes(&from->mask, &to->mask, first, first + count));
+  return copy_bytes(&from->bin, &to->bin, first * from->id_bytes, (first + count) * from->id_bytes);
 }
 
 /* Appends entries [entry, end) of the sizes to `to`, the first without its `kept` tokens; counts their documents. */
@@ -164,13 +197,14 @@ static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int
 }
 
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens) {
-  if (from->in_document || to->in_document || from->type != to->type || tokens < 1 || tokens > from->tokens) {
+  if (from->in_document || to->in_document || from->type != to->type || from->masked != to->masked || tokens < 1 ||
+      tokens > from->tokens) {
     return tri_fail(TRI_INTERNAL, "the last %" PRId64 " of %" PRId64 " tokens cannot be moved from %s to %s", tokens,
                     from->tokens, from->prefix, to->prefix);
   }
   int64_t entry = 0, kept = 0;
   TRI_TRY(find_tail(from, tokens, &entry, &kept));
-  TRI_TRY(copy_ids(from, to, from->tokens - tokens, tokens));
+  TRI_TRY(copy_tokens(from, to, from->tokens - tokens, tokens));
   TRI_TRY(copy_sizes(from, to, entry, kept));
   bool reopened = kept > 0;
   if (kept == 0 && entry > 0) { /* the cut lies between two sequences: the one before it must end a document */
@@ -185,6 +219,7 @@ tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_write
   to->tokens += tokens;
   from->sequences = entry;
   TRI_TRY(tri_output_file_truncate(&from->bin, from->tokens * from->id_bytes));
+  if (from->masked) TRI_TRY(tri_output_file_truncate(&from->mask, from->tokens));
   TRI_TRY(tri_output_file_truncate(&from->sizes, entry * 4));
   from->open_tokens = kept;
   return reopened ? tri_corpus_writer_end_document(from) : TRI_OK;
@@ -234,6 +269,10 @@ tri_status tri_corpus_writer_finish(tri_corpus_writer *writer) {
   if (writer->in_document) return tri_fail(TRI_INTERNAL, "the last document of %s.bin was not ended", writer->prefix);
   TRI_TRY(tri_output_file_create(writer->prefix, ".idx.partial", &writer->idx));
   TRI_TRY(write_index(writer));
+  if (writer->masked && writer->mask.bytes != writer->tokens) {
+    return tri_fail(TRI_INTERNAL, "the mask of %s has not as many tokens as it", writer->prefix);
+  }
+  if (writer->masked) TRI_TRY(tri_output_file_sync(&writer->mask));
   TRI_TRY(tri_output_file_sync(&writer->bin));
   return tri_output_file_sync(&writer->idx);
 }
@@ -248,6 +287,7 @@ tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
     return tri_fail(TRI_IO_FAILED, "cannot remove the old %s: %s", old_index, strerror(errno));
   }
   TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
+  if (writer->masked) TRI_TRY(tri_output_file_rename(&writer->mask, writer->prefix, TRI_CORPUS_MASK_SUFFIX));
   tri_output_file_destroy(&writer->sizes); /* while the folder has its name; the index has it all */
   return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
 }

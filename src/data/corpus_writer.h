@@ -18,8 +18,18 @@ void tri_corpus_writer_destroy(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
 tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 
+/* Before the first token: each will have a mask, a byte that is 1 where the token is learnt as a label and 0 where it
+ * is context only. They are PREFIX.mask, one byte a token. */
+tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
+/* As tri_corpus_writer_add, of a corpus with a mask. */
+tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
+                                        int64_t count);
+
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
 int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer);
+
+/* Tokens of the last document. */
+tri_status tri_corpus_writer_last_document(tri_corpus_writer *writer, int64_t *out);
 
 /* Moves the last `tokens` tokens of one writer, with the ends of their documents, behind those of another of the same
  * vocabulary. A document that is cut ends where it is cut. Both must be between documents. */

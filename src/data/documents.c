@@ -7,7 +7,7 @@
 enum { READ_TOKENS = 1 << 16 };
 
 bool tri_documents_in_index(const tri_corpus *corpus) {
-  return tri_corpus_num_documents(corpus) - tri_corpus_num_empty(corpus) > 1;
+  return tri_corpus_has_mask(corpus) || tri_corpus_num_documents(corpus) - tri_corpus_num_empty(corpus) > 1;
 }
 
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {

@@ -10,7 +10,7 @@ typedef struct tri_documents {
   int32_t end_of_text; /* the last token of each; -1: the index says */
 } tri_documents;
 
-/* Whether the index divides the corpus: it knows several documents of some tokens. */
+/* Whether the index divides the corpus: it knows several documents of some tokens, or they are conversations. */
 bool tri_documents_in_index(const tri_corpus *corpus);
 
 /* end_of_text is the tokenizer's, or -1 where there is none. The corpus must outlive the result. */

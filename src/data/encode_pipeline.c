@@ -12,6 +12,7 @@
 #include "data/encode_pipeline.h"
 
 #include "base/memory.h"
+#include "chat/session.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -23,7 +24,9 @@ typedef struct slot {
   tri_token_list ids;
   tri_encoded_piece *pieces;
   int64_t piece_capacity;
-  tri_kept failure;
+  uint8_t *mask; /* of the ids, where they are conversations */
+  int64_t mask_room;
+  tri_kept failure, skipped;
   bool done;
 } slot;
 
@@ -41,6 +44,8 @@ typedef struct ring {
 typedef struct worker {
   ring *ring;
   tri_encoder *encoder;
+  tri_chat_session *session; /* of conversations */
+  tri_token_ends ends;
   pthread_t thread;
   bool started;
 } worker;
@@ -106,14 +111,70 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
   return TRI_OK;
 }
 
-static tri_status encode_block(const tri_encode_pipeline *pipeline, tri_encoder *encoder, slot *s) {
+/* ---- conversations --------------------------------------------------------------------------------------------- */
+
+/* A token is learnt if any of its bytes is of an answer. Of one without bytes of its own (normalization gave them to
+ * the one before it) that one decides. */
+static void mark_tokens(const tri_chat_answered *c, const tri_token_ends *ends, uint8_t *mask) {
+  size_t begin = 0;
+  int64_t k = 0;
+  for (int64_t i = 0; i < ends->count; i++) {
+    size_t end = ends->ends[i];
+    while (k < c->num_answers && c->answers[k].end <= begin) k++;
+    mask[i] = k < c->num_answers && c->answers[k].begin < end;
+    if (end == begin && i > 0) mask[i] = mask[i - 1];
+    begin = end;
+  }
+}
+
+static tri_status encode_text(worker *w, slot *s, const tri_chat_answered *c) {
+  int64_t before = s->ids.count;
+  w->ends.count = 0;
+  TRI_TRY(tri_encoder_encode_with_ends(w->encoder, c->text, c->bytes, &s->ids, &w->ends));
+  if (s->ids.count > s->mask_room) {
+    TRI_TRY(tri_realloc("the mask of a block", 2 * (size_t)s->ids.count, 1, &s->mask));
+    s->mask_room = 2 * s->ids.count;
+  }
+  mark_tokens(c, &w->ends, s->mask + before);
+  return TRI_OK;
+}
+
+static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
+  const tri_encode_pipeline *pipeline = w->ring->pipeline;
+  const tri_text_piece *piece = &s->block.pieces[index];
+  int64_t before = s->ids.count;
+  tri_chat_answered c = {0};
+  tri_status status = tri_chat_session_read(w->session, s->block.path, piece->line, pipeline->key,
+                                            s->block.text + piece->offset, piece->bytes, &c);
+  if (status == TRI_OK) status = encode_text(w, s, &c);
+  bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
+  if (skipped) tri_keep(&s->skipped, status);
+  if (status != TRI_OK && !skipped) return status;
+  if (skipped) s->ids.count = before;
+  s->pieces[index] = (tri_encoded_piece){
+      .tokens = s->ids.count - before,
+      .text_bytes = skipped ? 0 : (int64_t)c.bytes,
+      .document = piece->document,
+      .ends_document = true,
+      .skipped = skipped,
+  };
+  return TRI_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static tri_status encode_block(worker *w, slot *s) {
+  const tri_encode_pipeline *pipeline = w->ring->pipeline;
   int64_t count = s->block.num_pieces;
   s->ids.count = 0;
+  s->skipped.status = TRI_OK;
   if (count > s->piece_capacity) {
     TRI_TRY(tri_realloc("the pieces of a block", (size_t)count, sizeof *s->pieces, &s->pieces));
     s->piece_capacity = count;
   }
-  for (int64_t i = 0; i < count; i++) TRI_TRY(encode_piece(pipeline, encoder, s, i));
+  for (int64_t i = 0; i < count; i++) {
+    TRI_TRY(pipeline->chat != NULL ? encode_conversation(w, s, i) : encode_piece(pipeline, w->encoder, s, i));
+  }
   return TRI_OK;
 }
 
@@ -126,7 +187,7 @@ static void *encode_blocks(void *argument) {
     if (r->stopped || r->claimed == r->read) break;
     slot *s = slot_of(r, r->claimed++);
     pthread_mutex_unlock(&r->lock);
-    if (s->failure.status == TRI_OK) tri_keep(&s->failure, encode_block(r->pipeline, self->encoder, s));
+    if (s->failure.status == TRI_OK) tri_keep(&s->failure, encode_block(self, s));
     pthread_mutex_lock(&r->lock);
     s->done = true;
     pthread_cond_signal(&r->done);
@@ -139,6 +200,8 @@ static tri_status accept_slot(const ring *r, slot *s) {
   TRI_TRY(tri_kept_tell(&s->failure));
   tri_encoded_block block = {
       .ids = s->ids.ids,
+      .mask = r->pipeline->chat != NULL ? s->mask : NULL,
+      .first_skipped = s->skipped.status != TRI_OK ? &s->skipped : NULL,
       .pieces = s->pieces,
       .num_pieces = s->block.num_pieces,
       .position = s->block.position,
@@ -183,6 +246,9 @@ static tri_status run_workers(ring *r, worker *workers, int count) {
   for (int i = 0; i < count; i++) {
     workers[i].ring = r;
     if (i > 0) TRI_TRY_GOTO(tri_encoder_create(r->pipeline->tokenizer, &workers[i].encoder), stop);
+    if (i > 0 && r->pipeline->chat != NULL) {
+      TRI_TRY_GOTO(tri_chat_session_create(r->pipeline->chat, &workers[i].session), stop);
+    }
     TRI_TRY_GOTO(encode_pipeline_start(&workers[i], i == 0 ? read_blocks : encode_blocks), stop);
   }
   status = accept_blocks(r);
@@ -194,6 +260,8 @@ stop:
   pthread_mutex_unlock(&r->lock);
   for (int i = 0; i < count; i++) {
     if (workers[i].started) pthread_join(workers[i].thread, NULL);
+    tri_chat_session_destroy(workers[i].session);
+    tri_free(workers[i].ends.ends);
     tri_encoder_destroy(workers[i].encoder);
   }
   return status;
@@ -215,6 +283,7 @@ destroy_ring:
     tri_text_block_destroy(&r.slots[i].block);
     tri_free(r.slots[i].ids.ids);
     tri_free(r.slots[i].pieces);
+    tri_free(r.slots[i].mask);
   }
   tri_free(r.slots);
   tri_free(workers);

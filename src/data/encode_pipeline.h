@@ -4,6 +4,7 @@
 #define TRI_DATA_ENCODE_PIPELINE_H
 
 #include "base/status.h"
+#include "chat/format.h"
 #include "data/text_input.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,10 +16,13 @@ typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
   int64_t document;
   bool ends_document;
+  bool skipped; /* a bad conversation, passed over */
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
-  const int32_t *ids; /* of all pieces, one after the other */
+  const int32_t *ids;            /* of all pieces, one after the other */
+  const uint8_t *mask;           /* for each, whether it is learnt; NULL: all are */
+  const tri_kept *first_skipped; /* why the first of the pieces was that was passed over, if one was */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
   int64_t position; /* bytes of the input files read up to here */
@@ -27,7 +31,9 @@ typedef struct tri_encoded_block {
 typedef struct tri_encode_pipeline {
   tri_text_input *input;
   const tri_tokenizer *tokenizer;
-  const char *key; /* of JSON lines */
+  const char *key;             /* of JSON lines */
+  const tri_chat_format *chat; /* lines are conversations; NULL: texts */
+  bool skip_bad;               /* passes over bad conversations */
   int threads;
   /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);

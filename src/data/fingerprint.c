@@ -177,3 +177,12 @@ tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx
   fingerprint_end(hash, out);
   return TRI_OK;
 }
+
+tri_status tri_fingerprint_mask(const char *mask, size_t bytes, char out[TRI_FINGERPRINT_BYTES]) {
+  XXH3_state_t *hash = NULL;
+  TRI_TRY(fingerprint_begin("trireme mask 1", &hash));
+  add_int(hash, (int64_t)bytes);
+  add_samples(hash, mask, bytes);
+  fingerprint_end(hash, out);
+  return TRI_OK;
+}

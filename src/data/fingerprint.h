@@ -32,6 +32,9 @@ enum {
 tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
                                   size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]);
 
+/* Of the bytes of a mask, of which as many are looked at as of a .bin. */
+tri_status tri_fingerprint_mask(const char *mask, size_t bytes, char out[TRI_FINGERPRINT_BYTES]);
+
 /* Of several fingerprints in this order. */
 tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char out[TRI_FINGERPRINT_BYTES]);
 

@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is left of a masked sequence is cut into documents of this length: attention's work on them stays small, and is
+ * not that of a document a token either. */
+enum { TRI_PACKING_FILLING = 64 };
+
 typedef struct tri_packing tri_packing;
 
 /* counts[sequence + 1]: pieces of each length from 1 on; at least one. Release with tri_packing_destroy. */

@@ -1,5 +1,6 @@
 #include "data/text_input.h"
 
+#include "base/json_kind.h"
 #include "data/json_line.h"
 
 #include <inttypes.h>
@@ -24,24 +25,10 @@ static void list_keys(json_t *object, char *out, size_t out_bytes) {
   }
 }
 
-static const char *kind_of(const json_t *value) {
-  switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL: return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    case JSON_NULL: return "null";
-  }
-  return "something else";
-}
-
 static tri_status find_text(const char *path, int64_t line, json_t *root, const char *key, json_t **out) {
   if (!json_is_object(root)) {
     return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is %s; each line must be an object with the key `%s`", path,
-                    line, kind_of(root), key);
+                    line, tri_json_kind(root), key);
   }
   json_t *value = json_object_get(root, key);
   if (value == NULL) {
@@ -51,7 +38,8 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
                     keys[0] == '\0' ? "none" : keys);
   }
   if (!json_is_string(value)) {
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": `%s` is %s, not a string", path, line, key, kind_of(value));
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": `%s` is %s, not a string", path, line, key,
+                    tri_json_kind(value));
   }
   *out = value;
   return TRI_OK;

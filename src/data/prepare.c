@@ -31,6 +31,8 @@ typedef struct prepare {
   tri_tokenizer *tokenizer;
   tri_split_writer *writer;
   tri_generation *generation;
+  tri_chat_format format; /* of conversations */
+  char tokenizer_path[TRI_PATH_BYTES];
   double start_s, shown_s;
   int64_t tokens, text_bytes; /* encoded so far */
 } prepare;
@@ -43,6 +45,8 @@ static int count_cores(void) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online < 1 ? 1 : (int)online;
 }
+
+static bool learns(const tri_prepare_options *options) { return strncmp(options->tokenizer, "train:", 6) == 0; }
 
 static tri_status check_options(prepare *p) {
   const tri_prepare_options *options = p->options;
@@ -60,12 +64,15 @@ static tri_status check_options(prepare *p) {
     return tri_fail(TRI_BAD_USAGE, "--train-bytes is %" PRId64 "; a vocabulary is learned from 1 byte or more",
                     options->train_bytes);
   }
+  if (options->chat && learns(options)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer %s cannot learn from conversations; name the folder of the model that is to be tuned",
+                    options->tokenizer);
+  }
   p->report.threads = options->threads > 0 ? options->threads : count_cores();
   if (p->report.threads > MAX_THREADS) p->report.threads = MAX_THREADS;
   return TRI_OK;
 }
-
-static bool learns(const tri_prepare_options *options) { return strncmp(options->tokenizer, "train:", 6) == 0; }
 
 static tri_status check_inputs(prepare *p) {
   for (int i = 0; i < p->options->num_inputs; i++) {
@@ -74,6 +81,10 @@ static tri_status check_inputs(prepare *p) {
     TRI_TRY(tri_text_stream_check(path, &bytes));
     p->report.input_bytes += bytes;
     struct stat facts;
+    if (p->options->chat && !tri_text_input_is_json(path)) {
+      return tri_fail(TRI_BAD_USAGE, "%s is not named .jsonl, .ndjson or .json: conversations are JSON, one a line",
+                      path);
+    }
     if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
       return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; train:VOCAB reads its inputs twice", path);
     }
@@ -194,15 +205,40 @@ static tri_status learn_tokenizer(prepare *p) {
   return TRI_OK;
 }
 
+/* A folder is that of a Hugging Face model. */
+static tri_status find_tokenizer(const char *given, char out[TRI_PATH_BYTES]) {
+  if (tri_path_is_directory(given)) return tri_path_join(out, given, "tokenizer.json");
+  return tri_path_with(out, given, "");
+}
+
+static tri_status make_format(prepare *p) {
+  const tri_prepare_options *options = p->options;
+  int32_t id = tri_tokenizer_end_of_text(p->tokenizer);
+  char end[256] = "";
+  size_t bytes = 0;
+  const char *token = tri_tokenizer_token(p->tokenizer, id, &bytes);
+  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
+  const tri_chat_format_options given = {
+      .tokenizer = options->tokenizer,
+      .file = options->chat_template,
+      .set = options->chat_set,
+      .num_set = options->num_chat_set,
+      .end = end,
+  };
+  return tri_chat_format_create(&given, &p->format);
+}
+
 static tri_status make_tokenizer(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   if (learns(p->options)) {
     TRI_TRY(learn_tokenizer(p));
     p->report.learn_s = tri_clock_s() - start_s;
   } else {
-    TRI_TRY(tri_tokenizer_create(p->options->tokenizer, &p->tokenizer));
+    TRI_TRY(find_tokenizer(p->options->tokenizer, p->tokenizer_path));
+    TRI_TRY(tri_tokenizer_create(p->tokenizer_path, &p->tokenizer));
   }
   p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
+  if (p->options->chat) return make_format(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
     return tri_fail(TRI_BAD_FILE,
                     "the tokenizer %s has no end-of-text token, which has to stand between documents; add one, for "
@@ -217,6 +253,9 @@ static tri_status make_tokenizer(prepare *p) {
 static tri_status accept(void *context, const tri_encoded_block *block) {
   prepare *p = context;
   TRI_TRY(tri_split_writer_add(p->writer, block));
+  if (block->first_skipped != NULL && p->report.skipped[0] == '\0') {
+    snprintf(p->report.skipped, sizeof p->report.skipped, "%.1000s", block->first_skipped->message);
+  }
   for (int64_t i = 0; i < block->num_pieces; i++) {
     p->tokens += block->pieces[i].tokens;
     p->text_bytes += block->pieces[i].text_bytes;
@@ -255,6 +294,8 @@ static tri_status encode_inputs(prepare *p) {
       .input = input,
       .tokenizer = p->tokenizer,
       .key = options->key,
+      .chat = options->chat ? &p->format : NULL,
+      .skip_bad = options->skip_bad,
       .threads = p->report.threads,
       .accept = accept,
       .context = p,
@@ -285,7 +326,9 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
       .documents = tri_corpus_num_documents(corpus),
       .vocab_size = p->report.vocab_size,
   };
-  memcpy(out->corpus, tri_corpus_fingerprint(corpus), sizeof out->corpus);
+  memcpy(out->corpus, tri_corpus_tokens_fingerprint(corpus), sizeof out->corpus);
+  memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
+  out->learnt_tokens = tri_corpus_num_learnt(corpus);
   tri_corpus_close(corpus);
   return tri_tokenizer_fingerprint(p->tokenizer, out->tokenizer);
 }
@@ -328,7 +371,7 @@ static tri_status commit(prepare *p) {
 static tri_status write_corpus(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   TRI_TRY(tri_split_writer_create(tri_generation_folder(p->generation), p->report.vocab_size, p->options->validation,
-                                  p->options->seed, &p->writer));
+                                  p->options->seed, p->options->chat, &p->writer));
   TRI_TRY(encode_inputs(p));
   TRI_TRY(commit(p));
   tri_split_writer_count(p->writer, &p->report.counts);
@@ -350,6 +393,7 @@ destroy_generation:
   tri_split_writer_destroy(p.writer);
   tri_generation_destroy(p.generation);
 destroy_tokenizer:
+  tri_chat_format_release(&p.format);
   tri_tokenizer_destroy(p.tokenizer);
   return status;
 }

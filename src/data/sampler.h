@@ -1,56 +1,35 @@
-/* Where the micro-batches of a run come from. */
+/* Where the micro-batches of a run come from: one corpus, or several in given shares. */
 #ifndef TRI_DATA_SAMPLER_H
 #define TRI_DATA_SAMPLER_H
 
-#include "data/pieces.h"
+#include "data/mixture.h"
+#include "data/source.h"
 
-/* Whether documents that share a sequence see each other. */
-typedef enum tri_document_use { TRI_DOCUMENTS_JOINED, TRI_DOCUMENTS_MASKED } tri_document_use;
-
-/* What a sequence is: a window of the stream of all documents, or whole documents side by side (pieces.h). */
-typedef enum tri_packing_use { TRI_PACKING_WINDOWS, TRI_PACKING_DOCUMENTS } tri_packing_use;
-
-typedef struct tri_sampler_options {
-  int64_t sequence; /* T: a sample is T inputs and, one position later, T labels */
-  int64_t vocab_size;
-  uint64_t seed;
-  tri_document_use documents;
-  tri_packing_use packing;
-  int32_t end_of_text; /* the tokenizer's, or -1: where the index knows but one document */
-} tri_sampler_options;
-
-/* Sample `index` of an endless sequence: what it is depends on the corpus and (seed, epoch, index) alone, where epoch =
- * index / samples per epoch, and each epoch has all that there is once, in an order of its own. Windows lie `sequence`
- * tokens apart, beginning at a place of the epoch's own. Which lengths of documents share a sequence is alike in every
- * epoch, which documents of those lengths is not. */
+/* Sample `index` of an endless sequence: what it is depends on the corpora with their weights and (seed, index) alone.
+ * Weights are shares of samples, thus of sequences: mixture.h says which sample is of which source. Each source goes
+ * through epochs of its own (source.h), in an order of its own. */
 typedef struct tri_sampler {
-  const tri_corpus *corpus;
   int64_t sequence;
-  int64_t per_epoch; /* samples in one pass over the corpus */
-  int64_t vocab_size;
-  uint64_t seed;
   bool masked;
-  tri_documents documents;
-  tri_pieces pieces; /* nothing, where samples are windows */
+  int64_t per_epoch; /* samples in one pass over all sources; 0: there are none */
+  tri_source *sources;
+  tri_mixture mixture;
 } tri_sampler;
 
-/* A corpus shorter than one window (sequence + 1 tokens) is TRI_BAD_CONFIG and the message gives both lengths. Release
- * with tri_sampler_destroy; the corpus must outlive it. */
-tri_status tri_sampler_create(const tri_corpus *corpus, const tri_sampler_options *options, tri_sampler *out);
+/* corpora[shares->num_sources]. A sampler of one source has its order; one of several gives each a seed of its own.
+ * Release with tri_sampler_destroy; the corpora must outlive it. */
+tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
+                              const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
-
-/* What a sample is read into, each [sequence]. */
-typedef struct tri_sample {
-  int32_t *ids;
-  int32_t *labels; /* -1 does not count: the last token of a masked document, and what a sequence is filled up with */
-  int32_t *positions; /* a token sees those of its own document, which begins where the last position 0 stands */
-} tri_sample;
 
 /* Sample `index`, shuffled. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* The samples in the order of the text, or as they are packed: for evaluation. index < per_epoch; fewer than `sequence`
- * tokens at the end are in no window. */
+/* The samples of one source after the other, as tri_source_read_in_order has them. index < per_epoch. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);
+
+/* Of the first `samples`: how many are of a source, and how often that has gone through it. */
+int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples);
+double tri_sampler_epochs(const tri_sampler *sampler, int64_t source, int64_t samples);
 
 #endif

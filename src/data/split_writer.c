@@ -15,16 +15,18 @@ struct tri_split_writer {
   tri_random_key key;
   int64_t text_bytes, documents, empty_documents;
   int64_t open_tokens; /* of the current document */
-  bool from_tail;
+  int64_t learnt_tokens, skipped_documents;
+  bool from_tail, masked;
 };
 
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
-                                   tri_split_writer **out) {
+                                   bool masked, tri_split_writer **out) {
   tri_status status = TRI_OK;
   tri_split_writer *writer = NULL;
   char prefix[TRI_PATH_BYTES];
   TRI_TRY(tri_alloc("the corpora", 1, sizeof *writer, &writer));
   writer->fraction = validation;
+  writer->masked = masked;
   writer->key = tri_random_stream(seed, TRI_RANDOM_SPLIT, 0);
   TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_TRAIN), destroy_writer);
   TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->train), destroy_writer);
@@ -32,6 +34,8 @@ tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, do
     TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_VALIDATION), destroy_writer);
     TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->validation), destroy_writer);
   }
+  if (masked) TRI_TRY_GOTO(tri_corpus_writer_begin_mask(writer->train), destroy_writer);
+  if (masked && validation > 0) TRI_TRY_GOTO(tri_corpus_writer_begin_mask(writer->validation), destroy_writer);
   *out = writer;
   return TRI_OK;
 destroy_writer:
@@ -52,14 +56,23 @@ static tri_corpus_writer *choose(const tri_split_writer *writer, int64_t documen
   return validates ? writer->validation : writer->train;
 }
 
+static tri_status add_tokens(tri_split_writer *writer, tri_corpus_writer *to, const int32_t *ids, const uint8_t *mask,
+                             int64_t count) {
+  if (mask == NULL) return tri_corpus_writer_add(to, ids, count);
+  for (int64_t i = 0; i < count; i++) writer->learnt_tokens += mask[i];
+  return tri_corpus_writer_add_masked(to, ids, mask, count);
+}
+
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block) {
   const int32_t *ids = block->ids;
+  const uint8_t *mask = block->mask;
   for (int64_t i = 0; i < block->num_pieces; i++) {
     const tri_encoded_piece *piece = &block->pieces[i];
     tri_corpus_writer *to = choose(writer, piece->document);
     if (piece->tokens > 0) { /* a block of empty documents has no ids */
-      TRI_TRY(tri_corpus_writer_add(to, ids, piece->tokens));
+      TRI_TRY(add_tokens(writer, to, ids, mask, piece->tokens));
       ids += piece->tokens;
+      if (mask != NULL) mask += piece->tokens;
     }
     writer->text_bytes += piece->text_bytes;
     writer->open_tokens += piece->tokens;
@@ -67,6 +80,8 @@ tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_bloc
     if (writer->open_tokens > 0) {
       TRI_TRY(tri_corpus_writer_end_document(to));
       writer->documents++;
+    } else if (piece->skipped) {
+      writer->skipped_documents++;
     } else {
       writer->empty_documents++;
     }
@@ -82,6 +97,8 @@ void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *ou
       .empty_documents = writer->empty_documents,
       .train_documents = tri_corpus_writer_num_documents(writer->train),
       .train_tokens = tri_corpus_writer_num_tokens(writer->train),
+      .learnt_tokens = writer->learnt_tokens,
+      .skipped_documents = writer->skipped_documents,
       .from_tail = writer->from_tail,
   };
   if (writer->validation != NULL) {
@@ -115,16 +132,39 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
   return TRI_OK;
 }
 
+/* Conversations stay whole: the last one goes to the corpus that has none. */
+static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
+  tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
+  tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;
+  int64_t tokens = 0;
+  if (counts->documents < 2) {
+    return tri_fail(TRI_BAD_FILE,
+                    "one conversation cannot be divided into training and validation; add more or give --validation 0");
+  }
+  TRI_TRY(tri_corpus_writer_last_document(from, &tokens));
+  TRI_TRY(tri_corpus_writer_move_tail(from, to, tokens));
+  tri_log("too few conversations to choose from (%" PRId64 "): the last is the %s corpus", counts->documents,
+          to == writer->train ? "training" : "validation");
+  return TRI_OK;
+}
+
 tri_status tri_split_writer_finish(tri_split_writer *writer) {
   tri_split_counts counts;
   tri_split_writer_count(writer, &counts);
+  if (counts.tokens == 0 && counts.skipped_documents > 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "all %" PRId64 " conversations are bad and were skipped: there is nothing to learn from",
+                    counts.skipped_documents);
+  }
   if (counts.tokens == 0) {
     return tri_fail(TRI_BAD_FILE,
                     "the inputs hold no text (%" PRId64 " documents, all empty): there is nothing to learn from",
                     counts.empty_documents);
   }
   if (writer->validation == NULL) return tri_corpus_writer_finish(writer->train);
-  if (counts.validation_tokens == 0 || counts.train_tokens == 0) TRI_TRY(divide_stream(writer, &counts));
+  if (counts.validation_tokens == 0 || counts.train_tokens == 0) {
+    TRI_TRY(writer->masked ? divide_documents(writer, &counts) : divide_stream(writer, &counts));
+  }
   TRI_TRY(tri_corpus_writer_finish(writer->validation));
   return tri_corpus_writer_finish(writer->train);
 }

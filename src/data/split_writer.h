@@ -10,9 +10,10 @@
 
 typedef struct tri_split_writer tri_split_writer;
 
-/* Files DIRECTORY/train.* and, where validation > 0 (a fraction below 1), DIRECTORY/validation.*. */
+/* Files DIRECTORY/train.* and, where validation > 0 (a fraction below 1), DIRECTORY/validation.*. With masks where
+ * blocks have them (`masked`); then no document is ever cut. */
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
-                                   tri_split_writer **out);
+                                   bool masked, tri_split_writer **out);
 /* Removes what was not committed. */
 void tri_split_writer_destroy(tri_split_writer *writer);
 
@@ -22,6 +23,8 @@ tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_bloc
 typedef struct tri_split_counts {
   int64_t documents, tokens, text_bytes; /* of both; a document that is cut between them counts once here */
   int64_t empty_documents;               /* left out of the corpus */
+  int64_t learnt_tokens;                 /* of both, where they have masks */
+  int64_t skipped_documents;             /* conversations that were bad, and were to be passed over */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   bool from_tail; /* validation is the end of the text, because no document fell to it */

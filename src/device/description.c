@@ -36,6 +36,20 @@ static tri_status cpu_matmul(const tri_device_description *of, const tri_matmul 
   return TRI_OK;
 }
 
+/* The same of the weights of all groups. */
+static tri_status accelerator_grouped(const tri_device_description *of, const tri_grouped_matmul *product,
+                                      size_t *bytes) {
+  (void)of;
+  *bytes = accelerator_workspace + (size_t)product->groups * narrowed_bytes(&product->product);
+  return TRI_OK;
+}
+
+static tri_status cpu_grouped(const tri_device_description *of, const tri_grouped_matmul *product, size_t *bytes) {
+  (void)of;
+  *bytes = (size_t)product->groups * narrowed_bytes(&product->product);
+  return TRI_OK;
+}
+
 /* A flash kernel's backward (Dao 2023): the gradient of q is added up in the wide type, a number for each row of a head
  * is made before, and query heads that share keys and values make gradients of their own, which are added up. */
 static tri_status flash_attention(const tri_device_description *of, const tri_attention *call, size_t *bytes) {
@@ -61,6 +75,7 @@ const tri_device_description tri_description_accelerator = {
     .queue_bytes = (size_t)32 << 20, /* for kernels in several stages, as a GPU's queue has it here (gpu/internal.h) */
     .matmul_workspace = accelerator_matmul,
     .matmul_packed = narrow_packed,
+    .grouped_workspace = accelerator_grouped,
     .attention_workspace = flash_attention,
 };
 
@@ -68,5 +83,6 @@ const tri_device_description tri_description_cpu = {
     .threads = 1,
     .matmul_workspace = cpu_matmul,
     .matmul_packed = narrow_packed,
+    .grouped_workspace = cpu_grouped,
     .attention_workspace = tiled_attention,
 };

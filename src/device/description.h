@@ -24,13 +24,55 @@ typedef struct tri_matmul {
   bool bias;
 } tri_matmul;
 
-/* Some queries and the keys that they see: query i of the slice sees all of its keys, or, where causal, keys 0 .. keys
- * - queries + i of them, none for the first queries of a slice with fewer keys than queries. Numbers are rows of the
- * arrays that a call is given; a slice of no queries or of no keys says nothing. */
+/* Products of rows that lie in groups, each with a matrix of its own: the rows of an expert with the expert's. Rows
+ * [begins[g], begins[g + 1]) are those of group g; begins[groups + 1] ascends from 0 and lies in device memory. Rows
+ * from begins[groups] on are neither read nor written.
+ *
+ * As a product, for each g: c[its rows, n] = a[its rows, k] b_g. As a gradient: c_g (+)= a[its rows, m]^T b[its rows,
+ * n], zeros for a group of no rows unless accumulating.
+ *
+ * What a row becomes depends on the row and on b_g alone, not on the row's number, nor on other rows; the sum over the
+ * rows of a group is made in an order that depends on how many they are, not on where they lie. So it changes no bit
+ * what other groups there are. */
+typedef struct tri_grouped_matmul {
+  tri_matmul product; /* of one group. As a product: m is the most rows of all groups together; as a gradient, k is, and
+                         a_transposed is set. No bias */
+  int64_t groups;
+  int64_t stride; /* from one group's matrix to the next one's, in elements: of b in a product, of c in a gradient.
+                     Packed (b_packed): in bytes */
+} tri_grouped_matmul;
+
+/* Some queries and the keys that they see: query i of the slice sees its keys i + from .. i + to, those of them that
+ * there are: a band. Numbers of rows are of the arrays that a call is given; a slice of no queries or of no keys says
+ * nothing. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
-  int32_t causal; /* 0 or 1 */
+  int32_t from, to; /* from <= to; what lies beyond -queries and keys is no edge at all */
 } tri_attention_slice;
+
+/* Each query sees each key. */
+static inline tri_attention_slice tri_slice_full(int64_t first_query, int64_t queries, int64_t first_key,
+                                                 int64_t keys) {
+  return (tri_attention_slice){(int32_t)first_query, (int32_t)queries,  (int32_t)first_key,
+                               (int32_t)keys,        (int32_t)-queries, (int32_t)keys};
+}
+
+/* The last query sees each key, and every other one key less than the next: none, where there are fewer keys than
+ * queries, the first of them. */
+static inline tri_attention_slice tri_slice_causal(int64_t first_query, int64_t queries, int64_t first_key,
+                                                   int64_t keys) {
+  tri_attention_slice slice = tri_slice_full(first_query, queries, first_key, keys);
+  slice.to = (int32_t)(keys - queries);
+  return slice;
+}
+
+/* Of those the last `window`, which may be more than there are. */
+static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t queries, int64_t first_key,
+                                                   int64_t keys, int64_t window) {
+  tri_attention_slice slice = tri_slice_causal(first_query, queries, first_key, keys);
+  if (window < keys) slice.from = (int32_t)(slice.to - window + 1);
+  return slice;
+}
 
 /* Exact attention over a list of slices. A query sees the keys of all slices that name it, no key through two of them:
  * so masks of documents, shares of a sequence, blocks of keys that come one after the other, windows, and caches of
@@ -90,6 +132,9 @@ struct tri_device_description {
   /* Bytes of a packed b for this product (its lda, ldc and m guide the choice of the layout), or 0 where packing is
    * not supported or does not pay: matmul_pack then must not be called, and matmul takes b plain, in b_type or wide. */
   tri_status (*matmul_packed)(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
+  /* The same of products in groups; matmul_packed is asked for one group's b, whose m is what a group may have at most.
+   */
+  tri_status (*grouped_workspace)(const tri_device_description *of, const tri_grouped_matmul *product, size_t *bytes);
   /* Bytes of scratch for both directions. Never grows with queries x keys. */
   tri_status (*attention_workspace)(const tri_device_description *of, const tri_attention *call, size_t *bytes);
 };

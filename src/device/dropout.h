@@ -6,12 +6,14 @@
 #include "device/step_values.h"
 
 /* Element i of the call is element first_sample * sample_elements + first + i of those that `site` drops in the step.
- */
+ * Where the call is given numbers of rows, element c of its row r is element first_sample * sample_elements + first +
+ * rows[r] * width + c: so a rank that has some rows of a sequence drops what one that has all of them does. */
 typedef struct tri_dropout {
   double probability;
   int64_t site;            /* of the model, below 2^16 */
   int64_t sample_elements; /* of one sequence */
   int64_t first;
+  int64_t width; /* of a row; means nothing without numbers of rows */
 } tri_dropout;
 
 /* For kernels: the stream that a dropout draws from, and the index in it of the call's first element. */

@@ -25,14 +25,53 @@
 
 #include "base/exact_sum.h"
 #include "base/random.h"
+#include "base/router.h"
 #include "device/description.h"
 #include "device/dropout.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 
+/* Optimizers. `lr_scale` multiplies the step's learning rate. */
 typedef struct tri_adamw {
-  double beta1, beta2, eps, weight_decay;
+  double beta1, beta2, eps, weight_decay, lr_scale;
 } tri_adamw;
+
+typedef struct tri_lion {
+  double beta1, beta2, weight_decay, lr_scale;
+} tri_lion;
+
+typedef struct tri_sgd {
+  double momentum, weight_decay, lr_scale;
+  bool nesterov;
+} tri_sgd;
+
+typedef struct tri_momentum {
+  double beta;
+  bool nesterov;
+} tri_momentum;
+
+/* Element [r, c] of a matrix is in[r * in_row + c], and becomes out[r * out_row + c * out_column]. One of the two is 1:
+ * with out_row it is transposed. */
+typedef struct tri_matrix_copy {
+  int64_t rows, columns, in_row, out_row, out_column;
+} tri_matrix_copy;
+
+/* Element [r, c] of a parameter is parameter[r * parameter_row + c], and that of its step x[r * x_row + c * x_column];
+ * one of these two is 1. */
+typedef struct tri_matrix_step {
+  int64_t rows, columns, parameter_row, x_row, x_column;
+  double weight_decay, lr_scale;
+  double scale; /* of x, beside the rate */
+} tri_matrix_step;
+
+/* out = factors[0] I + factors[1] a + factors[2] b, of matrices [size, size]. */
+typedef struct tri_matrix_polynomial {
+  int64_t size;
+  double factors[3];
+} tri_matrix_polynomial;
+
+/* Elements of a block that has a scale of its own where states are kept in 8 bits. */
+enum { TRI_QUANTISED_BLOCK = 256 };
 
 /* Rows 0 .. min(*count, capacity) - 1 of an array; `count` lies in device memory, or is NULL: all of them.
  *
@@ -72,6 +111,14 @@ static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t w
   return (tri_norm){type, rows, 1, width, width, width, width, width, eps};
 }
 
+/* Rows of `width` elements that are copied from one matrix to another; strides in elements. */
+typedef struct tri_row_copy {
+  tri_rows rows;
+  int64_t width;
+  tri_dtype from_type, to_type;
+  int64_t from_stride, to_stride;
+} tri_row_copy;
+
 typedef struct tri_device_kernels {
   /* ---- matrix products --------------------------------------------------------------------------------------- */
 
@@ -81,10 +128,19 @@ typedef struct tri_device_kernels {
   tri_status (*matmul)(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                        void *c, void *workspace);
 
+  /* description.h says what of. The forward and the gradient of the inputs are products, those of the matrices
+   * gradients. */
+  tri_status (*grouped_matmul)(tri_queue *queue, const tri_grouped_matmul *product, const int32_t *begins,
+                               const void *a, const void *b, void *c, void *workspace);
+
   /* ---- rows and elements ------------------------------------------------------------------------------------- */
 
   tri_status (*fill_zero)(tri_queue *queue, size_t bytes, void *out);
   tri_status (*convert)(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to, void *out);
+  /* Row i is taken from row from_rows[i] of `from`, becomes what `convert` makes of it, and is stored as row to_rows[i]
+   * of `to`; i itself where a map is NULL. No row of `to` is named twice. */
+  tri_status (*copy_rows)(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows, const void *from,
+                          const int32_t *to_rows, void *to);
   /* out[R,C] = a + b; out may be a or b (in place). */
   tri_status (*add)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
                     void *out);
@@ -139,12 +195,19 @@ typedef struct tri_device_kernels {
   tri_status (*swiglu_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x, void *y);
   tri_status (*swiglu_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                 const void *gradient_y, void *gradient_x);
+  /* The same times a weight of each row: y = weights[r] * silu(gate) * up; weights[R] and their gradient are wide. */
+  tri_status (*weighted_swiglu_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                        const void *weights, void *y);
+  tri_status (*weighted_swiglu_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                         const void *weights, const void *gradient_y, void *gradient_x,
+                                         void *gradient_weights);
 
   /* y = x / (1 - probability) where a number drawn for the element's global index, of the stream that seed, step and
    * site name, is at least probability * 2^32, else 0. The same call on a gradient is its backward. In place: y may be
-   * x. */
+   * x. `rows` has the numbers of the rows of options->width elements that x is made of, not negative; NULL: 0, 1, ...
+   */
   tri_status (*dropout)(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
-                        const tri_step_values *values, const void *x, void *y);
+                        const tri_step_values *values, const int32_t *rows, const void *x, void *y);
 
   /* Rotary embedding, in place, of `heads` consecutive heads from the start of each row of x (row stride
    * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head turn
@@ -166,6 +229,55 @@ typedef struct tri_device_kernels {
                                    const void *log_sum_exp, const void *gradient_out, void *gradient_q,
                                    void *gradient_k, void *gradient_v, void *workspace);
 
+  /* ---- experts -------------------------------------------------------------------------------------------------
+   *
+   * E experts, K chosen of them for each row (router.h). Logits, biases, weights and what is made of scores is wide. */
+
+  /* experts[R,K] and weights[R,K] from logits[R,E]; bias[E] may be NULL. A row whose label is TRI_LABEL_FILLING has
+   * experts -1 and weights 0, and nothing below counts it, nor has it a gradient; labels[R] may be NULL. */
+  tri_status (*router_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                               const int32_t *labels, const void *logits, const void *bias, int32_t *experts,
+                               void *weights);
+  /* gradient_logits[R,E] from gradient_weights[R,K] and what router_forward made, and the gradients of two losses that
+   * depend on the logits alone:
+   *  - balance[sequences, E] (NULL: none) is the gradient of what router_balance adds up, by P: each row of sequence s
+   *    adds balance[s, i] to the gradient of its normalised score i, p_i / (sum of p). Row r is of sequence (first_row
+   * + r) / sequence_rows.
+   *  - z, times values->token_scale, is the factor of the square of log(sum of exp(logits)) of each row; 0: none. */
+  tri_status (*router_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                const void *logits, const int32_t *experts, const void *weights,
+                                const void *gradient_weights, const void *balance, int64_t first_row,
+                                int64_t sequence_rows, double z, const tri_step_values *values, void *gradient_logits);
+  /* loads[sequences, 2, E]: of the rows of each sequence, how many chose an expert, and the sum of their normalised
+   * scores, in the order of the rows. */
+  tri_status (*router_loads)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                             const void *logits, const int32_t *experts, int64_t first_row, int64_t sequence_rows,
+                             int64_t sequences, void *loads);
+  /* The balance of sequences whose loads are whole (DeepSeek-V3): each adds coefficient * sum over i of f_i P_i, with
+   * f_i = E / (K T) * how many chose i, P_i = their normalised scores / T, to *loss, times values->sequence_scale; and
+   * balance[sequences, E] = values->sequence_scale * coefficient * f_i / T. T are its tokens, of which each has chosen
+   * K; one of none adds nothing. */
+  tri_status (*router_balance)(tri_queue *queue, tri_dtype type, const tri_router *router, int64_t sequences,
+                               double coefficient, const tri_step_values *values, const void *loads, void *balance,
+                               double *loss);
+  /* *loss += z * values->token_scale * sum over rows of the square of log(sum of exp(logits)). */
+  tri_status (*router_z_loss)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router, double z,
+                              const tri_step_values *values, const void *logits, const int32_t *experts, double *loss);
+  /* counts[e] += rows that chose expert e, and counts[E] += rows with a weight that is no finite number. */
+  tri_status (*router_count)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                             const int32_t *experts, const void *weights, int64_t *counts);
+
+  /* Sorts the pairs (row, j) by their expert, experts[row, j], then by row, then by j. begins[E + 1]: where each
+   * expert's begin. order[R K]: the pair at each place, as row * K + j; sources[R K]: its row; places[R, K]: its place,
+   * the other way round. A pair whose expert is no number of one ([0, E)) comes behind all others, behind
+   * begins[E], and has place -1. */
+  tri_status (*group_rows)(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
+                           const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources, int32_t *places);
+  /* out[R,C] (+)= the sum over j of in[places[r, j]], in the order of j, in the wide type, rounded once; a place below
+   * 0 adds nothing. */
+  tri_status (*sum_rows)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t terms, int64_t width,
+                         const int32_t *places, const void *in, void *out, bool accumulate);
+
   /* ---- loss -------------------------------------------------------------------------------------------------- */
 
   /* Of each row of logits[R, V] (wide, leading dimension ld): its maximum, the sum of exp(logit - maximum), and the
@@ -177,15 +289,14 @@ typedef struct tri_device_kernels {
   /* sum[r] *= exp(from[r] - to[r]): sums of exponentials less one maximum as sums less another. */
   tri_status (*softmax_rescale)(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                 void *sum);
-  /* losses[r] = log(sum) + maximum - label_logit, or 0 where labels[r] == ignore_index. */
-  tri_status (*softmax_loss)(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                             int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
-                             void *losses);
+  /* losses[r] = log(sum) + maximum - label_logit, or 0 where labels[r] is negative. */
+  tri_status (*softmax_loss)(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels, const void *maximum,
+                             const void *sum, const void *label_logit, void *losses);
   /* gradient[r, v] = values->loss_scale * (exp(logit - maximum) / sum - (v == labels[r] - first_id)), zeros where
-   * labels[r] == ignore_index. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may
+   * labels[r] is negative. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may
    * lie in the logits' own memory, each row at the start of its row of logits. */
   tri_status (*softmax_gradient)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                 const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
+                                 const void *logits, const int32_t *labels, int64_t first_id,
                                  const tri_step_values *values, const void *maximum, const void *sum,
                                  int64_t gradient_ld, void *gradient);
 
@@ -197,6 +308,52 @@ typedef struct tri_device_kernels {
   tri_status (*adamw)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                       const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
                       void *moment2, void *narrow);
+  /* Chen et al. 2023: parameter *= 1 - lr weight_decay; parameter -= lr sign(beta1 moment + (1 - beta1) gradient);
+   * moment = beta2 moment + (1 - beta2) gradient. */
+  tri_status (*lion)(tri_queue *queue, tri_dtype type, int64_t count, const tri_lion *options,
+                     const tri_step_values *values, void *parameter, const void *gradient, void *moment, void *narrow);
+  /* As torch.optim.SGD: g = gradient + weight_decay parameter; moment = momentum moment + g; parameter -= lr (moment,
+   * or g + momentum moment where nesterov). */
+  tri_status (*sgd)(tri_queue *queue, tri_dtype type, int64_t count, const tri_sgd *options,
+                    const tri_step_values *values, void *parameter, const void *gradient, void *moment, void *narrow);
+  /* Schedule-free AdamW (Defazio et al. 2024) on the point y at which gradients are taken: moment2 = beta2 moment2 + (1
+   * - beta2) g^2; n = g / (sqrt(moment2 / (1 - beta2^update)) + eps) + weight_decay y; y = y + average (z - y) + lr
+   * (beta1 (1 - average) - 1) n; z -= lr n; average is values->average. */
+  tri_status (*schedule_free)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                              const tri_step_values *values, void *y, const void *gradient, void *z, void *moment2,
+                              void *narrow);
+  /* out = a + weight (b - a), all wide(type)[count]; in place: out may be a or b. */
+  tri_status (*lerp)(tri_queue *queue, tri_dtype type, int64_t count, double weight, const void *a, const void *b,
+                     void *out);
+  /* moment = beta moment + (1 - beta) g; out = (1 - beta) g + beta moment where nesterov, else moment; g is gradient
+   * times values->gradient_scale. In place: out may be gradient. */
+  tri_status (*momentum)(tri_queue *queue, tri_dtype type, int64_t count, const tri_momentum *options,
+                         const tri_step_values *values, const void *gradient, void *moment, void *out);
+
+  /* A matrix, wide, over its norm: out, of `type`, = in / (sqrt(*squares) + eps). *squares has been normalised
+   * (tri_exact_sum_normalise) or is as block_squares left it. */
+  tri_status (*matrix_normalise)(tri_queue *queue, tri_dtype type, const tri_matrix_copy *copy, const void *in,
+                                 const tri_exact_sum *squares, double eps, void *out);
+  /* All are of `type`; in place: out may be b. */
+  tri_status (*matrix_polynomial)(tri_queue *queue, tri_dtype type, const tri_matrix_polynomial *polynomial,
+                                  const void *a, const void *b, void *out);
+  /* parameter = parameter (1 - lr weight_decay) - lr scale x; x is of `type`, parameter wide; narrow as in adamw, with
+   * parameter_row elements from row to row too. */
+  tri_status (*matrix_step)(tri_queue *queue, tri_dtype type, const tri_matrix_step *step,
+                            const tri_step_values *values, const void *x, void *parameter, void *narrow);
+
+  /* In blocks of TRI_QUANTISED_BLOCK elements (the last may be shorter): scales[block] is the largest magnitude, and
+   * codes[i] the number in the dynamic map of 8 bits (base/dynamic_map.h), signed or not, that is nearest to in[i] /
+   * scale, as bitsandbytes' kernels for GPUs find it: all arithmetic is fp32's, and all devices give the same bits.
+   * `in` and `out` are wide(type).
+   *
+   * Zeros become codes 0 with a scale of 0, as memory full of zeros has them; so does a block without normal numbers. A
+   * block that is not finite stays so. What comes from codes becomes the same codes and scale again, but where the
+   * largest magnitude was a negative number's: the signed map has no -1. */
+  tri_status (*quantise_blocks)(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign, const void *in,
+                                uint8_t *codes, float *scales);
+  tri_status (*dequantise_blocks)(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign, const uint8_t *codes,
+                                  const float *scales, void *out);
 
   /* ---- sums --------------------------------------------------------------------------------------------------------
    */

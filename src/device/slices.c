@@ -32,11 +32,12 @@ tri_status tri_attention_slices_check(const tri_attention *call, const tri_atten
                   within(s->first_key, s->keys, call->most_keys, call->key_rows);
     bool apart =
         (call->shares_queries || s->first_query >= after_query) && (call->shares_keys || s->first_key >= after_key);
-    if (!inside || !apart || (s->causal != 0 && s->causal != 1)) {
-      return tri_fail(TRI_INTERNAL, "slice %lld of attention, %d queries from %d on %d keys from %d (causal %d), %s",
-                      (long long)i, s->queries, s->first_query, s->keys, s->first_key, s->causal,
-                      inside && !apart ? "overlaps the slices before it, which the call says none does"
-                                       : "lies beyond the rows or the sizes that the call says");
+    if (!inside || !apart || s->from > s->to) {
+      return tri_fail(TRI_INTERNAL, "slice %lld of attention, %d queries from %d on %d keys from %d (i%+d to i%+d), %s",
+                      (long long)i, s->queries, s->first_query, s->keys, s->first_key, s->from, s->to,
+                      !inside  ? "lies beyond the rows or the sizes that the call says"
+                      : !apart ? "overlaps the slices before it, which the call says none does"
+                               : "sees nothing: its band ends before it begins");
     }
     after_query = (int64_t)s->first_query + s->queries;
     after_key = (int64_t)s->first_key + s->keys;

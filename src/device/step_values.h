@@ -12,6 +12,9 @@ typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
   double loss_scale;     /* of the gradient of the loss: 1 / counted labels                    */
+  double token_scale;    /* 1 / tokens of the global batch, without filling, and               */
+  double sequence_scale; /* 1 / its sequences: of losses that routers add                      */
+  double average;        /* of schedule-free optimizers: the weight of the newest point        */
   int64_t update;        /* 1 for the first; bias corrections follow from it: 1 - beta^update  */
   int64_t step;          /* of the run, and                                                    */
   int64_t first_sample;  /* the global number of its first sequence: both for randomness       */
@@ -20,8 +23,10 @@ typedef struct tri_step_values {
 
 /* What a step leaves behind for its end: read once. */
 typedef struct tri_step_results {
-  double loss;           /* of the micro-batch at hand, until it is added to */
-  tri_exact_sum losses;  /* of all counted labels of this rank */
+  double loss;          /* of the micro-batch at hand, until it is added to */
+  double routers;       /* what its routers add to that, likewise */
+  tri_exact_sum losses; /* of all counted labels of this rank */
+  tri_exact_sum router_losses;
   tri_exact_sum squares; /* of this rank's gradients */
 } tri_step_results;
 

@@ -15,6 +15,7 @@ static tri_parts_request parts_request(const tri_engine_options *options) {
                              .micro_batches = tri_layout_micro_batches(options->layout, options->global_batch),
                              .sequence = options->sequence,
                              .precision = options->precision,
+                             .optimizer = options->optimizer,
                              .masked = options->masked};
 }
 
@@ -52,6 +53,7 @@ static tri_status set_up(tri_engine *engine) {
   tri_memory_request request =
       tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
   TRI_TRY(tri_executor_create(engine->parts.table, &request, engine->device, options->mesh, &engine->executor));
+  TRI_TRY(tri_routers_create(options->model, &engine->routers));
   engine->micro_batches = engine->parts.program->num_micro_batches;
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
     if (request.boxes[kind] > engine->most_boxes) engine->most_boxes = request.boxes[kind];
@@ -62,14 +64,16 @@ static tri_status set_up(tri_engine *engine) {
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
   TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
   TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
-  return tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
-                        tri_dtype_wide(options->precision), tri_executor_values(engine->executor));
+  TRI_TRY(tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
+                         tri_dtype_wide(options->precision), tri_executor_values(engine->executor)));
+  return tri_engine_begin_states(engine);
 }
 
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {
   tri_engine *engine = NULL;
   TRI_TRY(tri_alloc("an engine", 1, sizeof *engine, &engine));
   engine->options = *options;
+  if (options->optimizer == NULL) engine->options.optimizer = tri_optimizer_settings_default();
   engine->alone = tri_mesh_alone();
   if (options->mesh == NULL) engine->options.mesh = &engine->alone;
   engine->device = device;
@@ -82,13 +86,19 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
   return TRI_OK;
 }
 
+/* Whether gradients are added up over ranks, or rows pass between those that hold experts. */
+static bool adds_up_between_ranks(const tri_mesh *mesh) {
+  if (tri_domain_size(&mesh->shape, TRI_DOMAIN_REPLICAS) > 1) return true;
+  if (mesh->shape.expert < 1) return false;
+  return tri_mesh_stage_ranks(&mesh->shape) > 1; /* replicas of experts, or their holders */
+}
+
 tri_status tri_engine_share_gradients(tri_engine *engine) {
   const tri_memory_plan *plan = engine->executor->plan;
   char *gradients = engine->executor->arena + plan->gradient_values;
   bool seen;
-  const tri_group *replicas = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_REPLICAS);
-  if (replicas->size == 1 || !engine->device->info.host_access) return TRI_OK;
-  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes, &seen));
+  if (!adds_up_between_ranks(engine->options.mesh) || !engine->device->info.host_access) return TRI_OK;
+  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes + plan->passing_bytes, &seen));
   engine->shared = gradients;
   return TRI_OK;
 }
@@ -99,6 +109,7 @@ void tri_engine_destroy(tri_engine *engine) {
   tri_free(engine->gathers);
   tri_free(engine->reductions);
   tri_free(engine->messages);
+  tri_routers_destroy(engine->routers);
   tri_executor_destroy(engine->executor);
   tri_free(engine->uploaded);
   tri_parts_destroy(&engine->parts);
@@ -110,6 +121,8 @@ size_t tri_engine_predicted_bytes(const tri_engine *engine) { return engine->exe
 size_t tri_engine_measured_bytes(const tri_engine *engine) {
   return engine->device->memory_peak_bytes + engine->device->host_peak_bytes;
 }
+
+tri_router_loads tri_engine_router_loads(const tri_engine *engine) { return tri_routers_loads(engine->routers); }
 
 tri_status tri_engine_finish(tri_engine *engine) { return tri_queue_finish(engine->device->queue); }
 
@@ -156,24 +169,24 @@ static int64_t global_row(const tri_engine *engine, int64_t row) {
   return (row / size * batch->size + batch->rank) * size + row % size;
 }
 
-static void take_row(const tri_tokens *tokens, int64_t from, int64_t to, int64_t sequence, const tri_batch *batch) {
+static void take_row(const tri_tokens *tokens, int64_t from, int64_t sequence, const tri_sample *to) {
   size_t bytes = (size_t)sequence * sizeof(int32_t);
-  memcpy(batch->ids + to, tokens->ids + from, bytes);
-  memcpy(batch->labels + to, tokens->labels + from, bytes);
+  memcpy(to->ids, tokens->ids + from, bytes);
+  memcpy(to->labels, tokens->labels + from, bytes);
   for (int64_t t = 0; t < sequence; t++) {
-    batch->positions[to + t] = tokens->positions == NULL ? (int32_t)t : tokens->positions[from + t];
+    to->positions[t] = tokens->positions == NULL ? (int32_t)t : tokens->positions[from + t];
   }
 }
 
 static tri_status take_batch(tri_engine *engine, const tri_tokens *tokens) {
   int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
   for (int64_t m = 0; m < engine->micro_batches; m++) {
-    tri_batch to = tri_executor_host_batch(engine->executor, m);
     TRI_TRY(tri_device_event_wait(&engine->uploaded[m]));
     for (int64_t row = 0; row < size; row++) {
-      take_row(tokens, global_row(engine, m * size + row) * sequence, row * sequence, sequence, &to);
+      const tri_sample to = tri_executor_sequence(engine->executor, row);
+      take_row(tokens, global_row(engine, m * size + row) * sequence, sequence, &to);
     }
-    TRI_TRY(tri_executor_slice_batch(engine->executor, m));
+    TRI_TRY(tri_executor_make_batch(engine->executor, m));
   }
   return TRI_OK;
 }
@@ -215,7 +228,9 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
   tri_program *program = NULL;
   TRI_TRY(tri_program_create(&request, &program));
   const tri_step_results *results = NULL;
-  tri_status status = tri_engine_execute(engine, program, &state);
+  tri_status status = tri_engine_show_evaluated(engine);
+  if (status == TRI_OK) status = tri_engine_execute(engine, program, &state);
+  if (status == TRI_OK) status = tri_engine_show_trained(engine);
   tri_program_destroy(program);
   TRI_TRY(status);
   TRI_TRY(tri_executor_read_results(engine->executor, &results));

@@ -7,6 +7,7 @@
 #include "data/sampler.h"
 #include "engine/evaluate.h"
 #include "engine/executor.h"
+#include "engine/routers.h"
 #include "schedule/parts.h"
 
 typedef struct tri_engine_options {
@@ -18,18 +19,28 @@ typedef struct tri_engine_options {
   tri_dtype precision;
   bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
   uint64_t seed;
-  int32_t ignore_token; /* labels with this id do not count; -1 is none */
-  double beta1, beta2, eps, weight_decay, clip;
+  int32_t ignore_token;                    /* labels with this id do not count; -1 is none */
+  const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */
+  double clip;
   bool saves;               /* room for what a save needs */
   bool saves_in_background; /* and for a copy of what this rank saves */
 } tri_engine_options;
+
+/* What an optimizer that averages its points has to know of the updates before: 0 before the first. */
+typedef struct tri_averaging {
+  double highest_lr, weights; /* the highest rate so far; the sum of the updates' weights */
+} tri_averaging;
 
 /* What a step did. The same on every rank. */
 typedef struct tri_step {
   double loss;      /* mean over the counted labels of the global batch; NaN where there are none */
   double grad_norm; /* of the whole model, before clipping */
   int64_t counted;  /* labels */
-  bool skipped;     /* loss or norm was not finite, or no label counted: no update was made */
+  /* Tokens that the tokens of the batch see, themselves included: attention's work. The second: in layers with a
+   * window. */
+  int64_t seen, seen_in_window;
+  double router_loss; /* what routers add to the loss, which does not have it: balance, size of logits; 0 without */
+  bool skipped;       /* loss or norm was not finite, or no label counted: no update was made */
 } tri_step;
 
 /* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a
@@ -68,10 +79,20 @@ tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int6
  * step. For tests and for whoever wants to look at gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
-/* COLLECTIVE. Between steps: the loss on `windows` windows spread evenly over the sampler's (all of them if it has
- * fewer), the same ones every time, without dropout. The same result on every rank and under every layout that has the
- * same sums. */
+/* COLLECTIVE. Between steps: the loss, at the point that the optimizer evaluates, on `windows` windows spread evenly
+ * over the sampler's (all of them if it has fewer), the same ones every time, without dropout. The same result on every
+ * rank and under every layout that has the same sums. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
+
+/* LOCAL. Where the average is, after a step, and where it goes on. */
+tri_averaging tri_engine_averaging(const tri_engine *engine);
+void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
+
+/* LOCAL. The parameters are those to begin with: states of the optimizer that are points begin there. */
+tri_status tri_engine_begin_states(tri_engine *engine);
+
+/* LOCAL. What the experts of the last step had; valid until the next. */
+tri_router_loads tri_engine_router_loads(const tri_engine *engine);
 
 /* LOCAL. Waits for all that is queued on the device: the host may look at its arrays, where it sees them. */
 tri_status tri_engine_finish(tri_engine *engine);

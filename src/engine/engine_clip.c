@@ -8,18 +8,36 @@
 
 #include <math.h>
 
-/* Elements [first, end) of the flat arrays, the first of which lies at `at`; a block may begin in the middle where
- * parameters are joined. */
-static tri_status add_squares(tri_engine *engine, int64_t first, int64_t end, const char *at, tri_exact_sum *sum) {
+/* Elements [first, end) of the flat arrays, the first of which lies at `at`, in blocks from `origin` on; a block may
+ * begin in the middle where parameters are joined. */
+static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first, int64_t end, const char *at,
+                              tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   while (first < end) {
-    int64_t into = first % TRI_BLOCK_ELEMENTS;
+    int64_t into = (first - origin) % TRI_BLOCK_ELEMENTS;
     int64_t most = into > 0 ? TRI_BLOCK_ELEMENTS - into : end - first;
     int64_t count = end - first < most ? end - first : most;
     TRI_KERNEL_CALL(engine->device->queue, block_squares, engine->options.precision, count, TRI_BLOCK_ELEMENTS, at,
                     sum);
     first += count;
     at += (size_t)count * element;
+  }
+  return TRI_OK;
+}
+
+/* Of an entry what lies in [first, end), whose first element lies at `at`. Blocks of a stack begin with each of its
+ * members anew, so that it does not matter which of them lie beside it. */
+static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, int64_t first, int64_t end,
+                                const char *at, tri_exact_sum *sum) {
+  size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
+  int64_t members = entry->num_members < 1 ? 1 : entry->num_members, size = entry->count / members;
+  if (size % TRI_BLOCK_ELEMENTS == 0) size = entry->count; /* the same blocks in one go */
+  for (int64_t origin = entry->offset; origin < entry->offset + entry->count; origin += size) {
+    int64_t from = origin > first ? origin : first, to = origin + size < end ? origin + size : end;
+    if (from >= to) continue;
+    /* Joined parameters have their blocks together: those of the flat arrays. */
+    int64_t blocks_from = members > 1 ? origin : 0;
+    TRI_TRY(add_squares(engine, blocks_from, from, to, at + (size_t)(from - first) * element, sum));
   }
   return TRI_OK;
 }
@@ -32,10 +50,11 @@ static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, t
   const char *own = tri_executor_own_gradients(engine->executor, bucket);
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
-    if (!entry->counted || entry->count == 0 || entry->alias) continue;
+    if (!entry->counted || entry->count == 0 || entry->alias || !tri_parameter_has_gradient(entry)) continue;
     int64_t first = entry->offset > part_first ? entry->offset : part_first;
     int64_t end = entry->offset + entry->count < part_end ? entry->offset + entry->count : part_end;
-    if (first < end) TRI_TRY(add_squares(engine, first, end, own + (size_t)(first - bucket->own_first) * element, sum));
+    if (first >= end) continue;
+    TRI_TRY(entry_squares(engine, entry, first, end, own + (size_t)(first - bucket->own_first) * element, sum));
   }
   return TRI_OK;
 }
@@ -52,13 +71,15 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
   TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
-  tri_exact_sum sums[2] = {results->squares, results->losses};
+  tri_exact_sum sums[3] = {results->squares, results->losses, results->router_losses};
   if (!tri_evaluation_counts(engine->options.mesh)) sums[1] = (tri_exact_sum){0};
-  for (int i = 0; i < 2; i++) tri_exact_sum_normalise(&sums[i]);
+  for (int i = 0; i < 3; i++) tri_exact_sum_normalise(&sums[i]);
   TRI_TRY(tri_all_sum_int64(&engine->options.mesh->world, (int64_t)(sizeof sums / (sizeof(int64_t))),
                             (int64_t *)(void *)sums));
+  TRI_TRY(tri_routers_join(engine->routers, engine->executor, &engine->options.mesh->world));
   double norm = sqrt(tri_exact_sum_value(&sums[0]));
   state->result.grad_norm = norm;
+  state->result.router_loss = tri_exact_sum_value(&sums[2]);
   state->result.loss = state->result.counted == 0 ? NAN : tri_exact_sum_value(&sums[1]) / (double)state->result.counted;
   state->result.skipped = !isfinite(norm) || !isfinite(state->result.loss);
   double limit = engine->options.clip;

@@ -1,8 +1,10 @@
 /* What each instruction of a step program does. */
+#include "base/label.h"
 #include "base/parts.h"
 #include "base/recorder.h"
 #include "engine/engine_internal.h"
 #include "engine/narrow.h"
+#include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
@@ -27,41 +29,69 @@ static tri_status upload(tri_engine *engine, int64_t number) {
   return tri_queue_mark(engine->device->queue, &engine->uploaded[number]);
 }
 
-/* Marks the labels that do not count with -1, which is what the loss passes over, and counts the others. */
-static int64_t mark_labels(int64_t tokens, int32_t ignore_token, int32_t *labels) {
+/* Of a micro-batch. */
+static int64_t own_rows(const tri_engine *engine) {
+  const tri_op_list *list = engine->parts.lists[0];
+  return list->batch * list->sequence;
+}
+
+/* Marks the labels that are not to count, which is what the loss passes over, and counts the others. */
+static int64_t mark_labels(int64_t rows, int32_t ignore_token, int32_t *labels) {
   int64_t counted = 0;
-  for (int64_t i = 0; i < tokens; i++) {
-    if (labels[i] < 0 || labels[i] == ignore_token) {
-      labels[i] = -1;
-    } else {
-      counted++;
-    }
+  for (int64_t i = 0; i < rows; i++) {
+    if (labels[i] >= 0 && labels[i] == ignore_token) labels[i] = TRI_LABEL_NONE;
+    counted += labels[i] >= 0;
   }
   return counted;
 }
 
+/* Sequences may be filled up with rows that are none. */
+static int64_t count_tokens(int64_t rows, const int32_t *labels) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_FILLING;
+  return tokens;
+}
+
+/* A token sees those before it in its document, and itself; `most` of them, where that is not 0. */
+static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most) {
+  int64_t seen = 0;
+  for (int64_t i = 0; i < tokens; i++) seen += most > 0 && positions[i] >= most ? most : positions[i] + 1;
+  return seen;
+}
+
 /* Tokens are filled in and counted in host memory, and copied from there. */
 static tri_status engine_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
-  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
+  int64_t size = engine->options.layout->micro_batch;
   int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
   tri_batch batch;
   TRI_TRY(open_batch(engine, at->micro_batch, &batch));
   for (int64_t i = 0; i < size && state->sampler != NULL; i++) {
-    const tri_sample row = tri_batch_row(&batch, i * sequence);
+    const tri_sample row = tri_executor_sequence(engine->executor, i);
     TRI_TRY(tri_sampler_read(state->sampler, first + i, &row));
   }
-  TRI_TRY(tri_executor_slice_batch(engine->executor, at->micro_batch));
-  state->counted += mark_labels(size * sequence, engine->options.ignore_token, batch.labels);
+  if (state->sampler != NULL) TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
+  state->counted += mark_labels(own_rows(engine), engine->options.ignore_token, batch.labels);
+  state->tokens += count_tokens(own_rows(engine), batch.labels);
+  state->seen += count_seen(own_rows(engine), batch.positions, 0);
+  state->seen_in_window += count_seen(own_rows(engine), batch.positions, engine->options.model->window);
   return upload(engine, at->micro_batch);
 }
 
-/* Now the loss's scale is known, and with it all that differs from step to step but the clip. */
-static tri_status fill_values(tri_engine *engine, const tri_step_state *state) {
+static double one_of(int64_t count) { return count == 0 ? 0.0 : 1.0 / (double)count; }
+
+/* Now the scales of losses are known, and with them all that differs from step to step but the clip. `tokens` are those
+ * of the global batch. */
+static tri_status fill_values(tri_engine *engine, const tri_step_state *state, int64_t tokens) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
+  double average = 0;
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
+  if (state->update) tri_engine_next_averaging(engine, state->updates, state->lr, &average);
   *values = (tri_step_values){.lr = state->lr,
                               .gradient_scale = 1.0,
-                              .loss_scale = state->result.counted == 0 ? 0.0 : 1.0 / (double)state->result.counted,
+                              .loss_scale = one_of(state->result.counted),
+                              .token_scale = one_of(tokens),
+                              .sequence_scale = 1.0 / (double)engine->options.global_batch,
+                              .average = average,
                               .update = state->updates + 1,
                               .step = state->step,
                               .first_sample = state->step * engine->options.global_batch,
@@ -72,9 +102,12 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state) {
 
 static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
-  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), 1, &state->counted));
-  state->result.counted = state->counted;
-  return fill_values(engine, state);
+  int64_t sums[] = {state->counted, state->seen, state->seen_in_window, state->tokens};
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), 4, sums));
+  state->result.counted = sums[0];
+  state->result.seen = sums[1];
+  state->result.seen_in_window = sums[2];
+  return fill_values(engine, state, sums[3]);
 }
 
 static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -124,10 +157,17 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
   tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
   run.training = !state->evaluating;
   run.batch = size;
-  run.sequence = engine->options.sequence;
+  run.sequence = engine->parts.lists[0]->sequence;
   run.values = tri_executor_step_values(engine->executor);
   run.sample = global_micro_batch(engine, at->micro_batch) * size;
   run.loss_sum = &tri_executor_step_results(engine->executor)->loss;
+  if (!state->evaluating && engine->routers != NULL) {
+    const tri_memory_plan *plan = engine->executor->plan;
+    run.router_loss = &tri_executor_step_results(engine->executor)->routers;
+    run.router_losses = &tri_executor_step_results(engine->executor)->router_losses;
+    run.router_counts = tri_executor_router_counts(engine->executor, at->chunk);
+    run.expert_rounds = engine->executor->expert_rounds + plan->chunks[at->chunk].first_router;
+  }
   if (!state->evaluating) tri_executor_set_batch(engine->executor, at->micro_batch, &run);
   return run;
 }
@@ -135,7 +175,7 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
 /* Tokens of an evaluation are read when they are wanted: each stage reads them for itself, into the batches in turn. */
 static tri_status load_windows(tri_engine *engine, tri_step_state *state, const tri_instruction *at, tri_run *run) {
   const tri_engine_options *options = &engine->options;
-  int64_t number = at->micro_batch % (engine->micro_batches + 1), counted = 0;
+  int64_t number = at->micro_batch % (engine->micro_batches + 1);
   tri_batch host;
   TRI_TRY(open_batch(engine, number, &host));
   tri_window_batch batch = {
@@ -143,11 +183,11 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
       .windows = state->windows,
       .first = global_micro_batch(engine, at->micro_batch) * options->layout->micro_batch,
       .batch = options->layout->micro_batch,
-      .ignore_token = options->ignore_token,
-      .into = tri_batch_row(&host, 0),
+      .into = tri_executor_sequence(engine->executor, 0),
   };
-  TRI_TRY(tri_window_batch_read(&batch, &counted));
-  TRI_TRY(tri_executor_slice_batch(engine->executor, number));
+  TRI_TRY(tri_window_batch_read(&batch));
+  TRI_TRY(tri_executor_make_batch(engine->executor, number));
+  int64_t counted = mark_labels(own_rows(engine), options->ignore_token, host.labels);
   if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
   tri_executor_set_batch(engine->executor, number, run);
   return upload(engine, number);
@@ -319,21 +359,27 @@ static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state
 
 /* This rank's part of a parameter, and of its copy for products: what others own of that, prepare makes of what they
  * send. */
-static tri_status update_range(tri_engine *engine, const tri_bucket *bucket, tri_adamw *adamw, int64_t index) {
-  const tri_parameter *entry = &engine->parts.table->entries[index];
-  int64_t first = entry->offset > bucket->own_first ? entry->offset : bucket->own_first;
-  int64_t end = entry->offset + entry->count < bucket->own_end ? entry->offset + entry->count : bucket->own_end;
-  if (first >= end) return TRI_OK;
+static tri_status run_optimizer(tri_engine *engine, const tri_update_call *call) {
   tri_executor *executor = engine->executor;
-  int64_t into = first - bucket->own_first;
-  void *narrow = tri_executor_take_copy(executor, index, first - entry->offset, end - first);
-  adamw->weight_decay = entry->decay ? engine->options.weight_decay : 0.0;
-  TRI_KERNEL_CALL(engine->device->queue, adamw, engine->options.precision, end - first, adamw,
-                  tri_executor_step_values(executor), behind(engine, tri_executor_own_values(executor, bucket), into),
-                  behind(engine, tri_executor_own_gradients(executor, bucket), into),
-                  behind(engine, tri_executor_moment1(executor), bucket->state + into),
-                  behind(engine, tri_executor_moment2(executor), bucket->state + into), narrow);
-  return TRI_OK;
+  tri_update_run run = {
+      .queue = engine->device->queue,
+      .values = tri_executor_step_values(executor),
+      .value = tri_executor_call_values(executor, call),
+      .gradient = tri_executor_call_gradients(executor, call),
+      .narrow = tri_executor_take_copy(executor, call->entry, call->first, call->count),
+      .workspace = tri_executor_update_workspace(executor),
+      .collectives = &tri_engine_collectives,
+      .ranks = &executor->ranks,
+  };
+  for (int64_t s = 0; s < call->optimizer->num_states; s++) run.states[s] = tri_executor_state(executor, call, s);
+  return tri_update_run_call(&run, call);
+}
+
+static tri_status run_call(tri_engine *engine, const tri_update_call *call) {
+  const tri_model *model = engine->options.model;
+  if (call->optimizer != NULL) return run_optimizer(engine, call);
+  if (!tri_balances_by_bias(model->balance)) return TRI_OK;
+  return tri_routers_move_bias(engine->routers, engine->executor, call, model->balance_rate);
 }
 
 static tri_status engine_clip(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -354,17 +400,12 @@ static tri_status upload_clip(tri_engine *engine, const tri_step_state *state) {
 static tri_status engine_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
   if (!state->update || state->result.skipped) return TRI_OK;
-  const tri_engine_options *options = &engine->options;
-  tri_adamw adamw = {.beta1 = options->beta1, .beta2 = options->beta2, .eps = options->eps};
   TRI_TRY(upload_clip(engine, state));
   tri_executor_forget_copies(engine->executor);
-  for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
-    const tri_bucket *bucket = &engine->parts.buckets->entries[b];
-    for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
-      const tri_parameter *entry = &engine->parts.table->entries[i];
-      if (entry->count > 0 && !entry->alias) TRI_TRY(update_range(engine, bucket, &adamw, i));
-    }
-  }
+  const tri_updates *updates = engine->parts.updates;
+  for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, &updates->calls[i]));
+  double average = 0;
+  engine->averaging = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
   engine->prepared = false;
   return TRI_OK;
 }
@@ -392,6 +433,7 @@ static tri_status execute(tri_engine *engine, const tri_program *program, tri_st
   tri_queue_at(engine->device->queue, "begin", -1, NULL);
   TRI_TRY(tri_executor_forget_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));
+  tri_routers_clear(engine->routers, engine->executor);
   for (int64_t i = 0; i < program->num_instructions; i++) {
     const tri_instruction *at = &program->instructions[i];
     uint64_t ticket = begin_record(at);
@@ -404,6 +446,7 @@ static tri_status execute(tri_engine *engine, const tri_program *program, tri_st
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   const tri_executor *executor = engine->executor;
+  engine->staged = NULL; /* gradients are those of steps again */
   int64_t results = executor->result_waits, staging = tri_exchange_waits(executor->ranks.exchange);
   TRI_TRY(execute(engine, program, state));
   if (state->evaluating) return TRI_OK;

@@ -1,8 +1,6 @@
 #include "engine/evaluate.h"
 
-tri_sample tri_batch_row(const tri_batch *batch, int64_t first) {
-  return (tri_sample){batch->ids + first, batch->labels + first, batch->positions + first};
-}
+#include "base/label.h"
 
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   const tri_op_list *list = executor->chunks[0].list;
@@ -12,7 +10,7 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   tri_run run = tri_executor_run(executor, 0, 0);
   run.batch = list->batch;
   run.sequence = list->sequence;
-  TRI_TRY(tri_executor_slice_batch(executor, 0));
+  TRI_TRY(tri_executor_make_batch(executor, 0));
   tri_executor_set_batch(executor, 0, &run);
   run.loss_sum = &tri_executor_step_results(executor)->loss;
   TRI_TRY(tri_executor_upload_batch(executor, 0));
@@ -23,9 +21,8 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   return TRI_OK;
 }
 
-tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted) {
+tri_status tri_window_batch_read(const tri_window_batch *batch) {
   int64_t sequence = batch->sampler->sequence;
-  *counted = 0;
   for (int64_t row = 0; row < batch->batch; row++) {
     bool filler = batch->first + row >= batch->windows;
     int64_t window = filler ? 0 : (batch->first + row) * batch->sampler->per_epoch / batch->windows;
@@ -33,16 +30,13 @@ tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted
     int32_t *labels = into->labels + row * sequence;
     const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence};
     TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, &to));
-    for (int64_t i = 0; i < sequence; i++) {
-      if (filler || labels[i] == batch->ignore_token) labels[i] = -1;
-      *counted += labels[i] >= 0;
-    }
+    for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_FILLING;
   }
   return TRI_OK;
 }
 
 bool tri_evaluation_counts(const tri_mesh *mesh) {
-  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {
     bool differs =
         tri_domain_has(TRI_DOMAIN_LOSS, (tri_axis)axis) || tri_domain_has(TRI_DOMAIN_PIPELINE, (tri_axis)axis);
     if (!differs && mesh->place.at[axis] > 0) return false;

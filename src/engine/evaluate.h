@@ -13,25 +13,19 @@ typedef struct tri_evaluation {
   int64_t counted; /* labels */
 } tri_evaluation;
 
-/* Where a row of a batch is read into: what lies from this token of it on. */
-tri_sample tri_batch_row(const tri_batch *batch, int64_t first);
-
-/* Adds the loss of one full batch of the executor's only list, which its host batch 0 holds, to *total: ids, labels and
- * positions. Negative labels do not count: that is how a batch is filled up. Packed weights must be up to date. */
+/* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels do not
+ * count: that is how a batch is filled up. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
 /* A batch of the windows that an evaluation looks at: [first, first + batch) of `windows`, which are spread evenly over
- * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count, as do
- * labels equal to ignore_token. */
+ * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count. */
 typedef struct tri_window_batch {
   const tri_sampler *sampler;
   int64_t windows, first, batch;
-  int32_t ignore_token;
   tri_sample into; /* each [batch, sampler->sequence] */
 } tri_window_batch;
 
-/* *counted: labels that count. */
-tri_status tri_window_batch_read(const tri_window_batch *batch, int64_t *counted);
+tri_status tri_window_batch_read(const tri_window_batch *batch);
 
 /* Whether this rank's loss counts in a sum over the mesh: of the ranks that have the same labels, on the first. */
 bool tri_evaluation_counts(const tri_mesh *mesh);

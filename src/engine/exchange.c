@@ -3,72 +3,29 @@
  * queued to be filled again at once.
  *
  * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
- * order in which they were started: that order is the same on all ranks of a group, and what is in the background is
- * all of one group (that of replicas), so nobody waits for a rank that waits for him. */
-#include "engine/exchange.h"
+ * order in which they were started, of whatever groups they are. Why nobody waits for a rank that waits for him: the
+ * ranks of a stage run one program, each with its own groups of the same domains, so they start all of it in one order.
+ * Of the ranks that wait, take one that is least far in the program. Whoever is beyond its place has done there what
+ * was to be done, with all that was in the background before it; whoever is at the same place has started all that the
+ * first has, in the same order, and goes on with it while it waits. So the first can go on. It follows that whoever
+ * waits in a blocking collective or for a message goes on with what it has in the background (tri_exchange_wait_for),
+ * and that only what all ranks of a stage do alike may be started there. Messages (messages.c) wait for nobody's order.
+ */
+#include "engine/exchange_internal.h"
 
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 
 #include <string.h>
 
-typedef enum exchange_kind {
-  EXCHANGE_ALL_REDUCE,
-  EXCHANGE_ALL_MAXIMUM,
-  EXCHANGE_REDUCE_SCATTER,
-  EXCHANGE_ALL_GATHER,
-  EXCHANGE_SEND,
-  EXCHANGE_RECEIVE,
-} exchange_kind;
-
-struct tri_exchange_request {
-  tri_exchange *x;
-  tri_exchange_request *next; /* of those in the background: started after this one */
-  exchange_kind kind;
-  tri_group group;
-  tri_request *comm; /* of the piece that the ranks work on; of the whole where nothing is staged */
-  char *values;      /* device memory */
-
-  /* Reached by MPI where it is. */
-  tri_reached *reached;
-  bool through;
-
-  /* Staged. */
-  bool staged;
-  tri_dtype type;
-  const int64_t *begins; /* of the values; NULL: [0, count) is one part */
-  int64_t count;
-  int64_t piece_elements;   /* of each part in a piece */
-  int64_t pieces, down, up; /* of so many, those that were queued to come down, and to go back up */
-  bool working;
-  char *buffers[2];
-  tri_device_event arrived[2];
-  int64_t *piece_begins; /* [group.size + 1]: of the piece being worked on */
-  tri_device_event done;
-
-  /* A message that waits for the device before it begins. */
-  char *host; /* what MPI sends from, or receives into */
-  size_t bytes;
-  int peer, tag;
-};
-
-struct tri_exchange {
-  tri_queue *queue;  /* what computes */
-  tri_queue *copies; /* staging's own, and of sums; NULL where the host sees the memory */
-  char *staging;
-  char *sums;                    /* device memory; NULL: MPI does not reach it */
-  tri_exchange_request *first;   /* collectives in the background, in the order in which they were started */
-  tri_exchange_request *pending; /* messages that wait for the device */
-  int64_t waits;
-};
-
-tri_status tri_exchange_create(tri_device *device, void *staging, void *sums, tri_exchange **out) {
+tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *memory, tri_exchange **out) {
   tri_exchange *x = NULL;
   TRI_TRY(tri_alloc("collectives", 1, sizeof *x, &x));
   x->queue = device->queue;
-  x->staging = staging;
-  x->sums = sums;
-  tri_status status = staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
+  x->staging = memory->staging;
+  x->sums = memory->sums;
+  x->passing = memory->passing;
+  tri_status status = memory->staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
   if (status != TRI_OK) {
     tri_free(x);
     return status;
@@ -179,7 +136,6 @@ static tri_status send_up(tri_exchange_request *r) {
   return r->up == r->pieces ? tri_queue_mark(r->x->copies, &r->done) : TRI_OK;
 }
 
-static tri_status advance_pending(tri_exchange *x);
 static tri_status advance_first(tri_exchange *x);
 
 /* Whether something is under way that others may wait for, beside `own`. */
@@ -188,14 +144,12 @@ static bool has_others(const tri_exchange *x, const tri_exchange_request *own) {
 }
 
 static tri_status advance_others(tri_exchange *x, const tri_exchange_request *own) {
-  TRI_TRY(advance_pending(x));
+  TRI_TRY(tri_exchange_messages_advance(x));
   if (x->first != own) TRI_TRY(advance_first(x));
   return tri_comm_progress();
 }
 
-/* Others may wait for what this rank has under way in stages, so that goes on while it waits itself. `own` is the
- * collective that it waits in, or NULL. */
-static tri_status wait_for(tri_exchange *x, const tri_exchange_request *own, tri_request **request) {
+tri_status tri_exchange_wait_for(tri_exchange *x, const tri_exchange_request *own, tri_request **request) {
   bool done = false;
   TRI_TRY(tri_request_test(*request, &done));
   while (!done && has_others(x, own)) {
@@ -231,7 +185,7 @@ static tri_status advance(tri_exchange_request *r, bool wait) {
     bool done = false;
     TRI_TRY(tri_request_test(r->comm, &done));
     if (!wait && !done) return TRI_OK;
-    TRI_TRY(wait_for(r->x, r, &r->comm));
+    TRI_TRY(tri_exchange_wait_for(r->x, r, &r->comm));
     TRI_TRY(send_up(r));
   }
   return TRI_OK;
@@ -239,8 +193,7 @@ static tri_status advance(tri_exchange_request *r, bool wait) {
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* What is queued here follows all that has been queued to compute so far. */
-static tri_status follow(tri_exchange *x) {
+tri_status tri_exchange_follow(tri_exchange *x) {
   tri_device_event computed;
   TRI_TRY(tri_queue_mark(x->queue, &computed));
   return tri_queue_wait(x->copies, &computed);
@@ -265,8 +218,7 @@ static tri_status start_staged(tri_exchange_request *r, char *buffers) {
   return tri_alloc("a collective", (size_t)r->group.size + 1, sizeof *r->piece_begins, &r->piece_begins);
 }
 
-/* Whether MPI does it from and to device memory. */
-static bool is_reached(const tri_exchange *x, exchange_kind kind) {
+bool tri_exchange_is_reached(const tri_exchange *x, exchange_kind kind) {
   return x->sums != NULL && kind != EXCHANGE_ALL_MAXIMUM;
 }
 
@@ -315,14 +267,13 @@ static tri_status finish_group(tri_exchange *x, const tri_group *group) {
   return last == NULL ? TRI_OK : finish_up_to(x, last);
 }
 
-/* What is queued to compute from here on finds the result. */
-static tri_status join(tri_exchange_request *r) { return tri_queue_wait(r->x->queue, &r->done); }
+tri_status tri_exchange_join(tri_exchange_request *r) { return tri_queue_wait(r->x->queue, &r->done); }
 
 static tri_status run_reached(tri_exchange *x, tri_exchange_request *r) {
   tri_status status = finish_group(x, &r->group);
   if (status == TRI_OK) status = start_reached(r, x->sums);
   if (status == TRI_OK) status = advance(r, true);
-  if (status == TRI_OK) status = join(r);
+  if (status == TRI_OK) status = tri_exchange_join(r);
   tri_reached_release(r->reached);
   return status;
 }
@@ -330,15 +281,14 @@ static tri_status run_reached(tri_exchange *x, tri_exchange_request *r) {
 static tri_status run_staged(tri_exchange *x, tri_exchange_request *r) {
   tri_status status = start_staged(r, x->staging);
   if (status == TRI_OK) status = finish_group(x, &r->group);
-  if (status == TRI_OK) status = follow(x);
+  if (status == TRI_OK) status = tri_exchange_follow(x);
   if (status == TRI_OK) status = advance(r, true);
-  if (status == TRI_OK) status = join(r);
+  if (status == TRI_OK) status = tri_exchange_join(r);
   tri_free(r->piece_begins);
   return status;
 }
 
-/* Whether the host may work on the values where they are; then all that is queued is done. */
-static tri_status reach(tri_exchange *x, bool *out) {
+tri_status tri_exchange_reach(tri_exchange *x, bool *out) {
   *out = x->copies == NULL;
   return *out ? tri_queue_finish(x->queue) : TRI_OK;
 }
@@ -355,8 +305,7 @@ static tri_status run_direct(const tri_exchange_request *r) {
   return tri_fail(TRI_INTERNAL, "a message that somebody waits for at once");
 }
 
-/* A library of the device's own is asked first: what it takes goes into the queue that computes. */
-static tri_status ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {
+tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {
   const tri_device_collectives *d = r->group.device;
   void *member = r->group.member;
   *taken = false;
@@ -387,10 +336,10 @@ static tri_status ask_device(tri_exchange *x, const tri_exchange_request *r, boo
 static tri_status run(tri_exchange *x, tri_exchange_request *r) {
   bool taken, direct;
   if (r->group.size == 1) return TRI_OK;
-  TRI_TRY(ask_device(x, r, &taken));
+  TRI_TRY(tri_exchange_ask_device(x, r, &taken));
   if (taken) return TRI_OK;
-  if (is_reached(x, r->kind)) return run_reached(x, r);
-  TRI_TRY(reach(x, &direct));
+  if (tri_exchange_is_reached(x, r->kind)) return run_reached(x, r);
+  TRI_TRY(tri_exchange_reach(x, &direct));
   return direct ? run_direct(r) : run_staged(x, r);
 }
 
@@ -424,14 +373,14 @@ tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
 
-static tri_status make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
+tri_status tri_exchange_make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   TRI_TRY(tri_alloc("a collective", 1, sizeof **out, out));
   **out = *what;
   (*out)->x = x;
   return TRI_OK;
 }
 
-static void drop(tri_exchange_request **request) {
+void tri_exchange_drop(tri_exchange_request **request) {
   release(*request);
   *request = NULL;
 }
@@ -449,11 +398,11 @@ static tri_status start_direct(tri_exchange_request *r) {
 }
 
 static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
-  if (is_reached(x, r->kind)) {
+  if (tri_exchange_is_reached(x, r->kind)) {
     TRI_TRY(start_reached(r, x->sums + TRI_REACHED_SCRATCH_BYTES));
   } else {
     TRI_TRY(start_staged(r, x->staging + 2 * TRI_EXCHANGE_PIECE_BYTES));
-    TRI_TRY(follow(x));
+    TRI_TRY(tri_exchange_follow(x));
   }
   tri_exchange_request **last = &x->first;
   while (*last != NULL) last = &(*last)->next;
@@ -464,13 +413,13 @@ static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
 static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   bool taken, direct;
   if (what->group.size == 1) return TRI_OK;
-  TRI_TRY(ask_device(x, what, &taken));
+  TRI_TRY(tri_exchange_ask_device(x, what, &taken));
   if (taken) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  TRI_TRY(make(x, what, out));
+  TRI_TRY(tri_exchange_reach(x, &direct));
+  TRI_TRY(tri_exchange_make(x, what, out));
   tri_status status = direct ? start_direct(*out) : enlist(x, *out);
   if (status != TRI_OK) {
-    drop(out);
+    tri_exchange_drop(out);
     return status;
   }
   return direct ? TRI_OK : tri_exchange_progress(x);
@@ -497,138 +446,12 @@ tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group
   return start(x, &r, out);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-static void enlist_message(tri_exchange *x, tri_exchange_request *r) {
-  tri_exchange_request **last = &x->pending;
-  while (*last != NULL) last = &(*last)->next;
-  *last = r;
-}
-
-static void delist_message(tri_exchange *x, const tri_exchange_request *r) {
-  for (tri_exchange_request **at = &x->pending; *at != NULL; at = &(*at)->next) {
-    if (*at != r) continue;
-    *at = r->next;
-    return;
-  }
-}
-
-static bool is_pending(const tri_exchange_request *r) {
-  const tri_exchange_request *at = r->x->pending;
-  while (at != NULL && at != r) at = at->next;
-  return at != NULL;
-}
-
-/* Where MPI finds device memory that it reaches. */
-static void *reached_address(const tri_exchange *x, void *memory) {
-  tri_device *device = x->queue->device;
-  return device->driver->peer_address(device, memory);
-}
-
-/* A message that begins when the device has come so far: with its values in host memory, or, where MPI reaches them,
- * with what computes them, or what has read them before. */
-static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
-  if (is_reached(x, r->kind)) {
-    r->host = reached_address(x, r->values);
-    return tri_queue_mark(x->queue, &r->done);
-  }
-  tri_queue_at(x->copies, "send", -1, "staging");
-  TRI_TRY(follow(x));
-  TRI_TRY(tri_queue_download(x->copies, r->host, r->values, r->bytes));
-  return tri_queue_mark(x->copies, &r->done);
-}
-
-static tri_status start_message(tri_exchange_request *r, void *memory) {
-  switch (r->kind) {
-    case EXCHANGE_SEND: return tri_send_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
-    case EXCHANGE_RECEIVE: return tri_receive_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
-    case EXCHANGE_ALL_REDUCE:
-    case EXCHANGE_ALL_MAXIMUM:
-    case EXCHANGE_REDUCE_SCATTER:
-    case EXCHANGE_ALL_GATHER: break;
-  }
-  return tri_fail(TRI_INTERNAL, "a collective is no message");
-}
-
-tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
-                                   const void *data, void *host, tri_exchange_request **out) {
-  bool taken, direct;
-  tri_exchange_request what = {.kind = EXCHANGE_SEND,
-                               .group = *group,
-                               .values = (char *)(uintptr_t)data,
-                               .host = host,
-                               .bytes = bytes,
-                               .peer = to,
-                               .tag = tag};
-  TRI_TRY(ask_device(x, &what, &taken));
-  if (taken) return TRI_OK;
-  TRI_TRY(reach(x, &direct));
-  TRI_TRY(make(x, &what, out));
-  tri_exchange_request *r = *out;
-  r->staged = !direct;
-  tri_status status = direct ? start_message(r, r->values) : prepare_message(x, r);
-  if (status == TRI_OK && !direct) enlist_message(x, r);
-  if (status != TRI_OK) drop(out);
-  return status;
-}
-
-/* It begins when it may. */
-static tri_status advance_message(tri_exchange_request *r, bool wait) {
-  if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
-  if (!is_reached(r->x, r->kind)) r->x->waits++;
-  TRI_TRY(tri_device_event_wait(&r->done));
-  delist_message(r->x, r);
-  return start_message(r, r->host);
-}
-
-tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
-                                      void *data, void *host, tri_exchange_request **out) {
-  tri_exchange_request what = {.kind = EXCHANGE_RECEIVE,
-                               .group = *group,
-                               .values = data,
-                               .host = host,
-                               .bytes = bytes,
-                               .peer = from,
-                               .tag = tag};
-  bool taken, direct;
-  TRI_TRY(ask_device(x, &what, &taken));
-  if (taken) return TRI_OK;
-  TRI_TRY(reach(x, &direct)); /* nothing that is queued reads the box any more */
-  TRI_TRY(make(x, &what, out));
-  const bool waits = is_reached(x, EXCHANGE_RECEIVE);
-  (*out)->staged = !direct && !waits;
-  tri_status status = waits ? prepare_message(x, *out) : start_message(*out, direct ? data : host);
-  if (status == TRI_OK && waits) enlist_message(x, *out);
-  if (status != TRI_OK) drop(out);
-  return status;
-}
-
-/* Those that were to begin before it come first: messages of one tag are matched in order. */
-static tri_status begin_message(tri_exchange_request *r) {
-  while (r->x->pending != NULL && is_pending(r)) TRI_TRY(advance_message(r->x->pending, true));
-  return TRI_OK;
-}
-
-static tri_status finish_receive(tri_exchange_request *r) {
-  tri_exchange *x = r->x;
-  TRI_TRY(begin_message(r));
-  TRI_TRY(wait_for(x, NULL, &r->comm));
-  if (!r->staged) return TRI_OK;
-  tri_queue_at(x->copies, "receive", -1, "staging");
-  TRI_TRY(follow(x)); /* what read the box before */
-  TRI_TRY(tri_queue_upload(x->copies, r->values, r->host, r->bytes));
-  TRI_TRY(tri_queue_mark(x->copies, &r->done));
-  TRI_TRY(join(r));
-  x->waits++;
-  return tri_device_event_wait(&r->done); /* the host's box is used again */
-}
-
 /* ---- going on ---------------------------------------------------------------------------------------------------- */
 
 static tri_status finish(tri_exchange_request *r) {
   switch (r->kind) {
-    case EXCHANGE_SEND: TRI_TRY(begin_message(r)); return wait_for(r->x, NULL, &r->comm);
-    case EXCHANGE_RECEIVE: return finish_receive(r);
+    case EXCHANGE_SEND:
+    case EXCHANGE_RECEIVE: return tri_exchange_message_finish(r);
     case EXCHANGE_ALL_REDUCE:
     case EXCHANGE_ALL_MAXIMUM:
     case EXCHANGE_REDUCE_SCATTER:
@@ -636,7 +459,7 @@ static tri_status finish(tri_exchange_request *r) {
   }
   if (!r->staged && r->reached == NULL) return tri_request_wait(&r->comm);
   if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* else it has left the list */
-  return join(r);
+  return tri_exchange_join(r);
 }
 
 tri_status tri_exchange_wait(tri_exchange_request **request) {
@@ -646,16 +469,6 @@ tri_status tri_exchange_wait(tri_exchange_request **request) {
   *request = NULL;
   if (status == TRI_OK) release(r);
   return status;
-}
-
-/* In order: messages of one tag are matched so. */
-static tri_status advance_pending(tri_exchange *x) {
-  while (x->pending != NULL) {
-    const tri_exchange_request *first = x->pending;
-    TRI_TRY(advance_message(x->pending, false));
-    if (x->pending == first) break;
-  }
-  return TRI_OK;
 }
 
 /* The collectives in the background, in order. */
@@ -671,7 +484,7 @@ static tri_status advance_first(tri_exchange *x) {
 }
 
 tri_status tri_exchange_progress(tri_exchange *x) {
-  TRI_TRY(advance_pending(x));
+  TRI_TRY(tri_exchange_messages_advance(x));
   TRI_TRY(advance_first(x));
   return tri_comm_progress();
 }

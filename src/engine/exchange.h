@@ -23,10 +23,22 @@ enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_
 /* Bytes of device memory beside it, where MPI reaches that: then nothing is staged but what asks for the largest. */
 enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_REACHED_SCRATCH_BYTES };
 
-/* LOCAL. For the device's own queue. `staging` is TRI_EXCHANGE_STAGING_BYTES of host memory (tri_device_host_create),
- * or NULL where the host sees the device's memory; `sums` is TRI_EXCHANGE_SUMS_BYTES of device memory, or NULL where
- * MPI does not reach it. Release with tri_exchange_destroy. */
-tri_status tri_exchange_create(tri_device *device, void *staging, void *sums, tri_exchange **out);
+/* Memory of which every buffer of an all-to-all or a pass is part, and its copy in host memory, where each has its
+ * place at the same offset. */
+typedef struct tri_exchange_region {
+  void *device;
+  void *host; /* NULL where the host sees the device's memory or MPI reaches it */
+  size_t bytes;
+} tri_exchange_region;
+
+typedef struct tri_exchange_memory {
+  void *staging; /* TRI_EXCHANGE_STAGING_BYTES of tri_device_host_create's; NULL: the host sees the device's memory */
+  void *sums;    /* TRI_EXCHANGE_SUMS_BYTES of device memory; NULL: MPI does not reach it */
+  tri_exchange_region passing; /* of tri_device_host_create's too; none where nothing passes so */
+} tri_exchange_memory;
+
+/* LOCAL. For the device's own queue. The memory stays the caller's. Release with tri_exchange_destroy. */
+tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *memory, tri_exchange **out);
 void tri_exchange_destroy(tri_exchange *exchange);
 
 /* COLLECTIVE over the group, as their namesakes in comm.h; values are device memory. */
@@ -38,6 +50,13 @@ tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, 
                                        void *values);
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values);
+
+/* `from` and `to` do not overlap, and lie in the region of what passes, on a staged device. */
+tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
+                                   const void *from, const int64_t *to_begins, void *to);
+
+/* all[ranks * bytes], in host memory, gets every rank's `bytes` bytes of device memory, in order. Waits for them. */
+tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t bytes, const void *values, void *all);
 
 /* In the background. `begins` stays until tri_exchange_wait has returned. */
 tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
@@ -53,6 +72,28 @@ tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int 
                                    const void *data, void *host, tri_exchange_request **out);
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
                                       void *data, void *host, tri_exchange_request **out);
+
+/* COLLECTIVE over the group, in the background: what this rank sends to one rank, and what it receives from another,
+ * round a ring or otherwise, as long as every rank that is sent something expects it, and no more. Both buffers are
+ * part of the region of what passes on a staged device, and belong to the pass until it is waited for; the host waits
+ * for what was queued before only where it sees the memory. Several may be under way. */
+typedef struct tri_exchange_pass {
+  int to;
+  size_t send_bytes;
+  const void *send;
+  int from;
+  size_t receive_bytes;
+  void *receive;
+} tri_exchange_pass;
+typedef struct tri_passing tri_passing;
+tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
+                                   tri_passing **out);
+/* The same of an all-to-all. The begins stay until it is waited for, with tri_exchange_pass_wait. */
+tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
+                                         const int64_t *from_begins, const void *from, const int64_t *to_begins,
+                                         void *to, tri_passing **out);
+/* NULL is a pass that is done. *passing becomes NULL. */
+tri_status tri_exchange_pass_wait(tri_exchange *x, tri_passing **passing);
 
 /* NULL is a request that is done. *request becomes NULL. */
 tri_status tri_exchange_wait(tri_exchange_request **request);

@@ -63,6 +63,12 @@ static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *pl
     chunk->buffers[i] = plan->buffers[i] == 0 ? NULL : executor->arena + plan->buffers[i];
   }
   for (int64_t i = 0; i < plan->num_constants; i++) chunk->constants[i] = executor->arena + plan->constants[i];
+  const size_t *notes = plan->notes, frame = notes[plan->num_calls];
+  for (int64_t i = 0; i < plan->num_frames * plan->num_calls; i++) {
+    const int64_t f = i / plan->num_calls, c = i % plan->num_calls;
+    bool empty = notes[c] == notes[c + 1];
+    chunk->notes[i] = empty ? NULL : executor->host + plan->host_notes + (size_t)f * frame + notes[c];
+  }
 }
 
 static char *element_at(const tri_executor *executor, size_t region, int64_t index) {
@@ -139,21 +145,44 @@ static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *li
   TRI_TRY(tri_alloc("slots", TRI_NUM_PASSES * pointers, sizeof *out->slots, &out->slots));
   TRI_TRY(tri_alloc("slots", pointers, sizeof *out->gradients, &out->gradients));
   TRI_TRY(tri_alloc("buffers", (size_t)plan->num_calls * TRI_OP_BUFFERS, sizeof *out->buffers, &out->buffers));
+  TRI_TRY(tri_alloc("notes", (size_t)(plan->num_frames * plan->num_calls), sizeof *out->notes, &out->notes));
   return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
 }
 
+static int64_t counts_of_batch(const tri_executor *executor) {
+  return executor->num_lists + 1 + 2 * (executor->outer + 1);
+}
+
+static tri_batch_counts batch_counts(const tri_executor *executor, int64_t number) {
+  int64_t *at = executor->counts + number * counts_of_batch(executor), *send = at + executor->num_lists + 1;
+  return (tri_batch_counts){.slice_begins = at, .send_begins = send, .receive_begins = send + executor->outer + 1};
+}
+
 /* Every sequence by itself. */
-static void fill_batches(const tri_executor *executor, const tri_memory_request *request) {
-  const tri_op_list *list = request->lists[0];
-  int32_t sequence = (int32_t)list->sequence;
-  for (int64_t b = 0; b < request->num_batches; b++) {
-    tri_batch batch = tri_executor_host_batch(executor, b);
-    executor->num_slices[b] = list->batch;
-    for (int32_t s = 0; s < (int32_t)list->batch; s++) {
-      batch.slices[s] = (tri_attention_slice){s * sequence, sequence, s * sequence, sequence, 1};
-      for (int32_t t = 0; t < sequence; t++) batch.positions[s * sequence + t] = t;
-    }
-  }
+static tri_status make_batches(tri_executor *executor, const tri_memory_request *request) {
+  const tri_op_context context = tri_op_list_context(request->lists[0]);
+  executor->num_lists = tri_op_context_lists(&context);
+  executor->outer = context.outer;
+  TRI_TRY(tri_batch_maker_create(request->lists[0], &executor->maker));
+  TRI_TRY(tri_alloc("batches", (size_t)(request->num_batches * counts_of_batch(executor)), sizeof *executor->counts,
+                    &executor->counts));
+  TRI_TRY(tri_alloc("batches", 2 * (size_t)(context.outer + 1), sizeof *executor->begins, &executor->begins));
+  for (int64_t b = 0; b < request->num_batches; b++) TRI_TRY(tri_executor_make_batch(executor, b));
+  return TRI_OK;
+}
+
+/* Host copies of what passes are there where a rank cannot reach the device's memory at all. */
+static tri_status create_exchange(tri_executor *executor) {
+  const tri_memory_plan *plan = executor->plan;
+  bool staged = plan->exchange_bytes > 0, reached = plan->sums_bytes > 0;
+  const tri_exchange_memory memory = {
+      .staging = staged ? executor->host + plan->exchange : NULL,
+      .sums = reached ? executor->arena + plan->sums : NULL,
+      .passing = {.device = executor->arena + plan->passing,
+                  .host = staged && !reached ? executor->host + plan->host_passing : NULL,
+                  .bytes = plan->passing_bytes},
+  };
+  return tri_exchange_create(executor->device, &memory, &executor->ranks.exchange);
 }
 
 static tri_status set_up(tri_executor *executor, const tri_memory_request *request) {
@@ -163,11 +192,12 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
   TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
                     &executor->parameters));
-  TRI_TRY(tri_alloc("batches", (size_t)request->num_batches, sizeof *executor->num_slices, &executor->num_slices));
   if (executor->training) {
     TRI_TRY(tri_alloc("copies of parameters", (size_t)executor->table->num_entries, sizeof *executor->copies,
                       &executor->copies));
   }
+  TRI_TRY(tri_alloc("loads of experts", (size_t)executor->plan->num_routers, sizeof *executor->expert_rounds,
+                    &executor->expert_rounds));
   void *arena = NULL, *host = NULL;
   TRI_TRY(tri_device_memory_create(executor->device, executor->plan->arena_bytes, &arena));
   executor->arena = arena;
@@ -175,10 +205,8 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
     TRI_TRY(tri_device_host_create(executor->device, executor->plan->host_bytes, &host));
   }
   executor->host = host;
-  TRI_TRY(tri_exchange_create(
-      executor->device, executor->plan->exchange_bytes > 0 ? executor->host + executor->plan->exchange : NULL,
-      executor->plan->sums_bytes > 0 ? executor->arena + executor->plan->sums : NULL, &executor->ranks.exchange));
-  fill_batches(executor, request);
+  TRI_TRY(create_exchange(executor));
+  TRI_TRY(make_batches(executor, request));
   resolve_parameters(executor);
   for (int64_t c = 0; c < request->num_chunks; c++) {
     TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
@@ -225,10 +253,14 @@ void tri_executor_destroy(tri_executor *executor) {
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->arena_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
   }
-  tri_free(executor->num_slices);
+  tri_batch_maker_destroy(executor->maker);
+  tri_free(executor->counts);
+  tri_free(executor->begins);
+  tri_free(executor->expert_rounds);
   tri_free(executor->copies);
   tri_free(executor->parameters);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
+    tri_free(executor->chunks[c].notes);
     tri_free(executor->chunks[c].constants);
     tri_free(executor->chunks[c].buffers);
     tri_free(executor->chunks[c].gradients);
@@ -249,7 +281,9 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
       .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,
       .buffers = at->buffers,
       .constants = at->constants,
+      .notes = at->notes + frame * executor->plan->chunks[chunk].num_calls,
       .parameters = executor->parameters,
+      .passing = executor->arena + executor->plan->passing,
   };
 }
 
@@ -342,6 +376,7 @@ tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *
 /* Before the backward of a layer's last call: what of the layer's forward was not kept. */
 static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
+  run->again = true;
   for (int64_t c = layer.first; c < layer.end; c++) {
     const tri_op_call *call = &list->calls[c];
     if (!call->again) continue;
@@ -349,6 +384,7 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
     tri_queue_at(run->queue, call->op->name, c, "forward again");
     TRI_TRY(forward_of(executor, call, c + 1 < layer.end && call[1].again, run));
   }
+  run->again = false;
   return TRI_OK;
 }
 
@@ -381,18 +417,45 @@ void *tri_executor_values(const tri_executor *executor) { return executor->arena
 
 void *tri_executor_gradients(const tri_executor *executor) { return executor->arena + executor->plan->gradient_values; }
 
-void *tri_executor_moment1(const tri_executor *executor) { return executor->arena + executor->plan->moment1; }
+/* Behind the first element that this rank updates of the call's bucket. */
+static char *of_call(const tri_executor *executor, const tri_update_call *call, void *own) {
+  const tri_bucket *bucket = &executor->buckets->entries[call->bucket];
+  const int64_t into = executor->table->entries[call->entry].offset + call->first - bucket->own_first;
+  return (char *)own + (size_t)into * tri_dtype_bytes(tri_dtype_wide(executor->type));
+}
 
-void *tri_executor_moment2(const tri_executor *executor) { return executor->arena + executor->plan->moment2; }
+void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call) {
+  return of_call(executor, call, tri_executor_own_values(executor, &executor->buckets->entries[call->bucket]));
+}
+
+void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call) {
+  return of_call(executor, call, tri_executor_own_gradients(executor, &executor->buckets->entries[call->bucket]));
+}
+
+void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state) {
+  return executor->arena + executor->plan->states + call->states[state];
+}
+
+void *tri_executor_update_workspace(const tri_executor *executor) {
+  return executor->arena + executor->plan->transient;
+}
 
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
+}
+
+static int32_t *column_at(char *batch, size_t offset) {
+  return offset == 0 ? NULL : (int32_t *)(void *)(batch + offset);
 }
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
   return (tri_batch){.ids = (int32_t *)(void *)at,
                      .labels = (int32_t *)(void *)(at + plan->batch_labels),
                      .positions = (int32_t *)(void *)(at + plan->batch_positions),
+                     .numbers = column_at(at, plan->batch_numbers),
+                     .inner_order = column_at(at, plan->batch_inner_order),
+                     .outer_order = column_at(at, plan->batch_outer_order),
+                     .send_rows = column_at(at, plan->batch_send_rows),
                      .slices = (tri_attention_slice *)(void *)(at + plan->batch_slices)};
 }
 
@@ -408,35 +471,36 @@ tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number) 
 
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run) {
   tri_batch batch = tri_executor_batch(executor, number);
+  const tri_batch_counts counts = batch_counts(executor, number);
   run->ids = batch.ids;
   run->labels = batch.labels;
   run->positions = batch.positions;
+  run->numbers = batch.numbers;
+  run->inner_order = batch.inner_order;
+  run->outer_order = batch.outer_order;
   run->slices = batch.slices;
-  run->num_slices = executor->num_slices[number];
+  run->slice_begins = counts.slice_begins;
+  run->send_rows = batch.send_rows;
+  run->send_begins = counts.send_begins;
+  run->receive_begins = counts.receive_begins;
+  run->begins = executor->begins;
 }
 
-tri_status tri_executor_slice_batch(const tri_executor *executor, int64_t number) {
-  const tri_op_list *list = executor->chunks[0].list;
+tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i) {
+  return tri_batch_maker_sequence(executor->maker, i);
+}
+
+tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number) {
   tri_batch batch = tri_executor_host_batch(executor, number);
-  int64_t count = 0, rows = list->batch * list->sequence, first = 0;
-  for (int64_t row = 1; row <= rows; row++) {
-    if (row < rows && row % list->sequence != 0 && batch.positions[row] != 0) continue;
-    if (count == list->most_slices) {
-      return tri_fail(TRI_INTERNAL, "a batch has more documents than the %ld that it was planned with",
-                      (long)list->most_slices);
-    }
-    int32_t size = (int32_t)(row - first);
-    batch.slices[count++] = (tri_attention_slice){(int32_t)first, size, (int32_t)first, size, 1};
-    first = row;
-  }
-  executor->num_slices[number] = count;
-  return TRI_OK;
+  const tri_batch_counts counts = batch_counts(executor, number);
+  return tri_batch_make(executor->maker, &batch, &counts);
 }
 
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number) {
   const tri_memory_plan *plan = executor->plan;
   size_t offset = (size_t)number * plan->batch_bytes;
-  size_t bytes = plan->batch_slices + (size_t)executor->num_slices[number] * sizeof(tri_attention_slice);
+  size_t slices = (size_t)batch_counts(executor, number).slice_begins[executor->num_lists];
+  size_t bytes = plan->batch_slices + slices * sizeof(tri_attention_slice);
   return tri_queue_upload(executor->device->queue, executor->arena + plan->batches + offset,
                           executor->host + plan->host_batches + offset, bytes);
 }
@@ -458,7 +522,8 @@ tri_step_results *tri_executor_host_results(const tri_executor *executor) {
 }
 
 tri_status tri_executor_clear_results(tri_executor *executor) {
-  TRI_KERNEL_CALL(executor->device->queue, fill_zero, sizeof(tri_step_results), tri_executor_step_results(executor));
+  TRI_KERNEL_CALL(executor->device->queue, fill_zero, executor->plan->results_bytes,
+                  tri_executor_step_results(executor));
   return TRI_OK;
 }
 
@@ -466,7 +531,22 @@ tri_status tri_executor_read_results(tri_executor *executor, const tri_step_resu
   tri_step_results *host = tri_executor_host_results(executor);
   *out = host;
   executor->result_waits++;
-  return tri_queue_download_now(executor->device->queue, host, tri_executor_step_results(executor), sizeof *host);
+  return tri_queue_download_now(executor->device->queue, host, tri_executor_step_results(executor),
+                                executor->plan->results_bytes);
+}
+
+static int64_t *counts_behind(const tri_executor *executor, const void *results, int64_t router) {
+  const tri_memory_plan *plan = executor->plan;
+  char *counts = (char *)(uintptr_t)results + plan->result_counts;
+  return (int64_t *)(void *)counts + router * (plan->router_experts + 1);
+}
+
+int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk) {
+  return counts_behind(executor, tri_executor_step_results(executor), executor->plan->chunks[chunk].first_router);
+}
+
+const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk) {
+  return counts_behind(executor, tri_executor_host_results(executor), executor->plan->chunks[chunk].first_router);
 }
 
 void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {

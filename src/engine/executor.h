@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "device/kernels.h"
+#include "engine/batch.h"
 #include "engine/collectives.h"
 #include "model/parameters.h"
 #include "ops/list.h"
@@ -17,6 +18,7 @@ typedef struct tri_executor_chunk {
   void **gradients;        /* [num_frames * num_slots] */
   void **buffers;          /* [num_calls * TRI_OP_BUFFERS] */
   void **constants;        /* [num_constants] */
+  void **notes;            /* [num_frames * num_calls] */
 } tri_executor_chunk;
 
 typedef struct tri_executor {
@@ -26,7 +28,10 @@ typedef struct tri_executor {
   const tri_buckets *buckets;       /* not owned; NULL where there are none */
   tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
-  int64_t *num_slices;          /* [request->num_batches]: that a batch has now */
+  tri_batch_maker *maker;
+  int64_t num_lists, outer;     /* lists of slices, ranks that gather keys */
+  int64_t *counts;              /* [request->num_batches, ...]: of a batch as it is now (tri_batch_counts) */
+  int64_t *begins;              /* tri_run.begins */
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, likewise */
   tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
@@ -35,6 +40,7 @@ typedef struct tri_executor {
   bool training;
   tri_run_parameter *parameters; /* [table->num_entries] */
   tri_run_copy *copies;          /* [table->num_entries]; in training */
+  int64_t *expert_rounds;        /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
   int64_t result_waits;          /* of the host, for results: so far */
 } tri_executor;
 
@@ -72,11 +78,16 @@ typedef struct tri_backward {
 } tri_backward;
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
+/* Of a call of the optimizer: the first of its values, and of their gradients, wide; a state, as it is kept; scratch
+ * memory. */
+void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call);
+void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call);
+void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state);
+void *tri_executor_update_workspace(const tri_executor *executor);
+
 /* Flat arrays of the wide type; tri_stretch_of_... say where an entry lies in them. */
 void *tri_executor_values(const tri_executor *executor);
 void *tri_executor_gradients(const tri_executor *executor);
-void *tri_executor_moment1(const tri_executor *executor);
-void *tri_executor_moment2(const tri_executor *executor);
 
 /* A bucket's values, or gradients, whole (of a sharded one: its slot, while it is filled), and this rank's part. */
 void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket);
@@ -84,20 +95,14 @@ void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bu
 void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 
-/* A micro-batch, each [batch * sequence]. */
-typedef struct tri_batch {
-  int32_t *ids, *labels;       /* a negative label does not count */
-  int32_t *positions;          /* in their sequence or document; filled in with 0, 1, ... */
-  tri_attention_slice *slices; /* [the list's most_slices]; filled in with each sequence by itself */
-} tri_batch;
-
-/* Batch `number` of request->num_batches, on the device and in host memory, where it is filled in, and the copy from
- * there, queued. */
+/* Batch `number` of request->num_batches, on the device and in host memory, where it is made, and the copy from there,
+ * queued. To begin with each sequence is by itself. */
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
-/* Slices of host memory's batch from its positions: a token at position 0 is the first that it and those behind it see,
- * up to the next such one. */
-tri_status tri_executor_slice_batch(const tri_executor *executor, int64_t number);
+/* Where whole sequence `i` of a micro-batch is filled in, and the making of the batch in host memory of all of them
+ * (batch.h). */
+tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
+tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
 /* The run works on it. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
@@ -112,6 +117,10 @@ tri_step_values *tri_executor_host_values(const tri_executor *executor);
 tri_step_results *tri_executor_host_results(const tri_executor *executor);
 /* Queued: nothing has been added to the results yet. */
 tri_status tri_executor_clear_results(tri_executor *executor);
+/* Counts of a chunk's routers in a step, [routers, experts + 1] each, on the device and, once the results are read, in
+ * host memory. */
+int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk);
+const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk);
 /* Waits for them. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 

@@ -14,7 +14,7 @@ struct tri_generator {
   tri_model model;
   tri_device *device;
   tri_dtype precision;
-  int64_t positions;
+  int64_t positions, prompt;
   tri_parameter_table *table;
   tri_op_list *list;
   tri_executor *executor;
@@ -52,6 +52,7 @@ static tri_status set_up(tri_generator *generator) {
   TRI_TRY(tri_parameter_table_create(model, NULL, &generator->table));
   tri_list_request list = tri_list_request_whole(model, TRI_LIST_GENERATE, 1, piece, generator->precision);
   list.positions = generator->positions;
+  list.prompt = generator->prompt;
   TRI_TRY(tri_model_operations(model, &list, &generator->list));
   const int64_t one_frame = 1;
   tri_memory_request request = {
@@ -69,14 +70,15 @@ static tri_status set_up(tri_generator *generator) {
   return create_cache(generator);
 }
 
-tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, tri_device *device,
-                                tri_generator **out) {
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
+                                tri_device *device, tri_generator **out) {
   tri_generator *generator = NULL;
   TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
   generator->model = *model;
   generator->device = device;
   generator->precision = precision;
   generator->positions = positions;
+  generator->prompt = prompt;
   tri_status status = set_up(generator);
   if (status != TRI_OK) {
     tri_generator_destroy(generator);
@@ -105,6 +107,7 @@ const tri_parameter_table *tri_generator_parameters(const tri_generator *generat
 
 /* Runs positions [first, first + length), of which those below generator->count are there. */
 static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
+  const tri_op_windows *windows = &generator->list->windows;
   tri_batch host = tri_executor_host_batch(generator->executor, 0);
   tri_run run = tri_executor_run(generator->executor, 0, 0);
   run.batch = 1;
@@ -118,7 +121,10 @@ static tri_status run_positions(tri_generator *generator, int64_t first, int64_t
     host.ids[i] = generator->ids[first + i];
     host.positions[i] = (int32_t)(first + i);
   }
-  host.slices[0] = (tri_attention_slice){0, (int32_t)length, 0, (int32_t)(first + length), 1};
+  for (int64_t w = 0; w < windows->count; w++) { /* a list of one slice for each */
+    host.slices[w] = tri_slice_causal(0, length, 0, first + length);
+    if (windows->tokens[w] > 0) host.slices[w] = tri_slice_window(0, length, 0, first + length, windows->tokens[w]);
+  }
   TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
   TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
   return tri_executor_forward(generator->executor, 0, &run);

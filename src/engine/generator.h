@@ -10,10 +10,11 @@
 
 typedef struct tri_generator tri_generator;
 
-/* For sequences of up to `positions` tokens (prompt and continuation). Parameters are zero until they are written into
- * tri_generator_executor's values. Release with tri_generator_destroy. */
-tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, tri_device *device,
-                                tri_generator **out);
+/* For sequences of up to `positions` tokens, of which the first `prompt` are there to begin with: where a model's
+ * rotary positions depend on the length (tri_rope_table), that is what they go by. Parameters are zero until they are
+ * written into tri_generator_executor's values. Release with tri_generator_destroy. */
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
+                                tri_device *device, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
 tri_executor *tri_generator_executor(tri_generator *generator);

@@ -15,24 +15,47 @@ static double value_of(const tri_parameter *parameter, tri_random_key key, int64
   return 0.0;
 }
 
-/* `count` local elements from `first` on, each by its global index. */
-static void fill_chunk(const tri_parameter *parameter, tri_random_key key, int64_t first, int64_t count, tri_dtype wide,
-                       void *host) {
-  int64_t length = tri_parameter_run_length(parameter);
+/* `count` local elements from `first` on, each by its index among all of the parameter, of whose earlier tensors there
+ * are `before`. */
+static void fill_chunk(const tri_parameter *tensor, tri_random_key key, int64_t before, int64_t first, int64_t count,
+                       tri_dtype wide, void *host) {
+  int64_t length = tri_parameter_run_length(tensor);
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < count; i++) {
     int64_t at = first + i;
-    double value = value_of(parameter, key, tri_parameter_run(parameter, at / length) + at % length);
+    double value = value_of(tensor, key, before + tri_parameter_run(tensor, at / length) + at % length);
     tri_wide_set(wide, host, i, value);
   }
 }
 
+typedef struct filling {
+  tri_device *device;
+  tri_dtype wide;
+  char *host, *values;
+} filling;
+
+/* What this rank has of a tensor of its arrays' stretch `own` of a parameter. */
+static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, int64_t number, tri_random_key key,
+                              tri_stretch own) {
+  size_t element = tri_dtype_bytes(f->wide);
+  int64_t of_tensor = 0;
+  const tri_parameter tensor = tri_parameter_tensor(parameter, number, &of_tensor);
+  const int64_t before = number * tri_parameter_global_count(&tensor);
+  const tri_stretch part = tri_stretch_within(own, of_tensor, tensor.count);
+  for (int64_t done_count = 0; done_count < part.count; done_count += CHUNK_ELEMENTS) {
+    int64_t count = part.count - done_count < CHUNK_ELEMENTS ? part.count - done_count : CHUNK_ELEMENTS;
+    fill_chunk(&tensor, key, before, part.first + done_count, count, f->wide, f->host);
+    char *to = f->values + (size_t)(part.at + done_count) * element;
+    TRI_TRY(tri_queue_upload_now(f->device->queue, to, f->host, (size_t)count * element));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, const tri_buckets *buckets,
                           uint64_t seed, tri_dtype wide, void *values) {
-  size_t element = tri_dtype_bytes(wide);
-  char *host = NULL;
+  filling f = {.device = device, .wide = wide, .values = values};
   tri_status status = TRI_OK;
-  TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, element, &host));
+  TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, tri_dtype_bytes(wide), &f.host));
   for (int64_t p = 0; p < table->num_entries; p++) {
     const tri_parameter *parameter = &table->entries[p];
     if (parameter->alias) continue;
@@ -40,14 +63,11 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
     tri_queue_at(device->queue, "initial values", -1, NULL);
     tri_stretch own = tri_stretch_of_values(buckets, table, p);
-    for (int64_t done_count = 0; done_count < own.count; done_count += CHUNK_ELEMENTS) {
-      int64_t count = own.count - done_count < CHUNK_ELEMENTS ? own.count - done_count : CHUNK_ELEMENTS;
-      fill_chunk(parameter, key, own.first + done_count, count, wide, host);
-      char *to = (char *)values + (size_t)(own.at + done_count) * element;
-      TRI_TRY_GOTO(tri_queue_upload_now(device->queue, to, host, (size_t)count * element), done);
+    for (int64_t t = 0; t < tri_parameter_num_tensors(parameter) && own.count > 0; t++) {
+      TRI_TRY_GOTO(fill_tensor(&f, parameter, t, key, own), done);
     }
   }
 done:
-  tri_free(host);
+  tri_free(f.host);
   return status;
 }

@@ -220,7 +220,7 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
   size_t cells = (size_t)(of->sequence * of->heads), elements = cells * (size_t)of->head_dim;
   char *next = m->pool;
   heads h = {.call = call_of(m, of)};
-  const tri_attention_slice slice = {0, (int32_t)of->sequence, 0, (int32_t)of->sequence, 1};
+  const tri_attention_slice slice = tri_slice_causal(0, of->sequence, 0, of->sequence);
   *seconds = 0;
   h.qkv = tri_measure_take(&next, 3 * elements * element);
   h.gradient_qkv = tri_measure_take(&next, 3 * elements * element);

@@ -34,7 +34,8 @@ typedef struct tri_measure_elements {
 typedef struct tri_measure_collective {
   tri_collective kind;
   bool shared;
-  int64_t ranks, bytes; /* groups of so many neighbours, all at once; of fp32 */
+  int64_t ranks, bytes; /* groups of so many neighbours, all at once; of fp32; of an all-to-all what a rank has for all,
+                           of a pass what goes to the next */
 } tri_measure_collective;
 
 typedef struct tri_measure_request {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64 };
+/* Of a layer of experts, and those of a token. */
+enum { EXPERTS = 128, CHOSEN = 8 };
 
 /* Arrays of `elements` elements each, wide where they may be, of one set; and small ones that all sets share. */
 typedef struct elements {
@@ -15,18 +17,21 @@ typedef struct elements {
   int64_t num_arrays, num_sets, rows, width;
   char *weights;            /* of a row, and statistics of rows */
   char *statistics[3];      /* [rows] */
-  int32_t *ids, *positions; /* [rows] */
-  char *table;              /* of rows: of an embedding, or of angles */
+  int32_t *ids, *positions; /* [num_ids], [rows] */
+  int64_t num_ids;
+  char *table; /* of rows: of an embedding, or of angles */
   tri_step_values *values;
   double *sum;
   tri_exact_sum *exact;
 } elements;
 
 /* Arrays of a set, so that long ones come from beyond the caches whatever the work; elements of a row; and whether what
- * it leaves is no number any more, as an update does with random moments. */
+ * it leaves is no number any more, as an update does with random moments; ids of a row: of a token, or of its experts.
+ */
 typedef struct form {
   int64_t arrays, width;
   bool spoils;
+  int64_t ids;
 } form;
 
 static form form_of(tri_work work) {
@@ -35,19 +40,23 @@ static form form_of(tri_work work) {
     case TRI_WORK_ROPE:
     case TRI_WORK_LINEAR:
     case TRI_WORK_ZERO:
-    case TRI_WORK_SQUARES: return (form){1, WIDTH, false};
+    case TRI_WORK_SQUARES: return (form){1, WIDTH, false, 1};
     case TRI_WORK_COPY:
     case TRI_WORK_PACK:
-    case TRI_WORK_ADD_TO: return (form){2, WIDTH, false};
-    case TRI_WORK_CROSS_ENTROPY: return (form){3, VOCABULARY, false};
+    case TRI_WORK_ADD_TO: return (form){2, WIDTH, false, 1};
+    case TRI_WORK_CROSS_ENTROPY: return (form){3, VOCABULARY, false, 1};
     case TRI_WORK_ADD:
     case TRI_WORK_LAYER_NORM:
-    case TRI_WORK_RMS_NORM: return (form){3, WIDTH, false};
+    case TRI_WORK_RMS_NORM: return (form){3, WIDTH, false, 1};
     case TRI_WORK_GELU:
-    case TRI_WORK_SWIGLU: return (form){5, WIDTH, false};
-    case TRI_WORK_UPDATE: return (form){5, WIDTH, true};
+    case TRI_WORK_SWIGLU:
+    case TRI_WORK_WEIGHTED_SWIGLU: return (form){5, WIDTH, false, 1};
+    case TRI_WORK_ROUTE: return (form){4, EXPERTS, false, CHOSEN};
+    case TRI_WORK_DISPATCH: return (form){3, 1, false, 1};
+    case TRI_WORK_COMBINE: return (form){2, WIDTH, false, 1};
+    case TRI_WORK_UPDATE: return (form){5, WIDTH, true, 1};
   }
-  return (form){5, WIDTH, true};
+  return (form){5, WIDTH, true, 1};
 }
 
 static char *array(const tri_measure *m, const elements *e, int which) {
@@ -98,6 +107,57 @@ static tri_status run_activation(const tri_measure *m, const elements *e) {
   return TRI_OK;
 }
 
+static tri_status run_weighted(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_rows rows = tri_all_rows(e->rows);
+  char *x = array(m, e, 0), *y = array(m, e, 2),
+       *gradient = array(m, e, 3); /* x and its gradient are two arrays long */
+  if (e->of.pass == TRI_PASS_FORWARD) {
+    TRI_KERNEL_CALL(queue, weighted_swiglu_forward, m->type, rows, e->width, x, e->statistics[0], y);
+  } else {
+    TRI_KERNEL_CALL(queue, weighted_swiglu_backward, m->type, rows, e->width, x, e->statistics[0], y, gradient,
+                    e->statistics[1]);
+  }
+  return TRI_OK;
+}
+
+/* Of a softmax over all experts: the usual one. */
+static tri_status run_route(const tri_measure *m, const elements *e) {
+  static const tri_router router = {.experts = EXPERTS,
+                                    .chosen = CHOSEN,
+                                    .groups = 1,
+                                    .kept_groups = 1,
+                                    .best_of_group = 1,
+                                    .normalised = true,
+                                    .scale = 1};
+  tri_queue *queue = m->device->queue;
+  const tri_rows rows = tri_all_rows(e->rows);
+  char *logits = array(m, e, 0), *weights = array(m, e, 2);
+  char *gradient = weights + e->array_bytes / 2; /* of the weights, of which there are far fewer than logits */
+  if (e->of.pass == TRI_PASS_FORWARD) {
+    TRI_KERNEL_CALL(queue, router_forward, m->type, rows, &router, NULL, logits, NULL,
+                    (int32_t *)(void *)array(m, e, 3), weights);
+  } else {
+    TRI_KERNEL_CALL(queue, router_backward, m->type, rows, &router, logits, e->ids, weights, gradient, NULL, 0, e->rows,
+                    0, e->values, array(m, e, 1));
+  }
+  return TRI_OK;
+}
+
+/* Rows by their experts; and the sum of those of a token. */
+static tri_status run_rows(const tri_measure *m, const elements *e) {
+  tri_queue *queue = m->device->queue;
+  const tri_rows rows = tri_all_rows(e->rows / CHOSEN);
+  int32_t *first = (int32_t *)(void *)array(m, e, 0), *second = (int32_t *)(void *)array(m, e, 1);
+  if (e->of.work == TRI_WORK_DISPATCH) {
+    TRI_KERNEL_CALL(queue, group_rows, rows, CHOSEN, EXPERTS, e->ids, (int32_t *)(void *)e->weights, first, second,
+                    (int32_t *)(void *)array(m, e, 2));
+  } else {
+    TRI_KERNEL_CALL(queue, sum_rows, m->type, rows, CHOSEN, e->width, e->ids, array(m, e, 0), array(m, e, 1), false);
+  }
+  return TRI_OK;
+}
+
 static tri_status run_embedding(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows);
@@ -117,14 +177,14 @@ static tri_status run_loss(const tri_measure *m, const elements *e) {
   const int64_t wide = (int64_t)tri_dtype_bytes(tri_dtype_wide(m->type)), element = (int64_t)tri_dtype_bytes(m->type);
   TRI_KERNEL_CALL(queue, softmax_statistics, m->type, e->rows, e->width, e->width, logits, e->ids, 0, maximum, sum,
                   label);
-  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, 0, -1, e->values,
-                  maximum, sum, e->width * wide / element, array(m, e, 2));
+  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, 0, e->values, maximum,
+                  sum, e->width * wide / element, array(m, e, 2));
   return TRI_OK;
 }
 
 static tri_status run_update(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
-  const tri_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  const tri_adamw adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .lr_scale = 1};
   bool narrows = m->device->description.packs_plain && tri_dtype_wide(m->type) != m->type;
   TRI_KERNEL_CALL(queue, adamw, m->type, e->of.elements, &adamw, e->values, array(m, e, 0), array(m, e, 1),
                   array(m, e, 2), array(m, e, 3), narrows ? array(m, e, 4) : NULL);
@@ -151,6 +211,10 @@ static tri_status run_flat(const tri_measure *m, const elements *e) {
     case TRI_WORK_RMS_NORM:
     case TRI_WORK_GELU:
     case TRI_WORK_SWIGLU:
+    case TRI_WORK_WEIGHTED_SWIGLU:
+    case TRI_WORK_ROUTE:
+    case TRI_WORK_DISPATCH:
+    case TRI_WORK_COMBINE:
     case TRI_WORK_EMBEDDING:
     case TRI_WORK_ROPE:
     case TRI_WORK_LINEAR:
@@ -168,6 +232,10 @@ static tri_status run_elements(tri_measure *m, const void *what) {
     case TRI_WORK_RMS_NORM: return run_norm(m, e, &norm);
     case TRI_WORK_GELU:
     case TRI_WORK_SWIGLU: return run_activation(m, e);
+    case TRI_WORK_WEIGHTED_SWIGLU: return run_weighted(m, e);
+    case TRI_WORK_ROUTE: return run_route(m, e);
+    case TRI_WORK_DISPATCH:
+    case TRI_WORK_COMBINE: return run_rows(m, e);
     case TRI_WORK_EMBEDDING: return run_embedding(m, e);
     case TRI_WORK_CROSS_ENTROPY: return run_loss(m, e);
     case TRI_WORK_ROPE:
@@ -188,16 +256,28 @@ static tri_status run_elements(tri_measure *m, const void *what) {
   return TRI_OK;
 }
 
+/* Ids are below this, a power of two: of tokens, of experts, or of rows. */
+static unsigned ids_below(const elements *e) {
+  unsigned below = 1;
+  if (e->of.work == TRI_WORK_DISPATCH || e->of.work == TRI_WORK_ROUTE) return EXPERTS;
+  if (e->of.work != TRI_WORK_COMBINE) return WIDTH;
+  while (2 * (int64_t)below <= e->rows) below *= 2;
+  return below;
+}
+
 /* Ids and positions of rows, and the values of a step. */
 static tri_status upload_small(tri_measure *m, const elements *e) {
   enum { PIECE = 1024 };
   int32_t ids[PIECE];
+  const unsigned mask = ids_below(e) - 1;
   const tri_step_values values = {.lr = 1e-4, .gradient_scale = 1, .loss_scale = 1e-3, .update = 100};
-  for (int i = 0; i < PIECE; i++) ids[i] = (int32_t)((unsigned)i * 2654435761u >> 8) & (WIDTH - 1);
-  for (int64_t at = 0; at < e->rows; at += PIECE) {
-    size_t bytes = (size_t)(e->rows - at < PIECE ? e->rows - at : PIECE) * sizeof ids[0];
-    TRI_TRY(tri_queue_upload_now(m->device->queue, e->ids + at, ids, bytes));
-    TRI_TRY(tri_queue_upload_now(m->device->queue, e->positions + at, ids, bytes));
+  for (int64_t at = 0; at < e->num_ids; at += PIECE) {
+    const int64_t count = e->num_ids - at < PIECE ? e->num_ids - at : PIECE, rows = e->rows - at;
+    for (int i = 0; i < PIECE; i++) ids[i] = (int32_t)(((unsigned)at + (unsigned)i) * 2654435761u >> 8 & mask);
+    TRI_TRY(tri_queue_upload_now(m->device->queue, e->ids + at, ids, (size_t)count * sizeof ids[0]));
+    if (rows <= 0) continue;
+    TRI_TRY(tri_queue_upload_now(m->device->queue, e->positions + at, ids,
+                                 (size_t)(rows < count ? rows : count) * sizeof ids[0]));
   }
   TRI_KERNEL_CALL(m->device->queue, fill_zero, sizeof *e->exact, e->exact);
   return tri_queue_upload_now(m->device->queue, e->values, &values, sizeof values);
@@ -215,7 +295,8 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   e.array_bytes = (size_t)of->elements * wide;
   e.weights = tri_measure_take(&next, 2 * (size_t)WIDTH * sizeof(double));
   for (int i = 0; i < 3; i++) e.statistics[i] = tri_measure_take(&next, (size_t)e.rows * wide);
-  e.ids = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(int32_t));
+  e.num_ids = e.rows * facts.ids;
+  e.ids = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.num_ids * sizeof(int32_t));
   e.positions = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(int32_t));
   e.table = tri_measure_take(&next, (size_t)WIDTH * WIDTH * wide);
   e.values = (tri_step_values *)(void *)tri_measure_take(&next, sizeof *e.values);

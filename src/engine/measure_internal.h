@@ -16,8 +16,9 @@ struct tri_measure {
 
   /* Links (measure_links.c). */
   tri_exchange *exchange;
-  void *staging;   /* host memory, where the host does not see the device's */
-  char *messages;  /* host memory */
+  void *staging;  /* host memory, where the host does not see the device's */
+  char *messages; /* host memory, and of what passes, */
+  tri_exchange_region passing;
   char *gradients; /* device memory that is shared, once that was asked for; NULL: not yet */
   bool asked_to_share, sees;
   tri_group group; /* of `ranks` neighbours */

@@ -4,19 +4,39 @@
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
 
-enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20 };
+enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20, PASSING_BYTES = 128 << 20 };
 
 typedef struct collective {
   tri_measure_collective of;
   char *buffer;
+  size_t set_bytes;
   int64_t count, sets, *begins;
 } collective;
 
+/* To the next of the group, and from the one before. */
+static tri_status pass_round(tri_measure *m, const collective *c, char *values) {
+  const tri_group *group = &m->group;
+  const size_t bytes = (size_t)c->of.bytes;
+  const tri_exchange_pass pass = {.to = (group->rank + 1) % group->size,
+                                  .send_bytes = bytes,
+                                  .send = values,
+                                  .from = (group->rank + group->size - 1) % group->size,
+                                  .receive_bytes = bytes,
+                                  .receive = values + bytes};
+  tri_passing *passing = NULL;
+  TRI_TRY(tri_exchange_pass_start(m->exchange, group, &pass, &passing));
+  return tri_exchange_pass_wait(m->exchange, &passing);
+}
+
 static tri_status run_collective(tri_measure *m, const void *what) {
   const collective *c = what;
-  void *values = c->buffer + (size_t)(m->turn % c->sets) * (size_t)c->of.bytes;
+  char *values = c->buffer + (size_t)(m->turn % c->sets) * c->set_bytes;
   switch (c->of.kind) {
     case TRI_COLLECTIVE_NONE: break;
+    case TRI_COLLECTIVE_PASS: return pass_round(m, c, values);
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+      return tri_exchange_all_to_all(m->exchange, &m->group, TRI_FP32, c->begins, values, c->begins,
+                                     values + c->of.bytes);
     case TRI_COLLECTIVE_ALL_REDUCE: return tri_exchange_all_reduce(m->exchange, &m->group, TRI_FP32, c->count, values);
     case TRI_COLLECTIVE_ALL_GATHER: return tri_exchange_all_gather(m->exchange, &m->group, TRI_FP32, c->begins, values);
     case TRI_COLLECTIVE_REDUCE_SCATTER:
@@ -51,6 +71,19 @@ static tri_status share_gradients(tri_measure *m) {
   return TRI_OK;
 }
 
+/* From one buffer to another. */
+static bool takes_two(tri_collective kind) {
+  switch (kind) {
+    case TRI_COLLECTIVE_NONE:
+    case TRI_COLLECTIVE_ALL_REDUCE:
+    case TRI_COLLECTIVE_ALL_GATHER:
+    case TRI_COLLECTIVE_REDUCE_SCATTER: return false;
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+    case TRI_COLLECTIVE_PASS: break;
+  }
+  return true;
+}
+
 tri_status tri_measure_collective_s(tri_measure *m, const tri_measure_collective *of, double *seconds) {
   collective c = {.of = *of, .buffer = m->pool, .count = of->bytes / (int64_t)sizeof(float)};
   size_t room = m->pool_bytes;
@@ -62,8 +95,10 @@ tri_status tri_measure_collective_s(tri_measure *m, const tri_measure_collective
     room = BUFFER_BYTES;
   }
   if (room > BUFFER_BYTES) room = BUFFER_BYTES;
-  if (c.count == 0 || (size_t)of->bytes > room || m->world->size % of->ranks != 0) return TRI_OK;
-  c.sets = (int64_t)(room / (size_t)of->bytes);
+  if (takes_two(of->kind) && !of->shared) room = m->passing.bytes;
+  c.set_bytes = (size_t)of->bytes * (takes_two(of->kind) ? 2 : 1);
+  if (c.count == 0 || c.set_bytes > room || m->world->size % of->ranks != 0) return TRI_OK;
+  c.sets = (int64_t)(room / c.set_bytes);
   TRI_TRY(choose_group(m, of->ranks));
   TRI_TRY(tri_alloc("a measurement", (size_t)of->ranks + 1, sizeof *c.begins, &c.begins));
   for (int64_t r = 0; r <= of->ranks; r++) c.begins[r] = tri_part_begin(c.count, of->ranks, r);
@@ -94,12 +129,15 @@ tri_status tri_measure_message_s(tri_measure *m, int64_t bytes, double *seconds)
 tri_status tri_measure_open_links(tri_measure *m) {
   void *messages = NULL;
   if (m->world->size == 1) return TRI_OK;
+  m->passing = (tri_exchange_region){m->pool, NULL, m->pool_bytes < PASSING_BYTES ? m->pool_bytes : PASSING_BYTES};
   if (!m->device->info.host_access) {
     TRI_TRY(tri_device_host_create(m->device, TRI_EXCHANGE_STAGING_BYTES, &m->staging));
+    TRI_TRY(tri_device_host_create(m->device, m->passing.bytes, &m->passing.host));
   }
   TRI_TRY(tri_device_host_create(m->device, MESSAGES_BYTES, &messages));
   m->messages = messages;
-  return tri_exchange_create(m->device, m->staging, NULL, &m->exchange);
+  return tri_exchange_create(m->device, &(tri_exchange_memory){.staging = m->staging, .passing = m->passing},
+                             &m->exchange);
 }
 
 void tri_measure_close_links(tri_measure *m) {
@@ -111,5 +149,6 @@ void tri_measure_close_links(tri_measure *m) {
     tri_device_memory_destroy(m->device, m->gradients, BUFFER_BYTES);
   }
   if (m->messages != NULL) tri_device_host_destroy(m->device, m->messages, MESSAGES_BYTES);
+  if (m->passing.host != NULL) tri_device_host_destroy(m->device, m->passing.host, m->passing.bytes);
   if (m->staging != NULL) tri_device_host_destroy(m->device, m->staging, TRI_EXCHANGE_STAGING_BYTES);
 }

@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 #include "base/parts.h"
+#include "engine/engine_internal.h"
+#include "optimizers/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,28 +16,128 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-/* Those of a tied pair are one tensor. */
-static tri_status list_tensors(const tri_parameter_table *table, tri_dtype wide, tri_shards *shards) {
-  size_t n = (size_t)table->num_entries;
-  TRI_TRY(tri_alloc("a checkpoint's list", n, sizeof *shards->weights, &shards->weights));
-  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *shards->optimizer, &shards->optimizer));
-  TRI_TRY(tri_alloc("a checkpoint's list", 2 * n, sizeof *shards->names, &shards->names));
+/* Tensors that the optimizer keeps of each of a parameter's: its states and, where it saves another point than it
+ * trains, that one. */
+static int64_t kept_of(const tri_optimizer *optimizer) {
+  if (optimizer == NULL) return 0;
+  return optimizer->num_states + (optimizer->trained == NULL ? 0 : 1);
+}
+
+static const char *suffix_of(const tri_optimizer *optimizer, int64_t kept) {
+  return kept < optimizer->num_states ? optimizer->states[kept].suffix : optimizer->trained;
+}
+
+static tri_status allocate_lists(const tri_parameter_table *table, const tri_optimizer_settings *settings,
+                                 tri_shards *shards) {
+  size_t weights = 0, kept = 0;
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *parameter = &table->entries[e];
-    if (parameter->tied_to >= 0) continue;
-    int64_t i = shards->num_weights++;
-    char *name1 = shards->names[2 * i], *name2 = shards->names[2 * i + 1];
-    snprintf(name1, sizeof shards->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT1);
-    snprintf(name2, sizeof shards->names[0], "%s%s", parameter->name, TRI_CHECKPOINT_MOMENT2);
-    shards->weights[i] = tensor_of(parameter, parameter->name, wide);
-    shards->optimizer[2 * i] = tensor_of(parameter, name1, wide);
-    shards->optimizer[2 * i + 1] = tensor_of(parameter, name2, wide);
+    size_t tensors = parameter->tied_to >= 0 ? 0 : (size_t)tri_parameter_num_tensors(parameter);
+    weights += tensors;
+    kept += (size_t)kept_of(tri_optimizer_of(settings, parameter)) * tensors;
+  }
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
+  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
+  return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
+}
+
+static void add_kept(tri_shards *shards, const tri_parameter *tensor, const char *suffix, tri_dtype wide) {
+  int64_t i = shards->num_optimizer++;
+  snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
+  shards->optimizer[i] = tensor_of(tensor, shards->names[i], wide);
+}
+
+/* Those of a tied pair are one tensor. */
+static tri_status list_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings, tri_dtype wide,
+                               tri_shards *shards) {
+  TRI_TRY(allocate_lists(table, settings, shards));
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *parameter = &table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
+    int64_t tensors = parameter->tied_to >= 0 ? 0 : tri_parameter_num_tensors(parameter), first = 0;
+    for (int64_t t = 0; t < tensors; t++) {
+      int64_t i = shards->num_weights++;
+      tri_parameter *tensor = &shards->parts[i];
+      *tensor = tri_parameter_tensor(parameter, t, &first);
+      shards->weights[i] = tensor_of(tensor, tensor->name, wide);
+      for (int64_t k = 0; k < kept_of(optimizer); k++) add_kept(shards, tensor, suffix_of(optimizer, k), wide);
+    }
   }
   return TRI_OK;
 }
 
 const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number) {
   return number < shards->num_weights ? &shards->weights[number] : &shards->optimizer[number - shards->num_weights];
+}
+
+/* ---- what is not kept as it is saved ------------------------------------------------------------------------------
+ *
+ * States that are not wide, and the point that an averaging optimizer saves, are made on the way: in the memory of this
+ * rank's gradients, which nobody needs between steps, one at a time (tri_engine.staged). What is written there is put
+ * back into the state when another one is wanted, or at the end. */
+
+struct tri_shards_staged {
+  tri_checkpoint_memory memory;
+  tri_engine *engine;
+  const tri_update_call *call;
+  int64_t state; /* -1: the point that is saved */
+};
+
+static tri_status make_staged(const tri_shards_staged *s) {
+  tri_engine *engine = s->engine;
+  const tri_update_call *call = s->call;
+  char *to = tri_executor_call_gradients(engine->executor, call);
+  if (s->state >= 0) {
+    return tri_update_widen(engine->device->queue, call, s->state, tri_executor_state(engine->executor, call, s->state),
+                            to);
+  }
+  TRI_KERNEL_CALL(engine->device->queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings),
+                  tri_executor_call_values(engine->executor, call), tri_executor_state(engine->executor, call, 0), to);
+  return TRI_OK;
+}
+
+static tri_status put_back(tri_engine *engine) {
+  const tri_shards_staged *s = engine->staged;
+  if (s == NULL || !engine->staged_written) return TRI_OK;
+  engine->staged_written = false;
+  return tri_update_narrow(engine->device->queue, s->call, s->state,
+                           tri_executor_call_gradients(engine->executor, s->call),
+                           tri_executor_state(engine->executor, s->call, s->state));
+}
+
+static tri_status stage(const tri_shards_staged *s) {
+  tri_engine *engine = s->engine;
+  if (engine->staged == s) return TRI_OK;
+  TRI_TRY(put_back(engine));
+  engine->staged = s;
+  TRI_TRY(make_staged(s));
+  return tri_queue_finish(engine->device->queue);
+}
+
+static tri_status staged_read(void *context, void *to_host, const void *from, size_t bytes) {
+  const tri_shards_staged *s = context;
+  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
+  TRI_TRY(stage(s));
+  if (real != NULL) return real->read(real->context, to_host, from, bytes);
+  memcpy(to_host, from, bytes);
+  return TRI_OK;
+}
+
+static tri_status staged_write(void *context, void *to, const void *from_host, size_t bytes) {
+  const tri_shards_staged *s = context;
+  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
+  TRI_TRY(stage(s));
+  s->engine->staged_written = true;
+  if (real != NULL) return real->write(real->context, to, from_host, bytes);
+  memcpy(to, from_host, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_shards_written(tri_engine *engine) {
+  TRI_TRY(put_back(engine));
+  engine->staged = NULL;
+  return tri_queue_finish(engine->device->queue);
 }
 
 /* ---- what a rank holds ------------------------------------------------------------------------------------------- */
@@ -48,7 +150,7 @@ static tri_stretch divide(tri_stretch whole, const tri_mesh_seat *seat, tri_doma
   return (tri_stretch){whole.first + first, count, whole.at + first};
 }
 
-/* Stretches of values and of moments that a rank saves. */
+/* Stretches of values and of states that a rank saves. */
 typedef struct holder {
   const tri_layout *layout;
   const tri_buckets *buckets;
@@ -63,20 +165,13 @@ static tri_stretch saved_values(const holder *h, int64_t entry) {
   return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
 
-static tri_stretch saved_moments(const holder *h, int64_t entry) {
-  tri_stretch stretch = tri_stretch_of_moments(h->buckets, h->table, entry);
-  return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
+/* Of what a call updates; `at` counts from there. */
+static tri_stretch saved_of_call(const holder *h, const tri_update_call *call) {
+  const tri_stretch stretch = {call->first, call->count, 0};
+  return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
 }
 
 static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
-
-static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, tri_stretch stretch, void *array,
-                size_t element, const tri_checkpoint_memory *memory) {
-  if (stretch.count == 0) return;
-  char *data = (char *)array + (size_t)stretch.at * element;
-  shards->slices[shards->num_slices++] =
-      (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data, memory};
-}
 
 static bool is_to_save(tri_shards_use use) {
   switch (use) {
@@ -86,38 +181,151 @@ static bool is_to_save(tri_shards_use use) {
   return false;
 }
 
-static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards *shards) {
-  const tri_executor *executor = tri_engine_executor(engine);
-  const tri_parameter_table *table = tri_engine_parameters(engine);
-  const tri_layout *layout = tri_engine_get_options(engine)->layout;
-  const tri_mesh *mesh = tri_engine_mesh(engine);
-  const holder h = {layout, tri_engine_buckets(engine), table, {mesh->shape, mesh->place}};
-  size_t element = tri_dtype_bytes(tri_dtype_wide(tri_engine_get_options(engine)->precision));
-  const tri_checkpoint_memory *memory = tri_executor_memory(executor);
-  int64_t *number = NULL;
-  TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *number, &number));
-  tri_status status =
-      tri_alloc("a checkpoint's list", 3 * (size_t)table->num_entries, sizeof *shards->slices, &shards->slices);
-  for (int64_t e = 0, n = 0; e < table->num_entries && status == TRI_OK; e++) {
-    const tri_parameter *entry = &table->entries[e];
-    number[e] = entry->tied_to >= 0 ? number[entry->tied_to] : n++;
-    bool saves = is_to_save(use);
-    if (saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
-    int64_t moments = shards->num_weights + 2 * number[e];
-    tri_stretch of_values = saves ? saved_values(&h, e) : tri_stretch_of_values(h.buckets, table, e);
-    tri_stretch of_moments = saves ? saved_moments(&h, e) : tri_stretch_of_moments(h.buckets, table, e);
-    add(shards, number[e], entry, of_values, tri_executor_values(executor), element, memory);
-    add(shards, moments, entry, of_moments, tri_executor_moment1(executor), element, memory);
-    add(shards, moments + 1, entry, of_moments, tri_executor_moment2(executor), element, memory);
+typedef struct lister {
+  tri_engine *engine;
+  tri_shards *shards;
+  holder h;
+  bool saves;
+  int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and the optimizer's */
+} lister;
+
+static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, tri_stretch stretch, void *array,
+                size_t element, const tri_checkpoint_memory *memory) {
+  if (stretch.count == 0) return;
+  char *data = (char *)array + (size_t)stretch.at * element;
+  shards->slices[shards->num_slices++] =
+      (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data, memory};
+}
+
+static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
+  tri_shards_staged *s = &l->shards->staged[l->shards->num_staged++];
+  *s = (tri_shards_staged){{s, staged_read, staged_write}, l->engine, call, state};
+  return &s->memory;
+}
+
+/* Where elements of a call lie, and how they are reached. */
+typedef struct source {
+  char *data;
+  const tri_checkpoint_memory *memory;
+} source;
+
+static source source_of_state(lister *l, const tri_update_call *call, int64_t state) {
+  const tri_executor *executor = l->engine->executor;
+  const bool wide = tri_update_is_wide(call, state);
+  if (wide) return (source){tri_executor_state(executor, call, state), tri_executor_memory(executor)};
+  return (source){tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, state)};
+}
+
+/* Elements of a call, from a source, into the tensors of its entry: number `first_tensor` and every `stride`-th behind
+ * it. */
+static void add_of_call(lister *l, const tri_update_call *call, source from, int64_t first_tensor, int64_t stride) {
+  const tri_parameter *entry = &l->h.table->entries[call->entry];
+  const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
+  const tri_stretch whole = l->saves ? saved_of_call(&l->h, call) : (tri_stretch){call->first, call->count, 0};
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    /* An entry that is tied to another has its tensor, but may be the one that this rank holds. */
+    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(whole, first, count), from.data, element,
+        from.memory);
   }
-  tri_free(number);
+}
+
+/* Values as they lie in their array. */
+static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
+                       int64_t stride) {
+  const tri_executor *executor = l->engine->executor;
+  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(values, first, count),
+        tri_executor_values(executor), element, tri_executor_memory(executor));
+  }
+}
+
+/* What a rank has in its arrays of an entry, tensor by tensor. */
+static void add_entry(lister *l, int64_t e) {
+  const tri_parameter *entry = &l->h.table->entries[e];
+  const tri_updates *updates = l->engine->parts.updates;
+  const tri_optimizer *optimizer = tri_optimizer_of(l->engine->options.optimizer, entry);
+  const int64_t stride = kept_of(optimizer);
+  const bool averages = optimizer != NULL && optimizer->trained != NULL;
+  const tri_stretch values = l->saves ? saved_values(&l->h, e) : tri_stretch_of_values(l->h.buckets, l->h.table, e);
+  if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);
+  if (averages) add_values(l, entry, values, l->kept + optimizer->num_states, stride);
+  for (int64_t c = updates->first_call[e]; optimizer != NULL && c < updates->first_call[e + 1]; c++) {
+    const tri_update_call *call = &updates->calls[c];
+    for (int64_t s = 0; s < optimizer->num_states; s++) {
+      add_of_call(l, call, source_of_state(l, call, s), l->kept + s, stride);
+    }
+    if (!averages || !l->saves) continue;
+    const source saved = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
+    add_of_call(l, call, saved, l->weight, 1);
+  }
+}
+
+/* The numbers of each entry's first tensors. */
+typedef struct tensor_numbers {
+  int64_t weight, kept;
+} tensor_numbers;
+
+static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings,
+                           int64_t num_weights, tensor_numbers *out) {
+  tensor_numbers next = {0, num_weights};
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
+    if (entry->tied_to >= 0) continue;
+    next.weight += tri_parameter_num_tensors(entry);
+    next.kept += kept_of(tri_optimizer_of(settings, entry)) * tri_parameter_num_tensors(entry);
+  }
+}
+
+/* Whose each call of an optimizer has at most a slice of each tensor that it is of, and of all it keeps. */
+static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) {
+  const tri_updates *updates = engine->parts.updates;
+  const tri_parameter_table *table = engine->parts.table;
+  size_t most = 0;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const int64_t calls = updates->first_call[e + 1] - updates->first_call[e];
+    const int64_t each = TRI_OPTIMIZER_STATES + 1;
+    most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
+  }
+  const size_t staged = (size_t)(updates->count * (TRI_OPTIMIZER_STATES + 1));
+  TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
+  return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
+}
+
+static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards *shards) {
+  const tri_parameter_table *table = engine->parts.table;
+  const tri_mesh *mesh = engine->options.mesh;
+  lister l = {.engine = engine,
+              .shards = shards,
+              .h = {engine->options.layout, engine->parts.buckets, table, {mesh->shape, mesh->place}},
+              .saves = is_to_save(use)};
+  tensor_numbers *numbers = NULL;
+  TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
+  tri_status status = allocate_slices(engine, shards);
+  if (status == TRI_OK) number_tensors(table, engine->options.optimizer, shards->num_weights, numbers);
+  for (int64_t e = 0; e < table->num_entries && status == TRI_OK; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    if (l.saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
+    l.weight = numbers[e].weight;
+    l.kept = numbers[e].kept;
+    add_entry(&l, e);
+  }
+  tri_free(numbers);
   return status;
 }
 
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out) {
   tri_shards shards = {0};
-  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
-  tri_status status = list_tensors(tri_engine_parameters(engine), wide, &shards);
+  const tri_engine_options *options = &engine->options;
+  tri_status status =
+      list_tensors(engine->parts.table, options->optimizer, tri_dtype_wide(options->precision), &shards);
   if (status == TRI_OK) status = list_slices(engine, use, &shards);
   if (status != TRI_OK) {
     tri_shards_release(&shards);
@@ -127,9 +335,22 @@ tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards 
   return TRI_OK;
 }
 
+bool tri_shards_keep_narrow(const tri_engine *engine) {
+  const tri_updates *updates = engine->parts.updates;
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
+      if (!tri_update_is_wide(call, s)) return true;
+    }
+  }
+  return false;
+}
+
 void tri_shards_release(tri_shards *shards) {
+  tri_free(shards->staged);
   tri_free(shards->slices);
   tri_free(shards->names);
+  tri_free(shards->parts);
   tri_free(shards->optimizer);
   tri_free(shards->weights);
   *shards = (tri_shards){0};
@@ -139,12 +360,21 @@ size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_sli
   return (size_t)slice->count * tri_dtype_bytes(tri_shards_tensor(shards, slice->tensor)->type);
 }
 
+static bool is_staged(const tri_checkpoint_slice *slice) {
+  return slice->memory != NULL && slice->memory->read == staged_read;
+}
+
+static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice, char *to_host, size_t bytes) {
+  if (is_staged(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
+  return tri_queue_download(engine->device->queue, to_host, slice->data, bytes);
+}
+
 tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host) {
   tri_queue *queue = tri_engine_executor(engine)->device->queue;
   tri_queue_at(queue, "state", -1, "copying it");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
-    TRI_TRY(tri_queue_download(queue, to_host, shards->slices[i].data, bytes));
+    TRI_TRY(download(engine, &shards->slices[i], to_host, bytes));
     to_host += bytes;
   }
   return tri_queue_finish(queue);
@@ -155,10 +385,15 @@ tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const
   tri_queue_at(queue, "state", -1, "taking it up");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
-    TRI_TRY(tri_queue_upload(queue, shards->slices[i].data, from_host, bytes));
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    if (is_staged(slice)) {
+      TRI_TRY(slice->memory->write(slice->memory->context, slice->data, from_host, bytes));
+    } else {
+      TRI_TRY(tri_queue_upload(queue, slice->data, from_host, bytes));
+    }
     from_host += bytes;
   }
-  return tri_queue_finish(queue);
+  return tri_shards_written(engine);
 }
 
 size_t tri_shards_bytes(const tri_shards *shards) {
@@ -170,10 +405,19 @@ size_t tri_shards_bytes(const tri_shards *shards) {
 size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
                                 const tri_mesh_place *place) {
   const holder h = {options->layout, parts->buckets, parts->table, {tri_layout_mesh(options->layout), *place}};
+  const tri_optimizer_settings *settings =
+      options->optimizer != NULL ? options->optimizer : tri_optimizer_settings_default();
   int64_t elements = 0;
   for (int64_t e = 0; e < parts->table->num_entries; e++) {
-    if (!is_saved(&parts->table->entries[e])) continue;
-    elements += saved_values(&h, e).count + 2 * saved_moments(&h, e).count;
+    const tri_parameter *entry = &parts->table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
+    if (!is_saved(entry)) continue;
+    const bool averages = optimizer != NULL && optimizer->trained != NULL;
+    elements += saved_values(&h, e).count; /* or the point that it trains */
+    for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
+      const int64_t count = saved_of_call(&h, &parts->updates->calls[c]).count;
+      if (optimizer != NULL) elements += (optimizer->num_states + (averages ? 1 : 0)) * count;
+    }
   }
   return (size_t)elements * tri_dtype_bytes(tri_dtype_wide(options->precision));
 }

@@ -1,22 +1,28 @@
 /* The run's state as the tensors of a checkpoint, and what of them this rank holds.
  *
- * A checkpoint's tensors are the global ones, under the names of the parameter table and, for the moments, a suffix:
- * every rank makes the same list. What a rank holds of a tensor is a slice; slices point into the engine's arrays. */
+ * A checkpoint's tensors are the global ones, under the names of the parameter table and, for what the optimizer keeps,
+ * a suffix: every rank makes the same list. What a rank holds of a tensor is a slice; slices point into the engine's
+ * arrays. */
 #ifndef TRI_ENGINE_SHARDS_H
 #define TRI_ENGINE_SHARDS_H
 
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
 
+typedef struct tri_shards_staged tri_shards_staged;
+
 typedef struct tri_shards {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
-  tri_checkpoint_tensor *optimizer; /* [2 * num_weights]: both moments of each */
-  char (*names)[128];
-  int64_t num_weights;
+  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: what is kept of each that an optimizer changes */
+  tri_parameter *parts;             /* [num_weights]: the weights as parameters */
+  char (*names)[128];               /* [num_optimizer] */
+  int64_t num_weights, num_optimizer;
   /* To save: every element of every tensor is in one slice of one rank. To load: all that this rank holds. Tensors are
-   * numbered weights first, then moments. */
+   * numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
+  struct tri_shards_staged *staged; /* [num_staged]: of slices that are made on the way */
+  int64_t num_staged;
 } tri_shards;
 
 typedef enum tri_shards_use { TRI_SHARDS_SAVE, TRI_SHARDS_LOAD } tri_shards_use;
@@ -24,6 +30,13 @@ typedef enum tri_shards_use { TRI_SHARDS_SAVE, TRI_SHARDS_LOAD } tri_shards_use;
 /* LOCAL. Release with tri_shards_release; slices stay valid as long as the engine. */
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out);
 void tri_shards_release(tri_shards *shards);
+
+/* LOCAL. Slices were read or written and will not be for now: what was written has arrived, and gradients may be again
+ * where some of them were made. */
+tri_status tri_shards_written(tri_engine *engine);
+
+/* Whether states are kept in another type than they are saved in: what was loaded need not be what was in the file. */
+bool tri_shards_keep_narrow(const tri_engine *engine);
 
 /* Bytes of a tensor's elements in a slice; of all slices. */
 size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice);

@@ -19,19 +19,28 @@ tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tr
   return status;
 }
 
+/* `values` are those of the whole parameter. */
+static tri_status load_tensor(const tri_checkpoint *checkpoint, const tri_parameter *parameter, int64_t number,
+                              const tri_executor *executor, char *values) {
+  tri_dtype wide = tri_dtype_wide(executor->type);
+  int64_t first = 0;
+  const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
+  tri_checkpoint_slice slice = {.count = tri_parameter_global_count(&tensor),
+                                .data = values + (size_t)first * tri_dtype_bytes(wide),
+                                .memory = tri_executor_memory(executor)};
+  TRI_TRY(tri_checkpoint_read(checkpoint, tensor.name, wide, tensor.num_dims, tensor.shape, slice.memory, slice.data));
+  return tri_checkpoint_check_finite(checkpoint, &tensor, wide, &slice);
+}
+
 tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table,
                             tri_executor *executor) {
-  tri_dtype wide = tri_dtype_wide(executor->type);
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     if (parameter->alias) continue;
-    tri_checkpoint_slice slice = {.count = tri_parameter_global_count(parameter),
-                                  .data = executor->parameters[i].value,
-                                  .memory = tri_executor_memory(executor)};
-    TRI_TRY(tri_checkpoint_read(checkpoint, parameter->name, wide, parameter->num_dims, parameter->shape, slice.memory,
-                                slice.data));
-    TRI_TRY(tri_checkpoint_check_finite(checkpoint, parameter, wide, &slice));
+    for (int64_t t = 0; t < tri_parameter_num_tensors(parameter); t++) {
+      TRI_TRY(load_tensor(checkpoint, parameter, t, executor, executor->parameters[i].value));
+    }
   }
   return TRI_OK;
 }

@@ -1,13 +1,15 @@
 #include "model/family.h"
 
+#include "model/window.h"
+#include "ops/context.h"
 #include "ops/ops.h"
 #include "ops/recompute.h"
 
+#define TABLE_CASE(VALUE, name)                                                                                        \
+  case TRI_FAMILY_##VALUE: return &tri_family_##name;
+
 const tri_family_table *tri_family_of(const tri_model *model) {
-  switch (model->family) {
-    case TRI_FAMILY_GPT2: return &tri_family_gpt2;
-    case TRI_FAMILY_LLAMA: return &tri_family_llama;
-  }
+  switch (model->family) { TRI_FAMILIES(TABLE_CASE) }
   return NULL;
 }
 
@@ -51,9 +53,11 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   }
   for (int64_t layer = first ? 0 : layers->first; layer < layers->end && layer < model->num_layers; layer++) {
     list->recomputable = true;
+    tri_op_list_set_window(list, tri_model_window(model, layer));
     TRI_TRY(family->block(model, request->positions, layer, list, &x));
   }
   list->recomputable = false;
+  tri_op_list_set_window(list, 0);
   if (last) {
     TRI_TRY(append_head(model, request->purpose, x, list));
   } else {
@@ -62,6 +66,16 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   TRI_TRY(tri_op_list_finish(list));
   tri_op_list_recompute(list, request->recompute, request->recompute_every);
   return TRI_OK;
+}
+
+/* The positions of a sequence that are read at once. */
+static int64_t read_together(const tri_list_request *request) {
+  switch (request->purpose) {
+    case TRI_LIST_TRAIN:
+    case TRI_LIST_EVALUATE: break;
+    case TRI_LIST_GENERATE: return request->prompt;
+  }
+  return request->positions;
 }
 
 static bool is_training(tri_list_purpose purpose) {
@@ -78,9 +92,13 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   bool training = is_training(request->purpose);
   TRI_TRY(tri_model_check_numbers(model, request->type, ""));
   TRI_TRY(tri_op_list_create(request->batch, request->sequence, request->type, training, &list));
-  if (request->masked) list->most_slices = request->batch * request->sequence;
+  tri_op_list_set_shard(list, &request->shard);
+  tri_op_list_add_window(list, request->positions, model->window);
+  list->masked = request->masked;
+  const tri_op_context context = tri_op_list_context(list);
+  list->most_slices = tri_op_context_slices(&context, request->batch);
   if (request->masked_area > 0) list->area = request->masked_area;
-  list->shard = request->shard;
+  list->together = read_together(request);
   list->weights_pass = request->weights_pass;
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = append_all(model, request, list);
@@ -92,22 +110,41 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   return TRI_OK;
 }
 
-/* Elements of a layer's matrices. */
-static double layer_weights(const tri_model *model) {
-  double width = (double)model->hidden_size;
-  double attention_width = (double)(model->num_heads * model->head_dim);
-  double kv_width = (double)(model->num_kv_heads * model->head_dim);
-  double mlp_matrices = (double)tri_family_of(model)->mlp_matrices;
-  return width * (2.0 * attention_width + 2.0 * kv_width) + mlp_matrices * width * (double)model->ffn_size;
+/* Layers without experts, and what a token meets in one layer of each kind. */
+typedef struct layer_kinds {
+  int64_t dense, others;
+  double dense_weights, other_weights;
+} layer_kinds;
+
+static layer_kinds kinds_of(const tri_model *model) {
+  const tri_family_table *family = tri_family_of(model);
+  layer_kinds kinds = {.dense = model->num_experts == 0 ? model->num_layers : model->dense_layers};
+  kinds.others = model->num_layers - kinds.dense;
+  if (kinds.dense > 0) kinds.dense_weights = family->layer_weights(model, 0);
+  if (kinds.others > 0) kinds.other_weights = family->layer_weights(model, kinds.dense);
+  return kinds;
 }
 
-double tri_model_flops_per_token(const tri_model *model, int64_t sequence) {
-  double scores = (double)sequence * (double)(model->num_heads * model->head_dim);
-  double layer = 2.0 * layer_weights(model) + 4.0 * scores;
+double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area) {
+  const layer_kinds kinds = kinds_of(model);
+  double scores = area * (double)sequence * (double)(model->num_heads * model->head_dim);
+  double layers = (double)kinds.dense * (2.0 * kinds.dense_weights + 4.0 * scores) +
+                  (double)kinds.others * (2.0 * kinds.other_weights + 4.0 * scores);
   double head = 2.0 * (double)model->hidden_size * (double)model->vocab_size;
-  return 3.0 * ((double)model->num_layers * layer + head);
+  return 3.0 * (layers + head);
+}
+
+double tri_model_area(const tri_model *model, int64_t sequence, double masked) {
+  double sum = 0;
+  if (model->window == 0) return masked;
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    sum += tri_op_window_area(masked, sequence, tri_model_window(model, layer));
+  }
+  return sum / (double)model->num_layers;
 }
 
 double tri_model_head_in_layers(const tri_model *model) {
-  return (double)model->hidden_size * (double)model->vocab_size / layer_weights(model);
+  const layer_kinds kinds = kinds_of(model);
+  const double head = (double)model->hidden_size * (double)model->vocab_size;
+  return head / (kinds.others > 0 ? kinds.other_weights : kinds.dense_weights);
 }

@@ -1,8 +1,10 @@
-/* A family of models: what its parameters are and which operations they take part in. One file each (gpt2.c, llama.c).
- */
+/* A family of models: what its defaults are and which numbers it takes, what its parameters are, which operations they
+ * take part in, and what config.json calls all that. One file each (gpt2.c, llama.c), and one line in TRI_FAMILIES. */
 #ifndef TRI_MODEL_FAMILY_H
 #define TRI_MODEL_FAMILY_H
 
+#include "model/blocks.h"
+#include "model/dialect.h"
 #include "model/model.h"
 #include "model/parameters.h"
 #include "ops/list.h"
@@ -16,11 +18,15 @@ typedef enum tri_list_purpose {
 } tri_list_purpose;
 
 typedef struct tri_family_table {
-  const char *name;
-  bool always_biased; /* on queries, keys and values */
-  bool usually_tied;
+  bool always_biased;     /* on queries, keys and values */
   bool asks_for_ffn_size; /* else it is four times as wide as the residual stream */
-  int mlp_matrices;
+  tri_model usual;        /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too */
+  const tri_dialect *dialects; /* how config.json says its models; one without a name ends them */
+  const tri_blocks *blocks;    /* of a family whose operations are those of blocks.h; else NULL */
+  /* Whether a model's numbers go together, beyond the limits of each; the message names the key. */
+  tri_status (*check)(const tri_model *model);
+  /* Elements of a layer's matrices that one token meets. */
+  double (*layer_weights)(const tri_model *model, int64_t layer);
   /* Appends the family's entries. */
   tri_status (*parameters)(const tri_model *model, tri_parameter_table *table);
   /* Append calls: what makes the first layer's input out of tokens; layer `layer`, from x to x; what comes behind the
@@ -31,8 +37,8 @@ typedef struct tri_family_table {
   tri_status (*end)(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight);
 } tri_family_table;
 
-extern const tri_family_table tri_family_gpt2;
-extern const tri_family_table tri_family_llama;
+#define TRI_FAMILY_TABLE(VALUE, name) extern const tri_family_table tri_family_##name;
+TRI_FAMILIES(TRI_FAMILY_TABLE)
 
 /* NULL where the model names no family that there is. */
 const tri_family_table *tri_family_of(const tri_model *model);
@@ -41,7 +47,8 @@ const tri_family_table *tri_family_of(const tri_model *model);
 typedef struct tri_list_request {
   tri_list_purpose purpose;
   int64_t batch, sequence; /* of a micro-batch */
-  int64_t positions;       /* >= sequence: how far generation may go */
+  int64_t positions;       /* >= sequence: how far generation may go, */
+  int64_t prompt;          /* and how much of that is there to begin with */
   bool masked;             /* attention stays inside documents, which may be as short as one token */
   double masked_area;      /* the share of attention's work that masks leave, where it is known; 0: all of it */
   tri_dtype type;
@@ -61,10 +68,16 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out);
 
 /* Floating-point operations of the matrix products of one trained token (forward and backward), as Megatron-LM counts
- * them: attention over the full square of positions, recomputation not counted. For MFU. */
-double tri_model_flops_per_token(const tri_model *model, int64_t sequence);
+ * them: of the experts that it meets, attention over the full square of positions, recomputation not counted. For MFU.
+ * Where documents do not see each other, or layers have windows, `area` is what is left of attention's work, in the
+ * mean of all tokens and layers: 1 is all of it. */
+double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area);
 
-/* The work of the output projection, as a multiple of a layer's: the ratio of their products. */
+/* That share for sequences of so many tokens where masks leave `masked` of it (1: there are none). */
+double tri_model_area(const tri_model *model, int64_t sequence, double masked);
+
+/* The work of the output projection, as a multiple of a layer's (one with experts, where there are such): the ratio of
+ * their products. */
 double tri_model_head_in_layers(const tri_model *model);
 
 #endif

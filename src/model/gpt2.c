@@ -4,6 +4,7 @@
 #include "model/family.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* The parameters of a block in the order of the table. */
@@ -54,7 +55,9 @@ static tri_status gpt2_add_block(const tri_model *model, int64_t layer, tri_para
   };
 #undef NAME
   for (int i = 0; i < BLOCK_PARAMETERS; i++) {
-    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, rows[i].facts));
+    tri_parameter facts = rows[i].facts;
+    facts.in_out = facts.num_dims == 2;
+    TRI_TRY(tri_parameter_table_add(table, rows[i].name, layer, facts));
   }
   return TRI_OK;
 }
@@ -132,10 +135,90 @@ static tri_status gpt2_end(const tri_model *model, tri_op_list *list, int32_t x,
   return tri_op_layer_norm(list, model->norm_eps, x, norm, norm + 1, hidden);
 }
 
-const tri_family_table tri_family_gpt2 = {.name = "gpt2",
-                                          .always_biased = true,
-                                          .usually_tied = true,
-                                          .mlp_matrices = 2,
+static double gpt2_layer_weights(const tri_model *model, int64_t layer) {
+  const double width = (double)model->hidden_size, attention = (double)(model->num_heads * model->head_dim);
+  (void)layer;
+  return width * (2.0 * attention + 2.0 * attention) + 2.0 * width * (double)model->ffn_size;
+}
+
+/* ---- its numbers ------------------------------------------------------------------------------------------------- */
+
+static tri_status gpt2_check(const tri_model *m) {
+  if (m->num_kv_heads != m->num_heads) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`num_kv_heads` %" PRId64 " is not num_heads %" PRId64
+                    ", and gpt2 has no grouped-query attention; leave it out or take `family: llama`",
+                    m->num_kv_heads, m->num_heads);
+  }
+  if (m->num_heads * m->head_dim != m->hidden_size) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`head_dim` does not fit: num_heads %" PRId64 " x head_dim %" PRId64 " = %" PRId64
+                    ", not hidden_size %" PRId64 "; leave it out or choose numbers whose product fits",
+                    m->num_heads, m->head_dim, m->num_heads * m->head_dim, m->hidden_size);
+  }
+  if (!tri_rope_is_plain(&m->rope_scaling)) {
+    return tri_fail(TRI_BAD_CONFIG, "`rope_scaling` is for llama; gpt2 learns its positions");
+  }
+  if (m->rope_theta != 10000) return tri_fail(TRI_BAD_CONFIG, "`rope_theta` is for llama; gpt2 learns its positions");
+  if (m->window != 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`window` is for llama; gpt2 sees all tokens before, so leave it out");
+  }
+  return TRI_OK;
+}
+
+/* A model that nobody has completed may have others. */
+static tri_status gpt2_check_words(const tri_model *m) {
+  if (m->num_heads * m->head_dim == m->hidden_size && m->num_kv_heads == m->num_heads) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "Hugging Face's GPT-2 has no words for head_dim %" PRId64 " x num_heads %" PRId64
+                  " beside hidden_size %" PRId64 ", nor for num_kv_heads %" PRId64,
+                  m->head_dim, m->num_heads, m->hidden_size, m->num_kv_heads);
+}
+
+#define FIELD TRI_DIALECT_FIELD
+static const tri_dialect_key keys[] = {
+    FIELD("vocab_size", SIZE, vocab_size),
+    FIELD("n_positions", SIZE, max_sequence),
+    FIELD("n_embd", SIZE, hidden_size),
+    FIELD("n_layer", SIZE, num_layers),
+    FIELD("n_head", SIZE, num_heads),
+    FIELD("n_inner", SIZE, ffn_size),
+    FIELD("activation_function", ACTIVATION, activation),
+    {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
+    FIELD("resid_pdrop", NUMBER, dropout),
+    {.key = "attn_pdrop", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
+    FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
+    FIELD("initializer_range", NUMBER, init_std),
+    FIELD("tie_word_embeddings", BOOL, tied),
+    TRI_DIALECT_ONLY("scale_attn_weights", "true", "attention without 1 / sqrt(head size)"),
+    TRI_DIALECT_ONLY("scale_attn_by_inverse_layer_idx", "false", "attention scaled by the layer"),
+    TRI_DIALECT_ONLY("add_cross_attention", "false", "cross-attention"),
+    {.key = NULL},
+};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .check = gpt2_check_words,
+     .absent = {.vocab_size = 50257,
+                .max_sequence = 1024,
+                .hidden_size = 768,
+                .num_layers = 12,
+                .num_heads = 12,
+                .dropout = 0.1,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .tied = true,
+                .attention_bias = true},
+     .tables = {keys}},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_gpt2 = {.always_biased = true,
+                                          .usual = {.tied = true, .attention_bias = true},
+                                          .dialects = dialects,
+                                          .check = gpt2_check,
+                                          .layer_weights = gpt2_layer_weights,
                                           .parameters = gpt2_parameters,
                                           .begin = gpt2_begin,
                                           .block = gpt2_append_block,

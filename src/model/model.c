@@ -1,18 +1,37 @@
 #include "model/model.h"
 
+#include "model/experts.h"
 #include "model/family.h"
 #include "model/model_config.h"
+#include "model/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The divisor of n nearest to wanted. */
-static int64_t nearest_divisor(int64_t n, int64_t wanted) {
+#define NAME_CASE(VALUE, name)                                                                                         \
+  case TRI_FAMILY_##VALUE: return #name;
+
+const char *tri_family_name(tri_family family) {
+  switch (family) { TRI_FAMILIES(NAME_CASE) }
+  return NULL;
+}
+
+int64_t tri_nearest_divisor(int64_t n, int64_t wanted) {
   for (int64_t away = 0; away < n; away++) {
     if (wanted > away && n % (wanted - away) == 0) return wanted - away;
     if (n % (wanted + away) == 0) return wanted + away;
   }
   return 1;
+}
+
+static void fill_in_scaling(tri_rope_scaling *scaling) {
+  const tri_rope_scaling none = tri_rope_scaling_none();
+  if (scaling->factor == 0) scaling->factor = none.factor;
+  if (scaling->low_freq_factor == 0) scaling->low_freq_factor = none.low_freq_factor;
+  if (scaling->high_freq_factor == 0) scaling->high_freq_factor = none.high_freq_factor;
+  if (scaling->beta_fast == 0) scaling->beta_fast = none.beta_fast;
+  if (scaling->beta_slow == 0) scaling->beta_slow = none.beta_slow;
+  if (scaling->original_max_sequence == 0) scaling->original_max_sequence = none.original_max_sequence;
 }
 
 /* What is left at 0 takes its default. Numbers that are out of range are left for the check after it. */
@@ -21,12 +40,11 @@ static tri_status fill_in(tri_model *m) {
   if (m->norm_eps == 0) m->norm_eps = 1e-5;
   if (m->init_std == 0) m->init_std = 0.02;
   if (m->rope_theta == 0) m->rope_theta = 10000;
-  if (m->rope_scaling.factor == 0) m->rope_scaling.factor = 1;
-  if (m->rope_scaling.low_freq_factor == 0) m->rope_scaling.low_freq_factor = 1;
-  if (m->rope_scaling.high_freq_factor == 0) m->rope_scaling.high_freq_factor = 4;
-  if (m->rope_scaling.original_max_sequence == 0) m->rope_scaling.original_max_sequence = 8192;
+  fill_in_scaling(&m->rope_scaling);
   if (m->name[0] == '\0') snprintf(m->name, sizeof m->name, "inline");
+  if (m->window_layers[0] == '\0') snprintf(m->window_layers, sizeof m->window_layers, "all");
   if (m->num_kv_heads == 0) m->num_kv_heads = m->num_heads;
+  tri_model_fill_in_experts(m);
   if (family == NULL) return TRI_OK; /* the check after it says so */
   if (family->always_biased) m->attention_bias = true;
   /* The limits of the table; beyond them the arithmetic below could overflow. */
@@ -34,7 +52,7 @@ static tri_status fill_in(tri_model *m) {
   if (m->ffn_size == 0 && family->asks_for_ffn_size) {
     /* Two thirds of 4 * hidden_size, since SwiGLU has three matrices where GELU has two, in steps of 256. */
     return tri_fail(TRI_BAD_CONFIG, "`ffn_size` is missing; a %s model needs it, for example `ffn_size: %" PRId64 "`",
-                    family->name, (m->hidden_size * 8 / 3 + 255) / 256 * 256);
+                    tri_family_name(m->family), (m->hidden_size * 8 / 3 + 255) / 256 * 256);
   }
   if (m->ffn_size == 0) m->ffn_size = 4 * m->hidden_size;
   if (m->head_dim != 0) return TRI_OK;
@@ -44,66 +62,10 @@ static tri_status fill_in(tri_model *m) {
                     "`num_heads` %" PRId64 " does not divide hidden_size %" PRId64 ": num_heads %" PRId64
                     " x head_dim %" PRId64 " = %" PRId64 "; try num_heads %" PRId64,
                     m->num_heads, m->hidden_size, m->num_heads, size, m->num_heads * size,
-                    nearest_divisor(m->hidden_size, m->num_heads));
+                    tri_nearest_divisor(m->hidden_size, m->num_heads));
   }
   m->head_dim = m->hidden_size / m->num_heads;
   return TRI_OK;
-}
-
-static tri_status check_gpt2(const tri_model *m) {
-  if (m->num_kv_heads != m->num_heads) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`num_kv_heads` %" PRId64 " is not num_heads %" PRId64
-                    ", and gpt2 has no grouped-query attention; leave it out or take `family: llama`",
-                    m->num_kv_heads, m->num_heads);
-  }
-  if (m->num_heads * m->head_dim != m->hidden_size) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`head_dim` does not fit: num_heads %" PRId64 " x head_dim %" PRId64 " = %" PRId64
-                    ", not hidden_size %" PRId64 "; leave it out or choose numbers whose product fits",
-                    m->num_heads, m->head_dim, m->num_heads * m->head_dim, m->hidden_size);
-  }
-  if (m->rope_scaling.factor != 1) {
-    return tri_fail(TRI_BAD_CONFIG, "`rope_scaling` is for llama; gpt2 learns its positions");
-  }
-  if (m->rope_theta != 10000) return tri_fail(TRI_BAD_CONFIG, "`rope_theta` is for llama; gpt2 learns its positions");
-  return TRI_OK;
-}
-
-static tri_status check_llama(const tri_model *m) {
-  if (m->num_heads % m->num_kv_heads != 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`num_kv_heads` %" PRId64 " does not divide num_heads %" PRId64 "; try %" PRId64,
-                    m->num_kv_heads, m->num_heads, nearest_divisor(m->num_heads, m->num_kv_heads));
-  }
-  if (m->head_dim % 2 != 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`head_dim` %" PRId64
-                    " (hidden_size / num_heads unless given) is odd, and rotary positions turn "
-                    "pairs; choose an even one",
-                    m->head_dim);
-  }
-  if (m->num_heads * m->head_dim > 1 << 20) {
-    return tri_fail(TRI_BAD_CONFIG, "`head_dim` is too large: num_heads %" PRId64 " x head_dim %" PRId64 " is above %d",
-                    m->num_heads, m->head_dim, 1 << 20);
-  }
-  if (m->dropout != 0) return tri_fail(TRI_BAD_CONFIG, "`dropout` is for gpt2; llama has none, so leave it out");
-  if (m->activation != TRI_ACTIVATION_GELU_TANH) {
-    return tri_fail(TRI_BAD_CONFIG, "`activation` is for gpt2; llama has SwiGLU, so leave it out");
-  }
-  const tri_rope_scaling *scaling = &m->rope_scaling;
-  if (scaling->factor != 1 && scaling->high_freq_factor <= scaling->low_freq_factor) {
-    return tri_fail(TRI_BAD_CONFIG, "`rope_scaling.high_freq_factor` %g must be above low_freq_factor %g",
-                    scaling->high_freq_factor, scaling->low_freq_factor);
-  }
-  return TRI_OK;
-}
-
-static tri_status check_family(const tri_model *m) {
-  switch (m->family) {
-    case TRI_FAMILY_GPT2: return check_gpt2(m);
-    case TRI_FAMILY_LLAMA: return check_llama(m);
-  }
-  return tri_fail(TRI_INTERNAL, "a model of family %d, which nobody checks", (int)m->family);
 }
 
 tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out) {
@@ -125,7 +87,11 @@ tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations
                  {"rope_theta", model->rope_theta},
                  {"rope_scaling.factor", model->rope_scaling.factor},
                  {"rope_scaling.low_freq_factor", model->rope_scaling.low_freq_factor},
-                 {"rope_scaling.high_freq_factor", model->rope_scaling.high_freq_factor}};
+                 {"rope_scaling.high_freq_factor", model->rope_scaling.high_freq_factor},
+                 {"rope_scaling.attention_factor", model->rope_scaling.attention_factor},
+                 {"router_scale", model->router_scale},
+                 {"balance_rate", model->balance_rate},
+                 {"z_loss", model->z_loss}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     char key[64];
     snprintf(key, sizeof key, "%s%s", prefix, numbers[i].key);
@@ -138,7 +104,9 @@ tri_status tri_model_complete(tri_model *model) {
   tri_model m = *model;
   TRI_TRY(fill_in(&m));
   TRI_TRY(tri_config_check(&tri_model_table, &m));
-  TRI_TRY(check_family(&m));
+  TRI_TRY(tri_model_complete_window(&m));
+  TRI_TRY(tri_family_of(&m)->check(&m));
+  TRI_TRY(tri_model_check_experts(&m));
   *model = m;
   return TRI_OK;
 }

@@ -1,23 +1,34 @@
-/* What a model is: the numbers that describe it. Its parameters are in parameters.h, its operations in gpt2.c and
- * llama.c. */
+/* What a model is: the numbers that describe it. Its parameters are in parameters.h, its operations in its family's
+ * file. */
 #ifndef TRI_MODEL_MODEL_H
 #define TRI_MODEL_MODEL_H
 
+#include "base/router.h"
 #include "base/status.h"
 #include "device/dtype.h"
+#include "ops/rope_scaling.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum tri_family { TRI_FAMILY_GPT2, TRI_FAMILY_LLAMA } tri_family;
+/* The families. Each is a file, which defines its table: tri_family_gpt2 (family.h). */
+#define TRI_FAMILIES(X)                                                                                                \
+  X(GPT2, gpt2)                                                                                                        \
+  X(LLAMA, llama)                                                                                                      \
+  X(QWEN3, qwen3)                                                                                                      \
+  X(MIXTRAL, mixtral)                                                                                                  \
+  X(QWEN3_MOE, qwen3_moe)                                                                                              \
+  X(OLMOE, olmoe)                                                                                                      \
+  X(DOTS1, dots1)
+#define TRI_FAMILY_VALUE(VALUE, name) TRI_FAMILY_##VALUE,
+typedef enum tri_family { TRI_FAMILIES(TRI_FAMILY_VALUE) } tri_family;
 
-/* Llama 3.1's stretching of the rotary frequencies; factor 1 is none. */
-typedef struct tri_rope_scaling {
-  double factor, low_freq_factor, high_freq_factor;
-  int64_t original_max_sequence;
-} tri_rope_scaling;
+/* "gpt2"; NULL where it is none of them. */
+const char *tri_family_name(tri_family family);
 
 typedef enum tri_activation { TRI_ACTIVATION_GELU_TANH, TRI_ACTIVATION_GELU_ERF } tri_activation;
+
+enum { TRI_WINDOW_LAYERS_BYTES = 192 };
 
 typedef struct tri_model {
   char name[64]; /* the preset's, or "inline" */
@@ -31,10 +42,22 @@ typedef struct tri_model {
   bool attention_bias;       /* biases on q, k, v (llama family: Qwen 2); gpt2 always has */
   tri_activation activation; /* gpt2 */
   double dropout;            /* gpt2: embedding and both residual branches           */
+  /* Experts; num_experts 0: every layer is dense. */
+  int64_t num_experts, experts_per_token, expert_ffn_size;
+  int64_t shared_experts; /* that all tokens meet: as one of shared_experts * expert_ffn_size */
+  int64_t dense_layers;   /* so many layers from the first on have none, but a dense part of ffn_size */
+  tri_router_scoring router_scoring;
+  int64_t router_groups, router_kept_groups; /* 1 unless given */
+  bool router_quota, router_normalised, router_bias;
+  double router_scale; /* 1 unless given */
+  tri_balance_experts balance;
+  double balance_rate, z_loss;
   double norm_eps;
   double init_std;
   double rope_theta;
   tri_rope_scaling rope_scaling;
+  int64_t window;                              /* keys that a query sees at most, itself among them (llama); 0: all */
+  char window_layers[TRI_WINDOW_LAYERS_BYTES]; /* the layers that have it: window.h                                 */
 } tri_model;
 
 /* Longer sequences than this are never assumed: what they cost depends on their length, and most are shorter. */
@@ -50,5 +73,8 @@ tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations
 
 /* Checks that the numbers go together and fills in what was left at 0; the message names the key. */
 tri_status tri_model_complete(tri_model *model);
+
+/* The divisor of n nearest to `wanted`: for messages. */
+int64_t tri_nearest_divisor(int64_t n, int64_t wanted);
 
 #endif

@@ -10,26 +10,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAMILIES(X) X("gpt2", TRI_FAMILY_GPT2) X("llama", TRI_FAMILY_LLAMA)
-TRI_CONFIG_WORDS(families, tri_family, FAMILIES)
+#define FAMILY_WORD(VALUE, name) {#name, TRI_FAMILY_##VALUE},
+static const tri_config_word families[] = {TRI_FAMILIES(FAMILY_WORD){NULL, 0}};
 #define ACTIVATIONS(X) X("gelu_tanh", TRI_ACTIVATION_GELU_TANH) X("gelu_erf", TRI_ACTIVATION_GELU_ERF)
 TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
 
+TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
+
+#define SCORINGS(X) X("softmax", TRI_ROUTER_SOFTMAX) X("sigmoid", TRI_ROUTER_SIGMOID)
+TRI_CONFIG_WORDS(scorings, tri_router_scoring, SCORINGS)
+#define BALANCES(X)                                                                                                    \
+  X("none", TRI_BALANCE_EXPERTS_NONE)                                                                                  \
+  X("sequence", TRI_BALANCE_EXPERTS_SEQUENCE)                                                                          \
+  X("bias", TRI_BALANCE_EXPERTS_BIAS)
+TRI_CONFIG_WORDS(balances, tri_balance_experts, BALANCES)
+
 #define COUNT(NAME, MOST)                                                                                              \
   .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .range = {.low = 1, .high = MOST}
+#define COUNT_OR_NONE(NAME, MOST)                                                                                      \
+  .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .fallback = "0",                         \
+  .range = {.low = 0, .high = MOST}
+#define BOOLEAN(NAME) .name = #NAME, .type = TRI_CONFIG_BOOL, .offset = offsetof(tri_model, NAME)
 #define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_model, NAME)
 #define SCALING(NAME) .name = #NAME, .offset = offsetof(tri_rope_scaling, NAME)
 #define POSITIVE .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true}
 
 static const tri_config_key rope_scaling_keys[] = {
+    {SCALING(type), .type = TRI_CONFIG_CHOICE, .words = rope_types, .fallback = "llama3",
+     .help = "llama3 (Llama 3.1), linear, dynamic (NTK, by data.sequence or the text so far), yarn: as transformers "
+             "has them"},
     {SCALING(factor), .type = TRI_CONFIG_DOUBLE, .fallback = "1.0", .range = {.low = 1, .high = 1e6},
-     .help = "how much longer a text than the first training saw; 1 is no scaling"},
+     .help = "how much longer a text than the first training saw; 1 is no scaling (llama3, linear)"},
     {SCALING(low_freq_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "1.0", POSITIVE,
-     .help = "wavelengths above original_max_sequence / this are stretched in full"},
+     .help = "llama3: wavelengths above original_max_sequence / this are stretched in full"},
     {SCALING(high_freq_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "4.0", POSITIVE,
-     .help = "wavelengths below original_max_sequence / this are left alone"},
+     .help = "llama3: wavelengths below original_max_sequence / this are left alone"},
     {SCALING(original_max_sequence), .type = TRI_CONFIG_INT, .fallback = "8192", .range = {.low = 1, .high = 1 << 30},
-     .help = "positions that the first training saw"},
+     .help = "positions that the first training saw (llama3, dynamic, yarn)"},
+    {SCALING(attention_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "yarn: what queries and keys are multiplied by; 0 is 0.1 ln(factor) + 1, or what both mscales give"},
+    {SCALING(mscale), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "yarn: instead of that (0.1 mscale ln(factor) + 1) / (the same with mscale_all_dim); 0 is none"},
+    {SCALING(mscale_all_dim), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "yarn: see mscale; 0 is none"},
+    {SCALING(beta_fast), .type = TRI_CONFIG_DOUBLE, .fallback = "32.0", POSITIVE,
+     .help = "yarn: what turns as often within original_max_sequence, or more, is left alone"},
+    {SCALING(beta_slow), .type = TRI_CONFIG_DOUBLE, .fallback = "1.0", POSITIVE,
+     .help = "yarn: what turns as often, or less, is stretched in full"},
+    {SCALING(truncate), .type = TRI_CONFIG_BOOL, .fallback = "true",
+     .help = "yarn: the range between them begins and ends with whole pairs"},
 };
 static const tri_config_table rope_scaling_table = {.noun = "rope_scaling",
                                                     .keys = rope_scaling_keys,
@@ -55,13 +84,13 @@ static const tri_config_key model_keys[] = {
      .help = "heads of keys and values; fewer is grouped-query attention (llama)"},
     {COUNT(head_dim, 1 << 16), .derived = "hidden_size / num_heads", .help = "width of one head"},
     {COUNT(ffn_size, 1 << 22), .derived = "4 * hidden_size (gpt2)",
-     .help = "width inside the feed-forward block; llama asks for it"},
+     .help = "width inside the feed-forward block; llama and its like ask for it"},
     {COUNT(vocab_size, INT32_MAX), .example = "50257", .help = "token ids are 0 .. vocab_size - 1"},
     {COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"},
     {.name = "tied",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, tied),
-     .derived = "gpt2 true, llama false",
+     .derived = "gpt2 true, others false",
      .help = "whether the output projection is the token embedding"},
     {NUMBER(dropout), .fallback = "0.0", .range = {.low = 0, .high = 1, .open_high = true},
      .help = "share of activations dropped: embedding and both residual branches (gpt2)"},
@@ -70,18 +99,66 @@ static const tri_config_key model_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_model, rope_scaling),
      .table = &rope_scaling_table,
-     .help = "Llama 3.1's stretching of the rotary wavelengths (llama)"},
+     .help = "stretching of the rotary wavelengths beyond the lengths of the first training (llama)"},
+    {.name = "window",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_model, window),
+     .fallback = "0",
+     .range = {.low = 0, .high = 1 << 30},
+     .help = "tokens that a query sees at most, its own among them: a sliding window (llama); 0 is none"},
+    {.name = "window_layers",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_model, window_layers),
+     .bytes = TRI_WINDOW_LAYERS_BYTES,
+     .fallback = "all",
+     .help = "layers that have the window: all; 5 of 6 (the first five of each six); or 0, 4-7, 28-"},
     {.name = "attention_bias",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, attention_bias),
-     .derived = "gpt2 true, llama false",
+     .derived = "gpt2 true, others false",
      .help = "biases on queries, keys and values; gpt2 always has them"},
     {.name = "activation",
      .type = TRI_CONFIG_CHOICE,
      .offset = offsetof(tri_model, activation),
      .words = activations,
      .fallback = "gelu_tanh",
-     .help = "of the feed-forward block (gpt2); llama has SwiGLU"},
+     .help = "of the feed-forward block (gpt2); others have SwiGLU"},
+    {COUNT_OR_NONE(num_experts, TRI_ROUTER_EXPERTS),
+     .help = "experts of a layer, of which each token meets a few; families that have them ask for it"},
+    {COUNT_OR_NONE(experts_per_token, TRI_ROUTER_CHOSEN), .help = "of them, that a token meets"},
+    {COUNT_OR_NONE(expert_ffn_size, 1 << 22), .help = "width inside an expert"},
+    {COUNT_OR_NONE(shared_experts, TRI_ROUTER_EXPERTS),
+     .help = "experts beside them that all tokens meet: one of so many times expert_ffn_size (dots1)"},
+    {COUNT_OR_NONE(dense_layers, 1 << 14),
+     .help = "layers from the first on that have a feed-forward part of ffn_size in place of experts (qwen3_moe, "
+             "dots1)"},
+    {.name = "router_scoring",
+     .type = TRI_CONFIG_CHOICE,
+     .offset = offsetof(tri_model, router_scoring),
+     .words = scorings,
+     .derived = "dots1 sigmoid, others softmax",
+     .help = "what scores of experts are made of: softmax over all, or sigmoid of each by itself"},
+    {COUNT(router_groups, TRI_ROUTER_EXPERTS), .fallback = "1",
+     .help = "groups of neighbouring experts, of which the best are kept for a token to choose from"},
+    {COUNT(router_kept_groups, TRI_ROUTER_EXPERTS), .derived = "router_groups", .help = "of them, that are kept"},
+    {BOOLEAN(router_quota), .fallback = "false",
+     .help = "equally many experts from each kept group: groups are equally busy whatever the tokens (MoGE)"},
+    {BOOLEAN(router_normalised), .derived = "olmoe false, others true",
+     .help = "whether the weights of the chosen experts are divided by their sum"},
+    {NUMBER(router_scale), .fallback = "1.0", .range = {.low = 0, .high = 1e6, .open_low = true},
+     .help = "what these weights are multiplied by"},
+    {BOOLEAN(router_bias), .derived = "dots1 true, others false",
+     .help = "a bias on scores for choosing alone, not for weights; it has no gradient (balance: bias)"},
+    {.name = "balance",
+     .type = TRI_CONFIG_CHOICE,
+     .offset = offsetof(tri_model, balance),
+     .words = balances,
+     .fallback = "none",
+     .help = "what keeps experts equally busy: none, sequence (a loss for each sequence) or bias (once a step)"},
+    {NUMBER(balance_rate), .derived = "sequence 1e-4, bias 1e-3", .range = {.low = 0, .high = 1e6},
+     .help = "coefficient of that loss, or step of the bias"},
+    {NUMBER(z_loss), .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "coefficient of the mean of log(sum of exp(logits of a router))^2 as a loss; 0 is none"},
     {NUMBER(norm_eps), .fallback = "1.0e-5", POSITIVE, .help = "added to the variance in norms"},
     {NUMBER(init_std), .fallback = "0.02", POSITIVE, .help = "standard deviation of initial weights"},
 };
@@ -147,16 +224,57 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
 
 /* ---- whole models ---------------------------------------------------------------------------------------------- */
 
+/* Keys for which 0 is a choice as good as others: what they are where nobody says is the family's. */
+typedef struct usual_field {
+  const char *key;
+  size_t offset, bytes;
+} usual_field;
+#define USUAL(FIELD)                                                                                                   \
+  { #FIELD, offsetof(tri_model, FIELD), sizeof(((const tri_model *)NULL)->FIELD) }
+static const usual_field usual_fields[] = {USUAL(tied), USUAL(attention_bias), USUAL(router_scoring),
+                                           USUAL(router_normalised), USUAL(router_bias)};
+
+static void take_usual(const tri_family_table *family, const usual_field *field, tri_model *model) {
+  memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
+}
+
+/* Takes a number back to what stands for nobody's. */
+static void clear_field(const tri_config_key *key, tri_model *model) {
+  for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
+    if (strcmp(usual_fields[i].key, key->name) != 0) continue;
+    take_usual(tri_family_of(model), &usual_fields[i], model);
+    return;
+  }
+  memset((char *)model + key->offset, 0, sizeof(int64_t)); /* a count or a double */
+}
+
+static void note_difference(void *context, const char *key, const char *left, const char *right) {
+  (void)key, (void)left, (void)right;
+  *(bool *)context = true;
+}
+
+bool tri_model_is_derived(const tri_model *model, const tri_config_key *key) {
+  tri_model without = *model;
+  bool differs = false;
+  if (key->derived == NULL) return false;
+  clear_field(key, &without);
+  if (tri_model_complete(&without) != TRI_OK) return false;
+  tri_config_differences(&tri_model_table, model, &without, note_difference, &differs);
+  return !differs;
+}
+
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model) {
   const tri_family_table *family = tri_family_of(model);
   const tri_yaml *bias = tri_yaml_find(mapping, "attention_bias");
   if (family->always_biased && bias != NULL && !model->attention_bias) {
     char rest[96];
-    snprintf(rest, sizeof rest, " cannot be false in the family %s, which always has these biases", family->name);
+    snprintf(rest, sizeof rest, " cannot be false in the family %s, which always has these biases",
+             tri_family_name(model->family));
     return tri_yaml_fail(bias, "`attention_bias`", "%s", rest);
   }
-  if (bias == NULL) model->attention_bias = family->always_biased;
-  if (tri_yaml_find(mapping, "tied") == NULL) model->tied = family->usually_tied;
+  for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
+    if (tri_yaml_find(mapping, usual_fields[i].key) == NULL) take_usual(family, &usual_fields[i], model);
+  }
   return tri_config_blame(mapping, tri_model_complete(model));
 }
 

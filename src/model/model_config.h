@@ -18,6 +18,9 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml 
  * in the mapping's file. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
+/* Whether a key of the table has, in a complete model, the value that follows from the others where it is left out. */
+bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
+
 /* A preset by its name or a model file by its path. */
 tri_status tri_model_load(const char *name_or_file, tri_model *out);
 

@@ -10,7 +10,14 @@
 /* ---- facts ------------------------------------------------------------------------------------------------------- */
 
 tri_parameter_placement tri_parameter_placed_dense(void) {
-  return (tri_parameter_placement){TRI_DOMAIN_TENSOR, TRI_DOMAIN_REPLICAS};
+  return (tri_parameter_placement){.parts = TRI_DOMAIN_TENSOR, .replicas = TRI_DOMAIN_REPLICAS};
+}
+
+tri_parameter_placement tri_parameter_placed_experts(void) {
+  return (tri_parameter_placement){.parts = TRI_DOMAIN_EXPERT_TENSOR,
+                                   .replicas = TRI_DOMAIN_EXPERT_REPLICAS,
+                                   .has_holders = true,
+                                   .holders = TRI_DOMAIN_EXPERT_HOLDERS};
 }
 
 tri_split tri_split_none(void) { return (tri_split){.dim = -1, .segments = 1, .units = 1}; }
@@ -26,6 +33,12 @@ tri_parameter tri_parameter_norm(int64_t width, tri_init init) {
                          .split = tri_split_none(),
                          .part = TRI_PART_NORM,
                          .init = init};
+}
+
+tri_parameter tri_parameter_head_norm(int64_t width) {
+  tri_parameter entry = tri_parameter_norm(width, TRI_INIT_ONE);
+  entry.by_heads = true;
+  return entry;
 }
 
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split) {
@@ -48,14 +61,35 @@ tri_parameter tri_parameter_joined(tri_parameter parameter) {
   return parameter;
 }
 
-/* "transformer.h.%ld.ln_1.weight" and 3 to "transformer.h.3.ln_1.weight". */
+tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
+                                    double std) {
+  const tri_split split = tri_split_elements(split_dim, split_dim == 0 ? rows : columns);
+  tri_parameter parameter = tri_parameter_matrix(TRI_PART_MLP, rows, columns, split, std);
+  parameter.placement = tri_parameter_placed_experts();
+  parameter.stack = experts;
+  parameter.kinds = kinds;
+  return parameter;
+}
+
+tri_parameter tri_parameter_balance(int64_t experts) {
+  tri_parameter parameter = tri_parameter_bias(TRI_PART_ROUTER, experts, tri_split_none());
+  parameter.rule = TRI_RULE_BALANCE;
+  return parameter;
+}
+
+/* "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight": the first number of the name. */
+static void put_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
+  char copy[TRI_PARAMETER_NAME_BYTES];
+  memcpy(copy, name, sizeof copy);
+  const char *at = strstr(copy, "%ld");
+  if (at != NULL) snprintf(name, TRI_PARAMETER_NAME_BYTES, "%.*s%s%s", (int)(at - copy), copy, number, at + 3);
+}
+
 static void set_name(tri_parameter *entry, const char *name, int64_t layer) {
-  const char *number = strstr(name, "%ld");
-  if (number == NULL) {
-    snprintf(entry->name, sizeof entry->name, "%s", name);
-  } else {
-    snprintf(entry->name, sizeof entry->name, "%.*s%ld%s", (int)(number - name), name, (long)layer, number + 3);
-  }
+  char number[24];
+  snprintf(number, sizeof number, "%ld", (long)layer);
+  snprintf(entry->name, sizeof entry->name, "%s", name);
+  put_number(entry->name, number);
 }
 
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
@@ -68,9 +102,16 @@ tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name,
   *entry = parameter;
   set_name(entry, name, layer);
   entry->layer = layer;
-  entry->decay = entry->num_dims > 1;
   entry->tied_to = -1;
   table->num_entries = n + 1;
+  return TRI_OK;
+}
+
+tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
+                                         tri_parameter parameter) {
+  for (int64_t kind = 0; kind < parameter.kinds; kind++) parameter.names[kind] = names[kind];
+  TRI_TRY(tri_parameter_table_add(table, names[0], layer, parameter));
+  put_number(table->entries[table->num_entries - 1].name, "*");
   return TRI_OK;
 }
 
@@ -93,7 +134,15 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
   tri_part_of(units, ranks, rank, first, count);
 }
 
-int64_t tri_parameter_global_count(const tri_parameter *parameter) { return parameter->shape[0] * parameter->shape[1]; }
+static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
+
+int64_t tri_parameter_num_tensors(const tri_parameter *parameter) {
+  return at_least_1(parameter->stack) * at_least_1(parameter->kinds);
+}
+
+int64_t tri_parameter_global_count(const tri_parameter *parameter) {
+  return tri_parameter_num_tensors(parameter) * parameter->shape[0] * parameter->shape[1];
+}
 
 static bool holds_layer(const tri_model_share *share, int64_t layer) {
   for (int64_t i = 0; i < share->num_chunks; i++) {
@@ -121,17 +170,71 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
     if (rank > 0) tri_split_units(split->units, ranks, rank - 1, &before, &count);
     entry.counted = entry.num_units > 0 && before != entry.first_unit;
   }
-  entry.count = entry.local[0] * entry.local[1];
+  entry.first_member = 0;
+  entry.num_members = at_least_1(entry.stack);
+  entry.count = entry.local[0] * entry.local[1] * tri_parameter_num_tensors(&entry);
   return entry;
+}
+
+tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat) {
+  const tri_parameter_placement *placed = &parameter->placement;
+  tri_parameter entry = tri_parameter_of_rank(parameter, tri_domain_size(&seat->shape, placed->parts),
+                                              tri_domain_rank(&seat->shape, &seat->place, placed->parts));
+  if (!placed->has_holders) return entry;
+  int64_t holders = tri_domain_size(&seat->shape, placed->holders);
+  int64_t holder = tri_domain_rank(&seat->shape, &seat->place, placed->holders), all = entry.num_members;
+  tri_part_of(all, holders, holder, &entry.first_member, &entry.num_members);
+  entry.count = entry.count / all * entry.num_members;
+  return entry;
+}
+
+tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first) {
+  tri_parameter tensor = *parameter;
+  char number[24];
+  *first = 0;
+  if (parameter->names[0] == NULL) return tensor;
+  const int64_t kinds = at_least_1(parameter->kinds), member = i / kinds - parameter->first_member;
+  const int64_t count = parameter->local[0] * parameter->local[1];
+  const bool holds = parameter->count > 0 && member >= 0 && member < parameter->num_members;
+  set_name(&tensor, parameter->names[i % kinds], parameter->layer);
+  snprintf(number, sizeof number, "%ld", (long)(i / kinds));
+  put_number(tensor.name, number);
+  tensor.stack = tensor.kinds = tensor.num_members = 1;
+  tensor.first_member = 0;
+  for (int kind = 0; kind < TRI_PARAMETER_KINDS; kind++) tensor.names[kind] = NULL;
+  tensor.count = holds ? count : 0;
+  if (holds) *first = (member * kinds + i % kinds) * count;
+  return tensor;
+}
+
+/* Whether each rank of its parts sees some of the rows alone: of norms where these are split between layers, too; of
+ * routers always. */
+static bool sees_slices(const tri_parameter *entry, const tri_model_share *share) {
+  switch (entry->part) {
+    case TRI_PART_NORM: return share->sequence_parallel;
+    case TRI_PART_ROUTER: return true;
+    case TRI_PART_EMBEDDING:
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP:
+    case TRI_PART_HEAD: return false;
+  }
+  return false;
+}
+
+bool tri_parameter_has_gradient(const tri_parameter *parameter) {
+  switch (parameter->rule) {
+    case TRI_RULE_OPTIMIZER: return true;
+    case TRI_RULE_BALANCE: return false;
+  }
+  return true;
 }
 
 static void take_slice(tri_parameter *entry, const tri_model_share *share) {
   int64_t ranks = tri_domain_size(&share->seat.shape, entry->placement.parts);
-  int64_t rank = tri_domain_rank(&share->seat.shape, &share->seat.place, entry->placement.parts);
-  *entry = tri_parameter_of_rank(entry, ranks, rank);
-  bool sliced_norm = share->sequence_parallel && entry->part == TRI_PART_NORM;
+  *entry = tri_parameter_of_seat(entry, &share->seat);
   bool copied = entry->split.dim >= 0 && entry->split.units < ranks;
-  entry->partial_gradient = ranks > 1 && (sliced_norm || copied);
+  const bool partial = copied || entry->by_heads || sees_slices(entry, share);
+  entry->partial_gradient = ranks > 1 && tri_parameter_has_gradient(entry) && partial;
   /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
@@ -168,22 +271,21 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
   }
 }
 
-int64_t tri_parameter_run_length(const tri_parameter *parameter) {
-  if (parameter->count == 0) return 0;
-  if (parameter->local[0] == parameter->shape[0] && parameter->local[1] == parameter->shape[1]) return parameter->count;
-  return parameter->local[0] * parameter->local[1] / parameter->split.segments /
-         (parameter->split.dim == 1 ? parameter->local[0] : 1);
+int64_t tri_parameter_run_length(const tri_parameter *tensor) {
+  if (tensor->count == 0) return 0;
+  if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;
+  return tensor->local[0] * tensor->local[1] / tensor->split.segments / (tensor->split.dim == 1 ? tensor->local[0] : 1);
 }
 
-int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i) {
-  const tri_split *split = &parameter->split;
+int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
+  const tri_split *split = &tensor->split;
   if (split->dim < 0) return 0;
-  int64_t segment_length = parameter->shape[split->dim] / split->segments;
-  int64_t first = parameter->first_unit * (segment_length / split->units);
-  bool whole = parameter->num_units == split->units;
-  if (split->dim == 0) return whole ? 0 : (i * segment_length + first) * parameter->shape[1];
+  int64_t segment_length = tensor->shape[split->dim] / split->segments;
+  int64_t first = tensor->first_unit * (segment_length / split->units);
+  bool whole = tensor->num_units == split->units;
+  if (split->dim == 0) return whole ? 0 : (i * segment_length + first) * tensor->shape[1];
   if (whole) return 0;
-  return i / split->segments * parameter->shape[1] + i % split->segments * segment_length + first;
+  return i / split->segments * tensor->shape[1] + i % split->segments * segment_length + first;
 }
 
 static tri_status create(const tri_model *model, const tri_model_share *share, const tri_model_share *only,
@@ -224,6 +326,28 @@ const char *tri_part_name(tri_part part) {
     case TRI_PART_MLP: return "mlp";
     case TRI_PART_NORM: return "norm";
     case TRI_PART_HEAD: return "head";
+    case TRI_PART_ROUTER: return "router";
   }
+  return "?";
+}
+
+tri_parameter_group tri_parameter_group_of(const tri_parameter *parameter) {
+  if (parameter->num_dims < 2) return TRI_GROUP_VECTORS;
+  switch (parameter->part) {
+    case TRI_PART_EMBEDDING:
+    case TRI_PART_HEAD: return TRI_GROUP_EMBEDDINGS;
+    case TRI_PART_ROUTER: return TRI_GROUP_ROUTERS;
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP:
+    case TRI_PART_NORM: break;
+  }
+  return TRI_GROUP_MATRICES;
+}
+
+const char *tri_parameter_group_name(tri_parameter_group group) {
+#define GROUP_NAME(VALUE, name)                                                                                        \
+  case TRI_GROUP_##VALUE: return #name;
+  switch (group) { TRI_PARAMETER_GROUPS(GROUP_NAME) }
+#undef GROUP_NAME
   return "?";
 }

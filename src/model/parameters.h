@@ -5,6 +5,9 @@
  * part: nothing of another stage's, a slice of what tensor parallelism splits, all of the rest. Values, gradients and
  * the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's place in them.
  *
+ * The experts of a layer are stacks: one parameter of many matrices of equal shape, of which a rank holds some. On disk
+ * each of them is a tensor of its own name (tri_parameter_tensor).
+ *
  * Tied models list the output projection too, as a parameter that is the token embedding once more (`tied_to`). Where
  * one rank holds both they share their values; their gradients are apart until the end of a step, so that they add up
  * in the same order as on two ranks. */
@@ -18,18 +21,45 @@
 
 typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL } tri_init;
 
-typedef enum tri_part { TRI_PART_EMBEDDING, TRI_PART_ATTENTION, TRI_PART_MLP, TRI_PART_NORM, TRI_PART_HEAD } tri_part;
-enum { TRI_NUM_PARTS = 5 };
+typedef enum tri_part {
+  TRI_PART_EMBEDDING,
+  TRI_PART_ATTENTION,
+  TRI_PART_MLP,
+  TRI_PART_NORM,
+  TRI_PART_HEAD,
+  TRI_PART_ROUTER,
+} tri_part;
+enum { TRI_NUM_PARTS = TRI_PART_ROUTER + 1 };
+
+/* What changes a parameter. */
+typedef enum tri_parameter_rule {
+  TRI_RULE_OPTIMIZER, /* the optimizer, by its gradient */
+  TRI_RULE_BALANCE,   /* the load of the experts (tri_model.balance_rate): it has neither gradient nor moments */
+} tri_parameter_rule;
+
+/* What optimizers tell parameters apart by. */
+#define TRI_PARAMETER_GROUPS(X)                                                                                        \
+  X(MATRICES, matrices)                                                                                                \
+  X(EMBEDDINGS, embeddings) /* of tokens and positions, and the output projection */                                   \
+  X(ROUTERS, routers)                                                                                                  \
+  X(VECTORS, vectors) /* norms and biases */
+#define TRI_PARAMETER_GROUP_VALUE(VALUE, name) TRI_GROUP_##VALUE,
+typedef enum tri_parameter_group { TRI_PARAMETER_GROUPS(TRI_PARAMETER_GROUP_VALUE) } tri_parameter_group;
+enum { TRI_NUM_GROUPS = TRI_GROUP_VECTORS + 1, TRI_ALL_GROUPS = (1 << TRI_NUM_GROUPS) - 1 };
 
 /* Where a parameter is. Along the axes of `parts`, ranks hold parts of it (tri_split), or copies that see the same
- * tokens; along those of `replicas` all hold the same and see different tokens: gradients are added up over it, and
- * ZeRO shares it out there. Along the pipeline one stage holds it, the one that has its layer. */
+ * tokens; along those of `holders`, different matrices of a stack; along those of `replicas` all hold the same and see
+ * different tokens: gradients are added up over it, and ZeRO shares it out there. Along the pipeline one stage holds
+ * it, the one that has its layer. */
 typedef struct tri_parameter_placement {
   tri_domain parts, replicas;
+  bool has_holders; /* else there are none */
+  tri_domain holders;
 } tri_parameter_placement;
 
-/* Of what every token meets: the ranks that share a layer hold its parts. */
+/* Of what every token meets: the ranks that share a layer hold its parts. Of experts. */
 tri_parameter_placement tri_parameter_placed_dense(void);
+tri_parameter_placement tri_parameter_placed_experts(void);
 
 /* How a parameter is split over the ranks of its parts. Along dimension `dim` lie `segments` stretches of equal length
  * (three in GPT-2's q, k and v, else one), each made of `units` (heads; or single rows or columns); a rank holds
@@ -40,30 +70,41 @@ typedef struct tri_split {
   int64_t segments, units;
 } tri_split;
 
+/* Matrices of an expert that lie behind one another, and are one in a product: at most gate and up. */
+enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
+
 typedef struct tri_parameter {
-  char name[80]; /* Hugging Face's */
+  char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
   int num_dims;
-  int64_t shape[2]; /* global */
+  int64_t shape[2]; /* global; of one matrix of a stack */
+  /* A stack has so many members (experts) of so many matrices (kinds), in this order, each by itself dense and split
+   * over the ranks of its parts. 1 and 1 for all else; below 1 counts as 1. `names` of its matrices have %ld for the
+   * layer, then for the member; they are the family's. */
+  int64_t stack, kinds;
+  const char *names[TRI_PARAMETER_KINDS];
   tri_parameter_placement placement;
   tri_split split;
   int64_t layer; /* -1 before the first, num_layers behind the last */
   tri_part part;
+  tri_parameter_rule rule;
   tri_init init;
   double std;      /* TRI_INIT_NORMAL */
-  bool decay;      /* weight decay applies: matrices, not biases and norms */
+  bool in_out;     /* a matrix is stored [in, out], as GPT-2's are; else [out, in] */
+  bool by_heads;   /* each rank of its parts has its gradient of the heads that it has, whatever the rows */
   bool joined;     /* lies directly behind the one before it: together they are one matrix of a product */
   int32_t tied_to; /* the parameter whose values these are, or -1 */
 
   /* What this rank holds. */
-  int64_t local[2];              /* shape of its part */
-  int64_t first_unit, num_units; /* of every segment of split.dim */
-  int64_t count;                 /* elements; 0 where it lies on another stage */
-  int64_t offset;                /* first element in the flat arrays */
-  int64_t gradient_offset;       /* the same in the gradients' array; another only for an alias */
-  bool alias;                    /* values and moments are those of tied_to, on this rank */
+  int64_t local[2];                  /* shape of its part */
+  int64_t first_unit, num_units;     /* of every segment of split.dim */
+  int64_t first_member, num_members; /* of a stack */
+  int64_t count;                     /* elements; 0 where it lies on another stage */
+  int64_t offset;                    /* first element in the flat arrays */
+  int64_t gradient_offset;           /* the same in the gradients' array; another only for an alias */
+  bool alias;                        /* values and moments are those of tied_to, on this rank */
   bool counted; /* this rank is the one whose part counts where ranks of placement.parts, or stages, hold copies */
   bool partial_gradient; /* its gradient is the sum of those of the ranks of placement.parts that hold the same: each
-                            has seen a slice of the rows (norms), or some of the heads that share it (k, v) */
+                            has seen a slice of the rows (norms, routers), or some of the heads that share it (k, v) */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
@@ -100,19 +141,32 @@ tri_status tri_parameter_table_create_own(const tri_model *model, const tri_mode
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
-/* The same entry with what the rank number `rank` of the ranks of its parts holds of it. */
+/* The same entry with what the rank number `rank` of the ranks of its parts holds of it, all members of a stack. */
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
+/* The same entry with what the rank at a seat holds of it if its stage does. That at place {0} holds the most. */
+tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat);
+
+/* The tensors that a parameter is on disk: itself, or each matrix of a stack, member after member. The i-th as a
+ * parameter with its own name, and what this rank holds of it; *first: its first element in the local part of the
+ * whole, where that has it. */
+int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
+tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
 /* Units of a dimension that one of `ranks` holds. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* The local part is made of runs of elements that are neighbours in the global tensor too, all of the same length.
- * Run i begins at local element i * length and at global element tri_parameter_run(parameter, i). */
-int64_t tri_parameter_run_length(const tri_parameter *parameter);
-int64_t tri_parameter_run(const tri_parameter *parameter, int64_t i);
+/* The local part of a tensor is made of runs of elements that are neighbours in the global tensor too, all of the same
+ * length. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
+int64_t tri_parameter_run_length(const tri_parameter *tensor);
+int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
+/* Whether the optimizer changes it, by a gradient; else it has none, and no moments. */
+bool tri_parameter_has_gradient(const tri_parameter *parameter);
 
 const char *tri_part_name(tri_part part);
+
+tri_parameter_group tri_parameter_group_of(const tri_parameter *parameter);
+const char *tri_parameter_group_name(tri_parameter_group group);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
@@ -123,14 +177,24 @@ tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
 
 /* A vector of a norm; a bias; a matrix with normal initial values; the same lying directly behind the one before. */
 tri_parameter tri_parameter_norm(int64_t width, tri_init init);
+/* Of a norm of queries or keys, whose weights all heads have alike. */
+tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
 tri_parameter tri_parameter_joined(tri_parameter parameter);
+/* So many experts of `kinds` matrices each, split along a dimension over the ranks that split an expert. */
+tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
+                                    double std);
+/* A router's bias, which the balance of its experts changes. */
+tri_parameter tri_parameter_balance(int64_t experts);
 
-/* Appends one entry with its global facts: fills name, layer and decay. A `name` with %ld in it gets the layer's
+/* Appends one entry with its global facts: fills name and layer. A `name` with %ld in it gets the layer's
  * number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
+/* The same of a stack: the names of its kinds, each with %ld for the layer and %ld for the member. They stay. */
+tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
+                                         tri_parameter parameter);
 /* Whether a layer's parameters are not asked for. */
 bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer);
 /* Gives every entry its local part and its place; share NULL is all of the model. The last thing after adding. */

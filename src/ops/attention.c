@@ -1,10 +1,8 @@
 /* Causal self-attention, exact, in tiles that never hold positions x positions (Dao et al. 2022).
  *
- * Each row of the input holds q of H heads, then k and v of G heads. Training reads all three from the input. In
- * generation the new keys and values are appended to the run's cache and the queries read the whole of that. The log of
- * the sum of exponentials of each query's scores is kept, so that the backward can form the probabilities again. */
-#include "ops/ops.h"
-#include "ops/run.h"
+ * Training reads q, k and v from the input. In generation the new keys and values are appended to the run's cache and
+ * the queries read the whole of that. */
+#include "ops/attention.h"
 
 #include <math.h>
 
@@ -13,30 +11,28 @@ typedef struct attention {
   int64_t positions; /* how long a sequence may grow in generation */
 } attention;
 
-static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
+/* ---- what all of them share -------------------------------------------------------------------------------------- */
 
-static tri_status op_attention_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                     tri_shape outputs[TRI_OP_OUTPUTS]) {
-  const attention *at = call->attributes;
-  if (inputs[0].width != row_width(at->heads)) {
-    return tri_fail(TRI_INTERNAL, "attention takes width %ld and was given %ld", (long)row_width(at->heads),
-                    (long)inputs[0].width);
-  }
-  outputs[0] = (tri_shape){inputs[0].rows, at->heads.heads * at->heads.head_dim, call->type};
-  outputs[1] = (tri_shape){inputs[0].rows, at->heads.heads, tri_dtype_wide(call->type)};
-  return TRI_OK;
+int64_t tri_attention_width(tri_heads heads) {
+  return tri_attention_query_width(heads) + tri_attention_key_width(heads);
 }
 
-/* Of so many rows, in slices none of which is longer than a sequence. */
-static tri_attention problem(const tri_op_call *call, int64_t rows, int64_t num_slices, int64_t sequence) {
-  const attention *at = call->attributes;
-  const int64_t row = row_width(at->heads), head = at->heads.head_dim;
+int64_t tri_attention_query_width(tri_heads heads) { return heads.heads * heads.head_dim; }
+
+int64_t tri_attention_key_width(tri_heads heads) { return 2 * heads.kv_heads * heads.head_dim; }
+
+void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv) {
+  return (char *)qkv + (size_t)tri_attention_query_width(heads) * tri_dtype_bytes(call->type);
+}
+
+tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, int64_t rows) {
+  const int64_t row = tri_attention_width(heads), head = heads.head_dim;
   return (tri_attention){
       .type = call->type,
       .out_type = call->type,
       .gradient_type = call->type,
-      .heads = at->heads.heads,
-      .kv_heads = at->heads.kv_heads,
+      .heads = heads.heads,
+      .kv_heads = heads.kv_heads,
       .head_dim = head,
       .scale = 1.0 / sqrt((double)head),
       .query_rows = rows,
@@ -47,18 +43,61 @@ static tri_attention problem(const tri_op_call *call, int64_t rows, int64_t num_
       .k_head = head,
       .v_row = row,
       .v_head = head,
-      .out_row = at->heads.heads * head,
+      .out_row = heads.heads * head,
       .out_head = head,
-      .num_slices = num_slices,
-      .most_queries = sequence,
-      .most_keys = sequence,
+      .num_slices = call->most_slices,
+      .most_queries = call->sequence,
+      .most_keys = call->sequence,
   };
+}
+
+const tri_attention_slice *tri_attention_take_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
+                                                     int64_t block, tri_attention *p) {
+  const int64_t list = call->window * blocks + block;
+  p->num_slices = run->slice_begins[list + 1] - run->slice_begins[list];
+  return run->slices + run->slice_begins[list];
+}
+
+tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const tri_shape *input,
+                               tri_shape outputs[TRI_OP_OUTPUTS]) {
+  if (input->width != tri_attention_width(heads)) {
+    return tri_fail(TRI_INTERNAL, "attention takes width %ld and was given %ld", (long)tri_attention_width(heads),
+                    (long)input->width);
+  }
+  outputs[0] = (tri_shape){input->rows, tri_attention_query_width(heads), call->type};
+  outputs[1] = (tri_shape){input->rows, heads.heads, tri_dtype_wide(call->type)};
+  return TRI_OK;
+}
+
+void tri_attention_cost(const tri_op_call *call, tri_heads heads, int64_t tokens, tri_pass pass, tri_cost *out) {
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  double pairs = call->area * (double)call->rows * ((double)tokens + 1.0) / 2.0;
+  double width = (double)tri_attention_query_width(heads);
+  double products = tri_pass_choose(pass, 2.0, 5.0, 0);
+  out->flops = products * 2.0 * pairs * width;
+  out->scores = pairs * (double)heads.heads;
+  out->rows = (double)call->sequence;
+  out->columns = (double)tokens;
+  out->inner = (double)heads.head_dim;
+  out->products = (double)call->rows / (double)call->sequence * (double)heads.heads;
+  out->vector_flops = pairs * (double)heads.heads * 8.0;
+  double row = (double)tri_attention_width(heads) + width;
+  out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 1.0, 2.0, 0);
+}
+
+/* ---- over a whole sequence --------------------------------------------------------------------------------------- */
+
+static tri_status op_attention_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                     tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const attention *at = call->attributes;
+  return tri_attention_shape(call, at->heads, &inputs[0], outputs);
 }
 
 static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
                                       tri_op_memory *out) {
   const attention *at = call->attributes;
-  tri_attention p = problem(call, call->rows, call->most_slices, call->sequence);
+  tri_attention p = tri_attention_of(call, at->heads, call->rows);
   if (!call->training) p.most_keys = at->positions;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
@@ -102,6 +141,7 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
     TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *k + from, keys + to));
     TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *v + from, values + to));
   }
+  p->most_queries = run->sequence;
   p->most_keys = cache->past + run->sequence;
   p->key_rows = run->batch * cache->capacity;
   p->k_row = p->v_row = width;
@@ -111,7 +151,9 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
 }
 
 static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
-  tri_attention p = problem(call, run->batch * run->sequence, run->num_slices, run->sequence);
+  const attention *at = call->attributes;
+  tri_attention p = tri_attention_of(call, at->heads, tri_run_rows(run, call));
+  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
@@ -119,39 +161,28 @@ static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   const char *v = q + v_offset;
   if (run->cache != NULL) TRI_TRY(extend_cache(run, call, &p, &k, &v));
   void *log_sum_exp = call->training ? run->slots[call->outputs[1]] : NULL;
-  TRI_KERNEL_CALL(run->queue, attention_forward, &p, run->slices, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
+  TRI_KERNEL_CALL(run->queue, attention_forward, &p, slices, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
                   run->workspace);
   return TRI_OK;
 }
 
 static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *call) {
-  tri_attention p = problem(call, run->batch * run->sequence, run->num_slices, run->sequence);
+  const attention *at = call->attributes;
+  tri_attention p = tri_attention_of(call, at->heads, tri_run_rows(run, call));
+  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   char *gradient_q = run->gradients[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
-  TRI_KERNEL_CALL(run->queue, attention_backward, &p, run->slices, q, q + k_offset, q + v_offset,
+  TRI_KERNEL_CALL(run->queue, attention_backward, &p, slices, q, q + k_offset, q + v_offset,
                   run->slots[call->outputs[0]], run->slots[call->outputs[1]], run->gradients[call->outputs[0]],
                   gradient_q, gradient_q + k_offset, gradient_q + v_offset, run->workspace);
   return TRI_OK;
 }
 
-/* Products over the causal half, as far as masks leave it; the backward forms the scores again. */
 static void op_attention_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention *at = call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  double pairs = call->area * (double)call->rows * ((double)call->sequence + 1.0) / 2.0;
-  double width = (double)(at->heads.heads * at->heads.head_dim);
-  double products = tri_pass_choose(pass, 2.0, 5.0, 0);
-  out->flops = products * 2.0 * pairs * width;
-  out->scores = pairs * (double)at->heads.heads;
-  out->rows = out->columns = (double)call->sequence;
-  out->inner = (double)at->heads.head_dim;
-  out->products = (double)call->rows / (double)call->sequence * (double)at->heads.heads;
-  out->vector_flops = pairs * (double)at->heads.heads * 8.0;
-  double row = (double)row_width(at->heads) + width;
-  out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 1.0, 2.0, 0);
+  tri_attention_cost(call, at->heads, call->sequence, pass, out);
 }
 
 static const tri_op op_attention = {
@@ -165,7 +196,7 @@ static const tri_op op_attention = {
     .cost = op_attention_cost,
 };
 
-tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out) {
+static tri_status append_whole(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, &(attention){heads, positions}, sizeof(attention), &at));
   tri_op_call call = tri_op_call_of(&op_attention, at);
@@ -173,5 +204,20 @@ tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t position
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, list->training ? 2 : 1, outputs));
   *out = outputs[0];
+  return TRI_OK;
+}
+
+tri_status tri_op_attention(tri_op_list *list, tri_heads all, int64_t positions, int32_t qkv, int32_t *out) {
+  const tri_op_context context = tri_op_list_context(list);
+  tri_heads heads = all;
+  if (context.inner > 1) TRI_TRY(tri_op_split_heads(list, &heads, qkv, &qkv));
+  if (tri_op_context_rings(&context)) {
+    TRI_TRY(tri_op_attention_ring(list, heads, qkv, out));
+  } else if (tri_op_context_gathers(&context)) {
+    TRI_TRY(tri_op_attention_gather(list, heads, qkv, out));
+  } else {
+    TRI_TRY(append_whole(list, heads, positions, qkv, out));
+  }
+  if (context.inner > 1) TRI_TRY(tri_op_join_heads(list, all, *out, out));
   return TRI_OK;
 }

@@ -11,7 +11,12 @@
  * with a slice left to each:
  *
  *   all_gather      y = all rows, of the ranks' slices     reduce_scatter  dx = this rank's slice of the sum of dy
- *   reduce_scatter  y = this rank's slice of the sum of x  all_gather      dx = all rows, of the slices of dy */
+ *   reduce_scatter  y = this rank's slice of the sum of x  all_gather      dx = all rows, of the slices of dy
+ *
+ * Where every rank has the same rows and each is to work on a slice of them, nothing is added:
+ *
+ *   nothing         y = this rank's slice of x             all_gather      dx = all rows, of the slices of dy
+ *   all_gather      y = all rows, of the ranks' slices     nothing         dx = this rank's slice of dy */
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -19,6 +24,7 @@ struct tri_between_ranks {
   tri_op op;
   tri_domain domain;
   tri_collective forward, backward;
+  bool cuts; /* where nothing passes, one side is a slice of the other */
 };
 
 typedef struct between_ranks {
@@ -28,10 +34,13 @@ typedef struct between_ranks {
   const int64_t *begins; /* [ranks + 1]: where each rank's slice begins, in elements; NULL where rows are not sliced */
 } between_ranks;
 
-/* Whether what a collective leaves are slices, where `before` says it of what it takes. */
-static bool leaves_slices(tri_collective collective, bool before) {
-  switch (collective) {
+/* Whether what the forward leaves are slices, where `before` says it of what it takes. */
+static bool leaves_slices(const tri_between_ranks *row, bool before) {
+  if (row->cuts && row->forward == TRI_COLLECTIVE_NONE) return true;
+  switch (row->forward) {
     case TRI_COLLECTIVE_NONE:
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+    case TRI_COLLECTIVE_PASS:
     case TRI_COLLECTIVE_ALL_REDUCE: break;
     case TRI_COLLECTIVE_ALL_GATHER: return false;
     case TRI_COLLECTIVE_REDUCE_SCATTER: return true;
@@ -45,6 +54,10 @@ static tri_status op_between_ranks_shape(const tri_op_call *call, const tri_shap
   outputs[0] = inputs[0];
   switch (at->row->forward) {
     case TRI_COLLECTIVE_NONE:
+      if (at->row->cuts) outputs[0].rows = at->rows;
+      break;
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+    case TRI_COLLECTIVE_PASS:
     case TRI_COLLECTIVE_ALL_REDUCE: break;
     case TRI_COLLECTIVE_ALL_GATHER: outputs[0].rows = at->all_rows; break;
     case TRI_COLLECTIVE_REDUCE_SCATTER: outputs[0].rows = at->rows; break;
@@ -64,46 +77,63 @@ static char *slice_of(const tri_op_call *call, void *all) {
   return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
-/* Nobody reads `from` afterwards where it is all rows: they are added up where they lie. */
-static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to) {
+/* `from` as it is, or added to what is there. */
+static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to, bool adds) {
+  const between_ranks *at = call->attributes;
+  if (!adds) return copy(run, call, rows, from, to);
+  TRI_KERNEL_CALL(run->queue, add, call->type, tri_all_rows(rows), at->width, to, from, to);
+  return TRI_OK;
+}
+
+/* Nobody reads `from` afterwards where it is all rows: they are added up where they lie, also where the result is to be
+ * added to something. */
+static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to,
+                       bool adds) {
   const between_ranks *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
   tri_domain domain = at->row->domain;
   switch (collective) {
-    case TRI_COLLECTIVE_NONE: return copy(run, call, rows, from, to);
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+    case TRI_COLLECTIVE_PASS: break; /* no row has any */
+    case TRI_COLLECTIVE_NONE:
+      if (at->row->cuts) return leave(run, call, at->rows, slice_of(call, from), to, adds);
+      return leave(run, call, rows, from, to, adds);
     case TRI_COLLECTIVE_ALL_REDUCE:
-      TRI_TRY(copy(run, call, rows, from, to));
-      return tri_run_all_reduce(run, domain, call->type, rows * at->width, to);
+      if (!adds) TRI_TRY(copy(run, call, rows, from, to));
+      TRI_TRY(tri_run_all_reduce(run, domain, call->type, rows * at->width, adds ? from : to));
+      return adds ? leave(run, call, rows, from, to, true) : TRI_OK;
     case TRI_COLLECTIVE_ALL_GATHER:
       TRI_TRY(copy(run, call, at->rows, from, slice_of(call, to)));
       return tri_run_all_gather(run, domain, call->type, at->begins, to);
     case TRI_COLLECTIVE_REDUCE_SCATTER:
       TRI_TRY(tri_run_reduce_scatter(run, domain, call->type, at->begins, from));
-      return copy(run, call, at->rows, slice_of(call, from), to);
+      return leave(run, call, at->rows, slice_of(call, from), to, adds);
   }
   return tri_fail(TRI_INTERNAL, "no such collective");
 }
 
 static tri_status op_between_ranks_forward(tri_run *run, const tri_op_call *call) {
   const between_ranks *at = call->attributes;
-  return pass(run, call, at->row->forward, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
+  return pass(run, call, at->row->forward, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
 }
 
 static tri_status op_between_ranks_backward_input(tri_run *run, const tri_op_call *call) {
   const between_ranks *at = call->attributes;
-  return pass(run, call, at->row->backward, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
+  return pass(run, call, at->row->backward, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]],
+              call->accumulate[0]);
 }
 
 static void op_between_ranks_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const between_ranks *at = call->attributes;
   *out = (tri_cost){0};
+  tri_collective collective = TRI_COLLECTIVE_NONE;
   switch (pass) {
-    case TRI_PASS_FORWARD: out->collective = at->row->forward; break;
-    case TRI_PASS_BACKWARD_INPUT: out->collective = at->row->backward; break;
+    case TRI_PASS_FORWARD: collective = at->row->forward; break;
+    case TRI_PASS_BACKWARD_INPUT: collective = at->row->backward; break;
     case TRI_PASS_BACKWARD_WEIGHT: break;
   }
-  if (out->collective == TRI_COLLECTIVE_NONE) return;
-  out->collective_bytes = (double)(at->all_rows * at->width) * (double)tri_dtype_bytes(call->type);
+  double bytes = (double)(at->all_rows * at->width) * (double)tri_dtype_bytes(call->type);
+  out->exchanges[0] = (tri_cost_exchange){.collective = collective, .domain = at->row->domain, .bytes = bytes};
 }
 
 /* Where one way is nothing, both ways may lie over each other. `cheap`: nothing passes when it is made again. */
@@ -112,10 +142,16 @@ static void op_between_ranks_cost(const tri_op_call *call, tri_pass pass, tri_co
   .backward_input = op_between_ranks_backward_input, .cost = op_between_ranks_cost
 
 const tri_between_ranks tri_copy_to_tensor = {
-    {.name = "copy_to_tensor", .cheap = true, .in_place = true, .backward_in_place = true, FUNCTIONS},
+    {.name = "copy_to_tensor",
+     .cheap = true,
+     .in_place = true,
+     .backward_in_place = true,
+     .adds_gradients = 1u << 0,
+     FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_NONE,
     TRI_COLLECTIVE_ALL_REDUCE,
+    false,
 };
 
 const tri_between_ranks tri_reduce_from_tensor = {
@@ -123,13 +159,15 @@ const tri_between_ranks tri_reduce_from_tensor = {
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_ALL_REDUCE,
     TRI_COLLECTIVE_NONE,
+    false,
 };
 
 const tri_between_ranks tri_gather_sequence = {
-    {.name = "gather_sequence", FUNCTIONS},
+    {.name = "gather_sequence", .adds_gradients = 1u << 0, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_ALL_GATHER,
     TRI_COLLECTIVE_REDUCE_SCATTER,
+    false,
 };
 
 const tri_between_ranks tri_scatter_sequence = {
@@ -137,6 +175,19 @@ const tri_between_ranks tri_scatter_sequence = {
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_REDUCE_SCATTER,
     TRI_COLLECTIVE_ALL_GATHER,
+    false,
+};
+
+const tri_between_ranks tri_take_slice = {
+    {.name = "take_slice", .cheap = true, FUNCTIONS},
+    TRI_DOMAIN_TENSOR,
+    TRI_COLLECTIVE_NONE,
+    TRI_COLLECTIVE_ALL_GATHER,
+    true,
+};
+
+const tri_between_ranks tri_join_slices = {
+    {.name = "join_slices", FUNCTIONS}, TRI_DOMAIN_TENSOR, TRI_COLLECTIVE_ALL_GATHER, TRI_COLLECTIVE_NONE, true,
 };
 
 #undef FUNCTIONS
@@ -145,7 +196,7 @@ tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row,
   const void *at = NULL;
   between_ranks attributes = {
       .row = row, .width = list->slots[x].shape.width, .all_rows = list->batch * list->sequence};
-  bool after = leaves_slices(row->forward, list->sliced);
+  bool after = leaves_slices(row, list->sliced);
   tri_op_list_slice(list, row->domain, &attributes.first_row, &attributes.rows);
   if (after != list->sliced) TRI_TRY(tri_op_list_keep_slices(list, row->domain, attributes.width, &attributes.begins));
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));

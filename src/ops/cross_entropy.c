@@ -11,9 +11,8 @@
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
  * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
+#include "base/count.h"
 #include "ops/weight.h"
-
-enum { IGNORE = -1 };
 
 /* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */
 static const int64_t chunk_target_bytes = 128ll << 20;
@@ -69,8 +68,8 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   const cross_entropy *at = call->attributes;
   size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
   size_t rows = (size_t)chunk_rows(call);
-  size_t column = (rows * wide + 63) / 64 * 64;
-  size_t logits = (rows * (size_t)padded_vocabulary(at) * wide + 63) / 64 * 64;
+  size_t column = tri_bytes_in_lines(rows * wide);
+  size_t logits = tri_bytes_in_lines(rows * (size_t)padded_vocabulary(at) * wide);
   out->logits = base;
   out->maximum = base + logits;
   out->sum = out->maximum + column;
@@ -148,12 +147,12 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
-  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, IGNORE, m.maximum, m.sum, m.label_logit, m.losses);
+  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, m.maximum, m.sum, m.label_logit, m.losses);
   TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, run->loss_sum, first > 0);
   if (!run->training) return TRI_OK;
 
   TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
-                  at->first_id, IGNORE, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
+                  at->first_id, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
@@ -201,8 +200,9 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .form = TRI_PRODUCT_TURNED,
       .passing = call->weights_pass,
       .vector_flops = rows * vocabulary * 16.0,
-      .collective = TRI_COLLECTIVE_ALL_REDUCE,
-      .collective_bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
+      .exchanges = {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
+                     .domain = TRI_DOMAIN_TENSOR,
+                     .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))}},
   };
 }
 

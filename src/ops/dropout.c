@@ -6,7 +6,7 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, site;
+  int64_t width, tokens, site; /* elements of a row, tokens of a sequence */
 } dropout;
 
 static tri_status op_dropout_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -25,9 +25,12 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
   }
   tri_dropout options = {.probability = at->probability,
                          .site = at->site,
-                         .sample_elements = run->sequence * at->width,
-                         .first = (run->sample * run->sequence + call->first_row) * at->width};
-  TRI_KERNEL_CALL(run->queue, dropout, call->type, count, &options, run->values, x, y);
+                         .width = at->width,
+                         .sample_elements = at->tokens * at->width,
+                         .first = run->sample * at->tokens * at->width};
+  const int32_t *numbers = run->numbers == NULL ? NULL : run->numbers + call->first_row;
+  if (numbers == NULL) options.first += call->first_row * at->width;
+  TRI_KERNEL_CALL(run->queue, dropout, call->type, count, &options, run->values, numbers, x, y);
   return TRI_OK;
 }
 
@@ -63,7 +66,8 @@ tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, i
   *out = x;
   if (probability == 0.0) return TRI_OK;
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(dropout){probability, list->slots[x].shape.width, site}, sizeof(dropout), &at));
+  TRI_TRY(tri_op_list_keep(list, &(dropout){probability, list->slots[x].shape.width, list->tokens, site},
+                           sizeof(dropout), &at));
   tri_op_call call = tri_op_call_of(&op_dropout, at);
   call.inputs[0] = x;
   int32_t outputs[TRI_OP_OUTPUTS];

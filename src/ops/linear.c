@@ -93,16 +93,6 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
   return TRI_OK;
 }
 
-/* A weight of [in, out] is turned by the backward, one of [out, in] by the forward. */
-static tri_product_form form_of(tri_pass pass, bool in_out) {
-  switch (pass) {
-    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED;
-    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TURNED : TRI_PRODUCT_PLAIN;
-    case TRI_PASS_BACKWARD_WEIGHT: break;
-  }
-  return TRI_PRODUCT_GRADIENT;
-}
-
 static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
@@ -112,7 +102,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
   /* x W, dy W^T and x^T dy are products of the same size */
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
-      .form = form_of(pass, in_out),
+      .form = tri_weight_form(pass, at->weight.order),
       .passing = call->weights_pass,
       .elements = biased ? rows * width : 0,
       .rows = tri_pass_choose(pass, rows, rows, in_out ? in : width),
@@ -127,7 +117,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
 static const tri_op op_linear = {
     .name = "linear",
     .keeps_inputs = 1u << 0,
-    .adds_gradient = false,
+    .adds_gradients = 1u << 0,
     .shape = op_linear_shape,
     .memory = op_linear_memory,
     .prepare = op_linear_prepare,

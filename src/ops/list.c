@@ -3,16 +3,20 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "base/parts.h"
+#include "base/sequence_cut.h"
 
+#include <assert.h>
 #include <string.h>
 
 tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out) {
   tri_op_list *list = NULL;
   TRI_TRY(tri_alloc("an operation list", 1, sizeof *list, &list));
   list->batch = batch;
-  list->sequence = sequence;
+  list->sequence = list->tokens = sequence;
   list->most_slices = batch;
   list->area = 1;
+  list->together = sequence;
+  list->windows.count = 1;
   list->type = type;
   list->training = training;
   list->layer = -1;
@@ -37,6 +41,12 @@ int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain) {
 
 int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain) {
   return tri_domain_rank(&list->shard.seat.shape, &list->shard.seat.place, domain);
+}
+
+void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard) {
+  list->shard = *shard;
+  list->sequence = tri_zigzag_rows(list->tokens, tri_op_list_ranks(list, TRI_DOMAIN_CONTEXT),
+                                   tri_op_list_rank(list, TRI_DOMAIN_CONTEXT));
 }
 
 void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *first, int64_t *rows) {
@@ -102,6 +112,34 @@ static tri_status check_size(const tri_shape *shape) {
       (long long)shape->rows, (long long)shape->width);
 }
 
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
+
+void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens) {
+  tri_op_windows *w = &list->windows;
+  if (tokens == 0 || tokens >= positions) return; /* nobody sees so far */
+  for (int64_t i = 0; i < w->count; i++) {
+    if (w->tokens[i] == tokens) return;
+  }
+  assert(w->count < TRI_OP_WINDOWS);
+  w->tokens[w->count++] = tokens;
+}
+
+void tri_op_list_set_window(tri_op_list *list, int64_t tokens) {
+  list->window = 0;
+  for (int32_t i = 0; i < (int32_t)list->windows.count; i++) {
+    if (list->windows.tokens[i] == tokens) list->window = i;
+  }
+}
+
+bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tokens[list->window] > 0; }
+
+double tri_op_window_area(double area, int64_t sequence, int64_t window) {
+  const double tokens = (double)sequence, seen = (double)window;
+  const double length = area * (tokens + 1) - 1; /* of documents that fill the sequence and leave that area */
+  if (window == 0 || seen >= length) return area;
+  return (seen * (seen + 1) / 2 + (length - seen) * seen) / length * 2 / (tokens + 1);
+}
+
 tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int num_outputs,
                               int32_t outputs[TRI_OP_OUTPUTS]) {
   TRI_TRY(grow("operations", list->num_calls, sizeof *list->calls, &list->calls));
@@ -111,11 +149,13 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.rows = list->batch * list->sequence;
   call.sliced = list->sliced;
   call.recomputable = list->recomputable;
+  call.expert = list->expert;
   call.weights_pass = list->weights_pass;
   if (call.sliced) tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.most_slices = list->most_slices;
-  call.area = list->area;
+  call.window = list->window;
+  call.area = tri_op_window_area(list->area, list->tokens, list->windows.tokens[list->window]);
   call.type = list->type;
   call.training = list->training;
 
@@ -129,7 +169,8 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
     TRI_TRY(check_size(&out[i]));
     TRI_TRY(grow("slots", list->num_slots, sizeof *list->slots, &list->slots));
     int32_t id = (int32_t)list->num_slots++;
-    list->slots[id] = (tri_slot){.shape = out[i], .producer = call.index, .last_consumer = call.index, .memory_of = id};
+    list->slots[id] = (tri_slot){
+        .shape = out[i], .producer = call.index, .last_consumer = call.index, .memory_of = id, .next_in_memory = -1};
     call.outputs[i] = id;
     outputs[i] = id;
   }
@@ -160,9 +201,10 @@ static void place_outputs(tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
     if (!call->op->in_place || call->inputs[0] < 0 || call->outputs[0] < 0) continue;
-    const tri_slot *in = &list->slots[call->inputs[0]];
+    tri_slot *in = &list->slots[call->inputs[0]];
     if (in->kept || in->last_consumer != call->index || in->producer < 0) continue;
     list->slots[call->outputs[0]].memory_of = in->memory_of;
+    in->next_in_memory = call->outputs[0];
   }
 }
 
@@ -182,11 +224,11 @@ static tri_status find_gradients(tri_op_list *list) {
     tri_op_call *call = &list->calls[c];
     if (call->op->backward_input == NULL) continue;
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
-      if (call->inputs[i] < 0) continue;
+      if (call->inputs[i] < 0 || (call->op->no_gradients >> i & 1u) != 0) continue;
       tri_slot *slot = &list->slots[call->inputs[i]];
       call->accumulate[i] = slot->has_gradient;
       slot->has_gradient = true;
-      if (call->accumulate[i] && !(call->op->adds_gradient && i == 0)) {
+      if (call->accumulate[i] && (call->op->adds_gradients >> i & 1u) == 0) {
         return tri_fail(TRI_INTERNAL, "operation %d (%s) cannot add to the gradient of its input %d", call->index,
                         call->op->name, i);
       }

@@ -11,12 +11,13 @@
 
 typedef struct tri_slot {
   tri_shape shape;
-  int32_t producer;      /* call */
-  int32_t last_consumer; /* call that reads it last going forward; the producer if nobody does */
-  bool kept;             /* a backward pass reads it */
-  bool has_gradient;     /* something behind it leads to the loss */
-  bool recomputed;       /* on the slot whose memory it is: not kept, but made again before its layer's backward */
-  int32_t memory_of;     /* slot whose memory it uses (in place), or itself */
+  int32_t producer;       /* call */
+  int32_t last_consumer;  /* call that reads it last going forward; the producer if nobody does */
+  bool kept;              /* a backward pass reads it */
+  bool has_gradient;      /* something behind it leads to the loss */
+  bool recomputed;        /* on the slot whose memory it is: not kept, but made again before its layer's backward */
+  int32_t memory_of;      /* slot whose memory it uses (in place), or itself */
+  int32_t next_in_memory; /* slot that is written over it; -1: none. From memory_of on these are all that lie there */
 } tri_slot;
 
 /* Read-only data that calls share, made on the host when a program is set up. */
@@ -26,12 +27,33 @@ typedef struct tri_constant {
   const void *attributes;                           /* owned by the list */
 } tri_constant;
 
-/* Which rank the list is for: of those that split a layer. With sequence_parallel, what lies between the products
- * (norms, dropout, residual) works on a slice of the rows. */
+/* How the ranks that share a sequence bring queries and keys together (context.h). */
+typedef enum tri_context_exchange {
+  TRI_CONTEXT_GATHER, /* keys and values of the sequence are gathered */
+  TRI_CONTEXT_HEADS,  /* each rank gets all tokens of some heads */
+  TRI_CONTEXT_RING,   /* blocks of keys and values pass from rank to rank */
+} tri_context_exchange;
+
+/* Which rank the list is for: of those that split a layer, or a sequence. With sequence_parallel, what lies between the
+ * products (norms, dropout, residual) works on a slice of the rows. */
 typedef struct tri_op_shard {
   tri_mesh_seat seat;
   bool sequence_parallel;
+  tri_context_exchange context_exchange;
+  double context_row_pairs; /* base/document_cut.h */
+  double expert_capacity;   /* room for the rows of experts, as a multiple of those of a rank where all have equally
+                               many; 0: 1.5 */
+  bool capacity_drop;       /* rows beyond it are dropped, of each expert by their order; else they take more rounds */
+  double expert_imbalance;  /* for what calls cost, and nothing else: rows of the busiest rank's experts, as a multiple
+                               of those that they have where all experts are equally busy; 0: 1 */
 } tri_op_shard;
+
+/* How far back calls of attention look: each window has slices of its own, and a share of the work. */
+enum { TRI_OP_WINDOWS = 4 };
+typedef struct tri_op_windows {
+  int64_t count;
+  int64_t tokens[TRI_OP_WINDOWS]; /* that a query sees at most; 0: all before it */
+} tri_op_windows;
 
 typedef struct tri_op_list {
   tri_op_call *calls;
@@ -40,11 +62,19 @@ typedef struct tri_op_list {
   int64_t num_slots;
   tri_constant *constants;
   int64_t num_constants;
-  int64_t batch, sequence; /* a micro-batch on this rank */
-  int64_t most_slices;     /* of attention in it: `batch` from tri_op_list_create, each sequence by itself */
+  int64_t tokens;          /* of a sequence */
+  int64_t batch, sequence; /* of a micro-batch: sequences, and their tokens on this rank in the calls that follow */
+  int64_t most_slices;     /* in a list of attention's: `batch` from tri_op_list_create, each sequence by itself */
+  bool masked;             /* documents do not see each other */
   double area;             /* their share of what `batch` whole sequences have, in the mean: 1 likewise */
+  int64_t together;        /* of the positions of a sequence: so many from the first on are read at once */
+  tri_op_windows windows;  /* of all lists that share its batches; one that is none from tri_op_list_create */
+  int32_t window;          /* which of them the calls that follow have */
   int32_t layer;           /* given to the calls that follow */
   tri_op_shard shard;      /* of the only rank, from tri_op_list_create */
+  bool expert;             /* the calls that follow work on rows of experts */
+  int32_t num_routers;     /* so far, */
+  int64_t router_experts;  /* and what each of them chooses from */
   bool sliced;             /* the calls that follow work on a slice of the rows */
   bool weights_pass;       /* parameters come and go: given to every call */
   bool recomputable;       /* the calls that follow may be run again before their backward */
@@ -64,6 +94,18 @@ void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *firs
 /* An empty list for micro-batches of batch x sequence tokens. Release with tri_op_list_destroy. */
 tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, bool training, tri_op_list **out);
 void tri_op_list_destroy(tri_op_list *list);
+
+/* The list is for that rank: before the first call. */
+void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard);
+
+/* Before the first call: a window that calls may have. It is none where no sequence has more `positions`. Then, which
+ * the calls that follow have. */
+void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens);
+void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
+bool tri_op_list_is_windowed(const tri_op_list *list);
+/* What is left of attention's work in a sequence where masks leave a share of it, 1 for none, and a window, 0 for none,
+ * leaves some of that. Of documents only their share is known: they count as if they were equally long. */
+double tri_op_window_area(double area, int64_t sequence, int64_t window);
 
 /* Copies `bytes` bytes of attributes into the list's keeping. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);

@@ -10,6 +10,7 @@
 #ifndef TRI_OPS_OP_H
 #define TRI_OPS_OP_H
 
+#include "base/domain.h"
 #include "base/status.h"
 #include "device/description.h"
 #include "device/dtype.h"
@@ -18,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TRI_OP_INPUTS = 2, TRI_OP_OUTPUTS = 3, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
+/* The most that a call has of each. */
+enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
 
 typedef enum tri_pass {
   TRI_PASS_FORWARD,
@@ -58,7 +60,21 @@ typedef enum tri_collective {
   TRI_COLLECTIVE_ALL_REDUCE,
   TRI_COLLECTIVE_ALL_GATHER,
   TRI_COLLECTIVE_REDUCE_SCATTER,
+  TRI_COLLECTIVE_ALL_TO_ALL,
+  TRI_COLLECTIVE_PASS, /* each rank's block goes to the next one, round the domain */
 } tri_collective;
+
+/* What passes between ranks in a pass of a call. */
+typedef struct tri_cost_exchange {
+  tri_collective collective; /* or none */
+  tri_domain domain;         /* whose ranks take part */
+  double bytes;              /* of the whole buffer, all ranks' parts together; of an all-to-all what one rank has for
+                                all, of a pass the largest block */
+  double times;              /* so many, one after the other; 0: one */
+  double beside;             /* of them, that go on while the rank computes: one beside as many parts of that as there
+                                are ranks */
+} tri_cost_exchange;
+enum { TRI_COST_EXCHANGES = 3 };
 
 /* Which operands of a product a b are stored turned: none, b (a b^T), or a (a^T b: the gradient of a weight), which is
  * written by a step's first micro-batch and added to by the others. */
@@ -75,37 +91,51 @@ typedef struct tri_cost {
   double flops;        /* all arithmetic that counts: multiplications and additions of matrix products             */
   double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
   double bytes;        /* read and written, each tensor once                                                       */
+  double copied;       /* bytes read and written by copies and sums before and behind that, one after the other */
+  double spread;       /* of `copied`: once more for each further rank of a holder of experts, or added up from them;
+                          collectives among these do without */
   double rows, inner, columns; /* of the product [rows, inner] x [inner, columns] that flops are of; 0: no such one */
   double products;             /* of that size, at the same time */
   tri_product_form form;
   bool passing;    /* the product's b is a weight that nobody packs ahead */
   double elements; /* of what is done element by element, as tables of measurements count them (work.h) */
   double scores;   /* attention: pairs of positions and heads that it computes; the product is then that of q and k   */
-  tri_collective collective; /* over the tensor group                                                              */
-  double collective_bytes;   /* of the whole buffer, all ranks' parts together                                     */
+  tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 
 /* One differentiable operation. */
 struct tri_op {
   const char *name;
-  unsigned keeps_inputs;  /* bit i: a backward pass reads input i                                           */
-  unsigned keeps_outputs; /* bit j: a backward pass reads output j                                          */
-  bool in_place;          /* forward may write output 0 over input 0                                        */
-  bool backward_in_place; /* backward_input may write the gradient of input 0 over that of output 0         */
-  bool passes_gradient;   /* each input's gradient is that of output 0: no work where they share memory     */
-  bool passes_messages;   /* its rows come from another stage, or go to one                                 */
-  bool adds_gradient;     /* backward_input can add to the gradient of input 0                              */
-  bool makes_loss;        /* leaves the loss of the micro-batch in the run                                  */
-  bool cheap;             /* its output takes more memory than time: worth making again                     */
-  bool sums;              /* output 0 is input 0 + input 1, and no more                                     */
-  bool clears_gradient;   /* the first backward_weight of a step clears the gradient of parameter 0          */
-  bool takes_sum;         /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
+  const char *work;        /* what its elements are measured as (work.h); NULL: its own name */
+  unsigned keeps_inputs;   /* bit i: a backward pass reads input i                                           */
+  unsigned keeps_outputs;  /* bit j: a backward pass reads output j                                          */
+  bool in_place;           /* forward may write output 0 over input 0                                        */
+  bool backward_in_place;  /* backward_input may write the gradient of input 0 over that of output 0         */
+  bool passes_gradient;    /* each input's gradient is that of output 0: no work where they share memory     */
+  bool passes_messages;    /* its rows come from another stage, or go to one                                 */
+  unsigned adds_gradients; /* bit i: backward_input can add to the gradient of input i                        */
+  unsigned no_gradients;   /* bit i: input i has no gradient: it is no value of the model's, but a number of one  */
+  bool of_experts;         /* makes rows of experts */
+  bool routes;             /* counts what goes to each expert in a step */
+  bool makes_loss;         /* leaves the loss of the micro-batch in the run                                  */
+  bool cheap;              /* its output takes more memory than time: worth making again                     */
+  bool sums;               /* output 0 is input 0 + input 1, and no more                                     */
+  bool clears_gradient;    /* the first backward_weight of a step clears the gradient of parameter 0          */
+  bool takes_sum;          /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
+  bool awaits;             /* waits for what is on its way since the call that made input 0: exchange 0 of its forward
+                              goes on beside the calls between, and so does exchange 0 of that call's backward_input */
 
   /* Local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                       tri_shape outputs[TRI_OP_OUTPUTS]);
   /* Empty where nothing is needed. */
   tri_status (*memory)(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out);
+  /* Bytes of memory through which it passes rows between ranks, while one of its passes runs: others may read them
+   * where they lie. May be empty. */
+  size_t (*passing)(const tri_op_call *call);
+  /* Bytes of host memory that the call keeps of a micro-batch from its forward to its last backward: what the host has
+   * been told by the device, and what is under way. May be empty. */
+  size_t (*notes)(const tri_op_call *call);
   /* The parameters have new values: bring `buffers` up to date. May be empty. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
@@ -123,18 +153,21 @@ struct tri_op_call {
   int32_t inputs[TRI_OP_INPUTS], outputs[TRI_OP_OUTPUTS];
   int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
   int32_t constant;
+  int32_t window;                 /* which of the list's windows, and so which slices */
+  int32_t sum;                    /* the call right before it, where its forward can do that one's too: one pass over
+                                     memory; or -1 */
   int64_t rows, sequence;         /* tokens of a micro-batch, positions of a sequence: what is planned for */
-  int64_t most_slices;            /* of attention in a micro-batch: likewise */
+  int64_t first_row;              /* where `sliced`: from this row of the micro-batch's on */
+  int64_t most_slices;            /* of attention in a list: planned for */
   double area;                    /* the share of attention's work that they leave, in the mean */
-  bool sliced;                    /* sequence parallelism: `rows` are this rank's slice of the micro-batch's, */
-  int64_t first_row;              /* from this one on */
   tri_dtype type;                 /* of activations */
+  bool sliced;                    /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
   bool training;                  /* a backward pass follows */
+  bool expert;                    /* works on rows of experts: behind `route` in its layer */
   bool weights_pass;              /* parameters come and go (ZeRO 3): they are not packed ahead */
   bool recomputable;              /* in a layer that may be run again before its backward */
   bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
-  int32_t sum; /* the call right before it, where its forward can do that one's too: one pass over memory; or -1 */
 };
 
 #endif

@@ -4,6 +4,7 @@
 #define TRI_OPS_OPS_H
 
 #include "ops/list.h"
+#include "ops/rope_scaling.h"
 
 /* How a weight matrix is stored: GPT-2's checkpoints hold [in, out], everybody else's [out, in]. */
 typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weight_order;
@@ -24,7 +25,8 @@ tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
 /* What these append: a row of the table of what passes between ranks (between_ranks.c). */
 typedef struct tri_between_ranks tri_between_ranks;
-extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence;
+extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
+    tri_take_slice, tri_join_slices;
 tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out);
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
@@ -59,11 +61,22 @@ typedef struct tri_heads {
 /* This rank's of a model's heads. */
 tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
-/* Rotary frequencies (Su et al. 2021), stretched as Llama 3.1 does where factor > 1. */
+/* RMS norm of q and k in qkv[R, (H + 2G) D]: of each head by itself with weights [D]; or, `whole`, of all of q with
+ * weights [H D] and all of k with [G D]. */
+tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, double eps, bool whole, int32_t qkv, int32_t q_weight,
+                            int32_t k_weight, int32_t *out);
+
+/* qkv of a rank's own heads to that of all of the model's heads, on every rank of a layer, and back. What stands
+ * between is the same on all of them. */
+tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
+tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
+
+/* Rotary positions (Su et al. 2021) up to `positions`. The first `together` are read at once, in one sequence; those
+ * behind them one after the other. */
 typedef struct tri_rope_table {
-  int64_t positions, head_dim;
-  double theta, factor, low_freq_factor, high_freq_factor;
-  int64_t original_max_sequence;
+  int64_t positions, together, head_dim;
+  double theta;
+  tri_rope_scaling scaling;
 } tri_rope_table;
 
 /* Turns q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory. */

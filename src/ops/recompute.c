@@ -15,35 +15,53 @@ tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call) {
 
 /* Whether some call outside the range makes a slot in this memory, or reads one going forward. */
 static bool leaves(const tri_op_list *list, int32_t root, tri_call_range range) {
-  for (int64_t s = root; s < list->num_slots; s++) {
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     const tri_slot *slot = &list->slots[s];
-    if (slot->memory_of != root) continue;
     if (slot->producer < range.first || slot->last_consumer >= range.end) return true;
   }
   return false;
 }
 
 static bool all_cheap(const tri_op_list *list, int32_t root) {
-  for (int64_t s = root; s < list->num_slots; s++) {
-    const tri_slot *slot = &list->slots[s];
-    if (slot->memory_of == root && !list->calls[slot->producer].op->cheap) return false;
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (!list->calls[list->slots[s].producer].op->cheap) return false;
   }
   return true;
 }
 
 static bool is_kept(const tri_op_list *list, int32_t root) {
-  for (int64_t s = root; s < list->num_slots; s++) {
-    if (list->slots[s].memory_of == root && list->slots[s].kept) return true;
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (list->slots[s].kept) return true;
   }
   return false;
 }
 
-static void throw_away(tri_op_list *list, tri_call_range range, bool cheap_only) {
-  for (int32_t s = 0; s < list->num_slots; s++) {
-    tri_slot *slot = &list->slots[s];
-    if (slot->memory_of != s || slot->producer < range.first || slot->producer >= range.end) continue;
-    if (!is_kept(list, s) || leaves(list, s, range) || (cheap_only && !all_cheap(list, s))) continue;
-    slot->recomputed = true;
+/* Whether all that uses the memory is made by calls that work on rows of experts. */
+static bool all_experts(const tri_op_list *list, int32_t root) {
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (!list->calls[list->slots[s].producer].op->of_experts) return false;
+  }
+  return true;
+}
+
+static bool is_thrown_away(const tri_op_list *list, tri_recompute what, int32_t root) {
+  switch (what) {
+    case TRI_RECOMPUTE_NONE: return false;
+    case TRI_RECOMPUTE_SELECTIVE: return all_cheap(list, root);
+    case TRI_RECOMPUTE_EXPERTS: return all_experts(list, root);
+    case TRI_RECOMPUTE_FULL: return true;
+  }
+  return false;
+}
+
+static void throw_away(tri_op_list *list, tri_call_range range, tri_recompute what) {
+  for (int32_t c = range.first; c < range.end; c++) {
+    for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
+      const int32_t s = list->calls[c].outputs[i];
+      if (s < 0 || list->slots[s].memory_of != s) continue;
+      if (!is_kept(list, s) || leaves(list, s, range) || !is_thrown_away(list, what, s)) continue;
+      list->slots[s].recomputed = true;
+    }
   }
 }
 
@@ -69,10 +87,10 @@ static void find_calls(tri_op_list *list, tri_call_range range) {
 }
 
 void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every) {
-  bool cheap_only = false;
   switch (what) {
     case TRI_RECOMPUTE_NONE: return;
-    case TRI_RECOMPUTE_SELECTIVE: every = 1, cheap_only = true; break;
+    case TRI_RECOMPUTE_SELECTIVE:
+    case TRI_RECOMPUTE_EXPERTS: every = 1; break;
     case TRI_RECOMPUTE_FULL: break;
   }
   if (!list->training) return;
@@ -81,7 +99,7 @@ void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every)
     int32_t layer = list->calls[c].layer;
     c = range.end;
     if (!list->calls[range.first].recomputable || layer % every != 0) continue;
-    throw_away(list, range, cheap_only);
+    throw_away(list, range, what);
     find_calls(list, range);
   }
 }

@@ -11,7 +11,8 @@
 typedef enum tri_recompute {
   TRI_RECOMPUTE_NONE,
   TRI_RECOMPUTE_SELECTIVE, /* outputs of norms and activation functions: large, and cheap to make again            */
-  TRI_RECOMPUTE_FULL,      /* all of a layer but what it was given                                                 */
+  TRI_RECOMPUTE_EXPERTS, /* rows of experts and what these make of them: as many times as large as experts are chosen */
+  TRI_RECOMPUTE_FULL,    /* all of a layer but what it was given                                                 */
 } tri_recompute;
 
 /* Calls [first, end) of a layer. */

@@ -1,15 +1,14 @@
 /* Rotary position embedding (Su et al. 2021), in the half-split pairing of Llama: components d and d + D/2 of each q
- * and k head turn by position * theta^(-2d/D). The backward turns back by the same angle.
+ * and k head turn by position * theta^(-2d/D), or by as much as rope_scaling.h says. The backward turns back by the
+ * same angle.
  *
- * Llama 3.1 stretches the slow frequencies: wavelengths beyond original / low_freq_factor are divided by `factor`,
- * those below original / high_freq_factor are left alone, and between them the two are mixed linearly in the frequency.
- */
+ * Where that depends on the length of the sequence, rows of the table below `together` are turned as in a sequence of
+ * that length: all of them in training. What is generated behind a prompt is turned as in a sequence that ends with it,
+ * and keys stay in the cache as they were turned. That is what transformers does. */
 #include "ops/ops.h"
 #include "ops/run.h"
 
 #include <math.h>
-
-static const double pi = 3.14159265358979323846;
 
 typedef struct rope {
   tri_heads heads;
@@ -21,15 +20,9 @@ typedef struct rope_constant {
   tri_dtype type;
 } rope_constant;
 
-static double frequency(const tri_rope_table *table, int64_t pair) {
-  double plain = pow(table->theta, -2.0 * (double)pair / (double)table->head_dim);
-  if (table->factor == 1.0) return plain;
-  double wavelength = 2.0 * pi / plain;
-  double original = (double)table->original_max_sequence;
-  if (wavelength < original / table->high_freq_factor) return plain;
-  if (wavelength > original / table->low_freq_factor) return plain / table->factor;
-  double mix = (original / wavelength - table->low_freq_factor) / (table->high_freq_factor - table->low_freq_factor);
-  return (1.0 - mix) * plain / table->factor + mix * plain;
+static double frequency(const tri_rope_table *table, int64_t position, int64_t pair) {
+  int64_t length = position < table->together ? table->together : position + 1;
+  return tri_rope_frequency(&table->scaling, table->theta, table->head_dim, length, pair);
 }
 
 /* Cosines [positions, D/2], then sines. */
@@ -37,21 +30,23 @@ static void op_rope_fill(const void *attributes, void *host) {
   const rope_constant *at = attributes;
   int64_t half = at->table.head_dim / 2;
   int64_t count = at->table.positions * half;
+  bool by_length = at->table.scaling.type == TRI_ROPE_DYNAMIC;
+  double factor = tri_rope_attention_factor(&at->table.scaling);
   for (int64_t pair = 0; pair < half; pair++) {
-    double turn = frequency(&at->table, pair);
+    double turn = frequency(&at->table, 0, pair);
     for (int64_t position = 0; position < at->table.positions; position++) {
+      if (by_length && position >= at->table.together) turn = frequency(&at->table, position, pair);
       double angle = (double)position * turn;
       int64_t i = position * half + pair;
-      tri_wide_set(tri_dtype_wide(at->type), host, i, cos(angle));
-      tri_wide_set(tri_dtype_wide(at->type), host, count + i, sin(angle));
+      tri_wide_set(tri_dtype_wide(at->type), host, i, factor * cos(angle));
+      tri_wide_set(tri_dtype_wide(at->type), host, count + i, factor * sin(angle));
     }
   }
 }
 
 static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
-  return a->positions == b->positions && a->head_dim == b->head_dim && a->theta == b->theta && a->factor == b->factor &&
-         a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
-         a->original_max_sequence == b->original_max_sequence;
+  return a->positions == b->positions && a->together == b->together && a->head_dim == b->head_dim &&
+         a->theta == b->theta && tri_rope_scalings_equal(&a->scaling, &b->scaling);
 }
 
 static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {

@@ -9,6 +9,8 @@
 
 typedef struct tri_ranks tri_ranks; /* of whoever fills the table: the engine's, engine/collectives.h */
 
+typedef struct tri_passing tri_passing; /* a pass that is under way; likewise */
+
 /* What passes between ranks while a list runs. Each function is COLLECTIVE over the ranks of this one's `domain`, and
  * returns at once where there is no other. Values are device memory: what the run's queue holds
  * is done before, and what is queued behind sees the result. Parts and sums are as in comm/comm.h, to the bit. */
@@ -22,6 +24,21 @@ typedef struct tri_collectives {
                            void *values);
   tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                                void *values);
+  /* Part s of `from` goes to the domain's rank s, and part r of `to` comes from rank r, each by begins of its own; they
+   * do not overlap, and lie in the memory of what passes between ranks. */
+  tri_status (*all_to_all)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
+                           const void *from, const int64_t *to_begins, void *to);
+  /* In the background, COLLECTIVE too: `send` goes to the domain's rank `to`, and `receive` comes from its rank `from`,
+   * as round a ring. Both lie in the memory of what passes, and are the pass's until it is waited for, which is LOCAL;
+   * NULL is one that is done. Several may be under way. */
+  tri_status (*pass_start)(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes, const void *send,
+                           int from, size_t receive_bytes, void *receive, tri_passing **out);
+  tri_status (*pass_wait)(const tri_ranks *ranks, tri_passing **passing);
+  /* An all_to_all in the background, waited for likewise; the begins stay until then. */
+  tri_status (*all_to_all_start)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
+                                 const void *from, const int64_t *to_begins, void *to, tri_passing **out);
+  /* all[ranks * bytes], in host memory, gets every rank's `bytes` bytes of device memory. The host waits for them. */
+  tri_status (*tell_all)(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values, void *all);
 } tri_collectives;
 
 /* What products read instead of a parameter, or of several that lie side by side: the same numbers in the activations'
@@ -57,31 +74,43 @@ struct tri_run {
   void *const *gradients; /* [slot] */
   void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
   void *const *constants; /* [constant] */
+  void *const *notes;     /* [call]: host memory (tri_op.notes); NULL where a call has none */
   tri_run_parameter *parameters;
   void *workspace;
+  void *passing; /* memory that other ranks read (tri_op.passing) */
   bool training;
+  bool again;              /* a forward is made once more, before its backward: whatever it adds up has been added */
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const tri_collectives *collectives;
-  const tri_ranks *ranks;            /* for collectives */
-  const void *received;              /* stage_input's rows, from the stage before                */
-  void *to_send;                     /* stage_output's rows, for the next stage                  */
-  const void *received_gradient;     /* of stage_output's rows                                   */
-  void *gradient_to_send;            /* of stage_input's rows                                    */
-  const int32_t *ids;                /* [batch, sequence] */
-  const int32_t *labels;             /* [batch, sequence]; negative ones do not count */
-  const int32_t *positions;          /* [batch, sequence]: of each token in its sequence or document */
-  const tri_attention_slice *slices; /* [num_slices]: who sees whom; keys are rows of the cache where there is one */
-  int64_t num_slices;                /* ascending; no query and no key is in two of them */
+  const tri_ranks *ranks;        /* for collectives */
+  const void *received;          /* stage_input's rows, from the stage before                */
+  void *to_send;                 /* stage_output's rows, for the next stage                  */
+  const void *received_gradient; /* of stage_output's rows                                   */
+  void *gradient_to_send;        /* of stage_input's rows                                    */
+  const int32_t *ids;            /* [batch, sequence] */
+  const int32_t *labels;         /* [batch, sequence]; negative ones do not count (base/label.h) */
+  const int32_t *positions;      /* [batch, sequence]: of each token in its sequence or document */
+  const int32_t *numbers;        /* [batch, sequence]: of each row among all ranks'; NULL: they are all */
+  const int32_t *inner_order, *outer_order, *send_rows; /* engine/batch.h; NULL where nobody exchanges, or gathers */
+  const int64_t *send_begins, *receive_begins;          /* likewise */
+  int64_t *begins;                                      /* scratch: [2, ranks of the outer domain + 1] */
+  const tri_attention_slice *slices; /* who sees whom; keys are rows of the cache where there is one */
+  const int64_t *slice_begins;       /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending;
+                                        no query is in two slices of a list. All begins are host memory */
   const tri_step_values *values;     /* of the step at hand; NULL without training */
   int64_t sample;                    /* number of the first sequence in the step, of all ranks' */
   double *loss_sum;    /* receives the sum of the losses of counted labels; NULL where no list has a loss */
-  tri_kv_cache *cache; /* NULL in training */
+  double *router_loss; /* takes what a router adds to the loss, 0 before and behind it; NULL where nobody asks */
+  tri_exact_sum *router_losses; /* receives it, router by router: the sum of any layers is that of all, to the bit */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert so far, and bad ones; likewise */
+  int64_t *expert_rounds; /* [routers of the list], host memory: the most rounds that a micro-batch took; likewise */
+  tri_kv_cache *cache;    /* NULL in training */
 };
 
-/* Rows that a call works on: this rank's slice of the micro-batch at hand, or all of it. */
+/* Rows that a call works on: what was planned for, but for generation, which goes on position by position. */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
-  return call->sliced ? call->rows : run->batch * run->sequence;
+  return run->cache == NULL ? call->rows : run->batch * run->sequence;
 }
 
 /* What a call reads as its input 0 and, where the sum is left to it, adds to that and stores: norms. */
@@ -114,6 +143,33 @@ static inline tri_status tri_run_all_gather(const tri_run *run, tri_domain domai
 static inline tri_status tri_run_reduce_scatter(const tri_run *run, tri_domain domain, tri_dtype type,
                                                 const int64_t *begins, void *values) {
   return run->collectives->reduce_scatter(run->ranks, domain, type, begins, values);
+}
+
+static inline tri_status tri_run_all_to_all(const tri_run *run, tri_domain domain, tri_dtype type,
+                                            const int64_t *from_begins, const void *from, const int64_t *to_begins,
+                                            void *to) {
+  return run->collectives->all_to_all(run->ranks, domain, type, from_begins, from, to_begins, to);
+}
+
+static inline tri_status tri_run_pass_start(const tri_run *run, tri_domain domain, int to, size_t send_bytes,
+                                            const void *send, int from, size_t receive_bytes, void *receive,
+                                            tri_passing **out) {
+  return run->collectives->pass_start(run->ranks, domain, to, send_bytes, send, from, receive_bytes, receive, out);
+}
+
+static inline tri_status tri_run_pass_wait(const tri_run *run, tri_passing **passing) {
+  return run->collectives->pass_wait(run->ranks, passing);
+}
+
+static inline tri_status tri_run_all_to_all_start(const tri_run *run, tri_domain domain, tri_dtype type,
+                                                  const int64_t *from_begins, const void *from,
+                                                  const int64_t *to_begins, void *to, tri_passing **out) {
+  return run->collectives->all_to_all_start(run->ranks, domain, type, from_begins, from, to_begins, to, out);
+}
+
+static inline tri_status tri_run_tell_all(const tri_run *run, tri_domain domain, size_t bytes, const void *values,
+                                          void *all) {
+  return run->collectives->tell_all(run->ranks, domain, bytes, values, all);
 }
 
 #endif

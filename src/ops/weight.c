@@ -1,5 +1,7 @@
 #include "ops/weight.h"
 
+#include "base/count.h"
+
 static bool is_in_out(const tri_weight *weight) {
   switch (weight->order) {
     case TRI_WEIGHT_IN_OUT: return true;
@@ -35,6 +37,16 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
       .b_transposed = !stored_as_read,
       .b_passing = call->weights_pass,
   };
+}
+
+tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order) {
+  const bool in_out = is_in_out(&(tri_weight){.order = order});
+  switch (pass) {
+    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED;
+    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TURNED : TRI_PRODUCT_PLAIN;
+    case TRI_PASS_BACKWARD_WEIGHT: break;
+  }
+  return TRI_PRODUCT_GRADIENT;
 }
 
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows) {
@@ -87,28 +99,38 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
 
 /* Whether the buffer is the parameter's copy and has been written whole with it. Of several calls that read the same
  * parameter from buffers of their own, that of the first is the copy; the others pack. */
-static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *product, void *buffer) {
+static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                            void *buffer) {
   tri_run_copy *copy = run->parameters[call->parameters[0]].copy;
   bool plain = run->queue->device->description.packs_plain && product->b_type != tri_dtype_wide(product->b_type);
   if (copy == NULL || !plain) return false;
-  if (copy->values == NULL) *copy = (tri_run_copy){.values = buffer, .count = product->k * product->n};
+  if (copy->values == NULL) *copy = (tri_run_copy){.values = buffer, .count = matrices * product->k * product->n};
   if (copy->values != buffer) return false;
   bool whole = copy->written == copy->count;
   copy->written = 0;
   return whole;
 }
 
-tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
-                              tri_direction direction) {
+/* One matrix, or several that lie one behind the other. */
+static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                          tri_direction direction) {
   tri_matmul chosen;
-  size_t packed_bytes = 0;
+  size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(product->b_type));
   TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
-  const void *value = run->parameters[call->parameters[0]].value;
-  void *buffer = buffer_of(run, call, direction);
-  if (written_already(run, call, product, buffer)) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type), value, buffer);
+  const char *value = run->parameters[call->parameters[0]].value;
+  char *buffer = buffer_of(run, call, direction);
+  if (written_already(run, call, product, matrices, buffer)) return TRI_OK;
+  for (int64_t i = 0; i < matrices; i++) {
+    TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type),
+                    value + (size_t)(i * product->k * product->n) * wide, buffer + (size_t)i * packed_bytes);
+  }
   return TRI_OK;
+}
+
+tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
+                              tri_direction direction) {
+  return prepare(run, call, product, 1, direction);
 }
 
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
@@ -129,6 +151,70 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
   bool in_out = is_in_out(weight);
   TRI_KERNEL_CALL(run->queue, matmul, &run_product, in_out ? x : gradient_y, in_out ? gradient_y : x, NULL,
                   parameter->gradient, workspace);
+  parameter->gradient_written = true;
+  return TRI_OK;
+}
+
+/* ---- in groups --------------------------------------------------------------------------------------------------- */
+
+static tri_status grouped_form(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
+                               tri_grouped_matmul *out, size_t *packed_bytes) {
+  *out = (tri_grouped_matmul){.groups = matrices};
+  TRI_TRY(choose_form(device, product, &out->product, packed_bytes));
+  out->stride = out->product.b_packed ? (int64_t)*packed_bytes : product->k * product->n;
+  return TRI_OK;
+}
+
+tri_status tri_weights_memory(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
+                              tri_direction direction, tri_op_memory *out) {
+  tri_grouped_matmul grouped;
+  size_t packed_bytes = 0, workspace_bytes = 0;
+  TRI_TRY(grouped_form(device, product, matrices, &grouped, &packed_bytes));
+  TRI_TRY(device->grouped_workspace(device, &grouped, &workspace_bytes));
+  if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
+  out->buffer_bytes[holder(device, direction)] = tri_bytes_times(packed_bytes, (size_t)matrices);
+  return TRI_OK;
+}
+
+tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                               tri_direction direction) {
+  return prepare(run, call, product, matrices, direction);
+}
+
+tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                                tri_direction direction, const int32_t *begins, const void *x, void *y,
+                                void *workspace) {
+  tri_grouped_matmul grouped;
+  size_t packed_bytes = 0;
+  TRI_TRY(grouped_form(&run->queue->device->description, product, matrices, &grouped, &packed_bytes));
+  const void *b =
+      grouped.product.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
+  TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, x, b, y, workspace);
+  return TRI_OK;
+}
+
+static tri_grouped_matmul gradients_of(const tri_matmul *product, int64_t matrices) {
+  return (tri_grouped_matmul){.product = *product, .groups = matrices, .stride = product->m * product->n};
+}
+
+tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,
+                                       int64_t matrices, tri_op_memory *out) {
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    tri_grouped_matmul grouped = gradients_of(product, matrices);
+    grouped.product.accumulate = accumulate == 1;
+    size_t bytes = 0;
+    TRI_TRY(device->grouped_workspace(device, &grouped, &bytes));
+    if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_weights_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                                  const int32_t *begins, const void *x, const void *gradient_y, void *workspace) {
+  tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  tri_grouped_matmul grouped = gradients_of(product, matrices);
+  grouped.product.accumulate = parameter->gradient_written;
+  TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, gradient_y, x, parameter->gradient, workspace);
   parameter->gradient_written = true;
   return TRI_OK;
 }

@@ -24,6 +24,10 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
 /* The gradient of the weight from x[rows,in] and dy[rows,out], written in the weight's own order. */
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
 
+/* The form of the products of a pass: a weight of [in, out] is turned by the backward, one of [out, in] by the forward.
+ */
+tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
+
 /* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
 tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
                              tri_op_memory *out);
@@ -40,5 +44,22 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
 /* Runs the gradient product into the parameter's gradient, writing or adding. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
+
+/* ---- several, one behind the other: of experts -------------------------------------------------------------------
+ *
+ * The same of rows in groups, each with a matrix of its own; the parameter has `matrices` of them, [out, in] each, and
+ * `begins` says where the rows of each begin (device/description.h). The product has as its m, or k in a gradient, what
+ * rows there may be of all. */
+tri_status tri_weights_memory(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
+                              tri_direction direction, tri_op_memory *out);
+tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,
+                                       int64_t matrices, tri_op_memory *out);
+tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                               tri_direction direction);
+tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                                tri_direction direction, const int32_t *begins, const void *x, void *y,
+                                void *workspace);
+tri_status tri_weights_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                                  const int32_t *begins, const void *x, const void *gradient_y, void *workspace);
 
 #endif

@@ -9,6 +9,10 @@
   X("rms_norm", TRI_WORK_RMS_NORM)                                                                                     \
   X("gelu", TRI_WORK_GELU)                                                                                             \
   X("swiglu", TRI_WORK_SWIGLU)                                                                                         \
+  X("weighted_swiglu", TRI_WORK_WEIGHTED_SWIGLU)                                                                       \
+  X("route", TRI_WORK_ROUTE)       /* all that is no product, for each token and expert */                             \
+  X("dispatch", TRI_WORK_DISPATCH) /* rows by their experts, for each pair of a token and an expert */                 \
+  X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows, for each element of them */                           \
   X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
   X("rope", TRI_WORK_ROPE)                                                                                             \
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
@@ -26,6 +30,10 @@ typedef enum tri_work {
   TRI_WORK_RMS_NORM,
   TRI_WORK_GELU,
   TRI_WORK_SWIGLU,
+  TRI_WORK_WEIGHTED_SWIGLU,
+  TRI_WORK_ROUTE,
+  TRI_WORK_DISPATCH,
+  TRI_WORK_COMBINE,
   TRI_WORK_EMBEDDING,
   TRI_WORK_ROPE,
   TRI_WORK_LINEAR,

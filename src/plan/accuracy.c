@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* As `trireme validate` prints it below its tables (docs/validation.md). */
-tri_accuracy tri_accuracy_published(void) { return (tri_accuracy){.low = -0.1944, .high = 0.1142, .rows = 809}; }
+tri_accuracy tri_accuracy_published(void) { return (tri_accuracy){.low = -0.1592, .high = 0.1059, .rows = 821}; }
 
 static int accuracy_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;

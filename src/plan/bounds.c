@@ -1,48 +1,80 @@
 #include "plan/bounds.h"
 
 #include "base/memory.h"
+#include "model/experts.h"
 #include "model/family.h"
+#include "plan/call_price.h"
+#include "schedule/layout_values.h"
+#include "schedule/parts.h"
 #include "schedule/program.h"
 
-/* Of one micro-batch: a layer, the embedding, the head. Seconds include the collectives of the tensor group. */
+#include <math.h>
+
+/* Layers without experts, and with. */
+typedef struct layer_count {
+  double dense, experts;
+} layer_count;
+
+static double all_layers(layer_count n) { return n.dense + n.experts; }
+static layer_count layers_plus(layer_count a, double times, layer_count b) {
+  return (layer_count){a.dense + times * b.dense, a.experts + times * b.experts};
+}
+
+/* Of one micro-batch: a layer, the embedding, the head. Seconds include its collectives. */
 typedef struct unit_price {
   double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
   double again;                             /* and is this, for schedules that do it for either */
   double kept;                              /* bytes from the forward to the backward */
+  double put_off;                           /* bytes of gradients from the backward of inputs to that of weights */
+  double made_again;                        /* bytes of what its backward reads and does not find kept */
+  double passing;                           /* bytes through which rows pass between ranks */
+  double packed;                            /* bytes of copies of weights that the engine packs ahead */
 } unit_price;
 
 typedef struct layer_prices {
-  int64_t tensor, micro_batch;
-  tri_recompute recompute;
-  bool sequence_parallel;
-  unit_price embedding, layer, head;
+  tri_layout of; /* a layout of which they are: the keys that decide about layers count */
+  unit_price embedding, layer, expert_layer, head;
 } layer_prices;
 
-/* Elements on one rank, by the number of tensor ranks. */
+/* Elements on one rank: of what replicas share out among them, and of stacks, which replicas of experts do. */
+typedef struct elements {
+  double plain, stacked;
+} elements;
+
+static elements elements_plus(elements a, double times, elements b) {
+  return (elements){a.plain + times * b.plain, a.stacked + times * b.stacked};
+}
+
 typedef struct layer_sizes {
-  int64_t tensor;
-  double embedding, tied, layer, head;
+  tri_layout of; /* likewise, the keys that decide about parameters */
+  double embedding, tied, head;
+  elements layer, expert_layer;
 } layer_sizes;
+
+/* How layers are divided among the stages that bounds ask for: the first two and the last. Layouts come in runs that
+ * divide them alike. */
+typedef struct layer_division {
+  tri_layout of; /* of it the keys that decide */
+  struct {
+    layer_count before_last, last; /* in its chunks but the last, and in that */
+  } first[2];
+  layer_count last;  /* in the last stage, */
+  layer_count ahead; /* and before its first chunk */
+} layer_division;
 
 struct tri_bounds {
   const tri_search_request *request;
   layer_prices *prices;
   int64_t num_prices, room;
   layer_sizes *sizes;
-  int64_t num_sizes;
+  int64_t num_sizes, sizes_room;
+  layer_division division; /* the one that was asked for last */
 };
-
-enum { MOST_SIZES = 64 };
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = request;
-  tri_status status = tri_alloc("bounds", MOST_SIZES, sizeof *bounds->sizes, &bounds->sizes);
-  if (status != TRI_OK) {
-    tri_bounds_destroy(bounds);
-    return status;
-  }
   *out = bounds;
   return TRI_OK;
 }
@@ -56,82 +88,138 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-static double seconds(tri_price price) { return price.compute_s + price.tensor_s; }
+static double seconds(tri_price price) { return price.compute_s + tri_price_collectives_s(&price); }
 
 /* Whether a backward reads the memory of a slot, under any name. */
 static bool is_kept(const tri_op_list *list, int64_t root) {
-  for (int64_t s = root; s < list->num_slots; s++) {
-    if (list->slots[s].memory_of == root && list->slots[s].kept) return true;
+  for (int64_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (list->slots[s].kept) return true;
   }
   return false;
 }
 
-/* A whole sequence from the tensor ranks' slices, which not every system keeps. */
-static bool is_gathered(const tri_op_call *call) {
-  tri_cost cost = {0};
-  call->op->cost(call, TRI_PASS_FORWARD, &cost);
-  return cost.collective == TRI_COLLECTIVE_ALL_GATHER;
+static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
+  return list->calls[list->slots[slot].producer].layer == layer;
+}
+
+/* Where inputs and weights have backwards of their own, gradients of what calls with weights make stay in a frame; of
+ * those that share memory with another layer's nothing is said here. */
+static tri_status add_put_off(const tri_op_list *list, int64_t layer, unit_price *unit) {
+  int32_t *buffer_of = NULL;
+  int64_t num_buffers = 0;
+  TRI_TRY(tri_alloc("bounds", (size_t)list->num_slots, sizeof *buffer_of, &buffer_of));
+  tri_status status = tri_gradient_buffers(list, true, buffer_of, &num_buffers);
+  for (int64_t b = 0; b < num_buffers && status == TRI_OK; b++) {
+    bool mine = true, stays = false;
+    double bytes = 0;
+    for (int64_t s = 0; s < list->num_slots; s++) {
+      if (buffer_of[s] != b) continue;
+      mine = mine && is_of_layer(list, s, layer);
+      stays = stays || list->calls[list->slots[s].producer].op->backward_weight != NULL;
+      bytes = (double)tri_shape_bytes(&list->slots[s].shape);
+    }
+    if (mine && stays) unit->put_off += bytes;
+  }
+  tri_free(buffer_of);
+  return status;
+}
+
+static tri_status add_packed(const tri_search_request *request, const tri_op_call *call, unit_price *unit) {
+  tri_op_memory memory = {0};
+  if (call->op->memory == NULL || !request->system->planned) return TRI_OK;
+  TRI_TRY(call->op->memory(call, tri_cluster_description(request->cluster), &memory));
+  for (int b = 0; b < TRI_OP_BUFFERS; b++) unit->packed += (double)memory.buffer_bytes[b];
+  return TRI_OK;
 }
 
 /* Adds the calls of one layer to a unit. */
-static void add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list, int64_t layer,
-                      unit_price *unit) {
-  tri_span tensor = {of->tensor, 1};
-  const tri_layout as = {.recompute = of->recompute, .recompute_every = 1};
+static tri_status add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list,
+                            int64_t layer, unit_price *unit) {
+  tri_pricer pricer = {
+      .cluster = request->cluster, .system = request->system, .layout = &of->of, .shape = tri_layout_mesh(&of->of)};
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
     if (call->layer != layer || call->op->passes_messages) continue;
-    double forward = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_FORWARD, tensor));
-    double input = 0, weight = 0, again = tri_price_runs_again(request->system, &as, call) ? forward : 0;
-    if (call->op->backward_input != NULL) {
-      input = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_INPUT, tensor));
-    }
-    if (call->op->backward_weight != NULL) {
-      weight = seconds(tri_price_pass(request->cluster, request->system, call, TRI_PASS_BACKWARD_WEIGHT, tensor));
-    }
-    unit->forward += forward;
-    unit->backward += input + weight + again;
+    tri_call_price price;
+    tri_pricer_call(&pricer, list, c, &price);
+    double input = seconds(price.backward_input), again = seconds(price.again);
+    unit->forward += seconds(price.forward);
+    unit->backward += input + seconds(price.backward_weight) + seconds(price.together) + again;
     unit->backward_input += input + again;
     unit->again += again;
+    TRI_TRY(add_packed(request, call, unit));
+    double passing = call->op->passing == NULL ? 0 : (double)call->op->passing(call);
+    if (passing > unit->passing) unit->passing = passing;
   }
   for (int64_t s = 0; s < list->num_slots; s++) {
     const tri_slot *slot = &list->slots[s];
-    bool mine = slot->memory_of == s && list->calls[slot->producer].layer == layer && !slot->recomputed;
-    if (request->system->gathers_again && is_gathered(&list->calls[slot->producer])) continue;
-    if (mine && is_kept(list, s)) unit->kept += (double)tri_shape_bytes(&slot->shape);
+    bool mine = slot->memory_of == s && list->calls[slot->producer].layer == layer && is_kept(list, s);
+    if (tri_price_gathers_again(request->system, list, &list->calls[slot->producer])) continue;
+    if (mine) *(slot->recomputed ? &unit->made_again : &unit->kept) += (double)tri_shape_bytes(&slot->shape);
   }
+  return add_put_off(list, layer, unit);
 }
 
+/* Adds the calls of some layers of a list to units. */
+typedef struct wanted_unit {
+  int64_t layer;
+  unit_price *unit;
+} wanted_unit;
+
+static tri_status price_layers(const tri_search_request *request, const tri_layout *listed, layer_prices *of,
+                               tri_layer_range layers, const wanted_unit *wanted, int count) {
+  const tri_parts_request parts = {.model = request->model,
+                                   .layout = listed,
+                                   .sequence = request->sequence,
+                                   .precision = request->precision,
+                                   .masked = request->masked,
+                                   .masked_area = request->masked_area,
+                                   .expert_imbalance = request->expert_imbalance};
+  const tri_mesh_seat seat = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
+  const tri_list_request list_request = tri_parts_list(&parts, &seat, layers);
+  tri_op_list *list = NULL;
+  TRI_TRY(tri_model_operations(request->model, &list_request, &list));
+  tri_status status = TRI_OK;
+  for (int i = 0; i < count && status == TRI_OK; i++) {
+    status = add_calls(request, of, list, wanted[i].layer, wanted[i].unit);
+  }
+  tri_op_list_destroy(list);
+  return status;
+}
+
+/* A norm behind another layer's sum takes less than the first one: of each kind of layers the second is priced. */
 static tri_status price(const tri_search_request *request, layer_prices *of) {
   const tri_model *model = request->model;
-  tri_list_request list_request =
-      tri_list_request_whole(model, TRI_LIST_TRAIN, of->micro_batch, request->sequence, request->precision);
-  list_request.recompute = of->recompute;
-  list_request.recompute_every = 1;
-  list_request.masked = request->masked;
-  list_request.masked_area = request->masked_area;
-  list_request.shard =
-      (tri_op_shard){tri_mesh_seat_along(TRI_AXIS_TENSOR, of->tensor), of->sequence_parallel && of->tensor > 1};
-  tri_op_list *list = NULL;
-  list_request.layers = (tri_layer_range){-1, 1};
-  TRI_TRY(tri_model_operations(model, &list_request, &list));
-  add_calls(request, of, list, -1, &of->embedding);
-  add_calls(request, of, list, 0, &of->layer);
-  tri_op_list_destroy(list);
-  list_request.layers = (tri_layer_range){model->num_layers - 1, model->num_layers + 1};
-  TRI_TRY(tri_model_operations(model, &list_request, &list));
-  add_calls(request, of, list, model->num_layers, &of->head);
-  tri_op_list_destroy(list);
-  return TRI_OK;
+  const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
+  tri_layout listed = of->of;
+  listed.recompute = tri_system_recompute(request->system, listed.recompute);
+  const int64_t first = dense > 1 || (dense == 0 && all > 1) ? 1 : 0;
+  const wanted_unit begin[] = {{-1, &of->embedding}, {first, dense > 0 ? &of->layer : &of->expert_layer}};
+  TRI_TRY(price_layers(request, &listed, of, (tri_layer_range){-1, first + 1}, begin, 2));
+  if (dense > 0 && dense < all) {
+    const wanted_unit experts = {dense, &of->expert_layer};
+    TRI_TRY(price_layers(request, &listed, of, (tri_layer_range){dense - 1, dense + 1}, &experts, 1));
+  }
+  const wanted_unit head = {all, &of->head};
+  return price_layers(request, &listed, of, (tri_layer_range){all - 1, all + 1}, &head, 1);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
+
+/* The ranks that a layer is on, and no more: one replica of one stage, or as many as exchange rows for experts. */
+static tri_layout one_of(const tri_layout *layout) {
+  const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
+  tri_layout one = *layout;
+  one.pipeline = one.virtual_stages = one.recompute_every = 1;
+  one.data = experts / common_divisor(experts, sharing);
+  one.zero = 0;
+  return one;
 }
 
 static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, const layer_prices **out) {
   for (int64_t i = bounds->num_prices - 1; i >= 0; i--) {
-    const layer_prices *at = &bounds->prices[i];
-    bool same = at->tensor == layout->tensor && at->micro_batch == layout->micro_batch &&
-                at->recompute == layout->recompute && at->sequence_parallel == layout->sequence_parallel;
-    if (!same) continue;
-    *out = at;
+    if (!tri_layouts_alike(&bounds->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
+    *out = &bounds->prices[i];
     return TRI_OK;
   }
   if (bounds->num_prices == bounds->room) {
@@ -140,29 +228,44 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
     bounds->room = room;
   }
   layer_prices *made = &bounds->prices[bounds->num_prices];
-  *made = (layer_prices){.tensor = layout->tensor,
-                         .micro_batch = layout->micro_batch,
-                         .recompute = layout->recompute,
-                         .sequence_parallel = layout->sequence_parallel};
+  *made = (layer_prices){.of = one_of(layout)};
   TRI_TRY(price(bounds->request, made));
   bounds->num_prices++;
   *out = made;
   return TRI_OK;
 }
 
-static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_sizes **out) {
+/* Which holder of experts has most tokens depends on more than what decides about parameters. */
+static tri_mesh_seat fewest_experts(const tri_layout *one) {
+  const tri_mesh_shape shape = tri_layout_mesh(one);
+  const tri_mesh_place first = {{0}};
+  return (tri_mesh_seat){shape, tri_domain_place(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
+}
+
+/* Of the first layer of each kind. */
+static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
+  const bool has_experts = tri_model_has_experts(model, entry->layer);
+  elements *to = has_experts ? &sizes->expert_layer : &sizes->layer;
+  if (entry->layer != (has_experts ? model->dense_layers : 0)) return;
+  *(entry->placement.has_holders ? &to->stacked : &to->plain) += (double)entry->count;
+}
+
+static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const layer_sizes **out) {
   for (int64_t i = 0; i < bounds->num_sizes; i++) {
-    if (bounds->sizes[i].tensor != tensor) continue;
+    if (!tri_layouts_alike(&bounds->sizes[i].of, layout, TRI_LAYOUT_OF_PARAMETERS)) continue;
     *out = &bounds->sizes[i];
     return TRI_OK;
   }
-  if (bounds->num_sizes == MOST_SIZES)
-    return tri_fail(TRI_INTERNAL, "more than %d numbers of tensor ranks", MOST_SIZES);
+  if (bounds->num_sizes == bounds->sizes_room) {
+    int64_t room = bounds->sizes_room == 0 ? 64 : bounds->sizes_room * 2;
+    TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->sizes, &bounds->sizes));
+    bounds->sizes_room = room;
+  }
   const tri_model *model = bounds->request->model;
   tri_layer_range all = {-1, model->num_layers + 1};
-  tri_model_share share = {.seat = tri_mesh_seat_along(TRI_AXIS_TENSOR, tensor), .chunks = &all, .num_chunks = 1};
+  layer_sizes sizes = {.of = one_of(layout)};
+  tri_model_share share = {.seat = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
-  layer_sizes sizes = {.tensor = tensor};
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -173,8 +276,8 @@ static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_siz
       sizes.embedding += count;
     } else if (entry->layer == model->num_layers) {
       sizes.head += count;
-    } else if (entry->layer == 0) {
-      sizes.layer += count;
+    } else {
+      add_elements(model, entry, &sizes);
     }
   }
   tri_parameter_table_destroy(table);
@@ -187,72 +290,149 @@ static tri_status find_sizes(tri_bounds *bounds, int64_t tensor, const layer_siz
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-static double layers_of_chunk(const tri_layout *layout, const tri_model *model, int64_t chunk, int64_t stage) {
-  tri_layer_range range = tri_layout_layers(layout, model, chunk * layout->pipeline + stage);
-  int64_t first = range.first < 0 ? 0 : range.first,
-          end = range.end > model->num_layers ? model->num_layers : range.end;
-  return (double)(end - first);
+static layer_count count_layers(const tri_model *model, int64_t first, int64_t end) {
+  if (first < 0) first = 0;
+  if (end > model->num_layers) end = model->num_layers;
+  const double experts = (double)tri_model_expert_layers(model, (tri_layer_range){first, end});
+  return (layer_count){(double)(end - first) - experts, experts};
 }
 
-/* Layers of a stage, all of its chunks. */
-static double layers_of(const tri_layout *layout, const tri_model *model, int64_t stage) {
-  double count = 0;
-  for (int64_t c = 0; c < layout->virtual_stages; c++) count += layers_of_chunk(layout, model, c, stage);
-  return count;
+static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *model, int64_t chunk, int64_t stage) {
+  tri_layer_range range = tri_layout_layers(layout, model, chunk * layout->pipeline + stage);
+  return count_layers(model, range.first, range.end);
+}
+
+static bool divided_alike(const tri_layout *a, const tri_layout *b) {
+  return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
+         a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers;
+}
+
+static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
+  const tri_model *model = bounds->request->model;
+  layer_division *at = &bounds->division;
+  const int64_t end = layout->pipeline - 1, v = layout->virtual_stages;
+  if (divided_alike(&at->of, layout)) return at;
+  *at = (layer_division){.of = *layout};
+  for (int64_t stage = 0; stage < 2 && stage <= end; stage++) {
+    for (int64_t c = 0; c + 1 < v; c++) {
+      at->first[stage].before_last =
+          layers_plus(at->first[stage].before_last, 1, layers_of_chunk(layout, model, c, stage));
+    }
+    at->first[stage].last = layers_of_chunk(layout, model, v - 1, stage);
+  }
+  for (int64_t c = 0; c < v; c++) at->last = layers_plus(at->last, 1, layers_of_chunk(layout, model, c, end));
+  at->ahead = count_layers(model, 0, tri_layout_layers(layout, model, end).first);
+  return at;
+}
+
+/* Of a stage, all of its chunks. */
+static layer_count layers_of(const layer_division *division, int64_t stage) {
+  return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
 /* Layers of a stage times micro-batches in flight when it begins its first backward (of weights, where they are apart):
  * the stages from it on, or all of them where weights are put off by as many as there are before it; or in chunks the
  * first group in all of them, of which it has begun the last one with what it runs ahead. */
-static double layers_in_flight(const tri_layout *layout, const tri_model *model, int64_t micro_batches, int64_t stage) {
-  int64_t v = layout->virtual_stages, behind = layout->pipeline - stage, most = 2 * behind - 1;
-  if (v == 1) {
+static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
+                                    int64_t stage) {
+  int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
+  const layer_count none = {0};
+  if (layout->virtual_stages == 1) {
     if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) behind = layout->pipeline;
-    return (double)(micro_batches < behind ? micro_batches : behind) * layers_of(layout, model, stage);
+    return layers_plus(none, (double)(micro_batches < behind ? micro_batches : behind), layers_of(division, stage));
   }
   int64_t period = tri_schedule_period(layout, micro_batches), group = period < micro_batches ? period : micro_batches;
-  double count = (double)(group < most ? group : most) * layers_of_chunk(layout, model, v - 1, stage);
-  for (int64_t c = 0; c + 1 < v; c++) count += (double)group * layers_of_chunk(layout, model, c, stage);
-  return count;
+  const layer_count count = layers_plus(none, (double)(group < most ? group : most), division->first[stage].last);
+  return layers_plus(count, (double)group, division->first[stage].before_last);
+}
+
+/* Whether inputs and weights have backwards of their own, each with what runs again before it. */
+static bool splits_backward(tri_schedule_kind schedule) {
+  switch (schedule) {
+    case TRI_SCHEDULE_GPIPE:
+    case TRI_SCHEDULE_1F1B:
+    case TRI_SCHEDULE_INTERLEAVED: return false;
+    case TRI_SCHEDULE_ZERO_BUBBLE: break;
+  }
+  return true;
+}
+
+/* Of a micro-batch through layers of a stage, one after the other. */
+static double layer_s(const tri_layout *layout, const unit_price *layer) {
+  double seconds = layer->forward + layer->backward;
+  if (splits_backward(layout->schedule)) seconds += layer->again;
+  return seconds;
+}
+static double layers_s(const tri_layout *layout, const layer_prices *p, layer_count n) {
+  return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer);
+}
+
+/* Forward through a layer, and back; what a stage has put off of the weights it may do while the last gradient goes
+ * back. */
+static double pass_s(const tri_layout *layout, const unit_price *layer) {
+  if (splits_backward(layout->schedule)) return layer->forward;
+  return layer->forward + layer->backward_input;
 }
 
 /* A stage computes all its micro-batches one after the other; the first reaches it through all layers before its own,
  * and the last one's gradient goes back through them. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
-                         double layers, double last_layers) {
+                         const layer_division *division) {
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
-  double layer = p->layer.forward + p->layer.backward;
-  if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) layer += p->layer.again;
-  double first = layers * layer + p->embedding.forward + p->embedding.backward;
-  double last = last_layers * layer + p->head.forward + p->head.backward;
+  double first = layers_s(layout, p, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
+  double last = layers_s(layout, p, division->last) + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
-  double before = (double)tri_layout_layers(layout, request->model, layout->pipeline - 1).first;
-  double pass = p->layer.forward + p->layer.backward_input;
-  /* What a stage has put off of the weights it may do while the last gradient goes back. */
-  if (layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE) pass = p->layer.forward;
-  return most(m * first, m * last + before * pass);
+  const layer_count before = division->ahead;
+  double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer);
+  return most(m * first, m * last + pass);
 }
 
-static double stage_elements(const layer_sizes *sizes, const tri_layout *layout, double layers, bool first, bool last) {
-  double count = layers * sizes->layer;
-  if (first) count += sizes->embedding;
-  if (last) count += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
+static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
+                               bool last) {
+  elements count = elements_plus((elements){0}, layers.dense, sizes->layer);
+  count = elements_plus(count, layers.experts, sizes->expert_layer);
+  if (first) count.plain += sizes->embedding;
+  if (last) count.plain += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
   return count;
 }
 
-static double state_bytes(const tri_search_request *request, const tri_layout *layout, double count, double tied) {
+/* What is left of elements that replicas share out among them. */
+static double shared_out(const tri_layout *layout, elements count) {
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  return count.plain / (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) +
+         count.stacked / (double)tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS);
+}
+
+/* Of an element of whichever group has the least. */
+static double least_states(const tri_search_request *request) {
+  const tri_optimizer_settings *settings =
+      request->optimizer != NULL ? request->optimizer : tri_optimizer_settings_default();
+  const double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  double least = INFINITY;
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_update_call call = {.optimizer = tri_optimizer_of_group(settings, (tri_parameter_group)g),
+                                  .settings = settings,
+                                  .type = request->precision};
+    const double states = (tri_update_element_bytes(&call) - 3 * wide) / 2;
+    if (states < least) least = states;
+  }
+  return least;
+}
+
+static double state_bytes(const tri_search_request *request, const tri_layout *layout, elements count, double tied) {
   const tri_system *system = request->system;
-  double data = (double)layout->data;
   bool planned = system->planned;
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   double weight = planned ? wide : system->weight_bytes, gradient = planned ? wide : system->gradient_bytes;
-  double states = planned ? 2 * wide : system->state_bytes;
+  double states = planned ? least_states(request) : system->state_bytes;
   bool alone = tri_layout_micro_batches(layout, request->global_batch) == 1;
-  double free = count - (planned ? tied : 0); /* the engine never shards a tied embedding's values and gradients */
-  double sharded = free / data, whole = count - free;
-  double values = layout->zero > 2 ? sharded + whole : count;
-  double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : count;
-  return weight * values + gradient * gradients + states * count / (layout->zero > 0 ? data : 1);
+  /* The engine never shards a tied embedding's values and gradients. */
+  const double whole = planned ? tied : 0, all = count.plain + count.stacked;
+  const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
+  double values = layout->zero > 2 ? sharded + whole : all;
+  double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
+  double updated = layout->zero > 0 ? shared_out(layout, count) : all;
+  return weight * values + gradient * gradients + states * updated;
 }
 
 /* Of messages; of another system what its libraries take. */
@@ -261,55 +441,83 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
   if (layout->pipeline == 1) return 0;
   int64_t boxes = tri_program_boxes(layout, tri_layout_micro_batches(layout, request->global_batch));
   bool ends = layout->virtual_stages == 1 && (stage == 0 || stage == layout->pipeline - 1);
-  double kinds = ends ? 2 : TRI_NUM_BOX_KINDS, sliced = layout->sequence_parallel ? (double)layout->tensor : 1;
-  double rows = (double)layout->micro_batch * (double)request->sequence / sliced;
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  double kinds = ends ? 2 : TRI_NUM_BOX_KINDS;
+  double sliced = layout->sequence_parallel ? (double)tri_domain_size(&shape, TRI_DOMAIN_TENSOR) : 1;
+  double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence)) / sliced;
   double width = (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
   return kinds * (double)boxes * rows * width;
 }
 
+/* Of a micro-batch in flight in a layer. */
+static double kept_bytes(const tri_layout *layout, const unit_price *layer) {
+  bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
+  return layer->kept + (splits ? layer->put_off : 0);
+}
+
+/* Beside what is kept, where there is a layer: all that it makes again is there at once. */
+static double work_bytes(const tri_search_request *request, const unit_price *layer) {
+  return layer->made_again + (request->system->planned ? layer->passing : 0);
+}
+
 /* Of one of the first stages. */
 static double stage_bytes(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
-                          const layer_sizes *sizes, int64_t stage) {
+                          const layer_sizes *sizes, const layer_division *division, int64_t stage) {
   const tri_model *model = request->model;
   int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
   bool first = stage == 0, last = stage == layout->pipeline - 1;
-  double count = stage_elements(sizes, layout, layers_of(layout, model, stage), first, last);
+  const layer_count layers = layers_of(division, stage);
+  const layer_count flying = layers_in_flight(layout, division, micro_batches, stage);
+  const elements count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
-  double kept = layers_in_flight(layout, model, micro_batches, stage) * p->layer.kept;
+  double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer);
   /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a box for it. */
-  bool stays = layers_of(layout, model, stage) > 0 || request->system->planned;
+  bool stays = all_layers(layers) > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
   double tied = model->tied && first ? sizes->tied : 0;
-  return state_bytes(request, layout, count, tied) + kept + buffer_bytes(request, layout, stage);
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
+    kept += layers.dense * p->layer.packed + layers.experts * p->expert_layer.packed;
+  }
+  double at_work = layers.dense > 0 ? work_bytes(request, &p->layer) : 0;
+  if (layers.experts > 0) at_work = most(at_work, work_bytes(request, &p->expert_layer));
+  return state_bytes(request, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
+}
+
+static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
+  const tri_system *system = request->system;
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  const double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+  const double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
+  return 0.999 * tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
+                                        tri_network_span(&shape, domain), system);
 }
 
 /* What comes behind the last backward: the update, and the gathers of new parameters. */
-static double end_s(const tri_search_request *request, const tri_layout *layout, double count) {
+static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
-  double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
-  double own = layout->zero > 0 ? count / (double)layout->data : count;
-  double all = tri_price_memory(request->cluster, own * tri_price_update_bytes(system, request->precision));
+  double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
+  double bytes = tri_price_update_bytes(system, request->precision);
+  if (system->planned) bytes = bytes * (3.0 / 7.0) + 2 * least_states(request);
+  double all = tri_price_memory(request->cluster, own * bytes);
   if (layout->zero != 1 && layout->zero != 2) return all;
-  double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
-  return all + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
-                                      (tri_span){layout->data, layout->tensor}, system) *
-                   0.999;
+  return all + gather_s(request, layout, TRI_DOMAIN_REPLICAS, count.plain) +
+         gather_s(request, layout, TRI_DOMAIN_EXPERT_REPLICAS, count.stacked);
 }
 
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
   const tri_search_request *request = bounds->request;
-  const tri_model *model = request->model;
+  const layer_division *division = find_division(bounds, layout);
   const layer_prices *p = NULL;
   const layer_sizes *sizes = NULL;
   TRI_TRY(find_prices(bounds, layout, &p));
-  TRI_TRY(find_sizes(bounds, layout->tensor, &sizes));
-  double first = layers_of(layout, model, 0), last = layers_of(layout, model, layout->pipeline - 1);
-  double count = stage_elements(sizes, layout, first, true, layout->pipeline == 1);
-  double bytes = stage_bytes(request, layout, p, sizes, 0);
+  TRI_TRY(find_sizes(bounds, layout, &sizes));
+  const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
+  double bytes = stage_bytes(request, layout, p, sizes, division, 0);
   /* The first stage may have the embedding alone. */
-  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(request, layout, p, sizes, 1));
-  *out = (tri_bound){.step_s = pipeline_s(request, layout, p, first, last) + end_s(request, layout, count),
-                     .bytes = bytes};
+  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(request, layout, p, sizes, division, 1));
+  *out =
+      (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};
   return TRI_OK;
 }

@@ -28,7 +28,9 @@ TRI_CONFIG_WORDS(passes, tri_pass, PASSES)
 #define KINDS(X)                                                                                                       \
   X("none", TRI_COLLECTIVE_NONE)                                                                                       \
   X("all_reduce", TRI_COLLECTIVE_ALL_REDUCE)                                                                           \
-  X("all_gather", TRI_COLLECTIVE_ALL_GATHER) X("reduce_scatter", TRI_COLLECTIVE_REDUCE_SCATTER)
+  X("all_gather", TRI_COLLECTIVE_ALL_GATHER)                                                                           \
+  X("reduce_scatter", TRI_COLLECTIVE_REDUCE_SCATTER)                                                                   \
+  X("all_to_all", TRI_COLLECTIVE_ALL_TO_ALL) X("pass", TRI_COLLECTIVE_PASS)
 TRI_CONFIG_WORDS(kinds, tri_collective, KINDS)
 TRI_CONFIG_WORDS(works, tri_work, TRI_WORKS)
 static const tri_config_word precisions[] = {
@@ -65,12 +67,13 @@ TABLE(elements, "element-wise work");
 
 static const tri_config_key collective_keys[] = {
     {KEY(tri_measured_collective, kind, TRI_CONFIG_CHOICE), .words = kinds, .example = "all_reduce",
-     .help = "all_reduce, all_gather or reduce_scatter"},
+     .help = "all_reduce, all_gather, reduce_scatter, all_to_all, or pass: round a ring, to the next"},
     {KEY(tri_measured_collective, shared, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "of buffers that the ranks of a node see, as gradients are"},
+     .help = "of buffers that the ranks of a node see, as gradients are and what passes for shared sequences"},
     {KEY(tri_measured_collective, ranks, TRI_CONFIG_INT), .range = {.low = 2, .high = 1 << 24}, .example = "8",
      .help = "of each group"},
-    {KEY(tri_measured_collective, bytes, TRI_CONFIG_INT), SIZE, .example = "1048576", .help = "of the whole buffer"},
+    {KEY(tri_measured_collective, bytes, TRI_CONFIG_INT), SIZE, .example = "1048576",
+     .help = "of the whole buffer; of an all_to_all or a pass what a rank sends"},
     TOOK(tri_measured_collective)};
 TABLE(collective, "collective");
 
@@ -253,7 +256,8 @@ bool tri_measured_product_s(const tri_measured *m, tri_dtype type, const tri_cos
 bool tri_measured_attention_s(const tri_measured *m, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds) {
   double each = 0;
-  const double at[] = {log(cost->rows), log(cost->inner), log(cost->products)};
+  const double sides = (log(cost->rows) + log(cost->columns)) / 2; /* of a square with as many pairs */
+  const double at[] = {sides, log(cost->inner), log(cost->products)};
   corners c = {.at = at};
   if (!is_of(m, type)) return false;
   for (int64_t i = 0; i < m->num_attention; i++) {
@@ -279,14 +283,7 @@ bool tri_measured_elements_s(const tri_measured *m, tri_dtype type, tri_work wor
   return true;
 }
 
-bool tri_measured_work_of(const char *name, tri_work *out) {
-  for (const tri_config_word *word = works; word->name != NULL; word++) {
-    if (strcmp(word->name, name) != 0) continue;
-    *out = (tri_work)word->value;
-    return true;
-  }
-  return false;
-}
+bool tri_measured_work_of(const char *name, tri_work *out) { return works_find(name, out); }
 
 /* Beyond the largest that was measured the rate stays; below the smallest the seconds do. */
 static double beyond(const tri_measured_point *largest, double at, double value) {

@@ -44,10 +44,12 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective of all groups of so many neighbouring ranks at once; `bytes` of the whole buffer. */
+/* A collective of all groups of so many neighbouring ranks at once; `bytes` of the whole buffer, of an all-to-all what
+ * a rank has for all, of a pass what goes to the next. */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  bool shared; /* the buffers lie where the ranks of a node see each other's: gradients */
+  bool shared; /* the buffers lie where the ranks of a node see each other's: gradients, and what ranks that share a
+                  sequence pass */
   int64_t ranks, bytes;
   double seconds;
   tri_measured_point point;
@@ -64,7 +66,7 @@ enum {
   TRI_MEASURED_PRODUCTS = 768,
   TRI_MEASURED_ATTENTION = 64,
   TRI_MEASURED_ELEMENTS = 160,
-  TRI_MEASURED_COLLECTIVES = 160,
+  TRI_MEASURED_COLLECTIVES = 256,
   TRI_MEASURED_MESSAGES = 32,
 };
 

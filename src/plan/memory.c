@@ -2,6 +2,8 @@
  * and states by what a parameter takes, activations by the plan of the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "model/experts.h"
+#include "plan/call_price.h"
 #include "plan/simulate.h"
 #include "schedule/schedule.h"
 
@@ -20,12 +22,21 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
   return micro_batches < few + period ? micro_batches : few;
 }
 
-static double parameters_of(const tri_parts *parts) {
-  double count = 0;
+/* Elements on this rank, and what is left of them where replicas share each parameter out among them: of experts,
+ * others than of what all tokens meet. */
+typedef struct held_elements {
+  double all, shared_out;
+} held_elements;
+
+static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
+  held_elements sum = {0};
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
-    if (!parts->table->entries[i].alias) count += (double)parts->table->entries[i].count;
+    const tri_parameter *entry = &parts->table->entries[i];
+    if (entry->alias) continue;
+    sum.all += (double)entry->count;
+    sum.shared_out += (double)entry->count / (double)tri_domain_size(shape, entry->placement.replicas);
   }
-  return count;
+  return sum;
 }
 
 /* Of the tied embedding on this rank. */
@@ -65,9 +76,8 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 
 /* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the
  * softmax's result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there
- * are the gradients of both results beside. Layers that run again have them one at a time; `selective` of such a system
- * is the paper's, which runs attention again. Returns what stays of a micro-batch; *passing is raised to what one layer
- * has beside. */
+ * are the gradients of both results beside. Layers, or attention, that run again have them one at a time. Returns what
+ * stays of a micro-batch; *passing is raised to what one layer has beside. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *passing) {
   const tri_layout *layout = request->layout;
@@ -76,8 +86,9 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
   bool stays = false;
   if (request->system->flash_attention || cost->scores <= 0) return 0;
   switch (layout->recompute) {
-    case TRI_RECOMPUTE_NONE: stays = true; break;
-    case TRI_RECOMPUTE_SELECTIVE: break;
+    case TRI_RECOMPUTE_NONE:
+    case TRI_RECOMPUTE_EXPERTS: stays = true; break;
+    case TRI_RECOMPUTE_SELECTIVE: stays = !request->system->selective_attention; break;
     case TRI_RECOMPUTE_FULL: stays = call->layer % layout->recompute_every != 0; break;
   }
   double now = square * 2 * element + (stays ? 0 : stay);
@@ -88,8 +99,8 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
 /* What the engine keeps of a whole sequence that was gathered from the tensor ranks' slices, and a system that gathers
  * again in the backward has while one layer is at work. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
-                             const tri_cost *cost, double *passing) {
-  if (!request->system->gathers_again || cost->collective != TRI_COLLECTIVE_ALL_GATHER) return 0;
+                             double *passing) {
+  if (!tri_price_gathers_again(request->system, list, call)) return 0;
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (!slot->kept || list->slots[slot->memory_of].recomputed) return 0;
   double bytes = (double)tri_shape_bytes(&slot->shape);
@@ -107,7 +118,7 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
       tri_cost cost = {0};
       call->op->cost(call, TRI_PASS_FORWARD, &cost);
       frames[c] += score_bytes(request, call, &cost, &scores);
-      frames[c] -= gathered_bytes(request, list, call, &cost, &gathered);
+      frames[c] -= gathered_bytes(request, list, call, &gathered);
     }
   }
   return scores + gathered;
@@ -145,12 +156,14 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
 static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                  const tri_memory_plan *plan, double *out) {
   double *frames = NULL, most = 0;
-  double rows = (double)request->layout->micro_batch * (double)request->sequence;
+  double rows = (double)(request->layout->micro_batch * tri_layout_tokens(request->layout, request->sequence));
   double message = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  const double holders = (double)tri_domain_size(&shape, TRI_DOMAIN_TENSOR);
   TRI_TRY(tri_alloc("bytes of micro-batches", (size_t)parts->num_chunks, sizeof *frames, &frames));
   for (int64_t c = 0; c < parts->num_chunks; c++) {
     frames[c] = (double)plan->chunks[c].frame_bytes;
-    if (request->system->keeps_messages && stage > 0) frames[c] += message / (double)request->layout->tensor;
+    if (request->system->keeps_messages && stage > 0) frames[c] += message / holders;
   }
   double passing = add_to_frames(request, parts, frames);
   tri_status status = most_in_flight(parts, frames, &most);
@@ -160,40 +173,46 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
 }
 
 /* Groups that a rank talks in: the world, one along each axis that has several, and the model's, in which norms are
- * added. Each has buffers of its own in NCCL and RCCL. */
-static double communicators_of(const tri_layout *layout) {
-  bool model = layout->tensor > 1 && layout->pipeline > 1;
-  return 1.0 + (layout->tensor > 1) + (layout->pipeline > 1) + (layout->context > 1) + (layout->data > 1) + model;
+ * added; where experts are shared out, those who exchange rows, and replicas of experts. Each has buffers of its own in
+ * NCCL and RCCL. */
+static double communicators_of(const tri_mesh_shape *shape) {
+  bool model = tri_domain_size(shape, TRI_DOMAIN_TENSOR) > 1 && tri_domain_size(shape, TRI_DOMAIN_PIPELINE) > 1;
+  double count = model ? 2 : 1;
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) count += shape->size[axis] > 1;
+  if (tri_domain_size(shape, TRI_DOMAIN_EXPERT) == 1) return count;
+  return count + (tri_domain_size(shape, TRI_DOMAIN_EXPERT_REPLICAS) > 1 ? 2 : 1);
 }
 
 static tri_memory_parts of_system(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                   double activations) {
   const tri_system *system = request->system;
   const tri_layout *layout = request->layout;
-  double count = parameters_of(parts), tied = tied_of(parts), data = (double)layout->data;
-  double tensor = (double)layout->tensor, rows = (double)layout->micro_batch * (double)request->sequence;
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  double replicas = (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS), tied = tied_of(parts);
+  held_elements count = parameters_of(parts, &shape);
+  double tensor = (double)tri_domain_size(&shape, TRI_DOMAIN_TENSOR),
+         rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double element = (double)tri_dtype_bytes(request->precision), hidden = (double)request->model->hidden_size;
   bool last = stage == layout->pipeline - 1;
   if (system->copies_positions && last && layout->pipeline > 1) {
-    count += (double)request->model->max_sequence * hidden;
+    count.all += (double)request->model->max_sequence * hidden;
+    count.shared_out += (double)request->model->max_sequence * hidden / replicas;
     tied += (double)request->model->max_sequence * hidden;
   }
   tri_memory_parts out = {
-      .parameters = system->weight_bytes * count / (layout->zero > 2 ? data : 1),
-      .gradients = system->gradient_bytes * count / (layout->zero > 1 ? data : 1),
-      .optimizer = system->state_bytes * count / (layout->zero > 0 ? data : 1),
+      .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all),
+      .gradients = system->gradient_bytes * (layout->zero > 1 ? count.shared_out : count.all),
+      .optimizer = system->state_bytes * (layout->zero > 0 ? count.shared_out : count.all),
       .activations = activations,
   };
   bool shrink = system->whole_gradients && layout->zero > 0;
-  double gradients = shrink ? system->gradient_bytes * count / data : out.gradients;
-  if (shrink && system->whole_tied_gradients) gradients += system->gradient_bytes * tied * (1 - 1 / data);
+  double gradients = shrink ? system->gradient_bytes * count.shared_out : out.gradients;
+  if (shrink && system->whole_tied_gradients) gradients += system->gradient_bytes * tied * (1 - 1 / replicas);
   if (system->keeps_logits && last) {
     out.buffers += rows * (double)request->model->vocab_size / tensor * (element + 8);
   }
   double outside = system->context_bytes;
-  if (layout->tensor * layout->pipeline * layout->context * layout->data > 1) {
-    outside += communicators_of(layout) * system->communicator_bytes;
-  }
+  if (tri_layout_ranks(layout) > 1) outside += communicators_of(&shape) * system->communicator_bytes;
   out.steady = out.parameters + gradients + out.optimizer + out.buffers + outside;
   out.buffers += system->bucket_bytes;
   double tensors = out.parameters + out.gradients + out.optimizer + out.activations + out.buffers;
@@ -209,16 +228,18 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   tri_status status = TRI_OK;
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
   tri_layout layout = tri_schedule_settle(request->layout, micro_batches);
+  layout.recompute = tri_system_recompute(request->system, layout.recompute);
   tri_parts_request of = {.model = request->model,
                           .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .optimizer = request->optimizer,
                           .masked = request->masked,
                           .masked_area = request->masked_area,
+                          .expert_imbalance = request->expert_imbalance,
                           .for_planning = true};
-  tri_mesh_place place = {{0}};
-  place.at[TRI_AXIS_PIPELINE] = (int)stage;
+  const tri_mesh_place place = tri_layout_fullest(&layout, request->sequence, stage);
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
@@ -239,7 +260,8 @@ done:
   return status;
 }
 
-/* Earlier stages have more micro-batches in flight, so of neighbours with as many layers the first is the fullest. */
+/* Earlier stages have more micro-batches in flight, so of neighbours with as many layers, and as many of them with
+ * experts, the first is the fullest. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
@@ -247,6 +269,7 @@ static bool may_be_fullest(const tri_simulation_request *request, int64_t stage)
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);
     if (mine.end - mine.first > before.end - before.first) return true;
+    if (tri_model_expert_layers(request->model, mine) > tri_model_expert_layers(request->model, before)) return true;
   }
   return false;
 }

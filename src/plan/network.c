@@ -2,6 +2,20 @@
 
 #include <math.h>
 
+tri_span tri_network_span(const tri_mesh_shape *shape, tri_domain domain) {
+  tri_span span = {1, 1};
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* the other view */
+    int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
+    if (tri_domain_has(domain, (tri_axis)axis)) {
+      span.size *= size;
+    } else if (span.size == 1) {
+      span.stride *= size;
+    }
+  }
+  return span;
+}
+
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
 /* Members of a group among so many neighbouring devices, the first of which is one. */
@@ -77,7 +91,9 @@ static walk walk_of(const route *by, tri_span group) {
 /* A reduction of all is a scattering one and a gathering. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
-    case TRI_COLLECTIVE_NONE: return 0.0;
+    case TRI_COLLECTIVE_NONE:
+    case TRI_COLLECTIVE_ALL_TO_ALL:
+    case TRI_COLLECTIVE_PASS: return 0.0;
     case TRI_COLLECTIVE_ALL_REDUCE: return 2.0;
     case TRI_COLLECTIVE_ALL_GATHER:
     case TRI_COLLECTIVE_REDUCE_SCATTER: return 1.0;
@@ -116,6 +132,24 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_s
   return sum;
 }
 
+/* Everybody sends each of the others its part, those near and those far at the same time: what takes longest is the
+ * level with the most to carry for its ports, which all devices of a unit use. */
+static double all_to_all_s(const route *by, double bytes, tri_span group) {
+  const tri_cluster *cluster = by->cluster;
+  carriage worst = {0};
+  int64_t inside = 1;
+  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+    const tri_link *link = &cluster->links[l];
+    int64_t within = members_within(group, span_of(link));
+    double crossing = bytes * (double)(group.size - inside) / (double)group.size;
+    double here = crossing / rate(cluster, link, (double)link->per, link->ports);
+    if (within > inside && here > worst.bytes_s) worst.bytes_s = here;
+    if (within > inside && link->latency > worst.hops_s) worst.hops_s = link->latency;
+    inside = within;
+  }
+  return quickest_s(cluster, worst);
+}
+
 /* Ranks do not come to a collective at the same time. Their delays have a tail (other processes, the host's scheduler,
  * a kernel's start on another stream): if they are distributed exponentially with a mean of `start`, the last of n
  * comes (1/2 + ... + 1/n) means behind the average. */
@@ -132,8 +166,8 @@ static bool table_collective(const tri_cluster *cluster, tri_collective kind, bo
   return tri_measured_collective_s(&cluster->measured, kind, shared, group.size, bytes, seconds);
 }
 
-double tri_network_reduction(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
-                             const tri_system *system) {
+double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+                          const tri_system *system) {
   double seconds;
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
   if (table_collective(cluster, kind, true, bytes, group, &seconds)) return seconds;
@@ -147,6 +181,10 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
   if (table_collective(cluster, kind, false, bytes, group, &seconds)) return seconds;
   if (cluster->num_links == 0) return INFINITY;
   route by = {cluster, !system->single_ring};
+  if (kind == TRI_COLLECTIVE_PASS) return tri_network_message(cluster, bytes, group) + lateness_s(cluster, 2);
+  if (kind == TRI_COLLECTIVE_ALL_TO_ALL) {
+    return all_to_all_s(&by, bytes, group) / system->link_share + lateness_s(cluster, group.size);
+  }
   walk way = walk_of(&by, group);
   double passes = passes_of(kind), best = quickest_s(cluster, ring(&way, passes, bytes, group));
   double other = system->levels ? quickest_s(cluster, hierarchical(&by, passes, bytes, group)) : best;

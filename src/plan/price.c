@@ -2,6 +2,8 @@
 
 #include "plan/product.h"
 
+#include <math.h>
+
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* Products and their traffic: as long as the longer of both takes. */
@@ -10,14 +12,26 @@ static double product_s(const tri_cluster *cluster, tri_dtype type, tri_product 
   return larger(tri_product_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
+/* Whether scores go through a softmax that is not fused with the mask and the scale. */
+static bool softens_in_steps(const tri_system *system, const tri_cost *cost) {
+  if (system->flash_attention || cost->scores <= 0 || system->softmax_batches == 0) return false;
+  return fmod(cost->products, (double)system->softmax_batches) != 0;
+}
+
+/* Kernels that it takes then, beside the fused one: to fp32, the scale, the mask (made of ones, cut to a triangle,
+ * turned to bits, filled in), and back to 16 bits; in the backward all but the mask's making. */
+static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0); }
+
 /* Attention that writes its scores: all of the square, one kernel after the other. Forward: scores, softmax, dropout (a
  * mask of a byte beside), the sum of values. Backward: the gradients of probabilities and of v, back through dropout
  * and softmax, the gradients of q and k. */
-static double kept_scores_s(const tri_cluster *cluster, tri_dtype type, const tri_cost *cost, tri_pass pass) {
-  const tri_product scores = {cost->rows, cost->inner, cost->columns, cost->products};
-  const tri_product values = {cost->rows, cost->columns, cost->inner, cost->products};
+static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
+                            tri_pass pass) {
+  const tri_product scores = {cost->rows, cost->inner, cost->columns, cost->products, false};
+  const tri_product values = {cost->rows, cost->columns, cost->inner, cost->products, false};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
+  if (softens_in_steps(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout));
@@ -42,7 +56,8 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
     if (each[i].form == TRI_PRODUCT_GRADIENT) found.later_s += tri_measured_added_s(m, call->type, &each[i]);
   }
   if (cost->elements > 0) {
-    if (!tri_measured_work_of(call->op->name, &work)) return false;
+    const char *name = call->op->work != NULL ? call->op->work : call->op->name;
+    if (!tri_measured_work_of(name, &work)) return false;
     if (!tri_measured_elements_s(m, call->type, work, pass, cost->elements, &elements)) return false;
   }
   found.compute_s += elements * system->element_traffic;
@@ -51,17 +66,31 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
   return true;
 }
 
+static bool is_gradient(tri_product_form form) {
+  switch (form) {
+    case TRI_PRODUCT_PLAIN:
+    case TRI_PRODUCT_TURNED: return false;
+    case TRI_PRODUCT_GRADIENT:
+    case TRI_PRODUCT_ADDED: break;
+  }
+  return true;
+}
+
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                         tri_pass pass) {
   double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0;
   if (cost->scores > 0 && !system->flash_attention) {
-    return traffic * system->element_traffic + kept_scores_s(cluster, type, cost, pass);
+    return traffic * system->element_traffic + kept_scores_s(cluster, system, type, cost, pass);
   }
   if (cost->flops > 0 && cost->scores > 0) {
     arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
   } else if (cost->flops > 0) {
     double whole = 2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* of the three of a loss, one */
-    const tri_product p = {cost->rows, cost->inner, cost->columns, cost->products};
+    const tri_product p = {.rows = cost->rows,
+                           .inner = cost->inner,
+                           .columns = cost->columns,
+                           .batch = cost->products,
+                           .gradient = is_gradient(cost->form)};
     arithmetic = tri_product_s(cluster, type, &p) * cost->flops / whole;
   } else {
     traffic *= system->element_traffic;
@@ -69,8 +98,59 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   return larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
+/* Rows of experts pass between ranks that have the same part of them, each of which sends a holder's rows once; the
+ * ranks of a holder gather them, and add up what they return while they scatter it. */
+static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
+                         const tri_mesh_shape *shape) {
+  const tri_span holder = tri_network_span(shape, TRI_DOMAIN_EXPERT_TENSOR);
+  return tri_network_shared(cluster, TRI_COLLECTIVE_ALL_TO_ALL, bytes / (double)holder.size,
+                            tri_network_span(shape, TRI_DOMAIN_EXPERT_HOLDERS), system) +
+         tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, holder, system);
+}
+
+double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
+                          const tri_cost_exchange *exchange, const tri_mesh_shape *shape) {
+  const tri_span group = tri_network_span(shape, exchange->domain);
+  if (exchange->collective == TRI_COLLECTIVE_NONE) return 0;
+  if (exchange->domain == TRI_DOMAIN_EXPERT && exchange->collective == TRI_COLLECTIVE_ALL_TO_ALL &&
+      system->gathers_experts) {
+    return gathered_s(cluster, system, exchange->bytes, shape);
+  }
+  if (call->op->passing == NULL && !call->op->awaits) {
+    return tri_network_collective(cluster, exchange->collective, exchange->bytes, group, system);
+  }
+  return tri_network_shared(cluster, exchange->collective, exchange->bytes, group, system);
+}
+
+/* What goes round a domain while the rank computes is beside parts of that, which keep `beside` of their rate. */
+static void price_exchanges(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
+                            const tri_cost *cost, const tri_mesh_shape *shape, tri_price *price) {
+  const double launch_s = system->kernels > 0 ? cluster->efficiency.launch : 0, kernels_s = price->launch_s;
+  double free_s = -1; /* of a part of the computation, as long as something goes on beside it */
+  for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
+    const tri_cost_exchange *exchange = &cost->exchanges[e];
+    if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
+    tri_span group = tri_network_span(shape, exchange->domain);
+    double each_s = tri_price_exchange(cluster, system, call, exchange, shape);
+    double times = exchange->times > 0 ? exchange->times : 1;
+    double *along_s = &price->along_s[tri_domain_axis(exchange->domain)];
+    *along_s += times * each_s;
+    if (group.size > 1) price->launch_s += times * launch_s;
+    if (exchange->beside <= 0 || group.size <= 1) continue;
+    if (free_s < 0) {
+      free_s = price->compute_s / (double)group.size / cluster->beside;
+      price->launch_s += (double)(group.size - 1) * kernels_s; /* a kernel for each part */
+    }
+    if (cluster->carries || !system->overlap_messages) continue;
+    double over = each_s < free_s ? each_s : free_s;
+    free_s -= over;
+    *along_s -= exchange->beside * over;
+    price->compute_s += exchange->beside * over * (1 - cluster->beside);
+  }
+}
+
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
-                         tri_span tensor) {
+                         const tri_mesh_shape *shape) {
   tri_cost cost = {0};
   tri_price price = {0};
   tri_op_call whole = *call;
@@ -79,20 +159,46 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   if (!measured_s(cluster, system, call, &cost, pass, &price)) {
     price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
   }
+  double element = (double)tri_dtype_bytes(call->type);
+  if (system->gathers_experts) cost.copied -= cost.spread;
+  if (cost.copied > 0) {
+    price.compute_s += tri_price_work(cluster, call->type, TRI_WORK_COPY, cost.copied / 2 / element, cost.copied);
+  }
   if (call->op->makes_loss && pass == TRI_PASS_FORWARD) {
-    if (tensor.size == 1) price.compute_s /= system->whole_head_share;
+    if (tri_domain_size(shape, TRI_DOMAIN_TENSOR) == 1) price.compute_s /= system->whole_head_share;
     price.compute_s += tri_price_memory(cluster, cost.rows * cost.columns * system->logit_bytes);
   }
-  if (price.compute_s > 0) price.launch_s = cluster->efficiency.launch * system->kernels;
-  if (cost.collective != TRI_COLLECTIVE_NONE) {
-    price.tensor_s = tri_network_collective(cluster, cost.collective, cost.collective_bytes, tensor, system);
-    if (system->kernels > 0 && tensor.size > 1) price.launch_s += cluster->efficiency.launch;
-  }
+  double kernels = system->kernels;
+  if (kernels > 0 && softens_in_steps(system, &cost)) kernels += more_kernels(pass);
+  if (price.compute_s > 0) price.launch_s = cluster->efficiency.launch * kernels;
+  price_exchanges(cluster, system, call, &cost, shape, &price);
   return price;
+}
+
+double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
+                      const tri_mesh_shape *shape) {
+  double seconds = 0;
+  if (cost->flops <= 0 || !tri_measured_product_s(&cluster->measured, type, cost, &seconds)) {
+    seconds = compute_s(cluster, system, type, cost, TRI_PASS_FORWARD);
+  } else {
+    seconds *= cost->flops / (2.0 * cost->rows * cost->inner * cost->columns * cost->products);
+  }
+  for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
+    const tri_cost_exchange *exchange = &cost->exchanges[e];
+    if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
+    seconds += tri_network_collective(cluster, exchange->collective, exchange->bytes,
+                                      tri_network_span(shape, exchange->domain), system);
+  }
+  return seconds;
 }
 
 bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, const tri_op_call *call) {
   bool whole = system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
+  if (system->selective_attention && layout->recompute == TRI_RECOMPUTE_SELECTIVE && call->recomputable) {
+    tri_cost cost = {0};
+    call->op->cost(call, TRI_PASS_FORWARD, &cost);
+    return cost.scores > 0;
+  }
   return call->again || (whole && call->layer % layout->recompute_every == 0);
 }
 

@@ -37,7 +37,8 @@ double tri_product_s(const tri_cluster *cluster, tri_dtype type, const tri_produ
   if (flops_of(p) <= 0) return 0;
   if (cluster->num_tiles == 0) return untiled(cluster, peak, p);
   double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
-  if (type == TRI_BF16 && !(is_aligned(p->inner) && is_aligned(p->columns))) rate *= UNALIGNED;
+  const double first = p->gradient ? p->rows : p->inner; /* what lies in a row of the first operand */
+  if (type == TRI_BF16 && !(is_aligned(first) && is_aligned(p->columns))) rate *= UNALIGNED;
   for (int64_t t = 0; t < cluster->num_tiles; t++) {
     for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
       if (parts > 1 && p->inner / parts < LEAST_PART) break;

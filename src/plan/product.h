@@ -7,6 +7,7 @@
 /* `batch` products [rows, inner] x [inner, columns] at once. */
 typedef struct tri_product {
   double rows, inner, columns, batch;
+  bool gradient; /* of a weight: both operands lie by rows of the inner dimension */
 } tri_product;
 
 /* Seconds of its arithmetic alone, memory traffic not counted. A product is cut into tiles, and processors take as many

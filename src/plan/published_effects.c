@@ -25,11 +25,11 @@ static bool is_tensor_across(const tri_published_set *set, const tri_published_r
 }
 static bool is_tensor_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
-  return share_of_step(row, row->prediction.time.tensor) > 0.2;
+  return share_of_step(row, row->prediction.time.along[tri_domain_axis(TRI_DOMAIN_TENSOR)]) > 0.2;
 }
 static bool is_data_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
-  return share_of_step(row, row->prediction.time.data) > 0.1;
+  return share_of_step(row, row->prediction.time.along[tri_domain_axis(TRI_DOMAIN_REPLICAS)]) > 0.1;
 }
 static bool is_bubble_bound(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
@@ -46,6 +46,18 @@ static bool is_alone(const tri_published_set *set, const tri_published_row *row)
 static bool is_many(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
   return row->layout.micro_batch >= 8;
+}
+static bool is_context(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->layout.context > 1;
+}
+static bool has_experts(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return row->model.num_experts > 0;
+}
+static bool is_expert_bound(const tri_published_set *set, const tri_published_row *row) {
+  (void)set;
+  return share_of_step(row, row->prediction.time.along[tri_domain_axis(TRI_DOMAIN_EXPERT)]) > 0.05;
 }
 static bool is_sharded(const tri_published_set *set, const tri_published_row *row) {
   (void)set;
@@ -65,6 +77,9 @@ const tri_published_effect tri_published_effects[] = {
     {"host-bound (over 10 % of the step)", is_host_bound},
     {"micro-batches of 1", is_alone},
     {"micro-batches of 8 and more", is_many},
+    {"sequences shared among ranks", is_context},
+    {"layers of experts", has_experts},
+    {"expert-bound (over 5 % of the step)", is_expert_bound},
     {"ZeRO 3", is_sharded},
 };
 const size_t tri_num_published_effects = sizeof tri_published_effects / sizeof *tri_published_effects;

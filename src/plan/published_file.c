@@ -237,7 +237,7 @@ static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set
     if (devices > 1 << 24) return tri_fail(TRI_BAD_LAYOUT, "%.0f devices, more than there are anywhere", devices);
     row->devices = (int64_t)devices;
   }
-  TRI_TRY(tri_layout_resolve(layout, &row->model, row->global_batch, row->devices));
+  TRI_TRY(tri_layout_resolve(layout, &row->model, row->sequence, row->global_batch, row->devices));
   if (row->name[0] == '\0') row_name(row);
   if (row->model_name[0] == '\0') memcpy(row->model.name, row->name, sizeof row->model.name);
   return row_figures(set, row);

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "plan/accuracy.h"
+#include "plan/row_pairs.h"
 #include "schedule/layout_config.h"
 
 #include <string.h>
@@ -27,6 +28,8 @@ json_t *tri_report_layout(const tri_layout *layout) {
       value = json_boolean(*(const bool *)at);
     } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
       value = json_string("auto");
+    } else if (key->type == TRI_CONFIG_DOUBLE) {
+      value = json_real(*(const double *)at);
     } else {
       value = json_integer((json_int_t) * (const int64_t *)at);
     }
@@ -53,22 +56,31 @@ void tri_report_paste(const tri_layout *layout, FILE *to) {
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
-static double devices_of(const tri_simulation_request *request) {
-  const tri_layout *layout = request->layout;
-  return (double)(layout->tensor * layout->context * layout->data * layout->pipeline);
-}
+static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
 static double nodes_of(const tri_simulation_request *request) {
   double per_node = (double)request->cluster->node_devices, devices = devices_of(request);
   return devices < per_node ? 1 : devices / per_node;
 }
 
+static json_t *time_json(const tri_step_time *time) {
+  json_t *object = json_pack("{s:f}", "compute", time->compute);
+  for (int i = 0; i < TRI_STEP_AXES; i++) {
+    tri_axis axis = tri_step_axis(i);
+    json_object_set_new(object, tri_axis_name(axis), json_real(time->along[axis]));
+  }
+  json_object_set_new(object, "bubble", json_real(time->bubble));
+  json_object_set_new(object, "optimizer", json_real(time->optimizer));
+  return object;
+}
+
+static double imbalance_of(const tri_simulation_request *request) {
+  return request->expert_imbalance > 0 ? request->expert_imbalance : 1;
+}
+
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *p, double tokens) {
-  const tri_step_time *t = &p->time;
   const tri_memory_parts *m = &p->memory;
-  json_t *time = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute, "tensor", t->tensor,
-                           "pipeline", t->pipeline, "data", t->data, "context", t->context, "expert", t->expert,
-                           "bubble", t->bubble, "optimizer", t->optimizer);
+  json_t *time = time_json(&p->time);
   json_t *memory =
       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->parameters, "gradients",
                 (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
@@ -83,6 +95,21 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
   json_object_set_new(object, "sequence_assumed", json_boolean(request->assumed_sequence));
   json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster));
   json_object_set_new(object, "num_parameters", json_integer((json_int_t)tri_model_num_parameters(request->model)));
+  const tri_uneven *u = &p->uneven;
+  if (u->micro_batches > 0) {
+    json_object_set_new(
+        object, "documents",
+        json_pack("{s:I, s:f, s:f, s:f, s:f}", "micro_batches", (json_int_t)u->micro_batches, "area", u->mean,
+                  "busiest_area", u->busiest, "worst_area", u->worst, "waiting_s", u->waiting_s));
+  }
+  if (p->experts.rounds > 0) {
+    json_object_set_new(object, "experts",
+                        json_pack("{s:f, s:f, s:I, s:I}", "imbalance", imbalance_of(request), "rows", p->experts.rows,
+                                  "room", (json_int_t)p->experts.room, "rounds", (json_int_t)p->experts.rounds));
+  }
+  if (tri_plan_row_pairs_differ(request->layout, p->row_pairs)) {
+    json_object_set_new(object, "context_row_pairs_by_prices", json_integer((json_int_t)p->row_pairs));
+  }
   if (tokens <= 0) return object;
   double hours = tokens / p->tokens_per_s / 3600;
   json_object_set_new(object, "tokens", json_real(tokens));
@@ -102,9 +129,45 @@ static void print_bytes(const char *name, double bytes, FILE *to) {
   fprintf(to, "  %-12s %12s\n", name, tri_format_bytes(bytes, text, sizeof text));
 }
 
+static void print_uneven(const tri_uneven *u, FILE *to) {
+  if (u->micro_batches == 0) return;
+  fprintf(to,
+          "documents leave %.1f %% of attention's area; on the rank with most of it %.1f %% in the mean of %ld drawn "
+          "micro-batches and %.1f %% in the worst, for which a step waits %.4f s (in bubble)\n",
+          100 * u->mean, 100 * u->busiest, (long)u->micro_batches, 100 * u->worst, u->waiting_s);
+}
+
+static void print_experts(const tri_expert_load *load, FILE *to) {
+  char rows[32], room[32];
+  if (load->rounds == 0) return;
+  fprintf(
+      to,
+      "experts: %s rows of a micro-batch on the busiest rank (%.3g times those of equally busy ones), in %ld round%s "
+      "of up to %s\n",
+      tri_format_count(load->rows, rows, sizeof rows), load->times, (long)load->rounds, load->rounds == 1 ? "" : "s",
+      tri_format_count((double)load->room, room, sizeof room));
+}
+
+static void print_row_pairs(const tri_layout *layout, int64_t row_pairs, FILE *to) {
+  if (!tri_plan_row_pairs_differ(layout, row_pairs)) return;
+  fprintf(
+      to,
+      "a row of keys from another context rank takes as long as %ld pairs of positions here, and documents are cut as "
+      "if it were %ld: try context_row_pairs=%ld\n",
+      (long)row_pairs, (long)layout->context_row_pairs, (long)row_pairs);
+}
+
 const char *tri_report_assumed(bool assumed) { return assumed ? " (the model's longest; --sequence for others)" : ""; }
 
+const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]) {
+  double area = tri_step_area(request);
+  if (area == 1) return "the full square";
+  snprintf(out, TRI_REPORT_ATTENTION_BYTES, "%.3g %% of the full square, which masks and windows leave", 100 * area);
+  return out;
+}
+
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
+  char attention[TRI_REPORT_ATTENTION_BYTES];
   char layout[TRI_LAYOUT_TEXT_BYTES], accuracy[TRI_ACCURACY_TEXT_BYTES], rate[32], size[32], room[32];
   const tri_step_time *t = &p->time;
   fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f devices of %s, %s\n", request->model->name,
@@ -115,16 +178,18 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
           (long)request->sequence, p->step_s, tri_format_count(p->tokens_per_s, rate, sizeof rate));
   fprintf(to,
           "a device: %.1f TFLOP/s of the model's products (MFU %.1f %%), %.1f with recomputed ones (HFU %.1f %%); "
-          "attention "
-          "counts as the full square\n",
-          p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu);
+          "attention counts as %s\n",
+          p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu,
+          tri_report_attention(request, attention));
   fprintf(to, "%s\n", tri_accuracy_text(request->cluster, accuracy));
   print_part("compute", t->compute, p->step_s, to);
-  print_part("tensor", t->tensor, p->step_s, to);
-  print_part("pipeline", t->pipeline, p->step_s, to);
-  print_part("data", t->data, p->step_s, to);
+  for (int i = 0; i < TRI_STEP_AXES; i++) {
+    print_part(tri_axis_name(tri_step_axis(i)), t->along[tri_step_axis(i)], p->step_s, to);
+  }
   print_part("bubble", t->bubble, p->step_s, to);
   print_part("optimizer", t->optimizer, p->step_s, to);
+  print_uneven(&p->uneven, to);
+  print_experts(&p->experts, to);
   fprintf(to, "the fullest rank, of stage %ld, holds %s of the device's %s: %s\n", (long)p->fullest_stage,
           tri_format_bytes(p->memory.peak, size, sizeof size),
           tri_format_bytes(request->cluster->memory_bytes, room, sizeof room), p->fits ? "it fits" : "it does not fit");
@@ -133,6 +198,7 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
   print_bytes("optimizer", p->memory.optimizer, to);
   print_bytes("activations", p->memory.activations, to);
   print_bytes("buffers", p->memory.buffers, to);
+  print_row_pairs(request->layout, p->row_pairs, to);
   if (tokens <= 0) return;
   double hours = tokens / p->tokens_per_s / 3600;
   fprintf(to, "%s tokens take %.1f days, %s node-hours\n", tri_format_count(tokens, size, sizeof size), hours / 24,

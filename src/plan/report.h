@@ -13,7 +13,10 @@
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
 /* Behind "sequences of N tokens", where nobody gave N: " (the model's longest; ...)", else "". */
+enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
+/* As what attention counts in FLOPs. */
+const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
 /* The same for people. */
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens, FILE *to);

@@ -3,7 +3,9 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "plan/bounds.h"
+#include "plan/row_pairs.h"
 #include "schedule/layout_config.h"
+#include "schedule/layout_values.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MICRO_BATCH = 64, MOST_CHUNKS = 16, AT_ONCE = 16 };
+enum { AT_ONCE = 16 };
 
 typedef struct candidate {
   tri_layout layout;
@@ -34,15 +36,26 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
                                   .global_batch = request->global_batch,
                                   .sequence = request->sequence,
                                   .precision = request->precision,
+                                  .optimizer = request->optimizer,
                                   .masked = request->masked,
-                                  .masked_area = request->masked_area};
+                                  .masked_area = request->masked_area,
+                                  .drawn = request->drawn,
+                                  .expert_imbalance = request->expert_imbalance};
 }
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
-static tri_status add(search *s, tri_bounds *bounds, tri_layout layout) {
-  if (tri_layout_resolve(&layout, s->request->model, s->request->global_batch, s->request->devices) != TRI_OK)
-    return TRI_OK;
+typedef struct adding {
+  search *to;
+  tri_bounds *bounds;
+} adding;
+
+static tri_status add(void *context, const tri_layout *tried) {
+  adding *at = context;
+  search *s = at->to;
+  tri_layout layout = *tried;
+  const tri_search_request *of = s->request;
+  if (tri_layout_resolve(&layout, of->model, of->sequence, of->global_batch, of->devices) != TRI_OK) return TRI_OK;
   if (s->count == s->room) {
     int64_t room = s->room == 0 ? 1024 : s->room * 2;
     TRI_TRY(tri_realloc("candidates", (size_t)room, sizeof *s->all, &s->all));
@@ -50,59 +63,8 @@ static tri_status add(search *s, tri_bounds *bounds, tri_layout layout) {
   }
   candidate *made = &s->all[s->count];
   *made = (candidate){.layout = layout};
-  TRI_TRY(tri_bounds_of(bounds, &layout, &made->bound));
+  TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));
   s->count++;
-  return TRI_OK;
-}
-
-/* ZeRO says nothing where there is one replica; and with several micro-batches the engine does the same for 2 as for 1.
- */
-static tri_status add_zeros(search *s, tri_bounds *bounds, tri_layout layout) {
-  int64_t data = s->request->devices / (layout.tensor * layout.pipeline);
-  bool several = s->request->global_batch / data > layout.micro_batch;
-  for (layout.zero = 0; layout.zero <= (data > 1 ? 3 : 0); layout.zero++) {
-    if (layout.zero == 2 && several && s->request->system->planned) continue;
-    TRI_TRY(add(s, bounds, layout));
-  }
-  return TRI_OK;
-}
-
-static tri_status add_schedules(search *s, tri_bounds *bounds, tri_layout layout) {
-  layout.virtual_stages = 1;
-  layout.schedule = TRI_SCHEDULE_1F1B;
-  TRI_TRY(add_zeros(s, bounds, layout));
-  if (layout.pipeline == 1) return TRI_OK;
-  layout.schedule = TRI_SCHEDULE_ZERO_BUBBLE;
-  TRI_TRY(add_zeros(s, bounds, layout));
-  layout.schedule = TRI_SCHEDULE_INTERLEAVED;
-  int64_t layers = s->request->model->num_layers, chunks = (layers + 2) / layout.pipeline;
-  for (layout.virtual_stages = 2; layout.virtual_stages <= chunks && layout.virtual_stages <= MOST_CHUNKS;
-       layout.virtual_stages++) {
-    int64_t stages = layout.virtual_stages * layout.pipeline;
-    bool alike = layers % stages == 0, with_ends = (layers + 2) % stages == 0; /* embedding and head as a layer each */
-    if (alike || with_ends) TRI_TRY(add_zeros(s, bounds, layout));
-  }
-  return TRI_OK;
-}
-
-static tri_status add_stages(search *s, tri_bounds *bounds, tri_layout layout) {
-  int64_t devices = s->request->devices, batch = s->request->global_batch;
-  for (layout.pipeline = 1; layout.pipeline <= s->request->model->num_layers + 2; layout.pipeline++) {
-    if (devices % (layout.tensor * layout.pipeline) != 0) continue;
-    int64_t data = devices / (layout.tensor * layout.pipeline);
-    if (batch % (data * layout.micro_batch) == 0) TRI_TRY(add_schedules(s, bounds, layout));
-  }
-  return TRI_OK;
-}
-
-static tri_status add_layers(search *s, tri_bounds *bounds, tri_layout layout) {
-  for (const tri_config_word *what = tri_recompute_words; what->name != NULL; what++) {
-    layout.recompute = (tri_recompute)what->value;
-    for (int sliced = 0; sliced <= (layout.tensor > 1 ? 1 : 0); sliced++) {
-      layout.sequence_parallel = sliced == 1;
-      TRI_TRY(add_stages(s, bounds, layout));
-    }
-  }
   return TRI_OK;
 }
 
@@ -120,24 +82,23 @@ static tri_status enumerate(search *s) {
   const tri_search_request *request = s->request;
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_bounds_create(request, &bounds));
-  tri_layout layout = {
-      .context = 1, .expert = 1, .recompute_every = 1, .reduce_precision = TRI_FP32, .bucket_bytes = 26214400};
-  tri_status status = TRI_OK;
-  for (layout.tensor = 1; layout.tensor <= request->devices && status == TRI_OK; layout.tensor++) {
-    if (request->devices % layout.tensor != 0 || request->model->num_heads % layout.tensor != 0) continue;
-    for (layout.micro_batch = 1; layout.micro_batch <= MOST_MICRO_BATCH && status == TRI_OK; layout.micro_batch++) {
-      if (request->global_batch % layout.micro_batch == 0) status = add_layers(s, bounds, layout);
-    }
-  }
+  const tri_layout_space space = {.model = request->model,
+                                  .devices = request->devices,
+                                  .global_batch = request->global_batch,
+                                  .sequence = request->sequence,
+                                  .sums_whole = request->system->planned};
+  tri_status status = tri_layouts_each(&space, add, &(adding){s, bounds});
   tri_bounds_destroy(bounds);
   TRI_TRY(status);
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is legal: tensor must divide the %" PRId64
                     " heads, pipeline be at most %" PRId64
-                    ", the layers and 2, and data x micro_batch divide the global batch of "
-                    "%" PRId64 "; try another --devices or --global-batch",
-                    request->devices, request->model->num_heads, request->model->num_layers + 2, request->global_batch);
+                    ", the layers and 2, data x micro_batch divide the global batch of %" PRId64
+                    ", and context leave ranks %d tokens of a sequence (simulate takes more context ranks); try "
+                    "another --devices or --global-batch",
+                    request->devices, request->model->num_heads, request->model->num_layers + 2, request->global_batch,
+                    TRI_LAYOUT_LEAST_TOKENS);
   }
   qsort(s->all, (size_t)s->count, sizeof *s->all, compare_bounds);
   return TRI_OK;
@@ -154,7 +115,11 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
   }
   if (c->simulated || c->prediction->memory.peak > room) return TRI_OK;
   tri_prediction timed;
+  int64_t row_pairs = TRI_NO_ROW_PAIRS;
+  TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
+  if (row_pairs != TRI_NO_ROW_PAIRS) c->layout.context_row_pairs = row_pairs;
   TRI_TRY(tri_simulate_step(&request, &timed));
+  timed.row_pairs = row_pairs;
   timed.memory = c->prediction->memory;
   timed.fullest_stage = c->prediction->fullest_stage;
   timed.fits = timed.memory.peak <= s->request->cluster->memory_bytes;
@@ -198,18 +163,16 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
   qsort(best, (size_t)*count, sizeof *best, compare_answers);
 }
 
-typedef bool (*differs)(const tri_layout *a, const tri_layout *b);
-
 /* Which candidates are looked at, and how many are kept. */
 typedef struct wish {
   double room; /* bytes */
   int64_t top;
-  differs other; /* from `than`; NULL: all */
+  const tri_config_key *other; /* that they have another value of than `than`; NULL: all */
   const tri_layout *than;
 } wish;
 
 static bool is_wanted(const search *s, const wish *want, const candidate *c) {
-  if (want->other != NULL && !want->other(&c->layout, want->than)) return false;
+  if (want->other != NULL && !tri_layouts_differ(&c->layout, want->than, want->other)) return false;
   return c->bound.bytes <= want->room || s->request->exhaustive;
 }
 
@@ -301,15 +264,22 @@ static tri_status nothing_fits(search *s) {
 
 /* ---- reasons ----------------------------------------------------------------------------------------------------- */
 
+static double more_along(const tri_prediction *best, const tri_prediction *other, tri_domain domain) {
+  tri_axis axis = tri_domain_axis(domain);
+  return other->time.along[axis] - best->time.along[axis];
+}
+
 /* What grew most from the best to another. */
 static const char *largest_loss(const tri_prediction *best, const tri_prediction *other, double *seconds) {
   const struct {
     const char *name;
     double more;
   } parts[] = {{"computation", other->time.compute - best->time.compute},
-               {"communication of tensor groups", other->time.tensor - best->time.tensor},
-               {"messages between stages", other->time.pipeline - best->time.pipeline},
-               {"reductions and gathers of data ranks", other->time.data - best->time.data},
+               {"communication of tensor groups", more_along(best, other, TRI_DOMAIN_TENSOR)},
+               {"messages between stages", more_along(best, other, TRI_DOMAIN_PIPELINE)},
+               {"reductions and gathers of data ranks", more_along(best, other, TRI_DOMAIN_REPLICAS)},
+               {"communication of context groups", more_along(best, other, TRI_DOMAIN_CONTEXT)},
+               {"rows of experts", more_along(best, other, TRI_DOMAIN_EXPERT)},
                {"bubble", other->time.bubble - best->time.bubble},
                {"the optimizer", other->time.optimizer - best->time.optimizer}};
   size_t most = 0;
@@ -320,18 +290,6 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-static bool other_tensor(const tri_layout *a, const tri_layout *b) { return a->tensor != b->tensor; }
-static bool other_pipeline(const tri_layout *a, const tri_layout *b) { return a->pipeline != b->pipeline; }
-static bool other_micro_batch(const tri_layout *a, const tri_layout *b) { return a->micro_batch != b->micro_batch; }
-static bool other_zero(const tri_layout *a, const tri_layout *b) { return a->zero != b->zero; }
-static bool other_recompute(const tri_layout *a, const tri_layout *b) { return a->recompute != b->recompute; }
-static bool other_schedule(const tri_layout *a, const tri_layout *b) {
-  return a->schedule != b->schedule || a->virtual_stages != b->virtual_stages;
-}
-static bool other_sequence(const tri_layout *a, const tri_layout *b) {
-  return a->sequence_parallel != b->sequence_parallel;
-}
-
 static void say(tri_search_result *result, const char *key, const char *text) {
   if (result->num_reasons == TRI_REASONS) return;
   tri_reason *reason = &result->reasons[result->num_reasons++];
@@ -339,16 +297,15 @@ static void say(tri_search_result *result, const char *key, const char *text) {
   snprintf(reason->text, sizeof reason->text, "%s", text);
 }
 
-static tri_status explain_key(search *s, const candidate *best, const char *key, differs other,
-                              tri_search_result *result) {
+static tri_status explain_key(search *s, const candidate *best, const tri_config_key *key, tri_search_result *result) {
   candidate *next = NULL;
   char text[256], layout[TRI_LAYOUT_TEXT_BYTES];
   double seconds = 0;
   int64_t found = 0;
-  const wish want = {s->request->cluster->memory_bytes, 1, other, &best->layout};
+  const wish want = {s->request->cluster->memory_bytes, 1, key, &best->layout};
   TRI_TRY(find(s, &want, &next, &found));
   if (found == 0) {
-    say(result, key, "nothing else fits");
+    say(result, key->name, "nothing else fits");
     return TRI_OK;
   }
   const char *loss = largest_loss(best->prediction, next->prediction, &seconds);
@@ -356,22 +313,20 @@ static tri_status explain_key(search *s, const candidate *best, const char *key,
   snprintf(text, sizeof text, "the best other, %s, takes %.1f %% longer: %.1f %% of the step more for %s",
            tri_layout_text(&next->layout, layout, sizeof layout), tri_format_rounded(100 * more, 1),
            tri_format_rounded(100 * seconds / best->prediction->step_s, 1), loss);
-  say(result, key, text);
+  say(result, key->name, text);
   return TRI_OK;
+}
+
+/* Whether the search had a choice there: some candidate has another value. */
+static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
+  for (int64_t i = 0; i < s->count; i++) {
+    if (tri_layouts_differ(&s->all[i].layout, &best->layout, key)) return true;
+  }
+  return false;
 }
 
 static tri_status explain(search *s, const candidate *best, tri_search_result *result) {
   const tri_layout *layout = &best->layout;
-  static const struct {
-    const char *key;
-    differs other;
-  } keys[] = {{"tensor", other_tensor},
-              {"pipeline", other_pipeline},
-              {"micro_batch", other_micro_batch},
-              {"schedule", other_schedule},
-              {"recompute", other_recompute},
-              {"zero", other_zero},
-              {"sequence_parallel", other_sequence}};
   char text[256];
   if (layout->tensor > 1) {
     int64_t node = s->request->cluster->node_devices;
@@ -379,8 +334,12 @@ static tri_status explain(search *s, const candidate *best, tri_search_result *r
              layout->tensor <= node ? "stay inside" : "reach beyond", node);
     say(result, "tensor", text);
   }
-  for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-    TRI_TRY(explain_key(s, best, keys[k].key, keys[k].other, result));
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *key = &tri_layout_table.keys[k];
+    const tri_layout_search *asked = tri_layout_search_of(key);
+    if (asked == NULL || asked->with != NULL || !is_open(s, best, key)) continue;
+    TRI_TRY(explain_key(s, best, key, result));
+  }
   return TRI_OK;
 }
 

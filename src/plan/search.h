@@ -1,12 +1,12 @@
 /* The search for the fastest layout that fits.
  *
- * Every legal combination of tensor, pipeline, data, virtual stages, schedule, micro-batch, ZeRO, recomputation and
- * sequence parallelism gets a lower bound of its time and of its memory, from the prices of one layer, the embedding
- * and the head. Candidates are taken in the order of their bounds and simulated, until no bound is below the worst of
- * the answers: what is left out cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So
- * are micro-batches of more than 64 sequences, recompute_every, groups of micro-batches other than the smallest, and
- * interleaved schedules of more than 16 chunks a rank or of chunks that are not equally long: where the embedding and
- * the head count as a layer each, if not by the number of layers alone. */
+ * Every legal combination of the values that the table of layout keys has to try (schedule/layout_values.h) gets a
+ * lower bound of its time and of its memory, from the prices of one layer, the embedding and the head. Candidates are
+ * taken in the order of their bounds and simulated, until no bound is below the worst of the answers: what is left out
+ * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
+ * than 64 sequences, recompute_every, groups of micro-batches other than the smallest, and context ranks with fewer
+ * than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank or of chunks that are not
+ * equally long: where the embedding and the head count as a layer each, if not by the number of layers alone. */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -18,8 +18,11 @@ typedef struct tri_search_request {
   const tri_system *system;
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
+  const tri_optimizer_settings *optimizer;
   bool masked; /* as in tri_simulation_request */
   double masked_area;
+  tri_drawn_table *drawn;
+  double expert_imbalance;
   int64_t top;     /* answers wanted */
   bool exhaustive; /* simulate everything: what the pruning is compared with */
 } tri_search_request;

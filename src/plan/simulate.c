@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 #include "model/family.h"
+#include "plan/row_pairs.h"
+#include "plan/uneven.h"
 #include "plan/walk.h"
 
 #include <math.h>
@@ -30,13 +32,12 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   TRI_TRY(tri_walk_turns(stages, few, &looks, out));
   *settled = looks.settled;
   int64_t periods = (micro_batches - few) / at.period;
-  double more = (double)periods, told = 0;
+  double more = (double)periods;
   out->step_s += more * looks.step_s;
   for (int i = 0; i < TRI_TIME_PARTS; i++) {
     tri_time_parts(&out->time)[i] += more * tri_time_parts(&looks.time)[i];
-    told += tri_time_parts(&out->time)[i];
   }
-  out->time.bubble += out->step_s - told; /* rounding */
+  out->time.bubble += out->step_s - tri_step_time_sum(&out->time); /* rounding */
   return TRI_OK;
 }
 
@@ -77,20 +78,55 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+tri_axis tri_step_axis(int i) {
+  static const tri_domain domains[TRI_STEP_AXES] = {TRI_DOMAIN_TENSOR, TRI_DOMAIN_PIPELINE, TRI_DOMAIN_REPLICAS,
+                                                    TRI_DOMAIN_CONTEXT, TRI_DOMAIN_EXPERT};
+  return tri_domain_axis(domains[i]);
+}
+
+double tri_step_time_sum(const tri_step_time *time) {
+  double sum = time->compute;
+  for (int i = 0; i < TRI_STEP_AXES; i++) sum += time->along[tri_step_axis(i)];
+  return sum + time->bubble + time->optimizer;
+}
+
+double tri_step_area(const tri_simulation_request *request) {
+  double masked = request->masked && request->masked_area > 0 ? request->masked_area : 1;
+  return tri_model_area(request->model, request->sequence, masked);
+}
+
 double tri_step_model_flops(const tri_simulation_request *request) {
-  return tri_model_flops_per_token(request->model, request->sequence) * (double)request->global_batch *
+  return tri_model_flops_per_token(request->model, request->sequence, tri_step_area(request)) *
+         (double)request->global_batch * (double)request->sequence;
+}
+
+/* Of the products of attention: what grows with the sequence. */
+static double attention_flops(const tri_simulation_request *request) {
+  double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_area(request));
+  return (per_token - tri_model_flops_per_token(request->model, 0, 1)) * (double)request->global_batch *
          (double)request->sequence;
 }
 
-/* A layer that is made again in full is a third more; the head is not. */
+/* A layer that is made again in full is a third more; the head is not. So is attention where it runs again by itself.
+ */
+/* The products of gate and up: those of down are not read again. */
+static double again_of_experts(const tri_simulation_request *request) {
+  const tri_model *model = request->model;
+  const double tokens = (double)request->global_batch * (double)request->sequence;
+  const double each = 2.0 * (double)model->hidden_size * 2.0 * (double)model->expert_ffn_size;
+  return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
+}
+
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
   double head = 6.0 * (double)request->model->hidden_size * (double)request->model->vocab_size *
                 (double)request->global_batch * (double)request->sequence;
   switch (layout->recompute) {
-    case TRI_RECOMPUTE_NONE:
-    case TRI_RECOMPUTE_SELECTIVE: return all; /* norms and activation functions, and no product */
+    case TRI_RECOMPUTE_NONE: return all;
+    case TRI_RECOMPUTE_EXPERTS: return all + again_of_experts(request);
+    case TRI_RECOMPUTE_SELECTIVE:
+      return request->system->selective_attention ? all + attention_flops(request) / 3.0 : all;
     case TRI_RECOMPUTE_FULL: return all + (all - head) / 3.0 / (double)layout->recompute_every;
   }
   return all;
@@ -99,7 +135,7 @@ double tri_step_hardware_flops(const tri_simulation_request *request) {
 static tri_status check(const tri_simulation_request *request) {
   const tri_cluster *cluster = request->cluster;
   const tri_layout *layout = request->layout;
-  int64_t devices = layout->tensor * layout->context * layout->data * layout->pipeline;
+  int64_t devices = tri_layout_ranks(layout);
   if (tri_cluster_peak(cluster, request->precision) <= 0) {
     return tri_fail(TRI_UNSUPPORTED, "the cluster %s says no FLOP/s for %s; choose another --precision", cluster->name,
                     tri_dtype_name(request->precision));
@@ -116,18 +152,40 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
+/* Of the stage with most. */
+static tri_expert_load expert_load(const tri_stages *stages) {
+  tri_expert_load most = {0};
+  for (int64_t k = 0; k < stages->num_kinds; k++) {
+    const tri_parts *parts = &stages->kinds[k].parts;
+    for (int64_t i = 0; i < parts->num_chunks; i++) {
+      const tri_expert_load here = tri_op_expert_load(parts->lists[i]);
+      if (here.rows > most.rows) most = here;
+    }
+  }
+  return most;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
   tri_stages stages = {0};
   tri_step_sample step;
   tri_prediction answer = {0};
+  tri_simulation_request busiest;
+  const tri_drawn_areas *drawn = NULL;
   const tri_layout *layout = request->layout;
   TRI_TRY(check(request));
-  TRI_TRY(tri_stages_create(request, &stages));
+  TRI_TRY(tri_uneven_find(request, &drawn, &busiest));
+  TRI_TRY(tri_stages_create(&busiest, &stages));
   tri_status status = run_step(&stages, &step);
+  answer.experts = expert_load(&stages);
+  if (status == TRI_OK && drawn != NULL) status = tri_uneven_of(&stages, request, drawn, &answer.uneven);
   tri_stages_destroy(&stages);
   TRI_TRY(status);
-  double devices = (double)(layout->tensor * layout->context * layout->data * layout->pipeline);
+  double devices = (double)tri_layout_ranks(layout);
   double peak = tri_cluster_peak(request->cluster, request->precision);
+  step.step_s += answer.uneven.waiting_s;
+  step.time.bubble += answer.uneven.waiting_s;
   answer.step_s = step.step_s;
   answer.time = step.time;
   answer.bubble = step.time.bubble / step.step_s;
@@ -144,16 +202,19 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   TRI_TRY(tri_simulate_step(request, out));
   TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));
   out->fits = out->memory.peak <= request->cluster->memory_bytes;
-  return TRI_OK;
+  return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out) {
   tri_stages stages = {0};
   tri_timeline *timeline = NULL;
   tri_step_sample step;
+  tri_simulation_request busiest;
+  const tri_drawn_areas *drawn = NULL;
   tri_status status = check(request);
   TRI_TRY(status);
-  TRI_TRY(tri_stages_create(request, &stages));
+  TRI_TRY(tri_uneven_find(request, &drawn, &busiest));
+  TRI_TRY(tri_stages_create(&busiest, &stages));
   TRI_TRY_GOTO(tri_timeline_create((int)stages.num_stages, &timeline), done);
   for (int64_t s = 0; s < stages.num_stages; s++) {
     snprintf(timeline->labels[s], TRI_TIMELINE_LABEL_BYTES, "pipeline %ld", (long)s);

@@ -9,7 +9,9 @@
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
+#include "ops/experts.h"
 #include "plan/cluster.h"
+#include "plan/drawn_areas.h"
 #include "plan/system.h"
 #include "schedule/parts.h"
 #include "timeline/timeline.h"
@@ -22,28 +24,44 @@ typedef struct tri_simulation_request {
   int64_t global_batch, sequence;
   bool assumed_sequence; /* nobody gave it: reports say so */
   tri_dtype precision;
-  bool masked;        /* documents that share a sequence do not see each other */
-  double masked_area; /* the share of attention's work that masks leave, where it is known; 0: all of it */
+  bool masked;             /* documents that share a sequence do not see each other */
+  double masked_area;      /* the share of attention's work that masks leave, where it is known; 0: all of it */
+  tri_drawn_table *drawn;  /* micro-batches of such documents; NULL: all are as the mean */
+  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those that they have where all are
+                              equally busy; 0: 1 */
+  const tri_optimizer_settings *optimizer; /* of a system whose steps are the engine's; NULL: AdamW */
   const struct tri_device_description
       *device; /* whose scratch memory and packed weights count; NULL: the cluster's kind's */
 } tri_simulation_request;
 
 /* Where a step's seconds go, in the mean over the ranks; together they are the step. */
 typedef struct tri_step_time {
-  double compute;  /* forwards and backwards */
-  double tensor;   /* collectives of tensor groups */
-  double pipeline; /* messages that a rank waits for while they are under way */
-  double data;     /* reductions and gathers that it waits for */
-  double context, expert;
-  double bubble;    /* neither: it waits for another rank */
-  double optimizer; /* norm, update, packing of new weights */
+  double compute;             /* forwards and backwards */
+  double along[TRI_NUM_AXES]; /* by the axis that they are shown under: collectives within layers, reductions and
+                                 gathers that it waits for, messages that it waits for while they are under way */
+  double bubble;              /* neither: it waits for another rank */
+  double optimizer;           /* norm, update, packing of new weights */
 } tri_step_time;
+
+/* The axes that there is time of, in the order in which it is said. */
+enum { TRI_STEP_AXES = 5 };
+tri_axis tri_step_axis(int i);
+double tri_step_time_sum(const tri_step_time *time);
 
 /* Bytes of one rank. */
 typedef struct tri_memory_parts {
   double parameters, gradients, optimizer, activations, buffers, peak;
   double steady; /* between steps */
 } tri_memory_parts;
+
+/* What micro-batches of documents have of attention's work, as shares of what joined documents have: in the mean; on
+ * the rank with most, in the mean of micro-batches and in the worst of those drawn. The step is priced with the second.
+ * Beyond that it waits for micro-batches that have more: in a pipeline, and for the data rank that has most. */
+typedef struct tri_uneven {
+  int64_t micro_batches; /* drawn; 0: none, and all else is 0 */
+  double mean, busiest, worst;
+  double waiting_s; /* expected, in the step's bubble */
+} tri_uneven;
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
@@ -55,13 +73,17 @@ typedef struct tri_prediction {
   tri_memory_parts memory; /* of the fullest rank */
   int64_t fullest_stage;
   bool fits;
+  tri_uneven uneven;
+  tri_expert_load experts; /* all 0 of a model without */
+  int64_t row_pairs;       /* what layout.context_row_pairs is by these prices (row_pairs.h); TRI_NO_ROW_PAIRS: nothing
+                              depends on it */
 } tri_prediction;
 
-/* Seconds and bytes; or seconds alone, and memory, fullest_stage and fits are left 0. */
+/* Seconds and bytes; or seconds alone, and memory, fullest_stage, fits and row_pairs are left 0. */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* The whole step, drawn: one rank of each stage. Release with tri_timeline_destroy. */
+/* The whole step, drawn: one rank of each stage, of micro-batches that are alike. Release with tri_timeline_destroy. */
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out);
 
 /* Bytes of a rank of a stage (memory.c). */
@@ -74,8 +96,11 @@ tri_status tri_predict_fullest(const tri_simulation_request *request, double roo
 /* Of the whole model; a tied embedding once. 0 where there is no memory to count them. */
 double tri_model_num_parameters(const tri_model *model);
 
+/* The share of attention's work that masks and windows leave, in the mean over the layers. */
+double tri_step_area(const tri_simulation_request *request);
+
 /* FLOPs of a step over all devices: the model's, and with what recomputation adds. Attention over the full square, as
- * published figures count it (tri_model_flops_per_token). */
+ * published figures count it (tri_model_flops_per_token), of which masks and windows leave their share. */
 double tri_step_model_flops(const tri_simulation_request *request);
 double tri_step_hardware_flops(const tri_simulation_request *request);
 

@@ -1,6 +1,7 @@
 #include "plan/stages.h"
 
 #include "base/memory.h"
+#include "model/experts.h"
 
 #include <string.h>
 
@@ -11,6 +12,7 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
   int64_t behind = request->model->num_layers + 1;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
+    if (tri_model_expert_layers(request->model, a[c]) != tri_model_expert_layers(request->model, b[c])) return false;
     if ((a[c].first == -1) != (b[c].first == -1) || (a[c].end == behind) != (b[c].end == behind)) return false;
     if (layout->recompute == TRI_RECOMPUTE_FULL &&
         a[c].first % layout->recompute_every != b[c].first % layout->recompute_every) {
@@ -22,52 +24,6 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-static tri_price add_scaled(tri_price a, double scale, tri_price b) {
-  return (tri_price){a.compute_s + scale * b.compute_s, a.tensor_s + scale * b.tensor_s,
-                     a.launch_s + scale * b.launch_s, a.first_s + scale * b.first_s, a.later_s + scale * b.later_s};
-}
-
-static tri_price plus(tri_price a, tri_price b) { return add_scaled(a, 1, b); }
-static tri_price minus(tri_price a, tri_price b) { return add_scaled(a, -1, b); }
-
-/* Layers repeat: what has been priced is found again by what it costs. */
-typedef struct price_memory {
-  struct {
-    const tri_op *op;
-    tri_pass pass;
-    tri_cost cost;
-    tri_price price;
-  } known[64];
-  int count;
-} price_memory;
-
-static bool same_cost(const tri_cost *a, const tri_cost *b) {
-  bool same_product = a->rows == b->rows && a->inner == b->inner && a->columns == b->columns &&
-                      a->products == b->products && a->form == b->form && a->passing == b->passing;
-  bool same_work = a->flops == b->flops && a->vector_flops == b->vector_flops && a->bytes == b->bytes &&
-                   a->elements == b->elements && a->scores == b->scores;
-  return same_product && same_work && a->collective == b->collective && a->collective_bytes == b->collective_bytes;
-}
-
-static tri_price price_pass(const tri_simulation_request *request, price_memory *memory, const tri_op_call *call,
-                            tri_pass pass) {
-  const tri_span tensor = {request->layout->tensor, 1};
-  tri_cost cost = {0};
-  call->op->cost(call, pass, &cost);
-  for (int i = 0; i < memory->count; i++) {
-    bool same = memory->known[i].op == call->op && memory->known[i].pass == pass;
-    if (same && same_cost(&memory->known[i].cost, &cost)) return memory->known[i].price;
-  }
-  tri_price price = tri_price_pass(request->cluster, request->system, call, pass, tensor);
-  if (memory->count == sizeof memory->known / sizeof *memory->known) return price;
-  const int at = memory->count++;
-  memory->known[at].op = call->op;
-  memory->known[at].pass = pass;
-  memory->known[at].cost = cost;
-  memory->known[at].price = price;
-  return price;
-}
-
 /* Of a gradient to some of whose rows nobody adds. */
 static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
   double elements = (double)parts->table->entries[call->parameters[0]].count;
@@ -75,28 +31,54 @@ static double clearing_s(const tri_simulation_request *request, const tri_parts 
   return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
 }
 
+/* Of a layer's parameters, where products do not add to the gradients of the micro-batches before. */
+static double adding_s(const tri_simulation_request *request, const tri_parts *parts, int64_t layer) {
+  double elements = 0, bytes = request->system->sum_bytes;
+  for (int64_t i = 0; bytes > 0 && i < parts->table->num_entries; i++) {
+    const tri_parameter *entry = &parts->table->entries[i];
+    if (entry->layer == layer && !entry->alias) elements += (double)entry->count;
+  }
+  return tri_price_memory(request->cluster, elements * bytes);
+}
+
+/* Where scores are made and passed over, and through windows shorter than documents, all micro-batches take the same.
+ */
+static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
+  bool by_area = list->calls[call].area == list->area && pricer->system->flash_attention;
+  if (!list->masked || !by_area) return;
+  const tri_attention_price of = tri_pricer_attention(pricer, list, call);
+  to->forward_s += of.forward_s;
+  to->backward_s += of.backward_s;
+}
+
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
-  price_memory memory = {.count = 0};
+  tri_pricer pricer = {.cluster = request->cluster,
+                       .system = request->system,
+                       .layout = request->layout,
+                       .shape = tri_layout_mesh(request->layout)};
   tri_price again = {0};
   out->num_calls = list->num_calls;
-  TRI_TRY(tri_alloc("prices", 4 * n, sizeof *out->forward, &out->forward));
+  TRI_TRY(tri_alloc("prices", 5 * n, sizeof *out->forward, &out->forward));
   out->backward_input = out->forward + n;
   out->backward_weight = out->forward + 2 * n;
   out->again = out->forward + 3 * n;
+  out->together = out->forward + 4 * n;
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    tri_price forward = price_pass(request, &memory, call, TRI_PASS_FORWARD), input = {0}, weight = {0};
-    if (call->op->backward_input != NULL) input = price_pass(request, &memory, call, TRI_PASS_BACKWARD_INPUT);
-    if (call->op->backward_weight != NULL) weight = price_pass(request, &memory, call, TRI_PASS_BACKWARD_WEIGHT);
-    if (call->op->clears_gradient) weight.first_s = clearing_s(request, parts, call);
-    out->forward[c + 1] = plus(out->forward[c], forward);
-    out->backward_input[c + 1] = plus(out->backward_input[c], input);
-    out->backward_weight[c + 1] = plus(out->backward_weight[c], weight);
-    if (tri_price_runs_again(request->system, request->layout, call)) again = plus(again, forward);
+    tri_call_price price;
+    tri_pricer_call(&pricer, list, c, &price);
+    add_uneven(&pricer, list, c, &out->uneven);
+    if (call->op->clears_gradient) price.backward_weight.first_s = clearing_s(request, parts, call);
     bool last = tri_op_list_layer(list, c).end == c + 1;
-    out->again[c + 1] = last ? plus(out->again[c], again) : out->again[c];
+    if (last && !call->op->passes_messages) price.backward_weight.later_s += adding_s(request, parts, call->layer);
+    out->forward[c + 1] = tri_price_plus(out->forward[c], price.forward);
+    out->backward_input[c + 1] = tri_price_plus(out->backward_input[c], price.backward_input);
+    out->backward_weight[c + 1] = tri_price_plus(out->backward_weight[c], price.backward_weight);
+    out->together[c + 1] = tri_price_plus(out->together[c], price.together);
+    again = tri_price_plus(again, price.again);
+    out->again[c + 1] = last ? tri_price_plus(out->again[c], again) : out->again[c];
     if (last) again = (tri_price){0};
   }
   return TRI_OK;
@@ -110,27 +92,30 @@ static tri_price in_turn(tri_price price, const tri_instruction *at) {
 
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
-  return in_turn(minus(p->forward[at->end_call], p->forward[at->first_call]), at);
+  return in_turn(tri_price_minus(p->forward[at->end_call], p->forward[at->first_call]), at);
 }
 
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
   int32_t first = at->first_call, end = at->end_call;
-  tri_price sum = minus(p->again[end], p->again[first]);
-  if (inputs) sum = plus(sum, minus(p->backward_input[end], p->backward_input[first]));
-  if (weights) sum = plus(sum, minus(p->backward_weight[end], p->backward_weight[first]));
+  tri_price sum = tri_price_minus(p->again[end], p->again[first]);
+  if (inputs) sum = tri_price_plus(sum, tri_price_minus(p->backward_input[end], p->backward_input[first]));
+  if (weights) sum = tri_price_plus(sum, tri_price_minus(p->backward_weight[end], p->backward_weight[first]));
+  if (inputs && weights) sum = tri_price_plus(sum, tri_price_minus(p->together[end], p->together[first]));
   return in_turn(sum, at);
 }
 
-/* Over the tensor group: norms of sliced rows, heads that ranks hold copies of. */
+/* Norms of sliced rows, heads that ranks hold copies of. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  const tri_span holders = tri_network_span(&shape, TRI_DOMAIN_TENSOR);
   double seconds = 0, wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
     if (!entry->partial_gradient || entry->count == 0) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
-    seconds += tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide,
-                                      (tri_span){request->layout->tensor, 1}, request->system);
+    seconds +=
+        tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide, holders, request->system);
   }
   return seconds;
 }
@@ -156,6 +141,26 @@ static tri_status count_packed(const tri_simulation_request *request, const tri_
   return TRI_OK;
 }
 
+/* What the optimizer's calls read and write as a multiple of what AdamW would, and what else they do. */
+static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  const double adamw = tri_price_update_bytes(request->system, request->precision);
+  double seconds = 0, bytes = 0, elements = 0;
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    tri_cost costs[TRI_OPTIMIZER_COSTS];
+    if (call->optimizer == NULL) continue;
+    elements += (double)call->count;
+    bytes += (double)call->count * tri_update_element_bytes(call);
+    const int count = call->optimizer->costs == NULL ? 0 : call->optimizer->costs(call, costs);
+    for (int k = 0; k < count; k++) {
+      seconds += tri_price_cost(request->cluster, request->system, call->type, &costs[k], &shape);
+    }
+  }
+  *traffic = elements > 0 ? bytes / (elements * adamw) : 1;
+  return seconds;
+}
+
 /* Who updates narrows at once where packed is no more than that. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
@@ -168,15 +173,16 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
   kind->clip_s =
       tri_price_work(cluster, type, TRI_WORK_SQUARES, own, own * (system->planned ? wide : system->gradient_bytes));
   kind->prepare_s = tri_price_work(cluster, type, TRI_WORK_PACK, left, left * (wide + element));
-  kind->update_s = tri_price_work(cluster, type, TRI_WORK_UPDATE, own,
-                                  own * tri_price_update_bytes(system, type) + narrowed * element);
+  double traffic = 1, calls_s = system->planned ? price_calls(request, kind->parts.updates, &traffic) : 0;
+  kind->update_s = calls_s + traffic * tri_price_work(cluster, type, TRI_WORK_UPDATE, own,
+                                                      own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
   const tri_layout *layout = request->layout;
   const tri_buckets *buckets = kind->parts.buckets;
   const tri_cluster *cluster = request->cluster;
-  tri_span data = {layout->data, layout->tensor * layout->context};
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   double sent = (double)tri_dtype_bytes(tri_layout_reduce_type(layout, request->precision));
   double reduced = or_else(request->system->reduce_bytes, sent);
@@ -190,9 +196,10 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double own = 0, all = 0;
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
+    const tri_span group = tri_network_span(&shape, bucket->replicas);
     double elements = (double)(bucket->end - bucket->first);
-    kind->reduce_s[b] = tri_network_reduction(cluster, how, elements * reduced, data, system);
-    kind->gather_s[b] = tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, data, system);
+    kind->reduce_s[b] = tri_network_shared(cluster, how, elements * reduced, group, system);
+    kind->gather_s[b] = tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, group, system);
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
@@ -220,12 +227,13 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   }
   kind->tied = tri_parts_hold_tied(kind->parts.table);
   if (!kind->tied) return;
-  int64_t apart = (layout->pipeline - 1) * layout->tensor * layout->context * layout->data;
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  const tri_span stages_of = tri_network_span(&shape, TRI_DOMAIN_PIPELINE);
   kind->tied_s = layout->pipeline == 1
                      ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
                      : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
                                               count * or_else(request->system->reduce_bytes, wide),
-                                              (tri_span){2, apart}, request->system);
+                                              (tri_span){2, (stages_of.size - 1) * stages_of.stride}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -233,13 +241,17 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
 static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
   const tri_simulation_request *request = stages->request;
   tri_stage_kind *kind = &stages->kinds[stages->num_kinds++];
+  kind->listed = *request->layout;
+  kind->listed.recompute = tri_system_recompute(request->system, request->layout->recompute);
   tri_parts_request of = {.model = request->model,
-                          .layout = request->layout,
+                          .layout = &kind->listed,
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
                           .sequence = request->sequence,
                           .precision = request->precision,
+                          .optimizer = request->optimizer,
                           .masked = request->masked,
                           .masked_area = request->masked_area,
+                          .expert_imbalance = request->expert_imbalance,
                           .for_planning = true,
                           .without_program = true};
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
@@ -263,8 +275,7 @@ static tri_status stages_fill(tri_stages *stages) {
   TRI_TRY(tri_alloc("stages", (size_t)v, sizeof *chunks, &chunks));
   tri_status status = TRI_OK;
   for (int64_t s = 0; s < layout->pipeline && status == TRI_OK; s++) {
-    tri_mesh_place place = {{0}};
-    place.at[TRI_AXIS_PIPELINE] = (int)s;
+    const tri_mesh_place place = tri_layout_fullest(layout, request->sequence, s);
     for (int64_t c = 0; c < v; c++) {
       chunks[c] = tri_layout_layers(layout, request->model, c * layout->pipeline + s);
     }
@@ -281,16 +292,17 @@ static tri_status stages_fill(tri_stages *stages) {
  * the receivers gather. */
 static double price_message(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
-  double bytes = (double)layout->micro_batch * (double)request->sequence * (double)request->model->hidden_size *
-                 (double)tri_dtype_bytes(request->precision);
-  int64_t stride = layout->tensor * layout->context * layout->data, tensor = layout->tensor;
-  bool sliced = layout->sequence_parallel && tensor > 1, scattered = request->system->scatter_messages && tensor > 1;
+  double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
+  double bytes = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  const tri_span holders = tri_network_span(&shape, TRI_DOMAIN_TENSOR); /* of the same rows */
+  bool several = holders.size > 1;
+  bool sliced = layout->sequence_parallel && several, scattered = request->system->scatter_messages && several;
   if (layout->pipeline == 1) return 0;
-  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)tensor : bytes,
-                                       (tri_span){layout->pipeline, stride});
+  double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)holders.size : bytes,
+                                       tri_network_span(&shape, TRI_DOMAIN_PIPELINE));
   if (!scattered || sliced) return seconds;
-  return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, (tri_span){tensor, 1},
-                                          request->system);
+  return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, holders, request->system);
 }
 
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out) {
@@ -303,11 +315,11 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
   }
   stages.message_s = price_message(request);
   stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  const tri_span all = {tri_layout_ranks(layout), 1};
   stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                                          (tri_span){layout->data, layout->tensor * layout->context}, request->system);
-  stages.clip_all_s = tri_network_collective(
-      request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-      (tri_span){layout->tensor * layout->context * layout->data * layout->pipeline, 1}, request->system);
+                                          tri_network_span(&shape, TRI_DOMAIN_LOSS), request->system);
+  stages.clip_all_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8, all, request->system);
   *out = stages;
   return TRI_OK;
 }

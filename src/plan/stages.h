@@ -3,18 +3,21 @@
 #ifndef TRI_PLAN_STAGES_H
 #define TRI_PLAN_STAGES_H
 
-#include "plan/price.h"
+#include "plan/call_price.h"
 #include "plan/simulate.h"
 
 /* Sums over the calls before each of a chunk's list: [num_calls + 1]. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price *again; /* forwards that run again before a backward, at the call behind which they do */
+  tri_price *again;    /* forwards that run again before a backward, at the call behind which they do */
+  tri_price *together; /* more, where both backwards are made at once */
   int64_t num_calls;
+  tri_attention_price uneven; /* of a micro-batch: seconds that are in proportion to its documents' area */
 } tri_chunk_prices;
 
 typedef struct tri_stage_kind {
-  tri_parts parts; /* without a program */
+  tri_layout listed; /* the layout, but that it recomputes what the system makes of that */
+  tri_parts parts;   /* without a program */
   tri_chunk_prices *chunks;
   double *reduce_s, *gather_s, *partial_s; /* [buckets] */
   double prepare_s, update_s, clip_s, tied_s;
@@ -28,6 +31,7 @@ typedef struct tri_stages {
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
   bool messages_hold; /* whoever sends does nothing beside it */
+  const double *more; /* of each micro-batch: its documents' area above that of the mean, as a share of it; or NULL */
 } tri_stages;
 
 /* Release with tri_stages_destroy. */

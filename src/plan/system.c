@@ -10,6 +10,8 @@ static const tri_config_key system_keys[] = {
     {KEY(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_system *)0)->name), .fallback = "inline",
      .help = "what reports call it"},
     {FLAG(flash_attention), .fallback = "true", .help = "attention keeps its scores on the chip"},
+    {KEY(softmax_batches, TRI_CONFIG_INT), .range = {.low = 0, .high = 1024}, .fallback = "0",
+     .help = "heads x sequences whose multiples the fused softmax takes, where scores are written; 0: all"},
     {KEY(kernels, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 100}, .fallback = "1.0",
      .help = "that the host starts for each pass of an operation; 0: a recorded step starts none"},
     {KEY(element_traffic, TRI_CONFIG_DOUBLE), .range = {.low = 0.5, .high = 10}, .fallback = "1.0",
@@ -21,11 +23,20 @@ static const tri_config_key system_keys[] = {
     {FLAG(overlap_gathers), .fallback = "true", .help = "parameters are gathered beside it, and beside the forward"},
     {FLAG(overlap_messages), .fallback = "true", .help = "stages compute while their messages are under way"},
     {FLAG(scatter_messages), .fallback = "false", .help = "tensor ranks send a part each, and the receivers gather"},
+    {FLAG(overlap_experts), .fallback = "true",
+     .help = "rows are on their way to their experts while ranks compute the shared experts"},
+    {FLAG(gathers_experts), .fallback = "false",
+     .help = "rows are sent once to the ranks that split an expert, which gather them; false: to each of these"},
+    {FLAG(overlap_layers), .fallback = "false",
+     .help = "a product's input gradient is added over tensor ranks beside the product that makes its weight's"},
+    {FLAG(selective_attention), .fallback = "false",
+     .help = "recompute: selective runs attention again, and neither norms nor activation functions"},
     {FLAG(whole_recompute), .fallback = "false", .help = "layers run again to their end, not to what is read of them"},
     {FLAG(single_ring), .fallback = "false", .help = "a ring goes through one port, whatever `stripe` of a link says"},
     {KEY(link_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
      .help = "of the cluster's link efficiency, that collectives reach; less for many small ones"},
     {FLAG(levels), .fallback = "true", .help = "collectives work node by node first; false: rings and trees only"},
+    {BYTES(sum_bytes), .help = "that are moved to add a micro-batch's gradient of a parameter; 0: products add them"},
     {BYTES(reduce_bytes), .help = "of a gradient on its way; 0: as layout.reduce_precision says"},
     {BYTES(gather_bytes), .help = "of a parameter on its way; 0: as the engine does"},
     {FLAG(planned), .fallback = "true", .help = "memory is the engine's plan; false: what the keys below say"},
@@ -47,6 +58,18 @@ static const tri_config_key system_keys[] = {
 };
 const tri_config_table tri_system_table = {
     .noun = "system file", .keys = system_keys, .num_keys = sizeof system_keys / sizeof *system_keys};
+
+tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout) {
+  switch (layout) {
+    case TRI_RECOMPUTE_NONE:
+    case TRI_RECOMPUTE_EXPERTS:
+    case TRI_RECOMPUTE_FULL: break;
+    case TRI_RECOMPUTE_SELECTIVE:
+      if (system->selective_attention) return TRI_RECOMPUTE_NONE;
+      break;
+  }
+  return layout;
+}
 
 tri_status tri_system_load(const char *name_or_file, tri_system *out) {
   tri_system system = {0};

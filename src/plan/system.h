@@ -5,24 +5,32 @@
 #define TRI_PLAN_SYSTEM_H
 
 #include "base/config.h"
+#include "ops/recompute.h"
 
 typedef struct tri_system {
   char name[64];
-  bool flash_attention;    /* scores stay on the chip; else they are written and read, all of the square */
-  double kernels;          /* that the host starts for each pass of an operation; 0: a recorded step starts none */
-  double element_traffic;  /* bytes that element-wise kernels move, as a multiple of this program's */
-  double logit_bytes;      /* that a loss moves for each logit, beside its products */
-  double whole_head_share; /* of a product's rate, by an output layer that no tensor ranks split */
-  bool overlap_reductions; /* gradients are reduced beside the backward */
-  bool overlap_gathers;    /* parameters are gathered beside it, and beside the forward */
-  bool overlap_messages;   /* stages compute while a message of theirs is under way */
-  bool scatter_messages;   /* each rank of a tensor group sends its part, and the receivers gather */
-  bool whole_recompute;    /* a layer that runs again does so to its end; else to the last that its backward reads */
-  bool single_ring;        /* collectives go through one port of a node, whatever the cluster's links allow */
-  double link_share;       /* of the bandwidth that its collectives reach where the cluster's are measured */
-  bool levels;             /* collectives work node by node first; else one ring or tree joins all of a group */
-  double reduce_bytes;     /* of a gradient on its way; 0: as the layout says */
-  double gather_bytes;     /* of a parameter on its way; 0: as the engine does */
+  bool flash_attention;     /* scores stay on the chip; else they are written and read, all of the square */
+  int64_t softmax_batches;  /* where scores are written: its fused softmax takes heads x sequences that are multiples of
+                               it, and others go through several kernels; 0: takes all */
+  double kernels;           /* that the host starts for each pass of an operation; 0: a recorded step starts none */
+  double element_traffic;   /* bytes that element-wise kernels move, as a multiple of this program's */
+  double logit_bytes;       /* that a loss moves for each logit, beside its products */
+  double whole_head_share;  /* of a product's rate, by an output layer that no tensor ranks split */
+  bool overlap_reductions;  /* gradients are reduced beside the backward */
+  bool overlap_gathers;     /* parameters are gathered beside it, and beside the forward */
+  bool overlap_messages;    /* stages compute while a message of theirs is under way */
+  bool scatter_messages;    /* each rank of a tensor group sends its part, and the receivers gather */
+  bool overlap_experts;     /* rows of experts are on their way while ranks compute what all tokens meet */
+  bool gathers_experts;     /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
+  bool overlap_layers;      /* in a backward, ranks pass what a product reads and makes beside its other product */
+  bool selective_attention; /* recompute selective runs attention again, and nothing else */
+  bool whole_recompute;     /* a layer that runs again does so to its end; else to the last that its backward reads */
+  bool single_ring;         /* collectives go through one port of a node, whatever the cluster's links allow */
+  double sum_bytes;    /* that adding a micro-batch's gradient of a parameter to those before moves; 0: products add */
+  double link_share;   /* of the bandwidth that its collectives reach where the cluster's are measured */
+  bool levels;         /* collectives work node by node first; else one ring or tree joins all of a group */
+  double reduce_bytes; /* of a gradient on its way; 0: as the layout says */
+  double gather_bytes; /* of a parameter on its way; 0: as the engine does */
 
   /* Memory. `planned` takes the engine's own plan and nothing of what follows. */
   bool planned;
@@ -40,6 +48,9 @@ typedef struct tri_system {
 } tri_system;
 
 extern const tri_config_table tri_system_table;
+
+/* What its lists recompute; attention is not marked there (tri_price_runs_again). */
+tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout);
 
 /* A system of configs/systems by its name, or a file by its path. */
 tri_status tri_system_load(const char *name_or_file, tri_system *out);

@@ -26,19 +26,7 @@ static tri_status tell(tri_walk *walk, const tri_walker *w, const tri_instructio
   return tri_timeline_add(walk->timeline, &event);
 }
 
-/* What all ranks do together is the norm. */
-static double *part_of_axis(tri_step_time *time, int axis) {
-  if (axis == TRI_EVENT_NO_AXIS) return &time->optimizer;
-  switch ((tri_axis)axis) {
-    case TRI_AXIS_TENSOR: return &time->tensor;
-    case TRI_AXIS_CONTEXT: return &time->context;
-    case TRI_AXIS_DATA: return &time->data;
-    case TRI_AXIS_PIPELINE: return &time->pipeline;
-  }
-  return &time->optimizer;
-}
-
-/* The part of a step that an event counts as, as in a measured summary. */
+/* The part of a step that an event counts as, as in a measured summary. What all ranks do together is the norm. */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:
@@ -47,7 +35,7 @@ static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
     case TRI_EVENT_BACKWARD_WEIGHT:
     case TRI_EVENT_LOAD: break;
     case TRI_EVENT_OPTIMIZER: return &time->optimizer;
-    case TRI_EVENT_COMMUNICATION: return part_of_axis(time, axis);
+    case TRI_EVENT_COMMUNICATION: return axis == TRI_EVENT_NO_AXIS ? &time->optimizer : &time->along[axis];
   }
   return &time->compute;
 }
@@ -59,13 +47,17 @@ static tri_status spend(tri_walk *walk, tri_walker *w, const tri_instruction *at
   return tell(walk, w, at, event);
 }
 
-tri_status tri_walk_communicate(tri_walk *walk, tri_walker *w, const tri_instruction *at, double begin, double end) {
+static tri_status communicate_along(tri_walk *walk, tri_walker *w, const tri_instruction *at, int axis, double begin,
+                                    double end) {
   if (end <= w->now) return TRI_OK;
-  int axis = tri_instruction_axis(at->kind);
   double wait_s = begin > w->now ? begin - w->now : 0;
   what event = {TRI_EVENT_COMMUNICATION, axis, w->now, end, wait_s, false};
   tri_walker_wait(w, part_of(&w->spent, event.kind, axis), begin, end);
   return tell(walk, w, at, event);
+}
+
+tri_status tri_walk_communicate(tri_walk *walk, tri_walker *w, const tri_instruction *at, double begin, double end) {
+  return communicate_along(walk, w, at, tri_instruction_axis(at->kind), begin, end);
 }
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
@@ -103,7 +95,10 @@ tri_status tri_walk_prepare(tri_walk *walk, tri_walker *w, const tri_instruction
 
 static tri_status compute(tri_walk *walk, tri_walker *w, const tri_instruction *at, tri_price price) {
   TRI_TRY(spend(walk, w, at, tri_walker_launch(w, price)));
-  return tri_walk_communicate(walk, w, at, w->now, w->now + price.tensor_s);
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    TRI_TRY(communicate_along(walk, w, at, axis, w->now, w->now + price.along_s[axis]));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_walk_forward(tri_walk *walk, tri_walker *w, const tri_instruction *at) {

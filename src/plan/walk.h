@@ -109,7 +109,7 @@ static inline double tri_walker_slowed(const tri_walker *w, double seconds) {
 static inline double tri_walker_launch(tri_walker *w, tri_price price) {
   double seconds = tri_walker_slowed(w, price.compute_s);
   w->host += price.launch_s;
-  double late = w->host - (w->now + seconds + price.tensor_s);
+  double late = w->host - (w->now + seconds + tri_price_collectives_s(&price));
   return late > 0 ? seconds + late : seconds;
 }
 

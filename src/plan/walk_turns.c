@@ -179,7 +179,7 @@ static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, in
   const channel *c = &walk->channels[tag];
   if (c->num_done <= number) return false;
   const message *m = &c->ring[number & walk->ring];
-  tri_walker_wait(&w->base, &w->base.spent.pipeline, m->begin, m->end);
+  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
   w->base.host = w->base.now; /* it has waited, too */
   return true;
 }
@@ -208,7 +208,8 @@ static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t
   c->ring[c->num_sent++ & walk->ring].sent = w->base.now;
   carry(walk, c);
   if (!walk->base.stages->messages_hold) return;
-  tri_walker_wait(&w->base, &w->base.spent.pipeline, w->base.now, w->base.now + walk->base.stages->message_s);
+  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], w->base.now,
+                  w->base.now + walk->base.stages->message_s);
   w->base.host = w->base.now;
 }
 
@@ -256,7 +257,23 @@ static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
 static void compute(turn_walker *w, tri_price price) {
   tri_walker *base = &w->base;
   tri_walker_work(base, &base->spent.compute, tri_walker_launch(base, price));
-  tri_walker_wait(base, &base->spent.tensor, base->now, base->now + price.tensor_s);
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    tri_walker_wait(base, &base->spent.along[axis], base->now, base->now + price.along_s[axis]);
+  }
+}
+
+/* Seconds that this micro-batch's documents take more than the mean's. */
+static double more_s(const turn_walk *walk, const turn_walker *w, const tri_turn *turn) {
+  const tri_attention_price *uneven = &w->base.kind->chunks[turn->chunk].uneven;
+  if (walk->base.stages->more == NULL) return 0;
+  double more = walk->base.stages->more[turn->micro_batch];
+  switch (turn->kind) {
+    case TRI_TURN_FORWARD: return more * uneven->forward_s;
+    case TRI_TURN_BACKWARD:
+    case TRI_TURN_BACKWARD_INPUT: return more * uneven->backward_s;
+    case TRI_TURN_BACKWARD_WEIGHT: return 0;
+  }
+  return 0;
 }
 
 static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
@@ -272,10 +289,14 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   w->at++;
   note(walk, w, turn);
   const duty *what = &w->script->duties[duty_of(turn->chunk, (int)turn->kind, turn->micro_batch, walk->micro_batches)];
+  const double more = more_s(walk, w, turn);
   if (what->plain) {
-    compute(w, what->price);
+    tri_price price = what->price;
+    price.compute_s += more;
+    compute(w, price);
   } else {
     TRI_TRY(run_span(walk, w, what->before));
+    tri_walker_work(&w->base, &w->base.spent.compute, more);
   }
   if (by->in_way >= 0) post_next(walk, w, by->in_way);
   if (by->out_way >= 0) send(walk, w, by, turn->micro_batch);

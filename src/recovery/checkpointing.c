@@ -28,7 +28,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shard
 }
 
 /* Every rank reads what it holds, and no more. */
-static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
+static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_shards *shards,
+                              bool optimizer) {
   for (int64_t i = 0; i < shards->num_slices; i++) {
     const tri_checkpoint_slice *slice = &shards->slices[i];
     const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
@@ -38,7 +39,7 @@ static tri_status read_slices(const tri_checkpoint *checkpoint, const tri_shards
     TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
     tri_recorder_end(ticket);
   }
-  return TRI_OK;
+  return tri_shards_written(engine);
 }
 
 static int64_t integer_of(const json_t *object, const char *key) {
@@ -61,6 +62,8 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
       .updates = integer_of(more, "updates"),
       .bad_steps = integer_of(more, "bad_steps"),
       .seconds = json_number_value(json_object_get(more, "seconds")),
+      .highest_lr = json_number_value(json_object_get(more, "highest_lr")),
+      .average_weights = json_number_value(json_object_get(more, "average_weights")),
   };
 }
 
@@ -81,13 +84,14 @@ typedef struct loading {
 } loading;
 
 static bool takes_optimizer(const loading *l, const tri_checkpoint *checkpoint) {
-  return l->how != TRI_TAKE_UP_WEIGHTS && has_optimizer(checkpoint, &l->held);
+  return l->how != TRI_TAKE_UP_WEIGHTS && tri_identity_same_optimizer(l->config, checkpoint) &&
+         has_optimizer(checkpoint, &l->held);
 }
 
-/* Whether values change their type on the way into memory, where checksums of the file mean nothing then. */
-static bool converts(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+/* Whether values change on the way into memory, where checksums of the file mean nothing then. */
+static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_shards *shards) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
-  return entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+  return tri_shards_keep_narrow(engine) || entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
 }
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
@@ -97,7 +101,7 @@ static tri_status read_all(const loading *l, const tri_checkpoint *checkpoint, b
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_kept failure = {TRI_OK, ""};
-  tri_status status = tri_common_failure(world, read_slices(checkpoint, &l->held, optimizer));
+  tri_status status = tri_common_failure(world, read_slices(l->engine, checkpoint, &l->held, optimizer));
   if (status == TRI_OK || !has_state) return status;
   tri_keep(&failure, status);
   *damaged = is_damage(tri_checkpoint_verify(world, tri_checkpoint_path(checkpoint)));
@@ -119,17 +123,18 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   const char *path = tri_checkpoint_path(checkpoint);
   bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
   bool optimizer = takes_optimizer(l, checkpoint);
-  bool whole = has_state && converts(checkpoint, &l->held);
+  bool whole = has_state && converts(l->engine, checkpoint, &l->held);
   tri_status status = TRI_OK;
   if (has_state || !l->plain_too)
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = checkpointing_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
+  if (status == TRI_OK && !optimizer) status = tri_engine_begin_states(l->engine);
   if (status != TRI_OK || !has_state || whole) return status;
-  int64_t weights = l->saved.num_weights;
-  status = tri_checkpoint_verify_slices(world, checkpoint, l->saved.weights, weights, l->saved.optimizer,
-                                        optimizer ? 2 * weights : 0, l->saved.slices, l->saved.num_slices);
+  const tri_shards *saved = &l->saved;
+  status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
+                                        optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);
   *damaged = is_damage(status);
   return status;
 }
@@ -158,6 +163,10 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
     if (state != NULL && l->how != TRI_TAKE_UP_WEIGHTS) {
       compare_seeds(l->config, checkpoint, state);
       read_progress(state, l->progress);
+      if (!takes_optimizer(l, checkpoint)) { /* its states begin anew */
+        l->progress->updates = 0;
+        l->progress->highest_lr = l->progress->average_weights = 0;
+      }
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);

@@ -166,9 +166,10 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   const tri_run_config *config = saver->config;
   saver->step = progress->step;
   saver->proven = false;
-  saver->progress = json_pack("{s:I, s:I, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
-                              (json_int_t)progress->bad_steps, "seconds", progress->seconds, "identity",
-                              tri_identity_print(saver->identity, config));
+  saver->progress =
+      json_pack("{s:I, s:I, s:f, s:f, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
+                (json_int_t)progress->bad_steps, "seconds", progress->seconds, "highest_lr", progress->highest_lr,
+                "average_weights", progress->average_weights, "identity", tri_identity_print(saver->identity, config));
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),
@@ -182,7 +183,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .weights = saver->shards.weights,
       .optimizer = saver->shards.optimizer,
       .num_weights = saver->shards.num_weights,
-      .num_optimizer = 2 * saver->shards.num_weights,
+      .num_optimizer = saver->shards.num_optimizer,
       .slices = slices,
       .num_slices = saver->shards.num_slices,
       .buffers = saver->buffers,

@@ -166,7 +166,7 @@ static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));
   s->signature = tri_element_sum(1, world_of(s)->size, (int64_t)strlen(text), text);
-  s->signature += tri_element_sum(1, 1, (int64_t)sizeof identity->train, identity->train);
+  s->signature += tri_element_sum(1, 1, (int64_t)sizeof identity->train, identity->train[0]);
   s->signature += tri_element_sum(1, 2, (int64_t)sizeof identity->tokenizer, identity->tokenizer);
   tri_free(text);
   return TRI_OK;

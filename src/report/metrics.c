@@ -108,6 +108,55 @@ static const char *real_text(double value, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
+/* In the order of data.train. */
+static void print_sources(FILE *to, const tri_step_metrics *s) {
+  char text[40];
+  for (int64_t k = 0; k < s->num_sources; k++) {
+    const tri_source_metrics *source = &s->sources[k];
+    fprintf(to, "%s{\"share\": %s", k == 0 ? ", \"sources\": [" : ", ", real_text(source->share, text, sizeof text));
+    fprintf(to, ", \"tokens\": %lld", (long long)source->tokens);
+    fprintf(to, ", \"epochs\": %s}", real_text(source->epochs, text, sizeof text));
+  }
+  if (s->num_sources > 0) fprintf(to, "]");
+}
+
+tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int64_t num_experts, int64_t rounds) {
+  tri_expert_metrics out = {.layer = layer, .num_experts = num_experts, .load = load, .rounds = rounds};
+  double total = 0, most = 0, sum = 0;
+  for (int64_t e = 0; e < num_experts; e++) {
+    total += (double)load[e];
+    most = fmax(most, (double)load[e]);
+    if (load[e] > 0) sum += (double)load[e] * log((double)load[e]);
+  }
+  if (total == 0) return out;
+  out.max_over_mean = most * (double)num_experts / total;
+  out.entropy = num_experts == 1 ? 1 : (log(total) - sum / total) / log((double)num_experts);
+  return out;
+}
+
+static void print_load(FILE *to, const tri_expert_metrics *layer) {
+  for (int64_t e = 0; e < layer->num_experts; e++) {
+    fprintf(to, "%s%lld", e == 0 ? ", \"load\": [" : ", ", (long long)layer->load[e]);
+  }
+  fprintf(to, "]");
+}
+
+static void print_experts(FILE *to, const tri_step_metrics *s) {
+  char text[40];
+  if (s->num_expert_layers == 0) return;
+  fprintf(to, ", \"router_loss\": %s, \"experts\": [", real_text(s->router_loss, text, sizeof text));
+  for (int64_t i = 0; i < s->num_expert_layers; i++) {
+    const tri_expert_metrics *layer = &s->experts[i];
+    fprintf(to, "%s{\"layer\": %lld", i == 0 ? "" : ", ", (long long)layer->layer);
+    fprintf(to, ", \"max_over_mean\": %s", real_text(layer->max_over_mean, text, sizeof text));
+    fprintf(to, ", \"entropy\": %s", real_text(layer->entropy, text, sizeof text));
+    fprintf(to, ", \"rounds\": %lld", (long long)layer->rounds);
+    if (s->num_expert_layers * layer->num_experts <= TRI_METRICS_LOADS) print_load(to, layer);
+    fprintf(to, "}");
+  }
+  fprintf(to, "]");
+}
+
 static void print_line(FILE *to, const tri_step_metrics *s) {
   char text[40];
   fprintf(to, "{\"step\": %lld", (long long)s->step);
@@ -120,7 +169,44 @@ static void print_line(FILE *to, const tri_step_metrics *s) {
   fprintf(to, ", \"step_s\": %s", real_text(s->step_s, text, sizeof text));
   fprintf(to, ", \"mfu\": %s", real_text(s->mfu, text, sizeof text));
   fprintf(to, ", \"peak_bytes\": %zu", s->peak_bytes);
-  fprintf(to, ", \"bad_steps\": %lld}\n", (long long)s->bad_steps);
+  fprintf(to, ", \"bad_steps\": %lld", (long long)s->bad_steps);
+  print_sources(to, s);
+  print_experts(to, s);
+  fprintf(to, "}\n");
+}
+
+static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
+  for (int64_t k = 0; k < step->num_sources; k++) {
+    const tri_source_metrics *source = &step->sources[k];
+    char tags[3][64 + TRI_PATH_BYTES];
+    const double values[3] = {source->share, (double)source->tokens, source->epochs};
+    static const char *const names[3] = {"share", "tokens", "epochs"};
+    tri_scalar scalars[3];
+    for (int i = 0; i < 3; i++) {
+      snprintf(tags[i], sizeof tags[i], "source %s/%lld %s", names[i], (long long)k + 1, source->path);
+      scalars[i] = (tri_scalar){tags[i], values[i]};
+    }
+    TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, 3));
+  }
+  return TRI_OK;
+}
+
+static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
+  const tri_scalar loss = {"router_loss", step->router_loss};
+  if (step->num_expert_layers > 0) TRI_TRY(tri_event_file_scalars(metrics->events, step->step, &loss, 1));
+  for (int64_t i = 0; i < step->num_expert_layers; i++) {
+    const tri_expert_metrics *layer = &step->experts[i];
+    char tags[3][64];
+    const double values[3] = {layer->max_over_mean, layer->entropy, (double)layer->rounds};
+    static const char *const names[3] = {"max_over_mean", "entropy", "rounds"};
+    tri_scalar scalars[3];
+    for (int k = 0; k < 3; k++) {
+      snprintf(tags[k], sizeof tags[k], "experts %s/layer %lld", names[k], (long long)layer->layer);
+      scalars[k] = (tri_scalar){tags[k], values[k]};
+    }
+    TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, 3));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) {
@@ -140,9 +226,15 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   if (isfinite(step->mfu)) scalars[count++] = (tri_scalar){"mfu", step->mfu};
   if (step->evaluated) scalars[count++] = (tri_scalar){"validation_loss", step->validation_loss};
   TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, count));
+  TRI_TRY(add_source_scalars(metrics, step));
+  TRI_TRY(add_expert_scalars(metrics, step));
 
   if (step->evaluated) metrics->validation_loss = step->validation_loss;
   metrics->last = *step;
+  metrics->last.sources = NULL; /* the caller's */
+  metrics->last.num_sources = 0;
+  metrics->last.experts = NULL;
+  metrics->last.num_expert_layers = 0;
   if (metrics->steps_here++ == 0) metrics->first_end_s = tri_clock_s();
   return TRI_OK;
 }

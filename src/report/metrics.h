@@ -9,6 +9,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* One of several corpora that a run trains on, up to and with a step. */
+typedef struct tri_source_metrics {
+  const char *path;
+  double share;   /* of all samples */
+  int64_t tokens; /* inputs, filling included */
+  double epochs;  /* how often its samples have been gone through */
+} tri_source_metrics;
+
+/* What the experts of a layer had in a step, of the global batch. */
+typedef struct tri_expert_metrics {
+  int64_t layer;
+  int64_t num_experts;
+  const int64_t *load;  /* [num_experts]: tokens of each */
+  double max_over_mean; /* 1 where all had equally many */
+  double entropy;       /* of the shares, over that of equal ones: 1 likewise, 0 where one had all */
+  int64_t rounds; /* in so many parts the rows of a micro-batch were worked on, at most (layout.expert_capacity) */
+} tri_expert_metrics;
+
+/* From `layer` and `load`. */
+tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int64_t num_experts, int64_t rounds);
+
+/* Loads are written one by one in steps of so many experts at most: a line of a large model would be longer than all
+ * that is said otherwise. */
+enum { TRI_METRICS_LOADS = 1024 };
+
 /* One step. In the file a number that is not finite is null, and validation_loss stands only where evaluated is set. */
 typedef struct tri_step_metrics {
   int64_t step; /* 1 is the first                                              */
@@ -21,6 +46,11 @@ typedef struct tri_step_metrics {
   int64_t bad_steps; /* skipped since the run began: loss or gradient was not finite */
   bool evaluated;
   double validation_loss;
+  const tri_source_metrics *sources; /* [num_sources], where there are several; not read back */
+  int64_t num_sources;
+  const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
+  int64_t num_expert_layers;
+  double router_loss; /* likewise */
 } tri_step_metrics;
 
 typedef struct tri_metrics tri_metrics;

@@ -1,5 +1,6 @@
 #include "report/summary.h"
 
+#include "base/domain.h"
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/memory.h"
@@ -82,6 +83,7 @@ static json_t *shares_json(const tri_timeline_shares *shares) {
   failed |= json_object_set_new(object, "compute", json_real(shares->compute - optimizer));
   failed |= json_object_set_new(object, "optimizer", json_real(optimizer));
   for (int axis = 0; axis < TRI_EVENT_AXES; axis++) {
+    if (axis < TRI_NUM_AXES && !tri_axis_is_shown((tri_axis)axis)) continue;
     const char *name = tri_event_axis_name(axis);
     failed |= json_object_set_new(object, name, json_real(shares->exposed[axis]));
     failed |= json_object_set_new(hidden, name, json_real(shares->hidden[axis]));
@@ -95,6 +97,17 @@ static json_t *shares_json(const tri_timeline_shares *shares) {
   return NULL;
 }
 
+/* In the order of data.train. */
+static json_t *sources_json(const tri_run_summary *s) {
+  json_t *list = json_array();
+  for (int64_t k = 0; k < s->num_sources; k++) {
+    const tri_source_metrics *source = &s->sources[k];
+    json_array_append_new(list, json_pack("{s:s, s:f, s:I, s:f}", "path", source->path, "share", source->share,
+                                          "tokens", (json_int_t)source->tokens, "epochs", source->epochs));
+  }
+  return list;
+}
+
 static json_t *summary_json(const tri_run_summary *s) {
   json_t *object = json_object();
   int failed = object == NULL;
@@ -105,6 +118,7 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "best_validation_step", json_integer(s->best_validation_step));
   failed |= json_object_set_new(object, "bad_steps", json_integer(s->bad_steps));
   failed |= json_object_set_new(object, "tokens", json_integer(s->tokens));
+  if (s->num_sources > 0) failed |= json_object_set_new(object, "sources", sources_json(s));
   failed |= json_object_set_new(object, "seconds", real_or_null(s->seconds));
   failed |= json_object_set_new(object, "step_s", real_or_null(s->step_s));
   failed |= json_object_set_new(object, "tokens_per_s", real_or_null(s->tokens_per_s));

@@ -30,7 +30,9 @@ typedef struct tri_run_summary {
   double checkpoint_pause_s, checkpoint_s; /* of the newest checkpoint: what steps waited for it, and all it took */
   double load_s;                           /* of the state that this process began with; 0: it began anew */
   double result_waits, staging_waits;      /* of the host for the device, a step: for results, for collectives */
-  tri_timeline_shares time;                /* where it went, in some steps; of no steps: it was not measured */
+  const tri_source_metrics *sources;       /* [num_sources], where there are several */
+  int64_t num_sources;
+  tri_timeline_shares time; /* where it went, in some steps; of no steps: it was not measured */
   /* By tri_run_summary_fill, of this process and this machine. */
   size_t peak_rss_bytes;
   int64_t cores; /* of this node; 0: not known */

@@ -6,11 +6,13 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/tensor_list.h"
 #include "comm/agreement.h"
 #include "model/model_config.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,24 +109,52 @@ tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *
   return write_run(path, identity);
 }
 
+/* An object, or of several sources a list of them with their weights. */
+static json_t *train_json(const tri_identity *identity, const tri_run_config *config) {
+  const tri_train_source *train = config->data.train;
+  if (config->data.num_train == 1)
+    return json_pack("{s:s, s:s}", "path", train->path, "fingerprint", identity->train[0]);
+  json_t *list = json_array();
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    json_array_append_new(list, json_pack("{s:s, s:s, s:f}", "path", train[k].path, "fingerprint", identity->train[k],
+                                          "weight", train[k].weight));
+  }
+  return list;
+}
+
+/* The optimizer of each group of parameters. */
+static json_t *optimizers_json(const tri_run_config *config) {
+  json_t *object = json_object();
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_parameter_group group = (tri_parameter_group)g;
+    json_object_set_new(object, tri_parameter_group_name(group),
+                        json_string(tri_optimizer_of_group(&config->optimizer.settings, group)->name));
+  }
+  return object;
+}
+
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
-  return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s}, s:s, s:s}", "run", identity->run, "tokenizer",
-                   identity->tokenizer, "train", "path", config->data.train, "fingerprint", identity->train,
-                   "validation", "path", config->data.validation, "fingerprint", identity->validation, "documents",
-                   tri_run_config_documents(config), "packing", tri_run_config_packing(config));
+  return json_pack("{s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:o}", "run", identity->run, "tokenizer",
+                   identity->tokenizer, "train", train_json(identity, config), "validation", "path",
+                   config->data.validation, "fingerprint", identity->validation, "documents",
+                   tri_run_config_documents(config->data.documents), "packing",
+                   tri_run_config_packing(config->data.packing), "optimizers", optimizers_json(config));
 }
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
 
 /* Settings of a model that change its parameters' first values, its training or its reports, but not its function. (A
  * longer max_sequence shows in the shape of learned positions, where there are some.) */
-static const char *const not_of_function[] = {"name", "dropout", "init_std", "max_sequence", NULL};
+static const char *const not_of_function[] = {"name",    "dropout",      "init_std", "max_sequence",
+                                              "balance", "balance_rate", "z_loss",   NULL};
 
 /* Those without which the weights do not even fit. */
-static const char *const of_shape[] = {"family",     "num_layers", "hidden_size",    "ffn_size",
-                                       "vocab_size", "tied",       "attention_bias", NULL};
+static const char *const of_shape[] = {
+    "family",      "num_layers",      "hidden_size",    "ffn_size",     "vocab_size",  "tied", "attention_bias",
+    "num_experts", "expert_ffn_size", "shared_experts", "dense_layers", "router_bias", NULL};
 
-static const char *const other_keys[] = {"run", "data.train", "data.tokenizer", "data.documents", "data.packing", NULL};
+static const char *const other_keys[] = {
+    "run", "data.train", "data.tokenizer", "data.documents", "data.packing", "optimizer.name", NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -228,15 +258,90 @@ static void compare_tokenizers(const tri_identity *identity, const char *folder,
   if (differ(found, identity->tokenizer)) add_change(c, "data.tokenizer", found, identity->tokenizer);
 }
 
-static void compare_corpora(const tri_identity *identity, const json_t *said, changes *c) {
-  const json_t *train = json_object_get(said, "train"), *validation = json_object_get(said, "validation");
-  const char *paths[] = {text_at(train, "path"), c->config->data.train};
-  char there[300], here[300];
-  if (differ(text_at(train, "fingerprint"), identity->train)) {
-    snprintf(there, sizeof there, "%.150s (%.32s)", paths[0], text_at(train, "fingerprint"));
-    snprintf(here, sizeof here, "%.150s (%.32s)", paths[1], identity->train);
-    add_change(c, "data.train", there, here);
+enum { SOURCE_BYTES = 300 };
+
+/* Source k of what a checkpoint was trained on: an object stands for a list of one. NULL behind the last. */
+static const json_t *source_there(const json_t *train, int64_t k) {
+  if (json_is_array(train)) return json_array_get(train, (size_t)k);
+  return k == 0 && json_is_object(train) ? train : NULL;
+}
+
+static int64_t num_sources_there(const json_t *train) {
+  return json_is_array(train) ? (int64_t)json_array_size(train) : json_is_object(train) ? 1 : 0;
+}
+
+/* Weights are compared by what they do: [7, 3] is [0.7, 0.3]. False where those of a checkpoint are none. */
+static bool shares_there(const json_t *train, tri_mixture_shares *out) {
+  double weights[TRI_MOST_SOURCES];
+  int64_t count = num_sources_there(train);
+  if (count < 1 || count > TRI_MOST_SOURCES) return false;
+  for (int64_t k = 0; k < count; k++) {
+    const json_t *weight = json_object_get(source_there(train, k), "weight");
+    weights[k] = count == 1 ? 1 : json_number_value(weight);
+    if (!(weights[k] > 0 && weights[k] <= TRI_CONFIG_MOST)) return false;
   }
+  return tri_mixture_find_shares(weights, count, out, NULL) == TRI_OK;
+}
+
+static bool same_shares(const tri_mixture_shares *a, const tri_mixture_shares *b) {
+  if (a->num_sources != b->num_sources || a->period != b->period) return false;
+  for (int64_t k = 0; k < a->num_sources; k++) {
+    if (a->counts[k] != b->counts[k]) return false;
+  }
+  return true;
+}
+
+static void describe_shares(const tri_mixture_shares *shares, char out[SOURCE_BYTES]) {
+  size_t length = (size_t)snprintf(out, SOURCE_BYTES, "shares of");
+  for (int64_t k = 0; k < shares->num_sources && length < SOURCE_BYTES; k++) {
+    length += (size_t)snprintf(out + length, SOURCE_BYTES - length, "%s %.4g", k == 0 ? "" : ",",
+                               (double)shares->counts[k] / (double)shares->period);
+  }
+}
+
+/* The first source that is another: its path and its fingerprint; "" where they are the same. */
+static void differing_source(const tri_identity *identity, const tri_run_config *config, const json_t *train,
+                             char there[SOURCE_BYTES], char here[SOURCE_BYTES]) {
+  there[0] = here[0] = '\0';
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    const json_t *source = source_there(train, k);
+    const char *place = "";
+    char number[40];
+    if (!differ(text_at(source, "fingerprint"), identity->train[k])) continue;
+    snprintf(number, sizeof number, "source %ld of %ld, ", (long)k + 1, (long)config->data.num_train);
+    if (config->data.num_train > 1) place = number;
+    snprintf(there, SOURCE_BYTES, "%s%.150s (%.32s)", place, text_at(source, "path"), text_at(source, "fingerprint"));
+    snprintf(here, SOURCE_BYTES, "%.150s (%.32s)", config->data.train[k].path, identity->train[k]);
+    return;
+  }
+}
+
+static void compare_training(const tri_identity *identity, const json_t *train, changes *c) {
+  char there[SOURCE_BYTES], here[SOURCE_BYTES];
+  tri_mixture_shares shares_then, shares_now;
+  int64_t count = num_sources_there(train);
+  if (count == 0) return;
+  if (count != c->config->data.num_train) {
+    snprintf(there, sizeof there, "%ld source%s", (long)count, count == 1 ? "" : "s");
+    snprintf(here, sizeof here, "%ld", (long)c->config->data.num_train);
+    add_change(c, "data.train", there, here);
+    return;
+  }
+  differing_source(identity, c->config, train, there, here);
+  if (there[0] != '\0') {
+    add_change(c, "data.train", there, here);
+    return;
+  }
+  if (!shares_there(train, &shares_then) || tri_run_config_shares(c->config, &shares_now) != TRI_OK) return;
+  if (same_shares(&shares_then, &shares_now)) return;
+  describe_shares(&shares_then, there);
+  describe_shares(&shares_now, here);
+  add_change(c, "data.train", there, here);
+}
+
+static void compare_corpora(const tri_identity *identity, const json_t *said, changes *c) {
+  const json_t *validation = json_object_get(said, "validation");
+  compare_training(identity, json_object_get(said, "train"), c);
   if (differ(text_at(validation, "fingerprint"), identity->validation)) {
     tri_warn("data.validation is another corpus than before: its losses do not compare with earlier ones");
   }
@@ -245,9 +350,43 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
 /* Other samples than the first steps were made on, in another order. Checkpoints of before these keys do not say. */
 static void compare_samples(const json_t *said, changes *c) {
   const char *documents = text_at(said, "documents"), *packing = text_at(said, "packing");
-  const char *own_documents = tri_run_config_documents(c->config), *own_packing = tri_run_config_packing(c->config);
+  const char *own_documents = tri_run_config_documents(c->config->data.documents),
+             *own_packing = tri_run_config_packing(c->config->data.packing);
   if (differ(documents, own_documents)) add_change(c, "data.documents", documents, own_documents);
   if (differ(packing, own_packing)) add_change(c, "data.packing", packing, own_packing);
+}
+
+/* The first group whose optimizer is another: its name, "" where they are all the same. Checkpoints of before this key
+ * are AdamW's. */
+static const char *differing_optimizer(const tri_run_config *config, const json_t *said, const char **there,
+                                       const char **here) {
+  const json_t *optimizers = json_object_get(said, "optimizers");
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_parameter_group group = (tri_parameter_group)g;
+    const char *name = text_at(optimizers, tri_parameter_group_name(group));
+    *there = name[0] == '\0' ? tri_optimizer_adamw.name : name;
+    *here = tri_optimizer_of_group(&config->optimizer.settings, group)->name;
+    if (strcmp(*there, *here) != 0) return tri_parameter_group_name(group);
+  }
+  return "";
+}
+
+bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  const char *there, *here;
+  if (state == NULL) return false;
+  return differing_optimizer(config, json_object_get(state->progress, "identity"), &there, &here)[0] == '\0';
+}
+
+/* Moments of one are nothing to another. */
+static void compare_optimizers(const json_t *said, changes *c) {
+  const char *there, *here;
+  const char *group = differing_optimizer(c->config, said, &there, &here);
+  char before[KEY_BYTES], now[KEY_BYTES];
+  if (said == NULL || group[0] == '\0') return; /* none made a Hugging Face folder */
+  snprintf(before, sizeof before, "%s (%s)", there, group);
+  snprintf(now, sizeof now, "%s, which would begin its state anew", here);
+  add_change(c, "optimizer.name", before, now);
 }
 
 static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
@@ -265,6 +404,18 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
       folder, there, config->output, identity->run, folder);
 }
 
+/* A model that is allowed to be another one may have no place for some of what was trained: that is lost with the next
+ * checkpoint. */
+static tri_status say_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
+  tri_left_out left = {0};
+  TRI_TRY(tri_checkpoint_find_left_out(checkpoint, &config->model, &left));
+  if (left.count == 0) return TRI_OK;
+  tri_warn("%s: %" PRId64 " of its tensors %s left out, for which this run's model has no place: %.200s%s",
+           tri_checkpoint_path(checkpoint), left.count, left.count == 1 ? "is" : "are", left.first,
+           left.count == 1 ? "" : " and others");
+  return TRI_OK;
+}
+
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how) {
   const char *folder = tri_checkpoint_path(checkpoint);
@@ -278,14 +429,16 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
       TRI_TRY(compare_runs(identity, config, folder, said));
       compare_corpora(identity, said, &c);
       compare_samples(said, &c);
+      compare_optimizers(said, &c);
       break;
     case TRI_TAKE_UP_BRANCH:
       compare_corpora(identity, said, &c);
       compare_samples(said, &c);
+      compare_optimizers(said, &c);
       break;
     case TRI_TAKE_UP_WEIGHTS: break;
   }
-  if (c.text_length == 0) return TRI_OK;
+  if (c.text_length == 0) return say_left_out(config, checkpoint);
   if (!c.fits) {
     return tri_fail(TRI_BAD_CONFIG,
                     "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "

@@ -19,8 +19,9 @@ typedef struct tri_identity {
    * the run goes on. "" where it was none. */
   char from[TRI_PATH_BYTES];
   int64_t from_step;
-  /* Fingerprints (data/fingerprint.h); "" where there is none. */
-  char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_FINGERPRINT_BYTES], validation[TRI_FINGERPRINT_BYTES];
+  /* Fingerprints (data/fingerprint.h); "" where there is none. Those of `train` are in the order of data.train. */
+  char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
+  char validation[TRI_FINGERPRINT_BYTES];
 } tri_identity;
 
 /* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, where
@@ -44,6 +45,9 @@ typedef enum tri_take_up {
  * is not allowed to. Differences that change no function are logged. */
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how);
+
+/* LOCAL. Whether the checkpoint's optimizer states are of the run's optimizers. */
+bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);
 
 /* LOCAL. Checks that `allow_change` names keys that are compared; the message begins with the key. */
 tri_status tri_identity_check_allowed(const char *allow_change);

@@ -5,12 +5,13 @@
 
 /* Where a run is. Everything else that a step depends on is a function of these and of the configuration. */
 typedef struct tri_progress {
-  int64_t step;       /* steps made, skipped ones too: the next sample is step * global_batch */
-  int64_t updates;    /* steps that changed the parameters */
-  int64_t tokens;     /* trained on */
-  int64_t bad_steps;  /* skipped */
-  int64_t bad_in_row; /* of them, just now; always 0 in what is saved */
-  double seconds;     /* of training */
+  int64_t step;                       /* steps made, skipped ones too: the next sample is step * global_batch */
+  int64_t updates;                    /* steps that changed the parameters */
+  int64_t tokens;                     /* trained on */
+  int64_t bad_steps;                  /* skipped */
+  int64_t bad_in_row;                 /* of them, just now; always 0 in what is saved */
+  double seconds;                     /* of training */
+  double highest_lr, average_weights; /* of optimizers that average their points: tri_averaging */
 } tri_progress;
 
 #endif

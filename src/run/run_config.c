@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/count.h"
+#include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "device/device.h"
 #include "model/model_config.h"
@@ -29,8 +30,6 @@ TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
 static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
-static_assert(offsetof(tri_run_config, optimizer.beta2) == offsetof(tri_run_config, optimizer.beta1) + sizeof(double),
-              "a pair is stored as double[2]");
 
 /* The sections are parts of tri_run_config without a type of their own: their rows' offsets count from its beginning,
  * and the sections' own offsets are 0. */
@@ -46,9 +45,27 @@ static_assert(offsetof(tri_run_config, optimizer.beta2) == offsetof(tri_run_conf
 
 enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30 };
 
+static const tri_config_key source_keys[] = {
+    {.name = "path",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_train_source, path),
+     .bytes = sizeof(((tri_train_source *)0)->path),
+     .example = "corpus/train",
+     .help = "prefix of a .bin and .idx"},
+    {.name = "weight",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_train_source, weight),
+     .derived = "asked for beside others",
+     .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "its share of the samples, as sequences, is weight / all weights"},
+};
+TABLE(source_table, source_keys);
+
 static const tri_config_key data_keys[] = {
-    {TEXT("train", data.train), .example = "corpus/train",
-     .help = "prefix of the .bin and .idx to train on, relative to the current directory"},
+    {KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
+     .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
+     .range = {.low = 1, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
+     .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
     {TEXT("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
     {TEXT("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
@@ -63,6 +80,13 @@ static const tri_config_key data_keys[] = {
 };
 TABLE(data_table, data_keys);
 
+/* Sections whose structs have a type of their own. */
+#define OF_OPTIMIZER(NAME)                                                                                             \
+  .name = #NAME, .type = TRI_CONFIG_SECTION, .offset = offsetof(tri_run_config, optimizer.settings.NAME),              \
+  .table = &tri_##NAME##_keys
+#define GROUP(NAME, VALUE)                                                                                             \
+  .name = #NAME, .type = TRI_CONFIG_SECTION,                                                                           \
+  .offset = offsetof(tri_run_config, optimizer.settings.groups) + TRI_GROUP_##VALUE * sizeof(tri_group_settings)
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
      .help = "sequences in one step, over all ranks"},
@@ -75,17 +99,33 @@ static const tri_config_key optimizer_keys[] = {
     {NUMBER("decay_fraction", optimizer.decay_fraction), .fallback = "0.2",
      .range = {.low = 0, .high = 1, .open_low = true},
      .help = "wsd: share of the steps, at the end, in which the rate falls"},
-    {KEY("betas", optimizer.beta1, TRI_CONFIG_PAIR), .fallback = "[0.9, 0.95]",
-     .range = {.low = 0, .high = 1, .open_high = true}, .help = "AdamW's decay of both moments"},
-    {NUMBER("eps", optimizer.eps), .fallback = "1.0e-8", .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
-     .help = "AdamW's guard against division by zero"},
-    {NUMBER("weight_decay", optimizer.weight_decay), NOT_NEGATIVE, .fallback = "0.1",
-     .help = "AdamW's decay of matrices; norms and biases have none"},
+    {CHOICE("name", optimizer.settings.name, tri_optimizer_words), .fallback = "adamw",
+     .help = "what makes the updates; what it does not take, adamw does"},
+    {KEY("betas", optimizer.settings.betas, TRI_CONFIG_PAIR), .fallback = "[0.9, 0.95]",
+     .range = {.low = 0, .high = 1, .open_high = true},
+     .help = "decay of both moments (adamw, schedule_free), or of the step and the moment (lion)"},
+    {NUMBER("eps", optimizer.settings.eps), .fallback = "1.0e-8",
+     .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "guard against division by zero (adamw, schedule_free)"},
+    {NUMBER("weight_decay", optimizer.settings.weight_decay), NOT_NEGATIVE, .fallback = "0.1",
+     .help = "decay of parameters, for each group times its weight_decay_scale"},
     {NUMBER("clip", optimizer.clip), NOT_NEGATIVE, .fallback = "1.0",
      .help = "largest norm of the whole gradient; 0 is no clipping"},
     {COUNT("max_bad_steps", optimizer.max_bad_steps, 1, MOST_STEPS), .fallback = "10",
      .help = "steps in a row with NaN or Inf, skipped, that end the run"},
+    {CHOICE("state", optimizer.settings.state, tri_state_storage_words), .fallback = "fp32",
+     .help = "how moments are kept between steps: fp32 (fp64 in a run of fp64), bf16, or int8 in blocks of 256"},
+    {OF_OPTIMIZER(muon), .help = "of optimizer.name muon"},
+    {OF_OPTIMIZER(schedule_free), .help = "of optimizer.name schedule_free"},
+    {OF_OPTIMIZER(sgd), .help = "of optimizer.name sgd"},
+    {GROUP(matrices, MATRICES), .table = &tri_group_keys, .help = "an optimizer and rates for all other matrices"},
+    {GROUP(embeddings, EMBEDDINGS), .table = &tri_group_keys,
+     .help = "the same for embeddings of tokens and positions, and for the output projection"},
+    {GROUP(routers, ROUTERS), .table = &tri_group_keys, .help = "the same for routers of experts"},
+    {GROUP(vectors, VECTORS), .table = &tri_vector_group_keys, .help = "the same for norms and biases"},
 };
+#undef GROUP
+#undef OF_OPTIMIZER
 TABLE(optimizer_table, optimizer_keys);
 
 static const tri_config_key evaluation_keys[] = {
@@ -129,7 +169,7 @@ static const tri_config_key run_keys[] = {
     {.name = "optimizer",
      .type = TRI_CONFIG_SECTION,
      .table = &optimizer_table,
-     .help = "AdamW, its batch and its learning rate"},
+     .help = "what makes the updates, its batch and its learning rate"},
     {CHOICE("precision", precision, precisions), .fallback = "fp32",
      .help = "of activations; fp64 needs device: reference"},
     {TEXT("device", device), .fallback = "auto",
@@ -213,9 +253,12 @@ static tri_status check_numbers(const tri_run_config *c) {
   const struct {
     const char *key;
     double value;
-  } numbers[] = {{"optimizer.lr", c->optimizer.lr},       {"optimizer.min_lr", c->optimizer.min_lr},
-                 {"optimizer.betas", c->optimizer.beta1}, {"optimizer.betas", c->optimizer.beta2},
-                 {"optimizer.eps", c->optimizer.eps},     {"optimizer.weight_decay", c->optimizer.weight_decay},
+  } numbers[] = {{"optimizer.lr", c->optimizer.lr},
+                 {"optimizer.min_lr", c->optimizer.min_lr},
+                 {"optimizer.betas", c->optimizer.settings.betas[0]},
+                 {"optimizer.betas", c->optimizer.settings.betas[1]},
+                 {"optimizer.eps", c->optimizer.settings.eps},
+                 {"optimizer.weight_decay", c->optimizer.settings.weight_decay},
                  {"optimizer.clip", c->optimizer.clip}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     TRI_TRY(tri_dtype_check_number(c->precision, numbers[i].key, numbers[i].value));
@@ -254,9 +297,48 @@ static tri_status check_run(const tri_run_config *c) {
   }
   TRI_TRY(check_batch(c));
   TRI_TRY(check_rates(c));
+  TRI_TRY(tri_optimizer_settings_check(&c->optimizer.settings));
   TRI_TRY(tri_identity_check_allowed(c->allow_change));
   TRI_TRY(check_numbers(c));
   return check_sizes(c);
+}
+
+/* ---- what to train on ------------------------------------------------------------------------------------------ */
+
+tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *out) {
+  double weights[TRI_MOST_SOURCES];
+  int64_t small = 0;
+  for (int64_t k = 0; k < c->data.num_train; k++) weights[k] = c->data.train[k].weight;
+  tri_status status = tri_mixture_find_shares(weights, c->data.num_train, out, &small);
+  if (status != TRI_BAD_CONFIG) return status;
+  return tri_fail(TRI_BAD_CONFIG, "`data.train`: %.200s has %s; give it more, or leave it out",
+                  c->data.train[small].path, tri_status_message());
+}
+
+/* A source alone has all samples, whatever its weight. */
+static tri_status finish_sources(tri_run_config *c) {
+  tri_train_source *train = c->data.train;
+  tri_mixture_shares shares;
+  if (c->data.num_train == 1) {
+    train->weight = 1;
+    return TRI_OK;
+  }
+  for (int64_t k = 0; k < c->data.num_train; k++) {
+    if (train[k].weight == 0) {
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`data.train` has %" PRId64
+                      " sources and %.200s has no weight; give each its share of the samples, for example "
+                      "{path: %.200s, weight: 0.5}",
+                      c->data.num_train, train[k].path, train[k].path);
+    }
+    for (int64_t other = 0; other < k; other++) {
+      if (strcmp(train[other].path, train[k].path) != 0) continue;
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`data.train` names %.200s twice, with weights %g and %g; name it once, with weight %g",
+                      train[k].path, train[other].weight, train[k].weight, train[other].weight + train[k].weight);
+    }
+  }
+  return tri_run_config_shares(c, &shares);
 }
 
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
@@ -283,6 +365,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
+  TRI_TRY(tri_config_blame(root, finish_sources(out)));
   if (out->data.sequence == 0) {
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
@@ -295,16 +378,17 @@ static tri_status load(const char *name, const char *text, size_t bytes, const c
                        int64_t num_overrides, tri_run_config *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
-  tri_run_config config;
-  memset(&config, 0, sizeof config); /* the padding too: two loads of a file are equal to the byte */
+  tri_run_config *config = NULL;
   TRI_TRY(tri_yaml_create(&tree));
-  tri_status status =
-      text == NULL ? tri_yaml_read(tree, name, &root) : tri_yaml_parse(tree, name, false, text, bytes, &root);
-  if (status == TRI_OK) status = read_tree(tree, root, overrides, num_overrides, &config);
+  /* All of it is zero, the padding too: two loads of a file are equal to the byte. */
+  tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
+  if (status == TRI_OK && text == NULL) status = tri_yaml_read(tree, name, &root);
+  if (status == TRI_OK && text != NULL) status = tri_yaml_parse(tree, name, false, text, bytes, &root);
+  if (status == TRI_OK) status = read_tree(tree, root, overrides, num_overrides, config);
   tri_yaml_destroy(tree);
-  TRI_TRY(status);
-  memcpy(out, &config, sizeof config);
-  return TRI_OK;
+  if (status == TRI_OK) memcpy(out, config, sizeof *config);
+  tri_free(config);
+  return status;
 }
 
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
@@ -324,8 +408,10 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
 
 void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }
 
-const char *tri_run_config_documents(const tri_run_config *config) {
-  return document_uses_word(config->data.documents);
-}
+bool tri_run_config_find_documents(const char *word, tri_document_use *out) { return document_uses_find(word, out); }
 
-const char *tri_run_config_packing(const tri_run_config *config) { return packing_uses_word(config->data.packing); }
+bool tri_run_config_find_packing(const char *word, tri_packing_use *out) { return packing_uses_find(word, out); }
+
+const char *tri_run_config_documents(tri_document_use use) { return document_uses_word(use); }
+
+const char *tri_run_config_packing(tri_packing_use use) { return packing_uses_word(use); }

@@ -7,6 +7,7 @@
 #include "data/sampler.h"
 #include "device/dtype.h"
 #include "model/model.h"
+#include "optimizers/optimizer.h"
 #include "schedule/layout.h"
 
 #include <stdbool.h>
@@ -19,11 +20,19 @@ enum { TRI_RUN_NAMES_BYTES = 256 };
 
 typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE, TRI_DECAY_WSD } tri_decay;
 
+/* A corpus to train on, and its share of the samples beside others'. */
+typedef struct tri_train_source {
+  char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
+  double weight;             /* 1 where there is one source */
+} tri_train_source;
+
 typedef struct tri_run_config {
   tri_model model;
   struct {
-    char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES]; /* prefixes of .bin/.idx; validation may be "" */
-    char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
+    tri_train_source train[TRI_MOST_SOURCES];
+    int64_t num_train;
+    char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
+    char tokenizer[TRI_PATH_BYTES];  /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1 is none */
     tri_document_use documents;
@@ -36,9 +45,9 @@ typedef struct tri_run_config {
     int64_t warmup;
     tri_decay decay;
     double decay_fraction; /* wsd: the share of the steps at the end in which the rate falls */
-    double beta1, beta2, eps, weight_decay;
-    double clip; /* 0 is none */
+    double clip;           /* 0 is none */
     int64_t max_bad_steps;
+    tri_optimizer_settings settings;
   } optimizer;
   tri_dtype precision;
   char device[128];
@@ -77,9 +86,14 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
 
-/* The words of data.documents and data.packing. */
-const char *tri_run_config_documents(const tri_run_config *config);
-const char *tri_run_config_packing(const tri_run_config *config);
+/* The words of data.documents and data.packing, both ways: false where there is no such word. */
+bool tri_run_config_find_documents(const char *word, tri_document_use *out);
+bool tri_run_config_find_packing(const char *word, tri_packing_use *out);
+const char *tri_run_config_documents(tri_document_use use);
+const char *tri_run_config_packing(tri_packing_use use);
+
+/* The shares of data.train's sources: their weights have been checked. */
+tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_shares *out);
 
 /* One line a key: name, type, default and help, for `--help` and the documentation. */
 void tri_run_config_help(FILE *to);

@@ -5,18 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one that is named, or the one beside the corpus. */
+/* The one that is named, or the one beside the first corpus that has one. Others are compared with it (open_corpus). */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
   if (config->data.tokenizer[0] != '\0') {
     memcpy(out, config->data.tokenizer, TRI_PATH_BYTES);
     return TRI_OK;
   }
-  memcpy(directory, config->data.train, sizeof directory);
-  char *slash = strrchr(directory, '/');
-  if (slash != NULL) *slash = '\0';
-  TRI_TRY(tri_path_join(out, slash == NULL ? "." : directory, "tokenizer.json"));
-  if (!tri_path_exists(out)) out[0] = '\0';
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    memcpy(directory, config->data.train[k].path, sizeof directory);
+    char *slash = strrchr(directory, '/');
+    if (slash != NULL) *slash = '\0';
+    TRI_TRY(tri_path_join(out, slash == NULL ? "." : directory, "tokenizer.json"));
+    if (tri_path_exists(out)) return TRI_OK;
+  }
+  out[0] = '\0';
   return TRI_OK;
 }
 
@@ -35,13 +38,18 @@ typedef struct opening {
 } opening;
 
 /* Opens a corpus, compares it with the tokenizer and takes its fingerprint. */
-static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus **corpus, tri_sampler *sampler,
+static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus **corpus,
                               char fingerprint[TRI_FINGERPRINT_BYTES]) {
-  const tri_run_config *config = o->config;
   TRI_TRY(tri_corpus_open(prefix, corpus));
   TRI_TRY(tri_corpus_check_tokenizer(*corpus, o->tokenizer, o->tokenizer_path));
   snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
-  const tri_sampler_options options = {
+  return TRI_OK;
+}
+
+static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, const tri_mixture_shares *shares,
+                                 tri_sampler *sampler) {
+  const tri_run_config *config = o->config;
+  const tri_source_options options = {
       .sequence = config->data.sequence,
       .vocab_size = config->model.vocab_size,
       .seed = config->seed,
@@ -49,24 +57,57 @@ static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus *
       .packing = config->data.packing,
       .end_of_text = o->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(o->tokenizer),
   };
-  return tri_sampler_create(*corpus, &options, sampler);
+  return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
 }
 
 /* Held-out text may be one document. */
-static tri_status check_documents(const tri_run_config *config, const tri_sampler *train) {
+static tri_status check_documents(const tri_run_config *config, const tri_source *source) {
   bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
   if (plain) return TRI_OK;
-  TRI_TRY(tri_documents_check(&train->documents));
-  return train->masked ? tri_documents_check_lengths(&train->documents) : TRI_OK;
+  TRI_TRY(tri_documents_check(&source->documents));
+  return source->masked ? tri_documents_check_lengths(&source->documents) : TRI_OK;
+}
+
+/* Two names of one corpus would give its samples twice in an epoch. */
+static tri_status check_others(const tri_run_config *config, const tri_run_data *data, int64_t number) {
+  const tri_corpus *corpus = data->train_corpora[number];
+  for (int64_t k = 0; k < number; k++) {
+    const tri_corpus *other = data->train_corpora[k];
+    TRI_TRY(tri_corpus_check_same_tokenizer(corpus, other));
+    if (strcmp(tri_corpus_fingerprint(corpus), tri_corpus_fingerprint(other)) != 0) continue;
+    double weights[] = {config->data.train[k].weight, config->data.train[number].weight};
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`data.train` lists one corpus twice: %.200s and %.200s have the same content; name it once, with "
+                    "weight %g",
+                    tri_corpus_name(other), tri_corpus_name(corpus), weights[0] + weights[1]);
+  }
+  return TRI_OK;
+}
+
+static tri_status open_training(const opening *o, tri_identity *identity, tri_run_data *out) {
+  const tri_run_config *config = o->config;
+  tri_mixture_shares shares;
+  TRI_TRY(tri_run_config_shares(config, &shares));
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    TRI_TRY(open_corpus(o, config->data.train[k].path, &out->train_corpora[k], identity->train[k]));
+    TRI_TRY(check_others(config, out, k));
+  }
+  TRI_TRY(create_sampler(o, out->train_corpora, &shares, &out->train));
+  for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
+  bool said = false; /* once is enough: they are of one tokenizer */
+  for (int64_t k = 0; k < config->data.num_train && !said; k++) {
+    said = tri_corpus_say_vocabulary(out->train_corpora[k], config->model.vocab_size);
+  }
+  return TRI_OK;
 }
 
 static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
-  TRI_TRY(open_corpus(o, config->data.train, &out->train_corpus, &out->train, identity->train));
-  TRI_TRY(check_documents(config, &out->train));
-  (void)tri_corpus_say_vocabulary(out->train_corpus, config->model.vocab_size);
+  const tri_mixture_shares alone = {.num_sources = 1, .period = 1, .counts = {1}};
+  TRI_TRY(open_training(o, identity, out));
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
-  return open_corpus(o, config->data.validation, &out->validation_corpus, &out->validation, identity->validation);
+  TRI_TRY(open_corpus(o, config->data.validation, &out->validation_corpus, identity->validation));
+  return create_sampler(o, &out->validation_corpus, &alone, &out->validation);
 }
 
 tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identity, tri_run_data *out) {
@@ -84,5 +125,5 @@ void tri_run_data_close(tri_run_data *data) {
   tri_sampler_destroy(&data->validation);
   tri_sampler_destroy(&data->train);
   tri_corpus_close(data->validation_corpus);
-  tri_corpus_close(data->train_corpus);
+  for (int64_t k = 0; k < TRI_MOST_SOURCES; k++) tri_corpus_close(data->train_corpora[k]);
 }

@@ -7,13 +7,14 @@
 #include "run/run_config.h"
 
 typedef struct tri_run_data {
-  tri_corpus *train_corpus, *validation_corpus;
-  tri_sampler train, validation;  /* validation.corpus is NULL where there is none */
+  tri_corpus *train_corpora[TRI_MOST_SOURCES], *validation_corpus;
+  tri_sampler train, validation;  /* without any sources where there is none */
   char tokenizer[TRI_PATH_BYTES]; /* of the tokenizer.json; "" where there is none */
 } tri_run_data;
 
-/* LOCAL. Opens what the configuration names, and notes the fingerprints. A corpus of another tokenizer, or a vocabulary
- * that the model has no room for, is refused by name. Release with tri_run_data_close, also after a failure. */
+/* LOCAL. Opens what the configuration names, and notes the fingerprints. A corpus of another tokenizer, one that is
+ * listed twice, or a vocabulary that the model has no room for, is refused by name. Release with tri_run_data_close,
+ * also after a failure. */
 tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identity, tri_run_data *out);
 void tri_run_data_close(tri_run_data *data);
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/parts.h"
+#include "schedule/cut_between.h"
 
 static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   for (int64_t c = 0; c < share->num_chunks; c++) {
@@ -18,23 +19,37 @@ static int64_t tied_entry(const tri_parameter_table *table) {
   return -1;
 }
 
+static int64_t aligned(int64_t elements) {
+  return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
+}
+
 /* Whether an entry opens a new bucket behind `bucket`: another chunk or domain, a new layer where the bucket is full,
  * or one of a tied pair, which has a bucket of its own since it is complete later than its neighbours. */
-static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, int64_t enough) {
+static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, bool full) {
   if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
-  return entry->layer >= bucket->layers.end && entry->offset - bucket->first >= enough;
+  return entry->layer >= bucket->layers.end && full;
+}
+
+/* Elements of a bucket with an entry behind so many, as the first rank of a stage has them. Where parts differ in size,
+ * a bucket may be full on some ranks and not on others; all have to open the next at the same entry, since they add up
+ * copies of its gradients together. */
+static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t filled) {
+  const tri_mesh_seat first = {.shape = share->seat.shape};
+  return (entry->joined ? filled : aligned(filled)) + tri_parameter_of_seat(entry, &first).count;
 }
 
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
-  int64_t enough = layout->bucket_bytes / element_bytes, shared = tied_entry(table);
+  int64_t enough = layout->bucket_bytes / element_bytes, shared = tied_entry(table), filled = 0;
   TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->count == 0 || entry->alias) continue;
     int32_t chunk = chunk_of(share, entry->layer);
     bool tied = entry->tied_to >= 0 || i == shared;
-    if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, enough)) {
+    bool full = aligned(filled) >= enough;
+    if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, full)) {
+      filled = 0;
       if (out->count > 0) out->entries[out->count - 1].end = entry->offset;
       tri_domain replicas = entry->placement.replicas;
       out->entries[out->count++] =
@@ -45,9 +60,11 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
                        .first_entry = i,
                        .chunk = chunk,
                        .tied = tied,
+                       .experts = entry->placement.has_holders,
                        .layers.first = entry->layer};
     }
     tri_bucket *bucket = &out->entries[out->count - 1];
+    filled = filled_with(share, entry, filled);
     bucket->layers.end = entry->layer + 1;
     bucket->end_entry = i + 1;
     bucket->end = table->num_elements;
@@ -56,20 +73,26 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
   return TRI_OK;
 }
 
-/* Whole blocks, as evenly as they go. */
-static tri_status cut(const tri_layout *layout, tri_buckets *buckets) {
+static void cut_evenly(tri_bucket *bucket) {
+  const int64_t blocks = (bucket->end - bucket->first) / TRI_BLOCK_ELEMENTS;
+  for (int64_t r = 0; r <= bucket->ranks; r++) {
+    bucket->begins[r] = tri_part_begin(blocks, bucket->ranks, r) * TRI_BLOCK_ELEMENTS;
+  }
+}
+
+static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *optimizer,
+                      const tri_parameter_table *table, tri_buckets *buckets) {
+  const bool sharded = layout->zero > 0, between = sharded && tri_optimizer_has_matrices(optimizer);
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
-    int64_t blocks = (bucket->end - bucket->first) / TRI_BLOCK_ELEMENTS;
     TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
-    for (int64_t r = 0; r <= bucket->ranks; r++) {
-      bucket->begins[r] = tri_part_begin(blocks, bucket->ranks, r) * TRI_BLOCK_ELEMENTS;
-    }
-    bool sharded = layout->zero > 0;
+    cut_evenly(bucket);
+  }
+  if (between) TRI_TRY(tri_buckets_cut_between(optimizer, table, buckets));
+  for (int64_t b = 0; b < buckets->count; b++) {
+    tri_bucket *bucket = &buckets->entries[b];
     bucket->own_first = sharded ? bucket->first + bucket->begins[bucket->rank] : bucket->first;
     bucket->own_end = sharded ? bucket->first + bucket->begins[bucket->rank + 1] : bucket->end;
-    bucket->state = buckets->state_elements;
-    buckets->state_elements += bucket->own_end - bucket->own_first;
   }
   return TRI_OK;
 }
@@ -102,6 +125,13 @@ const tri_bucket *tri_bucket_of(const tri_buckets *buckets, int64_t entry) {
   return NULL;
 }
 
+tri_stretch tri_stretch_within(tri_stretch whole, int64_t first, int64_t count) {
+  int64_t begin = whole.first > first ? whole.first : first;
+  int64_t end = whole.first + whole.count < first + count ? whole.first + whole.count : first + count;
+  if (begin >= end) return (tri_stretch){0, 0, 0};
+  return (tri_stretch){begin - first, end - begin, whole.at + begin - whole.first};
+}
+
 /* The part of an entry within [first, end), which lies at `at`. */
 static tri_stretch part_within(const tri_parameter *entry, int64_t first, int64_t end, int64_t at) {
   int64_t begin = entry->offset > first ? entry->offset : first;
@@ -131,19 +161,13 @@ tri_stretch tri_stretch_of_gradients(const tri_buckets *buckets, const tri_param
   return part_within(entry, bucket->first, bucket->end, bucket->gradients_at);
 }
 
-tri_stretch tri_stretch_of_moments(const tri_buckets *buckets, const tri_parameter_table *table, int64_t index) {
-  const tri_parameter *entry = &table->entries[index];
-  const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, index);
-  if (bucket == NULL) return (tri_stretch){0, entry->count, entry->offset};
-  return part_within(entry, bucket->own_first, bucket->own_end, bucket->state);
-}
-
-tri_status tri_buckets_create(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
-                              int64_t micro_batches, int64_t element_bytes, tri_buckets **out) {
+tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_settings *optimizer,
+                              const tri_model_share *share, const tri_parameter_table *table, int64_t micro_batches,
+                              int64_t element_bytes, tri_buckets **out) {
   tri_buckets *buckets = NULL;
   TRI_TRY(tri_alloc("buckets", 1, sizeof *buckets, &buckets));
   tri_status status = collect(layout, share, table, element_bytes, buckets);
-  if (status == TRI_OK) status = cut(layout, buckets);
+  if (status == TRI_OK) status = cut(layout, optimizer, table, buckets);
   if (status == TRI_OK) place(layout, table, micro_batches, buckets);
   if (status != TRI_OK) {
     tri_buckets_destroy(buckets);

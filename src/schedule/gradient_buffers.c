@@ -29,10 +29,10 @@ static void put_in_new(grouping *g, int32_t slot) { put(g, slot, (int32_t)g->num
 
 /* Whether every consumer of `slot` but `call` comes before call `limit` in the list. */
 static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t call, int32_t limit) {
-  for (int64_t c = 0; c < list->num_calls; c++) {
+  for (int64_t c = limit; c <= list->slots[slot].last_consumer; c++) {
     if (c == call) continue;
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
-      if (list->calls[c].inputs[i] == slot && c >= limit) return false;
+      if (list->calls[c].inputs[i] == slot) return false;
     }
   }
   return true;
@@ -53,6 +53,7 @@ static void visit(grouping *g, const tri_op_call *call) {
   for (int i = 0; i < TRI_OP_INPUTS; i++) {
     int32_t x = call->inputs[i];
     if (x < 0 || call->op->backward_input == NULL || call->accumulate[i]) continue;
+    if ((call->op->no_gradients >> i & 1u) != 0) continue;
     bool share = false;
     if (call->op->passes_gradient) {
       share = free_above && (i == 0 || (g->buffer_of[call->inputs[0]] == above && branch_may_share(g, call)));

@@ -2,26 +2,14 @@
 
 #include "base/count.h"
 #include "base/parts.h"
+#include "base/sequence_cut.h"
 #include "model/family.h"
 #include "schedule/schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
-
-static tri_status check_supported(const tri_layout *layout) {
-  if (layout->context > 1) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "layout.context is %ld, and this version does not split sequences; set "
-                    "layout.context=1",
-                    (long)layout->context);
-  }
-  if (layout->expert > 1) {
-    return tri_fail(TRI_UNSUPPORTED, "layout.expert is %ld, and no model here has experts; set layout.expert=1",
-                    (long)layout->expert);
-  }
-  return TRI_OK;
-}
 
 /* What is divided by and multiplied below is at least 1, and its products are numbers still. The keys' own limits say
  * so of what was read from a file; a layout may come from elsewhere. */
@@ -32,7 +20,10 @@ static tri_status check_counts(const tri_layout *layout, int64_t global_batch, i
   } counts[] = {{"layout.tensor", layout->tensor, 1},
                 {"layout.pipeline", layout->pipeline, 1},
                 {"layout.context", layout->context, 1},
+                {"layout.context_inner", layout->context_inner, 0},
                 {"layout.data", layout->data, 0},
+                {"layout.expert_tensor", layout->expert_tensor, 0},
+                {"layout.expert", layout->expert, 0},
                 {"layout.virtual_stages", layout->virtual_stages, 1},
                 {"layout.micro_batch", layout->micro_batch, 1},
                 {"layout.micro_batch_group", layout->micro_batch_group, 0},
@@ -46,6 +37,11 @@ static tri_status check_counts(const tri_layout *layout, int64_t global_batch, i
                     (long long)counts[i].least);
   }
   int64_t unused = 0, data = layout->data > 0 ? layout->data : ranks;
+  if (!tri_count_times(layout->expert_tensor, layout->expert, &unused)) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout: expert_tensor %lld x expert %lld are more ranks than can be counted; turn them down",
+                    (long long)layout->expert_tensor, (long long)layout->expert);
+  }
   if (!tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context, data}, 4, &unused)) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "layout: tensor %lld x pipeline %lld x context %lld x data %lld are more ranks than can be counted",
@@ -104,6 +100,16 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
+/* Of the feed-forward parts that tensor ranks share out: not experts, which may be whole. Where there is none but
+ * these, nothing is too narrow. */
+static int64_t narrowest_mlp(const tri_model *model) {
+  const int64_t shared = model->shared_experts * model->expert_ffn_size;
+  const bool some_dense = model->num_experts == 0 || model->dense_layers > 0;
+  int64_t narrowest = some_dense ? model->ffn_size : model->vocab_size;
+  if (shared > 0 && shared < narrowest) narrowest = shared;
+  return narrowest;
+}
+
 static tri_status check_tensor(const tri_layout *layout, const tri_model *model) {
   int64_t t = layout->tensor, below = 0, above = 0;
   if (model->num_heads % t != 0) {
@@ -118,13 +124,89 @@ static tri_status check_tensor(const tri_layout *layout, const tri_model *model)
                     "layout.tensor to %ld",
                     (long)t, (long)model->num_kv_heads, (long)model->num_kv_heads);
   }
-  if (model->vocab_size < t || model->ffn_size < t) {
+  if (model->vocab_size < t || narrowest_mlp(model) < t) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "layout.tensor %ld leaves ranks without a row of the vocabulary (%ld) or the MLP "
                     "(%ld); turn it down",
-                    (long)t, (long)model->vocab_size, (long)model->ffn_size);
+                    (long)t, (long)model->vocab_size, (long)narrowest_mlp(model));
   }
   return TRI_OK;
+}
+
+/* " or 6", or nothing where there is no such number. */
+static const char *or_above(int64_t above, char text[32]) {
+  text[0] = '\0';
+  if (above > 0) snprintf(text, 32, " or %ld", (long)above);
+  return text;
+}
+
+static tri_status check_no_experts(const tri_layout *layout) {
+  const char *key = layout->expert > 1 ? "expert" : "expert_tensor";
+  if (layout->recompute == TRI_RECOMPUTE_EXPERTS) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.recompute is experts, and the model has none; set it to none, selective or "
+                    "full");
+  }
+  if (layout->expert > 1 || layout->expert_tensor > 1) {
+    return tri_fail(TRI_BAD_LAYOUT, "layout.%s is %ld, and the model has no experts; set layout.%s to 1", key,
+                    (long)(layout->expert > 1 ? layout->expert : layout->expert_tensor), key);
+  }
+  if (layout->expert_capacity != 0 && layout->expert_capacity != TRI_LAYOUT_EXPERT_CAPACITY) {
+    return tri_fail(TRI_BAD_LAYOUT, "layout.expert_capacity is %g, and the model has no experts; leave it out",
+                    layout->expert_capacity);
+  }
+  if (!layout->capacity_drop) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT, "layout.capacity_drop is true, and the model has no experts; leave it out");
+}
+
+/* How many ranks may share out the experts where so many hold parts of each. */
+static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tensor, int64_t expert) {
+  return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
+}
+
+static tri_status refuse_expert(const tri_layout *layout, const tri_model *model, int64_t ranks) {
+  int64_t wanted = layout->expert, of_each = layout->expert_tensor, below = 0, above = 0;
+  for (int64_t e = 1; e <= ranks / of_each && e <= model->num_experts; e++) {
+    if (!can_hold(model, ranks, of_each, e)) continue;
+    if (e <= wanted) below = e;
+    if (e >= wanted && above == 0) above = e;
+  }
+  char text[32];
+  if (wanted > model->num_experts) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.expert %ld leaves ranks without one of the model's %ld experts; set it to %ld",
+                    (long)wanted, (long)model->num_experts, (long)below);
+  }
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout: expert_tensor %ld x expert %ld = %ld does not divide the %ld ranks of a stage (tensor %ld x "
+                  "context %ld x data %ld); layout.expert %ld%s would",
+                  (long)of_each, (long)wanted, (long)(of_each * wanted), (long)ranks, (long)layout->tensor,
+                  (long)layout->context, (long)layout->data, (long)below, or_above(above, text));
+}
+
+/* The ranks of a stage as layers of experts see them: expert_tensor x expert x as many replicas as that leaves. Each
+ * holds an expert at least, and as much of each as any other. */
+static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
+  int64_t ranks = layout->tensor * layout->context * layout->data, below = 0, above = 0;
+  char text[32];
+  if (layout->expert_tensor == 0) layout->expert_tensor = 1;
+  if (layout->expert == 0) layout->expert = 1;
+  if (model->num_experts == 0) return check_no_experts(layout);
+  if (model->expert_ffn_size % layout->expert_tensor != 0) {
+    nearest_divisors(model->expert_ffn_size, layout->expert_tensor, &below, &above);
+    return tri_fail(TRI_BAD_LAYOUT, "layout.expert_tensor %ld does not divide model.expert_ffn_size %ld; %ld%s would",
+                    (long)layout->expert_tensor, (long)model->expert_ffn_size, (long)below, or_above(above, text));
+  }
+  if (ranks % layout->expert_tensor != 0) {
+    nearest_divisors(ranks, layout->expert_tensor, &below, &above);
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.expert_tensor %ld does not divide the %ld ranks of a stage (tensor %ld x context %ld x "
+                    "data %ld); %ld%s would",
+                    (long)layout->expert_tensor, (long)ranks, (long)layout->tensor, (long)layout->context,
+                    (long)layout->data, (long)below, or_above(above, text));
+  }
+  if (can_hold(model, ranks, layout->expert_tensor, layout->expert)) return TRI_OK;
+  return refuse_expert(layout, model, ranks);
 }
 
 /* The first virtual stage has the embedding and the last the head; one between them without a layer would do nothing
@@ -163,14 +245,87 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   (long)(below == 0 ? unit : below), (long)(below == 0 ? 2 * unit : below + unit));
 }
 
-tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
+/* Those that exchange heads are a part of the context ranks, or all of them. */
+static tri_status resolve_inner(tri_layout *layout) {
+  int64_t context = layout->context, below = 0, above = 0;
+  bool all = false;
+  switch (layout->context_exchange) {
+    case TRI_CONTEXT_GATHER:
+    case TRI_CONTEXT_RING: break;
+    case TRI_CONTEXT_HEADS: all = true; break;
+  }
+  if (layout->context_inner == 0) layout->context_inner = all ? context : 1;
+  if (all && layout->context_inner != context) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.context_inner is %ld and layout.context %ld, and with layout.context_exchange=heads all of "
+                    "them exchange heads; leave context_inner out, or set context_exchange to gather or ring for what "
+                    "is left",
+                    (long)layout->context_inner, (long)context);
+  }
+  if (context % layout->context_inner == 0) return TRI_OK;
+  nearest_divisors(context, layout->context_inner, &below, &above);
+  char text[32];
+  return tri_fail(TRI_BAD_LAYOUT, "layout.context_inner %ld does not divide layout.context %ld; %ld%s would",
+                  (long)layout->context_inner, (long)context, (long)below, or_above(above, text));
+}
+
+/* The most ranks up to `wanted` that can exchange these heads, and divide `context`. */
+static int64_t most_inner(int64_t context, int64_t wanted, int64_t heads, int64_t kv_heads) {
+  int64_t most = 1;
+  for (int64_t n = 1; n <= wanted; n++) {
+    if (context % n == 0 && heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0)) most = n;
+  }
+  return most;
+}
+
+static tri_status check_context(const tri_layout *layout, const tri_model *model, int64_t sequence) {
+  int64_t inner = layout->context_inner, t = layout->tensor;
+  int64_t heads = model->num_heads / t, kv_heads = model->num_kv_heads < t ? 1 : model->num_kv_heads / t;
+  if (sequence < layout->context) {
+    return tri_fail(
+        TRI_BAD_LAYOUT,
+        "layout.context %ld leaves ranks without a token of a sequence of %ld; turn it down, or take longer "
+        "sequences",
+        (long)layout->context, (long)sequence);
+  }
+  int64_t most = most_inner(layout->context, inner, heads, kv_heads);
+  if (most == inner) return TRI_OK;
+  if (layout->context_exchange == TRI_CONTEXT_HEADS) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.context %ld cannot exchange heads: a rank of layout.tensor %ld has %ld heads and %ld "
+                    "key/value heads, and %ld must divide the first, and divide or be a multiple of the second; set "
+                    "layout.context_exchange to gather or ring, with layout.context_inner=%ld or less",
+                    (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
+  }
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "layout.context_inner %ld cannot exchange heads: a rank of layout.tensor %ld has %ld heads and %ld "
+      "key/value heads, and %ld must divide the first, and divide or be a multiple of the second; %ld would",
+      (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
+}
+
+/* Rows of a micro-batch have numbers of 32 bits, among all ranks that share its sequences. */
+static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
+  int64_t most = INT32_MAX / sequence;
+  if (layout->micro_batch <= most) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.micro_batch %ld x data.sequence %ld are more than the %d tokens that a micro-batch may have; "
+                  "set layout.micro_batch to %ld or less",
+                  (long)layout->micro_batch, (long)sequence, INT32_MAX, (long)most);
+}
+
+tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
+                              int64_t ranks) {
   TRI_TRY(check_counts(layout, global_batch, ranks));
-  TRI_TRY(check_supported(layout));
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));
+  TRI_TRY(resolve_experts(layout, model));
+  TRI_TRY(resolve_inner(layout));
+  TRI_TRY(check_context(layout, model, sequence));
   TRI_TRY(check_stages(layout, model));
   TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));
+  TRI_TRY(check_rows(layout, sequence));
   tri_schedule_shape shape = tri_schedule_shape_of(layout, tri_layout_micro_batches(layout, global_batch));
   return tri_schedule_of(layout->schedule)->check(&shape);
 }
@@ -188,12 +343,49 @@ tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations
 }
 
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout) {
-  tri_mesh_shape shape;
+  tri_mesh_shape shape = {.expert_tensor = (int)layout->expert_tensor, .expert = (int)layout->expert};
   shape.size[TRI_AXIS_TENSOR] = (int)layout->tensor;
-  shape.size[TRI_AXIS_CONTEXT] = (int)layout->context;
+  int64_t inner = layout->context_inner > 0 ? layout->context_inner : 1;
+  shape.size[TRI_AXIS_CONTEXT_INNER] = (int)inner;
+  shape.size[TRI_AXIS_CONTEXT] = (int)(layout->context / inner);
   shape.size[TRI_AXIS_DATA] = (int)layout->data;
   shape.size[TRI_AXIS_PIPELINE] = (int)layout->pipeline;
   return shape;
+}
+
+tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model) {
+  tri_mesh_shape shape = tri_layout_mesh(layout);
+  if (model->num_experts == 0) shape.expert = 0;
+  return shape;
+}
+
+int64_t tri_layout_ranks(const tri_layout *layout) {
+  return layout->tensor * layout->context * layout->data * layout->pipeline;
+}
+
+static int64_t most_tokens(const tri_layout *layout, int64_t sequence, int64_t *rank) {
+  int64_t most = -1;
+  for (int64_t r = 0; r < layout->context; r++) {
+    int64_t tokens = tri_zigzag_rows(sequence, layout->context, r);
+    if (tokens <= most) continue;
+    most = tokens;
+    *rank = r;
+  }
+  return most;
+}
+
+tri_mesh_place tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage) {
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  tri_mesh_place place = {{0}};
+  int64_t rank = 0;
+  place.at[TRI_AXIS_PIPELINE] = (int)stage;
+  (void)most_tokens(layout, sequence, &rank);
+  return tri_domain_place(&shape, &place, TRI_DOMAIN_CONTEXT, (int)rank);
+}
+
+int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence) {
+  int64_t rank = 0;
+  return most_tokens(layout, sequence, &rank);
 }
 
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch) {

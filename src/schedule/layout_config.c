@@ -1,5 +1,7 @@
 #include "schedule/layout_config.h"
 
+#include "schedule/layout_values.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +13,12 @@
   X("zero-bubble", TRI_SCHEDULE_ZERO_BUBBLE)
 TRI_CONFIG_WORDS(schedules, tri_schedule_kind, SCHEDULES)
 #define RECOMPUTES(X)                                                                                                  \
-  X("none", TRI_RECOMPUTE_NONE) X("selective", TRI_RECOMPUTE_SELECTIVE) X("full", TRI_RECOMPUTE_FULL)
+  X("none", TRI_RECOMPUTE_NONE)                                                                                        \
+  X("selective", TRI_RECOMPUTE_SELECTIVE) X("experts", TRI_RECOMPUTE_EXPERTS) X("full", TRI_RECOMPUTE_FULL)
 TRI_CONFIG_WORDS(recomputes, tri_recompute, RECOMPUTES)
 const tri_config_word *const tri_recompute_words = recomputes;
+#define CONTEXT_EXCHANGES(X) X("gather", TRI_CONTEXT_GATHER) X("heads", TRI_CONTEXT_HEADS) X("ring", TRI_CONTEXT_RING)
+TRI_CONFIG_WORDS(context_exchanges, tri_context_exchange, CONTEXT_EXCHANGES)
 #define BALANCES(X) X("work", TRI_BALANCE_WORK) X("layers", TRI_BALANCE_LAYERS)
 TRI_CONFIG_WORDS(balances, tri_balance, BALANCES)
 /* Of the number formats those that gradients can travel in. */
@@ -25,26 +30,59 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define AUTO(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
 #define CHOICE(NAME, WORDS) KEY(NAME, TRI_CONFIG_CHOICE), .words = WORDS
 
+/* What a search is told of a key: the function of its values, what it decides, and in `.after` the keys that these
+ * depend on. */
+#define SEARCH(NAME, USE, ...)                                                                                         \
+  .more = &(const tri_layout_search) { .fill = tri_layout_fill_##NAME, .use = TRI_LAYOUT_OF_##USE, __VA_ARGS__ }
+
 enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24 };
 
 static const tri_config_key layout_keys[] = {
-    {COUNT(tensor, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each layer"},
-    {COUNT(pipeline, 1, MOST_RANKS), .fallback = "1", .help = "stages of consecutive layers"},
-    {COUNT(context, 1, MOST_RANKS), .fallback = "1", .help = "ranks that split each sequence"},
+    {COUNT(tensor, 1, MOST_RANKS), SEARCH(tensor, PARAMETERS), .fallback = "1", .help = "ranks that split each layer"},
+    {COUNT(pipeline, 1, MOST_RANKS),
+     SEARCH(pipeline, ALL, .after = {"tensor", "context", "micro_batch", "expert_tensor"}), .fallback = "1",
+     .help = "stages of consecutive layers"},
+    {COUNT(context, 1, MOST_RANKS), SEARCH(context, LAYERS, .after = {"tensor"}), .fallback = "1",
+     .help = "ranks that split each sequence"},
+    {CHOICE(context_exchange, context_exchanges), SEARCH(exchange, LAYERS, .after = {"context"}, .needs = "context"),
+     .fallback = "gather",
+     .help = "how they attend: gather keys, exchange heads for tokens, or pass keys round a ring"},
+    {AUTO(context_inner, 1, MOST_RANKS),
+     SEARCH(inner, LAYERS, .after = {"context", "context_exchange"}, .with = "context_exchange", .needs = "context"),
+     .fallback = "auto",
+     .help = "context ranks, neighbours, that exchange heads before the others gather or pass; auto is 1"},
+    {COUNT(context_row_pairs, 0, 1 << 20), .fallback = "100",
+     .help = "with masked documents: pairs of positions that a context rank computes while a row of keys comes from "
+             "another; the more, the fewer ranks share a document"},
     {AUTO(data, 1, MOST_RANKS), .fallback = "auto", .help = "replicas; auto is what the other dimensions leave"},
-    {COUNT(expert, 1, MOST_RANKS), .fallback = "1", .help = "ranks that share out experts"},
-    {COUNT(virtual_stages, 1, 1 << 14), .fallback = "1", .help = "chunks of layers per rank (schedule: interleaved)"},
-    {CHOICE(schedule, schedules), .fallback = "1f1b", .help = "order of work in the pipeline"},
+    {COUNT(expert, 1, MOST_RANKS), SEARCH(expert, PARAMETERS), .fallback = "1",
+     .help =
+         "ranks of a stage that share out the experts of its layers; with expert_tensor it divides tensor x context "
+         "x data, whatever these are"},
+    {COUNT(expert_tensor, 1, MOST_RANKS), SEARCH(expert_tensor, PARAMETERS, .after = {"tensor", "expert"}),
+     .fallback = "1", .help = "ranks that split each expert; neighbours"},
+    {KEY(expert_capacity, TRI_CONFIG_DOUBLE), .range = {.low = 0.125, .high = 1024}, .fallback = "1.5",
+     .help =
+         "room for rows of experts, as a multiple of those that a rank gets when all are equally busy; what does not "
+         "fit is computed in further rounds"},
+    {KEY(capacity_drop, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "leave out an expert's tokens beyond expert_capacity, as others do, instead of further rounds"},
+    {COUNT(virtual_stages, 1, 1 << 14),
+     SEARCH(virtual_stages, ALL, .after = {"pipeline", "schedule"}, .with = "schedule"), .fallback = "1",
+     .help = "chunks of layers per rank (schedule: interleaved)"},
+    {CHOICE(schedule, schedules), SEARCH(schedule, ALL, .after = {"pipeline"}), .fallback = "1f1b",
+     .help = "order of work in the pipeline"},
     {CHOICE(balance, balances), .fallback = "work",
      .help = "what stages are to have equally much of: work (the head's too), or layers"},
     {COUNT(embedding_as_layers, 0, 1 << 14), .fallback = "0",
      .help = "balance: layers counts the embedding as so many, so that the first stage has fewer or none"},
     {COUNT(head_as_layers, 0, 1 << 14), .fallback = "0",
      .help = "balance: layers counts the head as so many, so that the last stage has fewer or none"},
-    {KEY(sequence_parallel, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "split the sequence between layers, too, over the tensor ranks"},
-    {COUNT(zero, 0, 3), .fallback = "0", .help = "shard over replicas: 1 optimizer, 2 and gradients, 3 and parameters"},
-    {CHOICE(recompute, recomputes), .fallback = "none",
+    {KEY(sequence_parallel, TRI_CONFIG_BOOL), SEARCH(sequence_parallel, LAYERS, .after = {"tensor"}),
+     .fallback = "false", .help = "split the sequence between layers, too, over the tensor ranks"},
+    {COUNT(zero, 0, 3), SEARCH(zero, ALL, .after = {"tensor", "context", "pipeline", "micro_batch"}), .fallback = "0",
+     .help = "shard over replicas: 1 optimizer, 2 and gradients, 3 and parameters"},
+    {CHOICE(recompute, recomputes), SEARCH(recompute, LAYERS), .fallback = "none",
      .help = "activations computed anew in the backward pass to save memory"},
     {COUNT(recompute_every, 1, 1 << 20), .fallback = "1",
      .help = "recompute: full throws away the activations of every so-many-th layer"},
@@ -52,7 +90,8 @@ static const tri_config_key layout_keys[] = {
      .help = "of gradients on their way between the data ranks; bf16 halves the bytes, sums are made in fp32"},
     {COUNT(bucket_bytes, 1, (int64_t)1 << 40), .fallback = "26214400",
      .help = "bytes of gradients that are reduced over the data ranks together"},
-    {COUNT(micro_batch, 1, MOST_SEQUENCES), .fallback = "1", .help = "sequences in one forward pass"},
+    {COUNT(micro_batch, 1, MOST_SEQUENCES), SEARCH(micro_batch, LAYERS), .fallback = "1",
+     .help = "sequences in one forward pass"},
     {AUTO(micro_batch_group, 1, MOST_SEQUENCES), .fallback = "auto",
      .help =
          "micro-batches in a row that a rank takes through a chunk (schedule: interleaved); auto is the fewest from "
@@ -92,6 +131,16 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
   return status;
 }
 
+static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
+  const tri_layout_search *search = tri_layout_search_of(key);
+  if (search == NULL || search->needs == NULL) return false;
+  for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
+    const tri_config_key *other = &tri_layout_table.keys[i];
+    if (strcmp(other->name, search->needs) == 0) return tri_layout_value(layout, other) == 1;
+  }
+  return false;
+}
+
 static char *print(const tri_layout *layout, bool all, char *buffer, size_t bytes) {
   static const tri_config_table *table = &tri_layout_table;
   size_t held = 0;
@@ -106,6 +155,8 @@ static char *print(const tri_layout *layout, bool all, char *buffer, size_t byte
       }
     } else if (key->type == TRI_CONFIG_BOOL) {
       snprintf(value, sizeof value, "%s", *(const bool *)at ? "true" : "false");
+    } else if (key->type == TRI_CONFIG_DOUBLE) {
+      snprintf(value, sizeof value, "%.15g", *(const double *)at);
     } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
       snprintf(value, sizeof value, "auto");
     } else {
@@ -114,7 +165,7 @@ static char *print(const tri_layout *layout, bool all, char *buffer, size_t byte
     bool usual = strcmp(value, key->fallback) == 0;
     bool shown = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "pipeline") == 0 ||
                  strcmp(key->name, "data") == 0 || strcmp(key->name, "micro_batch") == 0;
-    if (usual && !shown && !all) continue;
+    if ((usual || is_idle(layout, key)) && !shown && !all) continue;
     int added = snprintf(buffer + held, bytes - held, "%s%s=%s", held == 0 ? "" : ",", key->name, value);
     held += added > 0 && held + (size_t)added < bytes ? (size_t)added : 0;
   }

@@ -16,7 +16,7 @@ extern const tri_config_word *const tri_recompute_words;
 tri_status tri_layout_parse(const char *text, tri_layout *out);
 
 /* The same back: the axes and micro_batch, and whatever is not the default. Returns buffer. */
-enum { TRI_LAYOUT_TEXT_BYTES = 512 };
+enum { TRI_LAYOUT_TEXT_BYTES = 768 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
 /* Takes the next "key=value" off such a text, which moves behind it: word[80]. False at its end. */
 enum { TRI_LAYOUT_WORD_BYTES = 80 };

@@ -3,15 +3,21 @@
 
 #include <math.h>
 
-/* How far a layout is from the wanted one, what matters most first: tensor groups and stages decide where memory and
- * messages lie; the number of replicas is free, since the global batch stays. */
-enum { TENSOR, PIPELINE, SCHEDULE, MICRO_BATCH, MEASURES };
+/* How far a layout is from the wanted one, what matters most first: tensor groups, stages and shares of a sequence
+ * decide where memory and messages lie; the number of replicas is free, since the global batch stays. */
+enum { TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, SCHEDULE, MICRO_BATCH, MEASURES };
+
+/* How far a number of ranks is from the wanted one. */
+static double distance_of(int64_t wanted, int64_t is) { return fabs(log2((double)is / (double)wanted)); }
 
 static void layout_nearest_measure(const tri_layout *wanted, const tri_layout *layout, double out[MEASURES]) {
-  out[TENSOR] = fabs(log2((double)layout->tensor / (double)wanted->tensor));
-  out[PIPELINE] = fabs(log2((double)layout->pipeline / (double)wanted->pipeline));
+  out[TENSOR] = distance_of(wanted->tensor, layout->tensor);
+  out[PIPELINE] = distance_of(wanted->pipeline, layout->pipeline);
+  out[CONTEXT] = distance_of(wanted->context, layout->context);
+  out[EXPERT] = distance_of(wanted->expert, layout->expert);
+  out[EXPERT_TENSOR] = distance_of(wanted->expert_tensor, layout->expert_tensor);
   out[SCHEDULE] = layout->schedule == wanted->schedule && layout->virtual_stages == wanted->virtual_stages ? 0 : 1;
-  out[MICRO_BATCH] = fabs(log2((double)layout->micro_batch / (double)wanted->micro_batch));
+  out[MICRO_BATCH] = distance_of(wanted->micro_batch, layout->micro_batch);
 }
 
 static bool is_nearer(const double a[MEASURES], const double b[MEASURES]) {
@@ -21,8 +27,9 @@ static bool is_nearer(const double a[MEASURES], const double b[MEASURES]) {
   return false;
 }
 
-static bool is_legal(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
-  return tri_layout_resolve(layout, model, global_batch, ranks) == TRI_OK;
+static bool is_legal(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
+                     int64_t ranks) {
+  return tri_layout_resolve(layout, model, sequence, global_batch, ranks) == TRI_OK;
 }
 
 /* The largest micro-batch up to the wanted one that the batch of a replica can be made of. */
@@ -32,42 +39,77 @@ static int64_t micro_batch_of(const tri_layout *wanted, int64_t global_batch, in
   return size;
 }
 
-/* A group was chosen for another number of stages and micro-batches; stages that cannot interleave take turns plainly.
- */
-static bool make_legal(tri_layout *layout, const tri_model *model, int64_t global_batch, int64_t ranks) {
-  if (is_legal(layout, model, global_batch, ranks)) return true;
-  layout->micro_batch_group = 0;
-  if (is_legal(layout, model, global_batch, ranks)) return true;
-  layout->schedule = TRI_SCHEDULE_1F1B;
-  layout->virtual_stages = 1;
-  return is_legal(layout, model, global_batch, ranks);
+/* Of so many ranks of a stage, as many as is nearest to the wanted that can hold different experts, and then parts of
+ * each. */
+static void choose_experts(const tri_layout *wanted, const tri_model *model, int64_t ranks, tri_layout *layout) {
+  layout->expert = layout->expert_tensor = 1;
+  for (int64_t e = 1; e <= ranks && e <= model->num_experts; e++) {
+    if (ranks % e == 0 && distance_of(wanted->expert, e) < distance_of(wanted->expert, layout->expert)) {
+      layout->expert = e;
+    }
+  }
+  int64_t left = ranks / layout->expert;
+  for (int64_t t = 1; t <= left && model->num_experts > 0; t++) {
+    if (left % t != 0 || model->expert_ffn_size % t != 0) continue;
+    if (distance_of(wanted->expert_tensor, t) < distance_of(wanted->expert_tensor, layout->expert_tensor)) {
+      layout->expert_tensor = t;
+    }
+  }
 }
 
-static void consider(const tri_layout *wanted, const tri_model *model, int64_t global_batch, int64_t ranks,
-                     tri_layout layout, tri_layout *best, double least[MEASURES]) {
+/* A group was chosen for another number of stages and micro-batches, and inner ranks for another number of context
+ * ranks; heads may be too few; stages that cannot interleave take turns plainly. */
+static bool make_legal(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
+                       int64_t ranks) {
+  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  layout->micro_batch_group = layout->context_inner = 0;
+  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  if (layout->context_exchange == TRI_CONTEXT_HEADS) layout->context_exchange = TRI_CONTEXT_GATHER;
+  layout->context_inner = 0;
+  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  layout->schedule = TRI_SCHEDULE_1F1B;
+  layout->virtual_stages = 1;
+  return is_legal(layout, model, sequence, global_batch, ranks);
+}
+
+static void consider(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
+                     int64_t ranks, tri_layout layout, tri_layout *best, double least[MEASURES]) {
   double distance[MEASURES];
-  if (!make_legal(&layout, model, global_batch, ranks)) return;
+  if (!make_legal(&layout, model, sequence, global_batch, ranks)) return;
   layout_nearest_measure(wanted, &layout, distance);
   if (!is_nearer(distance, least)) return;
   *best = layout;
   for (int i = 0; i < MEASURES; i++) least[i] = distance[i];
 }
 
-tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t global_batch, int64_t ranks,
-                              tri_layout *out) {
+/* With so many tensor ranks and stages, whatever they leave. */
+static void consider_replicas(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
+                              int64_t ranks, int64_t tensor, int64_t pipeline, tri_layout *best,
+                              double least[MEASURES]) {
+  int64_t left = ranks / tensor / pipeline;
+  if (ranks / tensor % pipeline != 0) return;
+  for (int64_t context = 1; context <= left; context++) {
+    int64_t data = left / context;
+    if (left % context != 0 || global_batch % data != 0) continue;
+    tri_layout layout = *wanted;
+    layout.tensor = tensor;
+    layout.pipeline = pipeline;
+    layout.context = context;
+    layout.data = data;
+    layout.micro_batch = micro_batch_of(wanted, global_batch, data);
+    choose_experts(wanted, model, ranks / pipeline, &layout);
+    consider(wanted, model, sequence, global_batch, ranks, layout, best, least);
+  }
+}
+
+tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
+                              int64_t ranks, tri_layout *out) {
   tri_layout best = *wanted;
-  double least[MEASURES] = {INFINITY, INFINITY, INFINITY, INFINITY};
+  double least[MEASURES];
+  for (int i = 0; i < MEASURES; i++) least[i] = INFINITY;
   for (int64_t tensor = 1; tensor <= ranks; tensor++) {
-    if (ranks % tensor != 0) continue;
-    for (int64_t pipeline = 1; pipeline <= ranks / tensor; pipeline++) {
-      int64_t data = ranks / tensor / pipeline;
-      if (ranks / tensor % pipeline != 0 || global_batch % data != 0) continue;
-      tri_layout layout = *wanted;
-      layout.tensor = tensor;
-      layout.pipeline = pipeline;
-      layout.data = data;
-      layout.micro_batch = micro_batch_of(wanted, global_batch, data);
-      consider(wanted, model, global_batch, ranks, layout, &best, least);
+    for (int64_t pipeline = 1; ranks % tensor == 0 && pipeline <= ranks / tensor; pipeline++) {
+      consider_replicas(wanted, model, sequence, global_batch, ranks, tensor, pipeline, &best, least);
     }
   }
   if (!isfinite(least[TENSOR])) {

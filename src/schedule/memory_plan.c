@@ -3,6 +3,7 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "device/step_values.h"
+#include "ops/context.h"
 
 /* Work in progress: everything transient is collected as intervals first, each with a note of who it is for. */
 typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_kind;
@@ -100,8 +101,7 @@ static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
   for (int pass = TRI_PASS_BACKWARD_INPUT; pass <= (split ? TRI_PASS_BACKWARD_WEIGHT : TRI_PASS_BACKWARD_INPUT);
        pass++) {
     tri_interval life = {.first = time_again(list, list->slots[root].producer, (tri_pass)pass, split), .bytes = bytes};
-    for (int64_t s = root; s < list->num_slots; s++) {
-      if (list->slots[s].memory_of != root) continue;
+    for (int64_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
       int64_t last = last_read(p, s, (tri_pass)pass);
       if (last > life.last) life.last = last;
     }
@@ -119,8 +119,7 @@ static tri_status plan_slots(planning *p) {
     if (slot->memory_of != root) continue;
     tri_interval life = {slot->producer, reader(list, slot->last_consumer), tri_shape_bytes(&slot->shape), 0};
     bool kept = false;
-    for (int64_t s = root; s < list->num_slots; s++) {
-      if (list->slots[s].memory_of != root) continue;
+    for (int64_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
       kept = kept || list->slots[s].kept;
       int64_t last = reader(list, list->slots[s].last_consumer);
       if (last > life.last) life.last = last;
@@ -189,6 +188,16 @@ static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t b
   return TRI_OK;
 }
 
+static void plan_chunk_notes(planning *p) {
+  size_t end = 0;
+  for (int64_t c = 0; c < p->list->num_calls; c++) {
+    const tri_op_call *call = &p->list->calls[c];
+    p->plan->notes[c] = end;
+    if (call->op->notes != NULL) end = tri_bytes_plus(end, tri_padded_bytes(call->op->notes(call)));
+  }
+  p->plan->notes[p->list->num_calls] = end;
+}
+
 /* Scratch memory, packed weights and constants. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
@@ -252,12 +261,14 @@ static tri_status chunk_create(const tri_op_list *list, tri_chunk_plan *plan) {
   TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->gradients, &plan->gradients));
   TRI_TRY(tri_alloc("the memory plan", calls * TRI_NUM_WORKSPACES, sizeof *plan->workspaces, &plan->workspaces));
   TRI_TRY(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *plan->buffers, &plan->buffers));
+  TRI_TRY(tri_alloc("the memory plan", calls + 1, sizeof *plan->notes, &plan->notes));
   return tri_alloc("the memory plan", constants, sizeof *plan->constants, &plan->constants);
 }
 
 static tri_status fill_chunk(planning *p, int64_t chunk, size_t *end) {
   tri_chunk_plan *plan = p->plan;
   TRI_TRY(chunk_create(p->list, plan));
+  plan_chunk_notes(p);
   TRI_TRY(plan_slots(p));
   if (p->request->training) TRI_TRY(plan_gradients(p));
   TRI_TRY(plan_calls(p, end));
@@ -292,37 +303,67 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
+/* A column of a micro-batch. */
+static size_t column_bytes(int64_t rows) { return tri_bytes_times((size_t)rows, sizeof(int32_t)); }
+
+/* What a micro-batch has where several ranks share its sequences. */
+static void plan_context(const tri_op_list *list, tri_memory_plan *plan) {
+  const tri_op_context context = tri_op_list_context(list);
+  int64_t joined = list->batch * tri_op_context_joined_rows(&context, context.outer_rank);
+  if (context.ranks == 1) return;
+  plan->batch_numbers = take(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
+  if (context.inner > 1) plan->batch_inner_order = take(&plan->batch_bytes, column_bytes(joined));
+  if (!tri_op_context_gathers(&context)) return;
+  plan->batch_outer_order = take(&plan->batch_bytes, column_bytes(list->batch * context.tokens));
+  if (context.masked) plan->batch_send_rows = take(&plan->batch_bytes, column_bytes(context.outer * joined));
+}
+
 /* Ids, labels, positions and slices of each micro-batch that is held, side by side so that one copy brings them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
-  size_t column = tri_bytes_times((size_t)(list->batch * list->sequence), sizeof(int32_t));
+  const tri_op_context context = tri_op_list_context(list);
+  size_t column = column_bytes(list->batch * list->sequence);
+  size_t slices = tri_bytes_times((size_t)list->most_slices, (size_t)tri_op_context_lists(&context));
   if (request->num_batches == 0) return;
   size_t begin = *end;
   plan->values = take(end, sizeof(tri_step_values));
-  plan->results = take(end, sizeof(tri_step_results));
+  plan->results = take(end, plan->results_bytes);
   (void)take(&plan->batch_bytes, column);
   plan->batch_labels = take(&plan->batch_bytes, column);
   plan->batch_positions = take(&plan->batch_bytes, column);
-  plan->batch_slices =
-      take(&plan->batch_bytes, tri_bytes_times((size_t)list->most_slices, sizeof(tri_attention_slice)));
+  plan_context(list, plan);
+  plan->batch_slices = take(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
   plan->batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
   plan->token_bytes = *end - begin;
+}
+
+/* What calls keep in host memory of each micro-batch in flight. */
+static void plan_notes(tri_memory_plan *plan, size_t *end) {
+  for (int64_t c = 0; c < plan->num_chunks; c++) {
+    tri_chunk_plan *chunk = &plan->chunks[c];
+    chunk->host_notes = *end;
+    *end = tri_bytes_plus(*end, tri_bytes_times(chunk->notes[chunk->num_calls], (size_t)chunk->num_frames));
+  }
 }
 
 static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t *end = &plan->host_bytes;
   if (request->num_batches > 0) {
     plan->host_values = take(end, sizeof(tri_step_values));
-    plan->host_results = take(end, sizeof(tri_step_results));
+    plan->host_results = take(end, plan->results_bytes);
     plan->host_batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
     plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end);
   }
   size_t begin = *end;
+  plan_notes(plan, end);
+  plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end - begin);
+  begin = *end;
   const bool needs_copies = request->exchange_bytes > 0 && request->sums_bytes == 0;
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS && needs_copies; kind++) {
     plan->host_boxes[kind] = *end;
     *end = tri_bytes_plus(*end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
   }
+  if (needs_copies) plan->host_passing = take(end, plan->passing_bytes);
   plan->message_bytes = tri_bytes_plus(plan->message_bytes, *end - begin);
   plan->exchange_bytes = request->exchange_bytes;
   plan->exchange = take(end, plan->exchange_bytes);
@@ -330,9 +371,45 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
   plan->staging = take(end, plan->staging_bytes);
 }
 
+/* One call at a time passes rows. */
+static size_t most_passing(const tri_memory_request *request) {
+  size_t most = 0;
+  for (int64_t l = 0; l < request->num_chunks; l++) {
+    for (int64_t c = 0; c < request->lists[l]->num_calls; c++) {
+      const tri_op_call *call = &request->lists[l]->calls[c];
+      size_t bytes = call->op->passing == NULL ? 0 : call->op->passing(call);
+      if (bytes > most) most = bytes;
+    }
+  }
+  return most;
+}
+
+/* Routers count in training. */
+static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
+  for (int64_t c = 0; c < request->num_chunks; c++) {
+    plan->chunks[c].first_router = plan->num_routers;
+    plan->num_routers += request->lists[c]->num_routers;
+    if (request->lists[c]->num_routers > 0) plan->router_experts = request->lists[c]->router_experts;
+  }
+  if (!request->training) plan->num_routers = 0;
+  plan->result_counts = tri_bytes_in_lines(sizeof(tri_step_results));
+  plan->results_bytes =
+      plan->result_counts + (size_t)(plan->num_routers * (plan->router_experts + 1)) * sizeof(int64_t);
+}
+
+/* Scratch memory of the update: nothing else is alive then. */
+static tri_status plan_updates(const tri_memory_request *request, tri_memory_plan *plan) {
+  size_t bytes = 0;
+  if (request->updates == NULL) return TRI_OK;
+  TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));
+  if (bytes > plan->transient_bytes) plan->transient_bytes = tri_bytes_in_lines(bytes);
+  return TRI_OK;
+}
+
 static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
+  find_routers(request, plan);
   size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
   size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
   plan->parameters = take(&end, tri_bytes_times((size_t)request->num_values, element));
@@ -342,9 +419,12 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
     plan->gradient_values = take(&end, tri_bytes_times((size_t)request->num_gradients, element));
     plan->gradient_slots = take(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
     plan->gradient_bytes = end - plan->gradient_values;
-    plan->moment1 = take(&end, tri_bytes_times((size_t)request->num_moments, element));
-    plan->moment2 = take(&end, tri_bytes_times((size_t)request->num_moments, element));
-    plan->optimizer_bytes = end - plan->moment1;
+  }
+  plan->passing_bytes = most_passing(request);
+  plan->passing = take(&end, plan->passing_bytes);
+  if (request->training) {
+    plan->states = take(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
+    plan->optimizer_bytes = end - plan->states;
   }
   plan_batches(request, plan, &end);
   size_t begin = end;
@@ -359,6 +439,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->sums_bytes = request->sums_bytes;
   plan->sums = take(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
+  if (request->training) TRI_TRY(plan_updates(request, plan));
   plan->transient = end;
   plan->arena_bytes = tri_bytes_plus(end, plan->transient_bytes);
   plan->queue_bytes = request->device == NULL ? 0 : request->device->queue_bytes;
@@ -389,6 +470,7 @@ void tri_memory_plan_destroy(tri_memory_plan *plan) {
   if (plan == NULL) return;
   for (int64_t c = 0; plan->chunks != NULL && c < plan->num_chunks; c++) {
     tri_chunk_plan *chunk = &plan->chunks[c];
+    tri_free(chunk->notes);
     tri_free(chunk->constants);
     tri_free(chunk->buffers);
     tri_free(chunk->workspaces);

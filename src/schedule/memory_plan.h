@@ -1,11 +1,13 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | moments (2) | values and results of a step | batches | boxes | partial sums | others'
- * terms | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   parameters | gradients | rows that pass between ranks | the optimizer's states | values and results of a step
+ *   | batches | boxes | partial sums | others' terms
+ *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
- *   values and results of a step | batches | copies of the boxes | staging of collectives | room for a save
+ *   values and results of a step | batches | notes of each frame | copies of the boxes and of rows that pass
+ *   | staging of collectives | room for a save
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
@@ -19,6 +21,7 @@
 #include "base/status.h"
 #include "ops/list.h"
 #include "schedule/program.h"
+#include "schedule/updates.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +46,9 @@ typedef struct tri_chunk_plan {
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
   size_t *constants;    /* [num_constants]: in the arena */
+  size_t *notes;        /* [num_calls + 1]: in a frame's notes, where each call's begin */
+  size_t host_notes;    /* where those of frame 0 begin in host memory */
+  int64_t first_router; /* of those whose counts a step has */
   int64_t num_frames;
   size_t frames, frame_bytes; /* where they begin in the arena, and the size of one */
 } tri_chunk_plan;
@@ -52,17 +58,21 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, value_slots, gradient_values, gradient_slots, moment1, moment2, values, results, batches,
+  size_t parameters, value_slots, gradient_values, gradient_slots, passing, states, values, results, batches,
       boxes[TRI_NUM_BOX_KINDS], partial, sums, transient;
   /* Regions of host memory. */
-  size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], exchange, staging;
+  size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], host_passing, exchange, staging;
+  size_t results_bytes; /* of a step: its results, and behind them */
+  size_t result_counts; /* counts of its routers: [num_routers, router_experts + 1] */
+  int64_t num_routers, router_experts;
   size_t row_bytes, box_bytes;                        /* what a message carries; the same and its padding */
   size_t batch_bytes;                                 /* of one batch: */
   size_t batch_labels, batch_positions, batch_slices; /* where they begin in it, behind the ids */
+  size_t batch_numbers, batch_inner_order, batch_outer_order, batch_send_rows; /* likewise; 0: it has none */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */
-  size_t parameter_bytes, gradient_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes, sums_bytes,
-      staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
+  size_t parameter_bytes, gradient_bytes, passing_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
+      sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t arena_bytes;
   size_t queue_bytes;                           /* beside the arena: what the device holds for its queue of kernels */
   size_t device_bytes, host_bytes, total_bytes; /* the arena and that, host memory, all */
@@ -76,7 +86,7 @@ typedef struct tri_memory_request {
   const tri_buckets *buckets; /* NULL: arrays as the parameter table lays them out */
   int64_t num_values;         /* elements of the flat array of parameters */
   int64_t num_gradients;      /* of gradients */
-  int64_t num_moments;        /* of either of the optimizer's moments */
+  const tri_updates *updates; /* of the optimizer; NULL: none */
   int64_t num_partial;        /* of the scratch for sums of partial gradients */
   bool training;              /* gradients, moments and backward passes too */
   bool split_backward;        /* gradients of activations wait for the backward of the weights */

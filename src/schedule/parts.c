@@ -3,17 +3,25 @@
 #include "base/memory.h"
 #include "model/family.h"
 
-static tri_list_request list_request(const tri_parts_request *of, const tri_model_share *share, int64_t chunk) {
+tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat *seat, tri_layer_range layers) {
   tri_list_request request =
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
-  request.layers = share->chunks[chunk];
+  request.layers = layers;
   request.masked = of->masked;
   request.masked_area = of->masked_area;
-  request.weights_pass = of->layout->zero > 2 && tri_domain_size(&share->seat.shape, TRI_DOMAIN_REPLICAS) > 1;
+  int replicas = tri_domain_size(&seat->shape, TRI_DOMAIN_REPLICAS);
+  if (of->model->num_experts > 0) replicas *= tri_domain_size(&seat->shape, TRI_DOMAIN_EXPERT_REPLICAS);
+  request.weights_pass = of->layout->zero > 2 && replicas > 1;
   request.recompute = of->layout->recompute;
   request.recompute_every = of->layout->recompute_every;
-  bool several = tri_domain_size(&share->seat.shape, TRI_DOMAIN_TENSOR) > 1;
-  request.shard = (tri_op_shard){share->seat, share->sequence_parallel && several};
+  bool several = tri_domain_size(&seat->shape, TRI_DOMAIN_TENSOR) > 1;
+  request.shard = (tri_op_shard){.seat = *seat,
+                                 .sequence_parallel = of->layout->sequence_parallel && several,
+                                 .context_exchange = of->layout->context_exchange,
+                                 .context_row_pairs = (double)of->layout->context_row_pairs,
+                                 .expert_capacity = of->layout->expert_capacity,
+                                 .capacity_drop = of->layout->capacity_drop,
+                                 .expert_imbalance = of->expert_imbalance};
   return request;
 }
 
@@ -47,11 +55,13 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *
                            : tri_parameter_table_create(of->model, &share, &parts->table));
   parts->num_partial = partial_elements(parts->table);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
-    tri_list_request request = list_request(of, &share, c);
+    tri_list_request request = tri_parts_list(of, &share.seat, parts->chunks[c]);
     TRI_TRY(tri_model_operations(of->model, &request, &parts->lists[c]));
   }
-  TRI_TRY(tri_buckets_create(layout, &share, parts->table, of->micro_batches,
+  const tri_optimizer_settings *optimizer = of->optimizer != NULL ? of->optimizer : tri_optimizer_settings_default();
+  TRI_TRY(tri_buckets_create(layout, optimizer, &share, parts->table, of->micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
+  TRI_TRY(tri_updates_create(optimizer, &share.seat, of->precision, parts->table, parts->buckets, &parts->updates));
   if (of->without_program) return TRI_OK;
   tri_program_request request = {
       .layout = layout,
@@ -77,6 +87,7 @@ tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_pla
 
 void tri_parts_destroy(tri_parts *parts) {
   tri_program_destroy(parts->program);
+  tri_updates_destroy(parts->updates);
   tri_buckets_destroy(parts->buckets);
   for (int64_t c = 0; parts->lists != NULL && c < parts->num_chunks; c++) tri_op_list_destroy(parts->lists[c]);
   tri_free(parts->lists);
@@ -93,7 +104,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
       .buckets = parts->buckets,
       .num_values = parts->buckets->value_elements,
       .num_gradients = parts->buckets->gradient_elements,
-      .num_moments = parts->buckets->state_elements,
+      .updates = parts->updates,
       .num_partial = parts->num_partial,
       .training = true,
       .split_backward = parts->program->split_backward,

@@ -3,9 +3,11 @@
 #ifndef TRI_SCHEDULE_PARTS_H
 #define TRI_SCHEDULE_PARTS_H
 
+#include "model/family.h"
 #include "schedule/buckets.h"
 #include "schedule/memory_plan.h"
 #include "schedule/program.h"
+#include "schedule/updates.h"
 
 typedef struct tri_parts_request {
   const tri_model *model;   /* complete */
@@ -13,10 +15,12 @@ typedef struct tri_parts_request {
   int64_t micro_batches;    /* of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;
   tri_dtype precision;
-  bool masked; /* attention stays inside documents (tri_list_request) */
+  const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
+  bool masked;                             /* attention stays inside documents (tri_list_request) */
   double masked_area;
-  bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* the program is left NULL: for whoever makes those of many stages from one stage's parts */
+  double expert_imbalance; /* tri_op_shard */
+  bool for_planning;       /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
+  bool without_program;    /* the program is left NULL: for whoever makes those of many stages from one stage's parts */
 } tri_parts_request;
 
 typedef struct tri_parts {
@@ -25,6 +29,7 @@ typedef struct tri_parts {
   tri_parameter_table *table;
   tri_op_list **lists; /* [num_chunks] */
   tri_buckets *buckets;
+  tri_updates *updates;
   tri_program *program;
   int64_t num_partial; /* elements of scratch for sums of partial gradients */
 } tri_parts;
@@ -32,6 +37,9 @@ typedef struct tri_parts {
 /* Of the rank at `place`. The model and the layout must outlive the parts. Release with tri_parts_destroy. */
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
+
+/* What the list of some layers is made of, for the rank at that seat. */
+tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_seat *seat, tri_layer_range layers);
 
 /* Whether a rank with this table has a part in a tied pair. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);

@@ -162,12 +162,6 @@ static tri_status reduce_bucket(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-static int32_t first_call_of(const tri_op_list *list, int64_t layer) {
-  int32_t call = 0;
-  while (call < list->num_calls && list->calls[call].layer < layer) call++;
-  return call;
-}
-
 /* The slot that a bucket's gradients are made in must be empty: what was there has been reduced and put away. */
 static tri_status free_slot(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
@@ -179,48 +173,172 @@ static tri_status free_slot(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* A forward or backward in pieces, one for each bucket of its chunk in the order in which they are met. A bucket's
- * values are gathered while the piece before runs, where they are sharded; its gradients are reduced after the last
- * micro-batch's. */
+/* A forward or backward in pieces, each of calls that need one bucket, in the order in which they run. A bucket may
+ * have several: experts lie in one of their own, and behind them a layer may go on with what all tokens meet. Where
+ * values are sharded, a bucket's are gathered before its piece, while the one before runs if that leaves it a slot; its
+ * gradients are reduced after the last of its pieces in the last micro-batch's backward. */
+typedef struct piece {
+  int64_t bucket;
+  int32_t first_call, end_call;
+} piece;
+
 typedef struct pieces {
   tri_instruction whole;
   bool forward, gathers, reduces;
-  int64_t *buckets; /* in the order of their pieces */
+  piece *all; /* in the order in which they run */
   int64_t count;
+  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: nobody's */
+  bool awaited[TRI_BUCKET_SLOTS]; /* and have come */
 } pieces;
 
-static bool is_gathered(const building *b, const pieces *p, int64_t i) {
-  return p->gathers && i < p->count && b->request->buckets->entries[p->buckets[i]].values_sharded;
-}
-
-static tri_status append_piece(building *b, const pieces *p, int64_t i, int32_t *next) {
-  const tri_op_list *list = b->request->lists[p->whole.chunk];
-  const tri_bucket *at = &b->request->buckets->entries[p->buckets[i]];
-  tri_instruction piece = p->whole;
-  if (p->forward) {
-    bool last = i + 1 == p->count;
-    piece.first_call = *next;
-    piece.end_call = last ? (int32_t)list->num_calls : first_call_of(list, at->layers.end);
-    *next = piece.end_call;
-  } else {
-    piece.end_call = *next;
-    piece.first_call = i + 1 == p->count ? 0 : first_call_of(list, at->layers.first);
-    if (piece.first_call > *next) piece.first_call = *next;
-    *next = piece.first_call;
+static bool has_parameters(const tri_op_call *call) {
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
+    if (call->parameters[i] >= 0) return true;
   }
-  return piece.first_call < piece.end_call ? append(b, piece) : TRI_OK;
+  return false;
 }
 
-static tri_status append_pieces(building *b, const pieces *p) {
-  int32_t next = p->forward ? 0 : p->whole.end_call;
-  if (is_gathered(b, p, 0)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[0]));
+/* Whether a call goes with the experts of its layer: one of theirs, or one behind them that needs nothing. */
+static bool goes_with_experts(const tri_op_list *list, int32_t call) {
+  if (list->calls[call].expert || has_parameters(&list->calls[call])) return list->calls[call].expert;
+  int32_t before = call;
+  while (before > 0 && list->calls[before - 1].layer == list->calls[call].layer) {
+    before--;
+    if (list->calls[before].expert) return true;
+  }
+  return false;
+}
+
+/* The bucket of a call's parameters that is ready early; -1 where they are in none. */
+static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number) {
+  const tri_buckets *buckets = b->request->buckets;
+  const tri_op_list *list = b->request->lists[chunk];
+  const tri_op_call *call = &list->calls[number];
+  const bool experts = goes_with_experts(list, number);
+  for (int64_t k = 0; k < buckets->count; k++) {
+    const tri_bucket *at = &buckets->entries[k];
+    if (at->chunk != chunk || at->experts != experts || !is_early(b, k)) continue;
+    if (call->layer >= at->layers.first && call->layer < at->layers.end) return k;
+  }
+  return -1;
+}
+
+/* Calls that need no bucket go into the piece that runs next, or into the last. */
+static void list_pieces(const building *b, pieces *p) {
+  const tri_op_list *list = b->request->lists[p->whole.chunk];
+  int32_t num_calls = (int32_t)list->num_calls, behind = 0;
+  for (int32_t i = 0; i < num_calls; i++) {
+    int32_t call = p->forward ? i : num_calls - 1 - i;
+    int64_t bucket = bucket_of_call(b, p->whole.chunk, call);
+    if (bucket < 0) continue;
+    if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (piece){.bucket = bucket};
+    piece *last = &p->all[p->count - 1];
+    if (p->forward) {
+      last->end_call = call + 1;
+    } else {
+      last->first_call = call;
+    }
+  }
+  if (p->count == 0) return;
+  if (p->forward) {
+    p->all[p->count - 1].end_call = num_calls;
+  } else {
+    p->all[p->count - 1].first_call = 0;
+  }
   for (int64_t i = 0; i < p->count; i++) {
-    if (is_gathered(b, p, i + 1)) TRI_TRY(append_bucket(b, TRI_GATHER, p->buckets[i + 1]));
-    if (is_gathered(b, p, i)) TRI_TRY(append_bucket(b, TRI_WAIT_GATHERED, p->buckets[i]));
-    if (p->reduces) TRI_TRY(free_slot(b, p->buckets[i]));
-    TRI_TRY(append_piece(b, p, i, &next));
-    if (p->reduces && i + 1 == p->count) b->late = p->buckets[i];
-    if (p->reduces && i + 1 < p->count) TRI_TRY(reduce_bucket(b, p->buckets[i]));
+    if (p->forward) {
+      p->all[i].first_call = behind;
+      behind = p->all[i].end_call;
+    } else {
+      p->all[i].end_call = i == 0 ? num_calls : p->all[i - 1].first_call;
+    }
+  }
+}
+
+static bool is_gathered(const building *b, const pieces *p, int64_t i) {
+  return p->gathers && b->request->buckets->entries[p->all[i].bucket].values_sharded;
+}
+
+static int32_t slot_of(const building *b, const pieces *p, int64_t i) {
+  return b->request->buckets->entries[p->all[i].bucket].slot;
+}
+
+static bool is_held(const building *b, const pieces *p, int64_t i) {
+  return !is_gathered(b, p, i) || p->held[slot_of(b, p, i)] == p->all[i].bucket;
+}
+
+static tri_status gather_piece(building *b, pieces *p, int64_t i) {
+  int32_t slot = slot_of(b, p, i);
+  p->held[slot] = p->all[i].bucket;
+  p->awaited[slot] = false;
+  return append_bucket(b, TRI_GATHER, p->all[i].bucket);
+}
+
+/* While piece i runs, the next one's values that are not here yet come, if no piece until then needs what their slot
+ * has. */
+static tri_status gather_ahead(building *b, pieces *p, int64_t i) {
+  int64_t next = i + 1;
+  while (next < p->count && is_held(b, p, next)) next++;
+  if (next == p->count) return TRI_OK;
+  for (int64_t k = i; k < next; k++) {
+    if (is_gathered(b, p, k) && slot_of(b, p, k) == slot_of(b, p, next)) return TRI_OK;
+  }
+  return gather_piece(b, p, next);
+}
+
+static tri_status wait_gathered(building *b, pieces *p, int64_t i) {
+  if (!is_gathered(b, p, i) || p->awaited[slot_of(b, p, i)]) return TRI_OK;
+  p->awaited[slot_of(b, p, i)] = true;
+  return append_bucket(b, TRI_WAIT_GATHERED, p->all[i].bucket);
+}
+
+/* Behind the pieces of a backward that have a part of the layer in which piece i ends, if calls of that layer run again
+ * before its backward begins; else i + 1. */
+static int64_t end_of_layer(const building *b, const pieces *p, int64_t i) {
+  const tri_call_range layer = tri_op_list_layer(b->request->lists[p->whole.chunk], p->all[i].first_call);
+  bool again = false;
+  int64_t end = i + 1;
+  for (int32_t call = layer.first; call < layer.end && !p->forward; call++) {
+    again = again || b->request->lists[p->whole.chunk]->calls[call].again;
+  }
+  while (end < p->count && again && p->all[end].end_call > layer.first) end++;
+  return end;
+}
+
+/* All of a layer may run again before its backward begins: what its later pieces need is here then. That makes two
+ * buckets, neighbours, and so each in a slot of its own. */
+static tri_status gather_layer(building *b, pieces *p, int64_t i) {
+  const int64_t end = end_of_layer(b, p, i);
+  for (int64_t k = i; k < end; k++) {
+    if (!is_held(b, p, k)) TRI_TRY(gather_piece(b, p, k));
+  }
+  TRI_TRY(gather_ahead(b, p, i));
+  for (int64_t k = i; k < end; k++) TRI_TRY(wait_gathered(b, p, k));
+  return TRI_OK;
+}
+
+static bool is_last_of_bucket(const pieces *p, int64_t i) {
+  for (int64_t k = i + 1; k < p->count; k++) {
+    if (p->all[k].bucket == p->all[i].bucket) return false;
+  }
+  return true;
+}
+
+static tri_status append_pieces(building *b, pieces *p) {
+  for (int slot = 0; slot < TRI_BUCKET_SLOTS; slot++) p->held[slot] = -1;
+  for (int64_t i = 0; i < p->count; i++) {
+    tri_instruction instruction = p->whole;
+    instruction.first_call = p->all[i].first_call;
+    instruction.end_call = p->all[i].end_call;
+    TRI_TRY(gather_layer(b, p, i));
+    if (p->reduces) TRI_TRY(free_slot(b, p->all[i].bucket));
+    TRI_TRY(append(b, instruction));
+    if (!p->reduces || !is_last_of_bucket(p, i)) continue;
+    if (i + 1 == p->count) {
+      b->late = p->all[i].bucket;
+    } else {
+      TRI_TRY(reduce_bucket(b, p->all[i].bucket));
+    }
   }
   return TRI_OK;
 }
@@ -233,7 +351,6 @@ static bool reads_values(const building *b, tri_instruction_kind kind) {
 /* Whole, or in pieces. */
 static tri_status append_split(building *b, tri_instruction whole) {
   const tri_program_request *request = b->request;
-  const tri_buckets *buckets = request->buckets;
   bool last = whole.micro_batch == request->micro_batches - 1;
   bool weights = whole.kind == TRI_BACKWARD || whole.kind == TRI_BACKWARD_WEIGHT;
   pieces p = {.whole = whole,
@@ -241,13 +358,10 @@ static tri_status append_split(building *b, tri_instruction whole) {
               .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
               .reduces = weights && last};
   if (!p.gathers && !p.reduces) return append(b, whole);
-  TRI_TRY(tri_alloc("a step program", (size_t)buckets->count + 1, sizeof *p.buckets, &p.buckets));
-  for (int64_t i = 0; i < buckets->count; i++) {
-    int64_t k = p.forward ? i : buckets->count - 1 - i;
-    if (buckets->entries[k].chunk == whole.chunk && is_early(b, k)) p.buckets[p.count++] = k;
-  }
+  TRI_TRY(tri_alloc("a step program", (size_t)whole.end_call + 1, sizeof *p.all, &p.all));
+  list_pieces(b, &p);
   tri_status status = p.count == 0 ? append(b, whole) : append_pieces(b, &p);
-  tri_free(p.buckets);
+  tri_free(p.all);
   return status;
 }
 

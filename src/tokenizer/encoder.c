@@ -29,8 +29,10 @@ struct tri_encoder {
   tri_normalizer normalizer;
   tri_bpe bpe;
   cached_word *cache;
-  int32_t whole;       /* the token that a whole word is */
-  tri_token_list *out; /* where the call at hand appends */
+  int32_t whole;        /* the token that a whole word is */
+  tri_token_list *out;  /* where the call at hand appends */
+  tri_token_ends *ends; /* the same for where tokens end; NULL: nobody asks */
+  const char *level;    /* the text that ends are counted in: the given one, or a piece of it after normalization */
 };
 
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out) {
@@ -136,6 +138,57 @@ static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t by
   return TRI_OK;
 }
 
+/* ---- where tokens end -------------------------------------------------------------------------------------------- */
+
+static tri_status add_end(tri_encoder *encoder, size_t end) {
+  tri_token_ends *list = encoder->ends;
+  if (list == NULL) return TRI_OK;
+  if (list->count == list->capacity) {
+    int64_t capacity = 2 * list->capacity + 1024;
+    TRI_TRY(tri_realloc("the ends of tokens", (size_t)capacity, sizeof *list->ends, &list->ends));
+    list->capacity = capacity;
+  }
+  list->ends[list->count++] = end;
+  return TRI_OK;
+}
+
+/* Of the tokens of a plain text, from `first` on: they spell it, perhaps with a space before it. */
+static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
+  const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
+  size_t total = 0, end = (size_t)(text - encoder->level);
+  if (encoder->ends == NULL) return TRI_OK;
+  for (int64_t i = first; i < encoder->out->count; i++) total += vocabulary->tokens[encoder->out->ids[i]].bytes;
+  bool spaced = total == bytes + 1 && bytes > 0 && text[0] != ' ';
+  if (total != bytes && !spaced) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
+                    "not match), so that nobody knows which tokens an answer has");
+  }
+  for (int64_t i = first; i < encoder->out->count; i++) {
+    end += vocabulary->tokens[encoder->out->ids[i]].bytes - (spaced && i == first);
+    TRI_TRY(add_end(encoder, end));
+  }
+  return TRI_OK;
+}
+
+/* From places in a normalized text, ends[first] on, to those in the text that it was, which begins at byte `begin`. */
+static void undo_normalization(const tri_encoder *encoder, bool changed, int64_t first, size_t begin) {
+  const tri_normalizer *normalizer = &encoder->normalizer;
+  size_t k = 0, count = changed ? normalizer->num_parts : 0;
+  for (int64_t i = first; i < encoder->ends->count; i++) {
+    size_t end = encoder->ends->ends[i];
+    while (k < count && normalizer->parts[k].end <= end) k++;
+    if (k < count && normalizer->parts[k].begin < end) {
+      end = normalizer->parts[k].to;
+    } else if (k > 0) {
+      end += normalizer->parts[k - 1].to - normalizer->parts[k - 1].end;
+    }
+    encoder->ends->ends[i] = begin + end;
+  }
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
 typedef tri_status (*piece_encoder)(tri_encoder *encoder, const char *text, size_t bytes, bool specials);
 
 static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *matcher, const char *text, size_t bytes,
@@ -143,24 +196,42 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   tri_added_walk walk = {.text = text, .bytes = bytes};
   size_t gap = 0, gap_end = 0;
   int32_t id = 0;
+  encoder->level = text;
   while (tri_added_next(matcher, &walk, specials, &gap, &gap_end, &id)) {
     if (gap < gap_end) TRI_TRY(encode(encoder, text + gap, gap_end - gap, specials));
+    encoder->level = text;
     TRI_TRY(encoder_append(encoder->out, &id, 1));
+    TRI_TRY(add_end(encoder, walk.done));
   }
   return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
 }
 
 static tri_status encode_normalized_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+  int64_t first = encoder->out->count;
   (void)specials;
-  return encode_plain(encoder, text, bytes);
+  TRI_TRY(encode_plain(encoder, text, bytes));
+  return add_plain_ends(encoder, text, bytes, first);
 }
 
 static tri_status encode_raw_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
-  if (encoder->tokenizer->nfc) TRI_TRY(tri_normalize(&encoder->normalizer, text, bytes, &text, &bytes));
-  return encode_pieces(encoder, &encoder->tokenizer->normal, text, bytes, specials, encode_normalized_piece);
+  const char *normal = text;
+  size_t begin = (size_t)(text - encoder->level);
+  int64_t first = encoder->ends == NULL ? 0 : encoder->ends->count;
+  if (encoder->tokenizer->nfc) TRI_TRY(tri_normalize(&encoder->normalizer, text, bytes, &normal, &bytes));
+  TRI_TRY(encode_pieces(encoder, &encoder->tokenizer->normal, normal, bytes, specials, encode_normalized_piece));
+  if (encoder->ends != NULL) undo_normalization(encoder, normal != text, first, begin);
+  return TRI_OK;
 }
 
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out) {
   encoder->out = out;
+  encoder->ends = NULL;
   return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, specials != 0, encode_raw_piece);
+}
+
+tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
+                                        tri_token_ends *ends) {
+  encoder->out = out;
+  encoder->ends = ends;
+  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, true, encode_raw_piece);
 }

@@ -51,6 +51,7 @@ static bool is_inert(uint32_t code) {
 void tri_normalizer_release(tri_normalizer *normalizer) {
   tri_free(normalizer->text);
   tri_free(normalizer->codes);
+  tri_free(normalizer->parts);
   *normalizer = (tri_normalizer){0};
 }
 
@@ -110,19 +111,48 @@ static tri_status append_composed(tri_normalizer *normalizer, const char *text, 
   return TRI_OK;
 }
 
+static bool continues(char byte) { return ((uint8_t)byte & 0xC0) == 0x80; }
+
+/* Takes off what both sides of a part have alike, letter by letter. */
+static void shrink_part(const char *source, const char *normal, tri_normal_part *p) {
+  size_t to = p->to;
+  while (p->from < p->to && p->begin < p->end && source[p->from] == normal[p->begin]) p->from++, p->begin++;
+  bool inside = (p->from < p->to && continues(source[p->from])) || (p->begin < p->end && continues(normal[p->begin]));
+  for (; inside; p->from--, p->begin--) inside = continues(source[p->from - 1]);
+  while (p->from < p->to && p->begin < p->end && source[p->to - 1] == normal[p->end - 1]) p->to--, p->end--;
+  while (p->to < to && continues(source[p->to])) p->to++, p->end++;
+}
+
+/* Remembers that text[from, to) is what now ends the normalized text, from `begin` on; equal bytes are no change. */
+static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t from, size_t to, size_t begin) {
+  tri_normal_part part = {from, to, begin, normalizer->length};
+  size_t length = part.end - begin;
+  if (length == to - from && memcmp(normalizer->text + begin, text + from, length) == 0) return TRI_OK;
+  if (normalizer->num_parts == normalizer->parts_room) {
+    size_t room = 2 * normalizer->parts_room + 64;
+    TRI_TRY(tri_realloc(what, room, sizeof *normalizer->parts, &normalizer->parts));
+    normalizer->parts_room = room;
+  }
+  shrink_part(text, normalizer->text, &part);
+  normalizer->parts[normalizer->num_parts++] = part;
+  return TRI_OK;
+}
+
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes) {
   size_t copied = 0;    /* the text before is in normalizer->text */
   size_t part = 0;      /* where the part at hand begins */
   bool changes = false; /* whether it holds anything but its inert beginning */
-  normalizer->length = 0;
+  normalizer->length = normalizer->num_parts = 0;
   for (size_t i = 0;;) {
     uint32_t code = 0;
     size_t length = i < bytes ? tri_utf8_decode(text + i, bytes - i, &code) : 0;
     bool ends = length == 0 || is_inert(code); /* here begins another part, or bytes that belong to none */
     if (ends && changes) {
       TRI_TRY(normalizer_append(normalizer, text + copied, part - copied));
+      size_t begin = normalizer->length;
       TRI_TRY(append_composed(normalizer, text + part, i - part));
+      TRI_TRY(keep_part(normalizer, text, part, i, begin));
       copied = i;
     }
     if (i == bytes) break;

@@ -7,12 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A part of the text that became another: source [from, to) is now [begin, end). */
+typedef struct tri_normal_part {
+  size_t from, to, begin, end;
+} tri_normal_part;
+
 /* Scratch memory of one thread. Starts as {0}. */
 typedef struct tri_normalizer {
   char *text; /* the normalized text */
   size_t length, room;
   int32_t *codes; /* two halves: code points, and space to sort them */
   size_t codes_room;
+  tri_normal_part *parts; /* of the last text, in order: what lies between them was copied */
+  size_t num_parts, parts_room;
 } tri_normalizer;
 
 /* *out is the text in normal form: the text itself where it already is, otherwise memory of the normalizer that lives

@@ -47,6 +47,18 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
+/* Where tokens end in the text: bytes, one for each id. Starts as {0}; release ends with tri_free. */
+typedef struct tri_token_ends {
+  size_t *ends;
+  int64_t count, capacity;
+} tri_token_ends;
+
+/* The same with `specials`, and where each token ends; it begins where the one before it does. Where normalization
+ * changes some letters, the first of their tokens has all of them. A tokenizer that loses text (an unk_token, a pattern
+ * that drops what it does not match) is TRI_UNSUPPORTED where it does. */
+tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
+                                        tri_token_ends *ends);
+
 /* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. One that was read from
  * a tokenizer.json is written as it was, byte for byte. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);

@@ -2,6 +2,7 @@
  * Both files come from outside; every number and every string is checked here before anything relies on it. */
 #include "tokenizer/tokenizer_internal.h"
 
+#include "base/json_kind.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
@@ -43,24 +44,10 @@ const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHO
   return out;
 }
 
-static const char *type_name(const json_t *value) {
-  switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL: return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE: return "true or false";
-    case JSON_NULL: return "null";
-  }
-  return "something else";
-}
-
 tri_status tri_json_bool(const char *where, const json_t *object, const char *key, bool otherwise, bool *out) {
   const json_t *value = json_object_get(object, key);
   if (value != NULL && !json_is_null(value) && !json_is_boolean(value)) {
-    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be true or false, not %s", where, key, type_name(value));
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be true or false, not %s", where, key, tri_json_kind(value));
   }
   *out = value == NULL || json_is_null(value) ? otherwise : json_is_true(value);
   return TRI_OK;
@@ -70,7 +57,7 @@ tri_status tri_json_string(const char *where, const json_t *object, const char *
                            const char **out) {
   const json_t *value = json_object_get(object, key);
   if (value != NULL && !json_is_null(value) && !json_is_string(value)) {
-    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be a string, not %s", where, key, type_name(value));
+    return tri_fail(TRI_BAD_FILE, "%s: \"%s\" must be a string, not %s", where, key, tri_json_kind(value));
   }
   *out = value == NULL || json_is_null(value) ? otherwise : json_string_value(value);
   return TRI_OK;
@@ -99,7 +86,7 @@ static tri_status check_ids(const char *where, json_t *object, int64_t *largest,
   json_object_foreach(object, key, value) {
     if (!json_is_integer(value)) {
       return tri_fail(TRI_BAD_FILE, "%s: the id of \"%s\" must be a whole number, not %s", where,
-                      tri_tokenizer_show(key, strlen(key), shown), type_name(value));
+                      tri_tokenizer_show(key, strlen(key), shown), tri_json_kind(value));
     }
     json_int_t id = json_integer_value(value);
     if (id < 0 || id >= TRI_MAX_VOCABULARY) {

@@ -58,14 +58,20 @@ static tri_status agree_on_corpus(const tri_group *world, const tri_corpus *corp
   return status;
 }
 
-tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_corpus *train,
-                               const tri_corpus *validation) {
+tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data) {
   const tri_group *world = &mesh->world;
+  int64_t vocab_size = config->model.vocab_size;
+  char what[64 + TRI_PATH_BYTES];
   if (world->size == 1) return TRI_OK;
   TRI_TRY(agree_on_program(world));
   TRI_TRY(agree_on_configuration(world, config));
-  TRI_TRY(agree_on_corpus(world, train, config->model.vocab_size, "corpus (data.train)"));
-  return agree_on_corpus(world, validation, config->model.vocab_size, "corpus (data.validation)");
+  for (int64_t k = 0; k < config->data.num_train; k++) {
+    bool several = config->data.num_train > 1;
+    snprintf(what, sizeof what, "corpus (data.train%s%s)", several ? ": " : "",
+             several ? config->data.train[k].path : "");
+    TRI_TRY(agree_on_corpus(world, data->train_corpora[k], vocab_size, what));
+  }
+  return agree_on_corpus(world, data->validation_corpus, vocab_size, "corpus (data.validation)");
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

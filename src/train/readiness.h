@@ -2,14 +2,13 @@
 #ifndef TRI_TRAIN_READINESS_H
 #define TRI_TRAIN_READINESS_H
 
-#include "data/corpus.h"
 #include "engine/engine.h"
 #include "run/run_config.h"
+#include "run/run_data.h"
 
-/* COLLECTIVE. All ranks run the same program with the same configuration on the same corpora (validation may be NULL);
- * else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */
-tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_corpus *train,
-                               const tri_corpus *validation);
+/* COLLECTIVE. All ranks run the same program with the same configuration on the same corpora (there may be none for
+ * validation); else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */
+tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, with that of `snapshots` if there are to be some, and
  * adds up the ranks of each node: TRI_OUT_OF_MEMORY on all ranks if a node has not as much to give, with what each of

@@ -15,6 +15,7 @@
 #include "engine/peak.h"
 #include "engine/rank_device.h"
 #include "model/family.h"
+#include "model/window.h"
 #include "recovery/checkpointing.h"
 #include "recovery/flight.h"
 #include "recovery/saver.h"
@@ -41,6 +42,7 @@ typedef struct trainer {
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
+  tri_expert_metrics *experts; /* [layers]: scratch for a line of the metrics */
   tri_saver *saver;
   tri_snapshots *snapshots; /* or NULL */
   tri_folder_lock *lock;    /* of the output; on the first rank */
@@ -76,10 +78,7 @@ static tri_engine_options engine_options(const tri_run_config *config, const tri
       .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
       .seed = config->seed,
       .ignore_token = (int32_t)config->data.ignore_token,
-      .beta1 = config->optimizer.beta1,
-      .beta2 = config->optimizer.beta2,
-      .eps = config->optimizer.eps,
-      .weight_decay = config->optimizer.weight_decay,
+      .optimizer = &config->optimizer.settings,
       .clip = config->optimizer.clip,
       .saves = true,
       .saves_in_background = config->checkpoint.async,
@@ -99,6 +98,7 @@ static tri_status agree_on_products(trainer *t, bool anew) {
 static tri_status create_engine(trainer *t) {
   tri_engine_options options = engine_options(t->config, &t->mesh);
   TRI_TRY(tri_engine_create(&options, t->device, &t->engine));
+  TRI_TRY(tri_alloc("metrics of experts", (size_t)t->config->model.num_layers, sizeof *t->experts, &t->experts));
   t->predicted_bytes = tri_engine_predicted_bytes(t->engine);
   return TRI_OK;
 }
@@ -152,6 +152,7 @@ static tri_status open_output(trainer *t, const char *resume) {
     if (found) tri_saver_resumed(t->saver, t->progress.step);
   }
   if (found) t->load_s = tri_clock_s() - begin_s;
+  tri_engine_set_averaging(t->engine, (tri_averaging){t->progress.highest_lr, t->progress.average_weights});
   tri_status status = is_first(t) ? write_config(config) : TRI_OK;
   if (is_first(t) && status == TRI_OK) {
     status = tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
@@ -159,17 +160,45 @@ static tri_status open_output(trainer *t, const char *resume) {
   return tri_first_rank_status(&t->mesh.world, status);
 }
 
-/* How the text becomes sequences, where that is not by windows of joined documents. */
-static void announce_data(const trainer *t) {
+static int64_t samples_of_run(const tri_run_config *config) {
+  return config->optimizer.steps * config->optimizer.global_batch;
+}
+
+/* Each of several sources: its share, and how often the whole run goes through it. */
+static void announce_sources(const trainer *t) {
   const tri_sampler *train = &t->data.train;
-  const tri_packing *packing = train->pieces.packing;
+  const tri_mixture_shares *shares = &train->mixture.shares;
+  for (int64_t k = 0; k < shares->num_sources && shares->num_sources > 1; k++) {
+    char tokens[32];
+    tri_log("  %6.2f %% of the sequences from %s: %s tokens, %.3g epochs in %ld steps",
+            100.0 * (double)shares->counts[k] / (double)shares->period, t->config->data.train[k].path,
+            tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpora[k]), tokens, sizeof tokens),
+            tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps);
+  }
+}
+
+/* How the text becomes sequences, where that is not by windows of joined documents. */
+static void announce_documents(const trainer *t) {
+  const tri_sampler *train = &t->data.train;
+  bool packed = t->config->data.packing == TRI_PACKING_DOCUMENTS;
   const char *masked = train->masked ? "documents do not see each other (data.documents: masked)" : "";
-  if (packing == NULL && train->masked) tri_log("%s", masked);
-  if (packing == NULL) return;
-  double places = (double)train->per_epoch * (double)train->sequence;
+  double tokens = 0;
+  if (!packed && train->masked) tri_log("%s", masked);
+  if (!packed) return;
+  for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
+    tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
+  }
   tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% are filling%s%s", (long)train->per_epoch,
-          (long)train->sequence, 100.0 * (1.0 - (double)tri_packing_tokens(packing) / places),
+          (long)train->sequence, 100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)),
           train->masked ? "; " : "", masked);
+}
+
+static double tokens_to_train_on(const trainer *t) {
+  double tokens = 0;
+  for (int64_t k = 0; k < t->config->data.num_train; k++) {
+    tokens += (double)tri_corpus_num_tokens(t->data.train_corpora[k]);
+  }
+  return tokens;
 }
 
 static void announce(const trainer *t) {
@@ -181,18 +210,18 @@ static void announce(const trainer *t) {
           tri_device_describe(t->device, device, sizeof device));
   const tri_layout *layout = &config->layout;
   if (t->mesh.world.size > 1) {
-    tri_log("%d ranks: tensor %ld x pipeline %ld x data %ld, zero %ld, %ld micro-batches a step", t->mesh.world.size,
-            (long)layout->tensor, (long)layout->pipeline, (long)layout->data, (long)layout->zero,
-            (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
+    tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batches a step",
+            t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
+            (long)layout->zero, (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
   }
   char rate[64] = "no memory left to measure the peak with";
   if (t->peak_flops > 0) {
     snprintf(rate, sizeof rate, "peak %sFLOP/s measured", tri_format_count(t->peak_flops, peak, sizeof peak));
   }
-  tri_log("%s tokens to train on, %s of memory, %s",
-          tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpus), tokens, sizeof tokens),
+  tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
-  announce_data(t);
+  announce_sources(t);
+  announce_documents(t);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
@@ -234,6 +263,18 @@ static tri_status give_up(trainer *t, const tri_step *step) {
                   (long)t->progress.bad_in_row, (long)t->progress.step, proven);
 }
 
+/* Routers whose weights were no finite numbers: often the first to go. */
+static void warn_of_routers(const trainer *t) {
+  const tri_router_loads loads = tri_engine_router_loads(t->engine);
+  for (int64_t layer = 0; layer < loads.num_layers; layer++) {
+    const int64_t bad = loads.counts[layer * (loads.experts + 1) + loads.experts];
+    if (bad == 0) continue;
+    tri_warn("step %ld: the router of layer %ld gave %ld tokens weights that are not finite; it is the first that did",
+             (long)t->progress.step, (long)layer, (long)bad);
+    return;
+  }
+}
+
 static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   if (!step->skipped) {
     t->progress.bad_in_row = 0;
@@ -248,6 +289,7 @@ static tri_status check_bad_steps(trainer *t, const tri_step *step) {
   } else if (is_first(t)) {
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
+    warn_of_routers(t);
   }
   return t->progress.bad_in_row < t->config->optimizer.max_bad_steps ? TRI_OK : give_up(t, step);
 }
@@ -288,13 +330,52 @@ static tri_status keep_state(trainer *t) {
   return tri_snapshots_take(t->snapshots, &t->progress);
 }
 
+/* What has been read of each source when so many steps are made; nothing of one that is alone. Returns their number. */
+static int64_t measure_sources(const trainer *t, int64_t steps, tri_source_metrics out[TRI_MOST_SOURCES]) {
+  const tri_sampler *train = &t->data.train;
+  int64_t count = train->mixture.shares.num_sources, samples = steps * t->config->optimizer.global_batch;
+  for (int64_t k = 0; k < count; k++) {
+    int64_t own = tri_sampler_count(train, k, samples);
+    out[k] = (tri_source_metrics){.path = t->config->data.train[k].path,
+                                  .share = samples == 0 ? 0 : (double)own / (double)samples,
+                                  .tokens = own * train->sequence,
+                                  .epochs = tri_sampler_epochs(train, k, samples)};
+  }
+  return count > 1 ? count : 0;
+}
+
+/* What masks and windows left of attention's work in a step, in the mean of all layers: 1 where every token sees all
+ * before it in its sequence. */
+static double area_of(const trainer *t, const tri_step *step) {
+  const tri_model *model = &t->config->model;
+  double sequence = (double)t->config->data.sequence, seen = 0;
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    seen += (double)(tri_model_window(model, layer) > 0 ? step->seen_in_window : step->seen);
+  }
+  double all = (double)t->config->optimizer.global_batch * (sequence * (sequence + 1) / 2);
+  return seen / ((double)model->num_layers * all);
+}
+
+/* Layers that have experts; `out` has room for all layers. */
+static int64_t measure_experts(const trainer *t, tri_expert_metrics *out) {
+  const tri_router_loads loads = tri_engine_router_loads(t->engine);
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < loads.num_layers; layer++) {
+    const int64_t *load = loads.counts + layer * (loads.experts + 1);
+    if (loads.rounds[layer] == 0) continue;
+    out[count++] = tri_expert_metrics_of(layer, load, loads.experts, (int64_t)loads.rounds[layer]);
+  }
+  return count;
+}
+
 static tri_status record(trainer *t, const tri_step *step, double lr, double step_s, bool evaluated) {
   if (!is_first(t)) return TRI_OK;
   if (tri_folder_lock_is_lost(t->lock)) TRI_TRY(tri_folder_lock_check(t->lock));
   tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / step_s;
-  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence);
+  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, area_of(t, step));
+  tri_source_metrics sources[TRI_MOST_SOURCES];
   tri_step_metrics line = {
       .step = t->progress.step,
       .loss = step->loss,
@@ -308,6 +389,11 @@ static tri_status record(trainer *t, const tri_step *step, double lr, double ste
       .bad_steps = t->progress.bad_steps,
       .evaluated = evaluated,
       .validation_loss = t->validation_loss,
+      .sources = sources,
+      .num_sources = measure_sources(t, t->progress.step, sources),
+      .experts = t->experts,
+      .num_expert_layers = measure_experts(t, t->experts),
+      .router_loss = step->router_loss,
   };
   TRI_TRY(tri_metrics_step(t->metrics, &line));
   tri_metrics_progress(t->metrics, t->config->optimizer.steps);
@@ -337,12 +423,14 @@ static tri_status one_step(trainer *t) {
   tri_recorder_step(-1);
   t->progress.step++;
   t->progress.updates += !step.skipped;
+  t->progress.highest_lr = tri_engine_averaging(t->engine).highest_lr;
+  t->progress.average_weights = tri_engine_averaging(t->engine).weights;
   t->progress.tokens += config->optimizer.global_batch * config->data.sequence;
   t->progress.seconds += step_s;
   TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
   tri_status status = check_bad_steps(t, &step);
-  bool look = status == TRI_OK && t->data.validation.corpus != NULL &&
-              is_due(t->progress.step, config->evaluation.every, steps);
+  bool look =
+      status == TRI_OK && t->data.validation.per_epoch > 0 && is_due(t->progress.step, config->evaluation.every, steps);
   if (look) TRI_TRY(trainer_evaluate(t));
   TRI_TRY(record(t, &step, lr, step_s, look));
   TRI_TRY(status);
@@ -385,6 +473,7 @@ static tri_status write_summary(trainer *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES];
   tri_metrics_history history = {0};
+  tri_source_metrics sources[TRI_MOST_SOURCES];
   TRI_TRY(tri_path_join(path, config->output, "metrics.jsonl"));
   TRI_TRY(tri_metrics_history_read(path, t->progress.step + 1, &history));
   tri_run_summary summary = {
@@ -401,6 +490,8 @@ static tri_status write_summary(trainer *t) {
       .checkpoint_s = tri_saver_newest(t->saver).whole_s,
       .load_s = t->load_s,
       .time = t->timing.shares,
+      .sources = sources,
+      .num_sources = measure_sources(t, t->progress.step, sources),
   };
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
@@ -451,7 +542,7 @@ static double work_flops(const trainer *t) {
   const tri_run_config *c = t->config;
   int64_t steps = c->optimizer.steps - t->progress.step;
   double tokens = (double)steps * (double)c->optimizer.global_batch * (double)c->data.sequence;
-  return tokens * tri_model_flops_per_token(&c->model, c->data.sequence) / t->mesh.world.size;
+  return tokens * tri_model_flops_per_token(&c->model, c->data.sequence, 1) / t->mesh.world.size;
 }
 
 static tri_status trainer_run(trainer *t) {
@@ -475,7 +566,7 @@ static tri_status trainer_run(trainer *t) {
 static tri_status trainer_train(trainer *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
-  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, t->data.train_corpus, t->data.validation_corpus));
+  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, &t->data));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
   TRI_TRY(agree_on_products(t, strcmp(resume, "never") == 0));
@@ -503,10 +594,29 @@ static void release(trainer *t) {
   tri_saver_destroy(t->saver);
   tri_snapshots_destroy(t->snapshots);
   tri_engine_destroy(t->engine);
+  tri_free(t->experts);
   tri_run_data_close(&t->data);
   tri_device_destroy(t->device);
   tri_folder_lock_release(t->lock);
   tri_mesh_destroy(&t->mesh);
+}
+
+static void tell_nearest(const tri_layout *wanted, const tri_layout *found, int64_t ranks, int64_t batch) {
+  const bool other = found->context > 1 && found->context_exchange != wanted->context_exchange;
+  const bool folded = wanted->expert * wanted->expert_tensor > 1;
+  char experts[80] = "";
+  if (folded) {
+    snprintf(experts, sizeof experts, ", experts over expert_tensor %ld x expert %ld", (long)found->expert_tensor,
+             (long)found->expert);
+  }
+  tri_log(
+      "elastic: tensor %ld x pipeline %ld x context %ld x data %s does not fit %ld ranks; the nearest that does is "
+      "tensor %ld x pipeline %ld x context %ld x data %ld with micro-batches of %ld%s%s (nearest tensor first, then "
+      "pipeline, context,%s schedule and micro-batch; the global batch stays %ld)",
+      (long)wanted->tensor, (long)wanted->pipeline, (long)wanted->context, wanted->data == 0 ? "auto" : "as given",
+      (long)ranks, (long)found->tensor, (long)found->pipeline, (long)found->context, (long)found->data,
+      (long)found->micro_batch, experts, other ? ", which gathers keys instead of exchanging heads" : "",
+      folded ? " expert, expert_tensor," : "", (long)batch);
 }
 
 /* An elastic run makes do with the ranks that there are. */
@@ -514,17 +624,10 @@ static tri_status choose_layout(tri_run_config *config, int64_t ranks) {
   tri_layout *layout = &config->layout, found;
   int64_t batch = config->optimizer.global_batch;
   tri_layout wanted = *layout;
-  tri_status status = tri_layout_resolve(layout, &config->model, batch, ranks);
+  tri_status status = tri_layout_resolve(layout, &config->model, config->data.sequence, batch, ranks);
   if (status != TRI_BAD_LAYOUT || !config->elastic) return status;
-  TRI_TRY(tri_layout_nearest(&wanted, &config->model, batch, ranks, &found));
-  if (tri_comm_rank() == 0) {
-    tri_log(
-        "elastic: tensor %ld x pipeline %ld x data %s does not fit %ld ranks; the nearest that does is tensor %ld x "
-        "pipeline %ld x data %ld with micro-batches of %ld (nearest tensor first, then pipeline, schedule and "
-        "micro-batch; the global batch stays %ld)",
-        (long)wanted.tensor, (long)wanted.pipeline, wanted.data == 0 ? "auto" : "as given", (long)ranks,
-        (long)found.tensor, (long)found.pipeline, (long)found.data, (long)found.micro_batch, (long)batch);
-  }
+  TRI_TRY(tri_layout_nearest(&wanted, &config->model, config->data.sequence, batch, ranks, &found));
+  if (tri_comm_rank() == 0) tell_nearest(&wanted, &found, ranks, batch);
   *layout = found;
   return TRI_OK;
 }
@@ -549,7 +652,7 @@ static tri_status trainer_start(trainer *t, const tri_train_options *options) {
   tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
   if (t->config->allow_tf32) tri_device_allow_tf32(t->device);
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
-  tri_mesh_shape shape = tri_layout_mesh(&t->config->layout);
+  tri_mesh_shape shape = tri_layout_mesh_of(&t->config->layout, &t->config->model);
   TRI_TRY(tri_mesh_create(&shape, &t->mesh));
   if (!is_first(t)) tri_log_be_quiet();
   return trainer_train(t, options->resume);

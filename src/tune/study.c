@@ -137,6 +137,10 @@ static const tri_config_key study_keys[] = {
      .help = "sequences a step, where `accumulation` is no parameter"},
     {KEY(tri_study, sequence, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 30}, .fallback = "0",
      .help = "tokens of one; 0: the model's max_sequence, where that is 8192 or less"},
+    {KEY(tri_study, expert_imbalance, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = TRI_ROUTER_EXPERTS},
+     .fallback = "1.0",
+     .help = "the experts of the busiest rank have so many times as many rows as if all were equally "
+             "busy; as --expert-imbalance of simulate"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help = "what is to be large; cost: tokens for a device-second"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
@@ -264,7 +268,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   /* Systems that make whole layers again are measured so, unless the space says otherwise. */
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
   if (accumulation > 0) TRI_TRY(batch_of(study, &plan, accumulation, &plan.global_batch));
-  TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, plan.global_batch, plan.devices));
+  TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, study->sequence, plan.global_batch, plan.devices));
   *out = plan;
   return TRI_OK;
 }
@@ -281,7 +285,7 @@ tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri
   TRI_TRY(tri_layout_parse(recipe->layout, &plan.layout));
   bool recomputes = strstr(recipe->layout, "recompute") != NULL;
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
-  TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, plan.global_batch, plan.devices));
+  TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, study->sequence, plan.global_batch, plan.devices));
   *out = plan;
   return TRI_OK;
 }
@@ -294,7 +298,8 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
                                   .global_batch = plan->global_batch,
                                   .sequence = study->sequence,
                                   .assumed_sequence = study->assumed_sequence,
-                                  .precision = study->precision};
+                                  .precision = study->precision,
+                                  .expert_imbalance = study->expert_imbalance};
 }
 
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s) {
@@ -437,6 +442,10 @@ static tri_status complete(tri_study *study, int64_t ranks) {
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
   TRI_TRY(check_given(study));
+  if (study->expert_imbalance > 1 && study->model.num_experts == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`expert_imbalance` is for models with experts, and %s has none; leave it out",
+                    study->model.name);
+  }
   study->assumed_sequence = study->sequence == 0;
   if (study->assumed_sequence) {
     TRI_TRY(tri_model_assume_sequence(&study->model, TRI_BAD_CONFIG, "add `sequence:`, for example `sequence: 4096`",
@@ -462,11 +471,7 @@ bool tri_study_calibrates(const tri_study *study) {
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
-  for (const tri_config_word *word = methods; word->name != NULL; word++) {
-    if (strcmp(name, word->name) != 0) continue;
-    study->search.method = (tri_method)word->value;
-    return TRI_OK;
-  }
+  if (methods_find(name, &study->search.method)) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid, exhaustive or pbt", name);
 }
 

@@ -21,6 +21,7 @@ typedef struct tri_study {
   char model_name[4096], cluster_name[256], system_name[64], precision_name[8];
   char run[256]; /* real trials: the run file; "" simulates */
   int64_t devices, global_batch, sequence;
+  double expert_imbalance; /* tri_simulation_request */
   tri_objective objective;
   tri_search search;
   double minutes;

@@ -1,8 +1,12 @@
 /* Our collectives beside the MPI library's own, on the same buffers and in turn:
  *
- *   mpiexec -n 2 build/bench_comm [LARGEST_MB [ROUNDS]]
+ *   mpiexec -n 2 build/bench_comm [LARGEST_MB [ROUNDS [NAME]]]
  *
+ * All of them, or those whose names begin with NAME.
  * Once with private buffers, and once with ours where the ranks of the node see them (tri_comm_share).
+ * All-to-alls give every rank an equal part, and passes go to the next rank. Beside them stands memcpy of the same
+ * bytes on all ranks at once (", copy"), for what the memory gives.
+ *
  * A row for each size: the library's and our rate (bytes of the buffer by seconds of the slowest rank, the median of
  * the rounds), the median of the ratios within a round, and the ratio of the best rounds, which says more where others
  * use the machine. */
@@ -20,7 +24,7 @@ enum { MOST_ROUNDS = 101 };
 typedef struct job {
   tri_group world;
   int64_t count, *begins;
-  float *values, *copy;
+  float *values, *copy, *from;
 } job;
 
 static void require(int ok, const char *what) {
@@ -60,6 +64,28 @@ static void our_start_wait(const job *j) {
   require(tri_request_wait(&request) == TRI_OK, "wait");
 }
 
+static void mpi_all_to_all(const job *j) {
+  const int part = (int)(j->count / j->world.size);
+  MPI_Alltoall(j->from, part, MPI_FLOAT, j->copy, part, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static void our_all_to_all(const job *j) {
+  require(tri_all_to_all(&j->world, TRI_FP32, j->begins, j->values, j->begins, j->from) == TRI_OK, "all_to_all");
+}
+/* What a rank reads of others' memory and its own in an all-to-all. */
+static void copy_all(const job *j) { memcpy(j->copy, j->from, (size_t)j->count * sizeof(float)); }
+static void mpi_pass(const job *j) {
+  const int size = j->world.size, next = (j->world.rank + 1) % size, before = (j->world.rank + size - 1) % size;
+  MPI_Sendrecv(j->from, (int)j->count, MPI_FLOAT, next, 1, j->copy, (int)j->count, MPI_FLOAT, before, 1, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+}
+static void our_pass(const job *j) {
+  const int size = j->world.size, next = (j->world.rank + 1) % size, before = (j->world.rank + size - 1) % size;
+  const size_t bytes = (size_t)j->count * sizeof(float);
+  tri_request *request;
+  require(tri_pass_round_start(&j->world, next, bytes, j->values, before, bytes, j->from, &request) == TRI_OK, "pass");
+  require(tri_request_wait(&request) == TRI_OK, "wait");
+}
+
 static const struct {
   const char *name;
   void (*mpi)(const job *), (*our)(const job *);
@@ -68,6 +94,10 @@ static const struct {
     {"reduce_scatter", mpi_reduce_scatter, our_reduce_scatter},
     {"all_gather", mpi_all_gather, our_all_gather},
     {"start, wait", mpi_start_wait, our_start_wait},
+    {"all_to_all", mpi_all_to_all, our_all_to_all},
+    {"all_to_all, copy", copy_all, our_all_to_all},
+    {"pass", mpi_pass, our_pass},
+    {"pass, copy", copy_all, our_pass},
 };
 
 /* Seconds a call takes on the slowest rank. */
@@ -108,14 +138,15 @@ static void measure(int pair, const char *where, const job *j, int rounds) {
   double their = median(theirs, rounds); /* and sorted */
   double our = median(ours, rounds);
   if (j->world.rank != 0) return;
-  printf("%-15s%-10s %8.0f KB %9.1f us %9.1f us %8.2f GB/s %8.2f GB/s %8.2fx %8.2fx\n", pairs[pair].name, where,
+  printf("%-17s%-8s %8.0f KB %9.1f us %9.1f us %8.2f GB/s %8.2f GB/s %8.2fx %8.2fx\n", pairs[pair].name, where,
          bytes / 1024, their * 1e6, our * 1e6, bytes / their / 1e9, bytes / our / 1e9, median(ratios, rounds),
          theirs[0] / ours[0]);
   fflush(stdout);
 }
 
-static void measure_all(const char *where, job *j, int64_t largest, int rounds) {
+static void measure_all(const char *where, const char *name, job *j, int64_t largest, int rounds) {
   for (size_t pair = 0; pair < sizeof pairs / sizeof pairs[0]; pair++) {
+    if (strncmp(pairs[pair].name, name, strlen(name)) != 0) continue;
     for (int64_t count = 256; count <= largest; count *= 4) {
       j->count = count / j->world.size * j->world.size;
       for (int r = 0; r <= j->world.size; r++) j->begins[r] = j->count / j->world.size * r;
@@ -134,6 +165,7 @@ static float *map(size_t bytes) {
 int main(int argc, char **argv) {
   int64_t largest = (argc > 1 ? strtol(argv[1], NULL, 10) : 64) * 262144;
   int rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 7;
+  const char *name = argc > 3 ? argv[3] : "";
   size_t bytes = (size_t)largest * sizeof(float);
   bool shared;
   require(tri_comm_open() == TRI_OK, "start it with mpiexec");
@@ -141,17 +173,17 @@ int main(int argc, char **argv) {
     fprintf(stderr, "bench_comm: start it with mpiexec -n 2\n");
     return 2;
   }
-  job j = {.world = tri_group_world(), .values = map(bytes), .copy = map(bytes)};
+  job j = {.world = tri_group_world(), .values = map(bytes), .copy = map(bytes), .from = map(bytes)};
   j.begins = malloc((size_t)(j.world.size + 1) * sizeof *j.begins);
   require(j.begins != NULL && rounds > 0 && rounds <= MOST_ROUNDS, "memory, or rounds");
   if (j.world.rank == 0) {
     printf("%d ranks, %s\n%-25s %11s %12s %12s %13s %13s %9s %9s\n", j.world.size, tri_comm_library(), "", "bytes",
            "library", "Trireme", "library", "Trireme", "ratio", "of best");
   }
-  measure_all("", &j, largest, rounds);
+  measure_all("", name, &j, largest, rounds);
   require(tri_comm_share(j.values, bytes, &shared) == TRI_OK, "share");
   if (j.world.rank == 0 && !shared) printf("SKIPPED: the system lets no rank see another's memory\n");
-  if (shared) measure_all("shared", &j, largest, rounds);
+  if (shared) measure_all("shared", name, &j, largest, rounds);
   tri_comm_unshare(j.values);
   tri_comm_close();
   free(j.begins);

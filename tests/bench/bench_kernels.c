@@ -20,7 +20,7 @@ typedef struct bench {
   tri_device *device;
   tri_dtype type;
   char *buffers[BUFFERS]; /* PARAMETERS floats each */
-  int32_t *ids, *positions;
+  int32_t *ids, *positions, *turned;
   tri_attention_slice slices[8];
   tri_norm norm;
   float *rows[4], *columns[2];
@@ -41,6 +41,15 @@ typedef struct bench_case {
 static tri_status add(bench *b) { return KERNEL(add, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z); }
 static tri_status to_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_FP32, X, TRI_BF16, Z); }
 static tri_status from_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_BF16, X, TRI_FP32, Z); }
+/* As context ranks' shares of sequences are brought to the order of the sequence. */
+static tri_status copy_rows(bench *b) {
+  const tri_row_copy copy = {tri_all_rows(ROWS), WIDTH, b->type, b->type, WIDTH, WIDTH};
+  return KERNEL(copy_rows, &copy, b->turned, X, NULL, Z);
+}
+static tri_status copy_rows_to_bf16(bench *b) {
+  const tri_row_copy copy = {tri_all_rows(ROWS), WIDTH, TRI_FP32, TRI_BF16, WIDTH, WIDTH};
+  return KERNEL(copy_rows, &copy, b->turned, X, NULL, Z);
+}
 static tri_status column_sum(bench *b) {
   return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, X, b->columns[0], true);
 }
@@ -84,8 +93,38 @@ static tri_status swiglu(bench *b) { return KERNEL(swiglu_forward, b->type, tri_
 static tri_status swiglu_backward(bench *b) {
   return KERNEL(swiglu_backward, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z);
 }
+static tri_status weighted_swiglu(bench *b) {
+  return KERNEL(weighted_swiglu_forward, b->type, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Z);
+}
+static tri_status weighted_swiglu_backward(bench *b) {
+  return KERNEL(weighted_swiglu_backward, b->type, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Y, Z, b->rows[1]);
+}
+/* 2 of 8 experts, 8 of 128, and 8 of 256 in the 4 best of 8 groups: the logits are X, what is chosen lies in Y. */
+static const tri_router few_experts = {8, 2, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true};
+static const tri_router many_experts = {128, 8, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true};
+static const tri_router groups_of_experts = {256, 8, 8, 4, 2, 2.5, TRI_ROUTER_SIGMOID, false, true};
+static tri_status route(bench *b, const tri_router *router, bool backward) {
+  int32_t *experts = (int32_t *)(void *)Y;
+  if (!backward) return KERNEL(router_forward, TRI_FP32, tri_all_rows(ROWS), router, NULL, X, NULL, experts, W);
+  return KERNEL(router_backward, TRI_FP32, tri_all_rows(ROWS), router, X, experts, W, W, NULL, 0, 1, 1e-3,
+                &(tri_step_values){.token_scale = 1}, Z);
+}
+static tri_status route_few(bench *b) { return route(b, &few_experts, false); }
+static tri_status route_few_backward(bench *b) { return route(b, &few_experts, true); }
+static tri_status route_many(bench *b) { return route(b, &many_experts, false); }
+static tri_status route_groups(bench *b) { return route(b, &groups_of_experts, false); }
+/* Of what route_groups has chosen. */
+static tri_status route_groups_backward(bench *b) { return route(b, &groups_of_experts, true); }
+static tri_status group_rows(bench *b) {
+  int32_t *places = (int32_t *)(void *)Z;
+  return KERNEL(group_rows, tri_all_rows(ROWS), 8, 256, (const int32_t *)(const void *)Y, places + 24 * ROWS, places,
+                places + 8 * ROWS, places + 16 * ROWS);
+}
+static tri_status sum_rows(bench *b) {
+  return KERNEL(sum_rows, b->type, tri_all_rows(ROWS / 2), 2, WIDTH, b->turned, X, Z, false);
+}
 static tri_status dropout(bench *b) {
-  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5}, &(tri_step_values){.seed = 1}, X, Z);
+  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5, 0}, &(tri_step_values){.seed = 1}, NULL, X, Z);
 }
 static tri_status rope(bench *b) {
   return KERNEL(rope, b->type, tri_all_rows(ROWS), WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
@@ -130,14 +169,57 @@ static tri_status statistics(bench *b) {
                 b->rows[2]);
 }
 static tri_status gradient(bench *b) {
-  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, -1,
+  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0,
                 &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
                 b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
 }
 static tri_status adamw(bench *b) {
-  tri_adamw o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  tri_adamw o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .lr_scale = 1};
   return KERNEL(adamw, b->type, PARAMETERS, &o, &(tri_step_values){.lr = 1e-9, .gradient_scale = 1, .update = 9}, X, Y,
                 Z, W, NULL);
+}
+static const tri_step_values step_values = {.lr = 1e-9, .gradient_scale = 1, .average = 0.1, .update = 9};
+static tri_status lion(bench *b) {
+  return KERNEL(lion, b->type, PARAMETERS, &(tri_lion){0.9, 0.99, 0.1, 1}, &step_values, X, Y, Z, NULL);
+}
+static tri_status sgd(bench *b) {
+  return KERNEL(sgd, b->type, PARAMETERS, &(tri_sgd){0.9, 0.1, 1, true}, &step_values, X, Y, Z, NULL);
+}
+static tri_status schedule_free(bench *b) {
+  return KERNEL(schedule_free, b->type, PARAMETERS, &(tri_adamw){0.9, 0.95, 1e-8, 0.1, 1}, &step_values, X, Y, Z, W,
+                NULL);
+}
+static tri_status lerp(bench *b) { return KERNEL(lerp, b->type, PARAMETERS, 0.1, X, Y, Z); }
+static tri_status momentum(bench *b) {
+  return KERNEL(momentum, b->type, PARAMETERS, &(tri_momentum){0.95, true}, &step_values, X, Z, X);
+}
+/* A matrix of PARAMETERS elements, and products of its rows. */
+enum { MATRIX_ROWS = 4096, MATRIX_COLUMNS = PARAMETERS / MATRIX_ROWS };
+static tri_status normalise(bench *b, bool turned) {
+  const tri_matrix_copy copy = {MATRIX_ROWS, MATRIX_COLUMNS, MATRIX_COLUMNS, turned ? 1 : MATRIX_COLUMNS,
+                                turned ? MATRIX_ROWS : 1};
+  tri_exact_sum squares = {{0}, 0, 0};
+  tri_exact_sum_add(&squares, 1);
+  return KERNEL(matrix_normalise, b->type, &copy, X, &squares, 1e-7, Z);
+}
+static tri_status normalise_straight(bench *b) { return normalise(b, false); }
+static tri_status normalise_turned(bench *b) { return normalise(b, true); }
+static tri_status polynomial(bench *b) {
+  return KERNEL(matrix_polynomial, b->type, &(tri_matrix_polynomial){MATRIX_ROWS, {3, -4, 2}}, X, Y, Z);
+}
+static tri_status matrix_step(bench *b, bool turned) {
+  const tri_matrix_step step = {
+      MATRIX_ROWS, MATRIX_COLUMNS, MATRIX_COLUMNS, turned ? 1 : MATRIX_COLUMNS, turned ? MATRIX_ROWS : 1, 0.1, 1, 0.2};
+  return KERNEL(matrix_step, b->type, &step, &step_values, Y, X, NULL);
+}
+static tri_status step_straight(bench *b) { return matrix_step(b, false); }
+static tri_status step_turned(bench *b) { return matrix_step(b, true); }
+/* Codes lie in the first part of Z, and scales in W. */
+static tri_status quantise(bench *b) {
+  return KERNEL(quantise_blocks, b->type, PARAMETERS, true, X, (uint8_t *)Z, (float *)(void *)W);
+}
+static tri_status dequantise(bench *b) {
+  return KERNEL(dequantise_blocks, b->type, PARAMETERS, true, (uint8_t *)Z, (float *)(void *)W, Y);
 }
 static tri_status squares(bench *b) {
   tri_exact_sum sum = {{0}, 0, 0};
@@ -149,6 +231,8 @@ static const bench_case cases[] = {
     {"add", add, 3, 0},
     {"convert fp32 to bf16", to_bf16, 0, 1.5},
     {"convert bf16 to fp32", from_bf16, 0, 1.5},
+    {"copy_rows", copy_rows, 2, 0},
+    {"copy_rows fp32 to bf16", copy_rows_to_bf16, 0, 1.5},
     {"column_sum", column_sum, 1, 0},
     {"embedding_forward", embedding, 1, 1},
     {"embedding_backward", embedding_backward, 1, 2},
@@ -162,6 +246,15 @@ static const bench_case cases[] = {
     {"gelu_backward erf", gelu_erf_backward, 3, 0},
     {"swiglu_forward", swiglu, 3, 0},
     {"swiglu_backward", swiglu_backward, 5, 0},
+    {"weighted_swiglu_forward", weighted_swiglu, 3, 0},
+    {"weighted_swiglu_backward", weighted_swiglu_backward, 5, 0},
+    {"router_forward 2 of 8", route_few, 0, 12.0 / WIDTH},
+    {"router_backward 2 of 8", route_few_backward, 0, 20.0 / WIDTH},
+    {"router_forward 8 of 128", route_many, 0, 144.0 / WIDTH},
+    {"router_forward 8 of 256, groups", route_groups, 0, 272.0 / WIDTH},
+    {"router_backward 8 of 256", route_groups_backward, 0, 528.0 / WIDTH},
+    {"group_rows 8 of 256", group_rows, 0, 32.0 / WIDTH},
+    {"sum_rows", sum_rows, 1.5, 0},
     {"dropout", dropout, 2, 0},
     {"rope", rope, 2, 0},
     {"attention_forward", attention_forward, 4, 0},
@@ -169,6 +262,18 @@ static const bench_case cases[] = {
     {"softmax_statistics", statistics, 0, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"softmax_gradient", gradient, (double)LOSS_ROWS *VOCABULARY / COUNT, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"adamw", adamw, 0, 7.0 * PARAMETERS / COUNT},
+    {"lion", lion, 0, 5.0 * PARAMETERS / COUNT},
+    {"sgd", sgd, 0, 5.0 * PARAMETERS / COUNT},
+    {"schedule_free", schedule_free, 0, 7.0 * PARAMETERS / COUNT},
+    {"lerp", lerp, 0, 3.0 * PARAMETERS / COUNT},
+    {"momentum", momentum, 0, 4.0 * PARAMETERS / COUNT},
+    {"matrix_normalise", normalise_straight, 1.0 * PARAMETERS / COUNT, 1.0 * PARAMETERS / COUNT},
+    {"matrix_normalise transposed", normalise_turned, 1.0 * PARAMETERS / COUNT, 1.0 * PARAMETERS / COUNT},
+    {"matrix_polynomial", polynomial, 3.0 * MATRIX_ROWS *MATRIX_ROWS / COUNT, 0},
+    {"matrix_step", step_straight, 1.0 * PARAMETERS / COUNT, 2.0 * PARAMETERS / COUNT},
+    {"matrix_step transposed", step_turned, 1.0 * PARAMETERS / COUNT, 2.0 * PARAMETERS / COUNT},
+    {"quantise_blocks", quantise, 0, 1.25 * PARAMETERS / COUNT},
+    {"dequantise_blocks", dequantise, 0, 1.25 * PARAMETERS / COUNT},
     {"sum_of_squares", squares, 0, 1.0 * PARAMETERS / COUNT},
     {"fill_zero", zero, 0, 1.0 * PARAMETERS / COUNT},
 };
@@ -204,9 +309,10 @@ static void fill(bench *b) {
   for (int64_t r = 0; r < ROWS; r++)
     b->ids[r] = (int32_t)(tri_random_u32(tri_random_stream(2, TRI_RANDOM_TEST, 9), (uint64_t)r) % (COUNT / WIDTH));
   for (int32_t i = 0; i < SEQUENCES; i++) {
-    b->slices[i] = (tri_attention_slice){i * LENGTH, LENGTH, i * LENGTH, LENGTH, 1};
+    b->slices[i] = tri_slice_causal(i * LENGTH, LENGTH, i * LENGTH, LENGTH);
   }
   for (int64_t r = 0; r < ROWS; r++) b->positions[r] = (int32_t)(r % 1024);
+  for (int64_t r = 0; r < ROWS; r++) b->turned[r] = (int32_t)((r + ROWS / 2) % ROWS);
   for (int64_t r = 0; r < ROWS; r++) b->rows[2][r] = b->rows[3][r] = 2.0f;
 }
 
@@ -218,6 +324,7 @@ static tri_status run(const char *name, int threads) {
   }
   b.ids = calloc(ROWS, sizeof(int32_t));
   b.positions = calloc(ROWS, sizeof(int32_t));
+  b.turned = calloc(ROWS, sizeof(int32_t));
   for (int i = 0; i < 4; i++) b.rows[i] = calloc(ROWS, sizeof(float));
   for (int i = 0; i < 2; i++) b.columns[i] = calloc(WIDTH, sizeof(float));
   printf("%s, %d threads\n%-28s %5s %10s %8s %9s\n", b.device->info.name, b.device->description.threads, "", "", "GB/s",

@@ -197,6 +197,62 @@ static inline void check_sums(const members *m, tri_dtype type, uint64_t seed, i
   }
 }
 
+/* An all-to-all of random parts, some of them empty: what a rank gives and gets. */
+typedef struct parts {
+  tri_dtype type;
+  uint64_t seed;
+  int64_t given[65], got[65]; /* begins */
+} parts;
+
+static inline int64_t part_length(uint64_t seed, int from, int to, int64_t most) {
+  uint64_t bits = hash(seed + (uint64_t)from * 977 + (uint64_t)to * 31);
+  return bits % 4 == 0 ? 0 : (int64_t)(bits / 4 % (uint64_t)(most + 1));
+}
+
+static inline parts plan_parts(const members *m, tri_dtype type, int64_t most, uint64_t seed) {
+  parts p = {.type = type, .seed = seed};
+  for (int r = 0; r < m->group.size; r++) {
+    p.given[r + 1] = p.given[r] + part_length(seed, m->group.rank, r, most);
+    p.got[r + 1] = p.got[r] + part_length(seed, r, m->group.rank, most);
+  }
+  return p;
+}
+
+static inline size_t given_bytes(const members *m, const parts *p) {
+  return (size_t)p->given[m->group.size] * tri_dtype_bytes(p->type);
+}
+
+static inline size_t got_bytes(const members *m, const parts *p) {
+  return (size_t)p->got[m->group.size] * tri_dtype_bytes(p->type);
+}
+
+/* Bits of element i of what rank `from` gives rank `to`. */
+static inline uint64_t part_value(const parts *p, int from, int to, int64_t i) {
+  return hash(p->seed ^ (uint64_t)(from * 64 + to) << 40 ^ (uint64_t)i);
+}
+
+static inline void fill_parts(const members *m, const parts *p, void *from) {
+  const size_t element = tri_dtype_bytes(p->type);
+  for (int r = 0; r < m->group.size; r++) {
+    for (int64_t i = p->given[r]; i < p->given[r + 1]; i++) {
+      uint64_t value = part_value(p, m->group.rank, r, i - p->given[r]);
+      memcpy((char *)from + (size_t)i * element, &value, element);
+    }
+  }
+}
+
+static inline void check_parts(const members *m, const parts *p, const void *to) {
+  const size_t element = tri_dtype_bytes(p->type);
+  for (int r = 0; r < m->group.size; r++) {
+    for (int64_t i = p->got[r]; i < p->got[r + 1]; i++) {
+      uint64_t value = part_value(p, r, m->group.rank, i - p->got[r]);
+      CHECK(memcmp((const char *)to + (size_t)i * element, &value, element) == 0,
+            "%s, %s over %d, from rank %d, element %lld", tri_dtype_name(p->type), m->group.name, m->group.size, r,
+            (long long)(i - p->got[r]));
+    }
+  }
+}
+
 /* Random parts, some of them empty, of `count` elements. */
 static inline void random_begins(uint64_t seed, int size, int64_t count, int64_t *begins) {
   begins[0] = 0;

@@ -1,8 +1,9 @@
 /* Ranks that add, gather and send, beside sums made the plain way: started by mpiexec (cmake/tests.cmake).
  *
  *   comm_test               everything below
- *   comm_test huge          buffers beyond 2 GiB (two ranks, 5 GB)
+ *   comm_test huge          buffers beyond 2 GiB (two ranks, 9 GB)
  *   comm_test short         a message shorter than its receiver expects: TRI_COMM
+ *   comm_test uneven        an all-to-all of parts shorter than their receiver expects: TRI_COMM
  *   comm_test mismatch      ranks that call different collectives: TRI_COMM on all
  *   comm_test abort         rank 1 gives up while the others wait: the job ends with a status that is not 0
  *   comm_test other-mpi     started by another MPI's mpiexec: TRI_COMM that says so */
@@ -93,6 +94,25 @@ static void check_bytes(const members *m, size_t bytes, uint64_t seed) {
   free(mine);
 }
 
+/* With a byte behind the last. */
+static void *get_parts(const members *m, const parts *p) {
+  void *to = get_memory(got_bytes(m, p));
+  memset(to, 0xee, got_bytes(m, p) + 1);
+  return to;
+}
+
+static void check_all_to_all(const members *m, tri_dtype type, int64_t most, uint64_t seed) {
+  parts p = plan_parts(m, type, most, seed);
+  void *from = get_values(given_bytes(m, &p), seed), *to = get_parts(m, &p);
+  fill_parts(m, &p, from);
+  CHECK_OK(tri_all_to_all(&m->group, type, p.given, from, p.got, to));
+  memset(from, 0xdd, given_bytes(m, &p)); /* this rank's again at once */
+  check_parts(m, &p, to);
+  CHECK(((uint8_t *)to)[got_bytes(m, &p)] == 0xee, "a byte behind the last");
+  free(to);
+  drop_values(from);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static void check_group(tri_group group, bool large) {
@@ -104,7 +124,9 @@ static void check_group(tri_group group, bool large) {
       check_all_reduce(&m, TYPES[t], counts[c], seed);
       check_scatter_gather(&m, TYPES[t], counts[c], seed);
       check_maximum(&m, TYPES[t], counts[c], seed);
+      check_all_to_all(&m, TYPES[t], counts[c], seed);
     }
+    check_all_to_all(&m, TRI_INT32, counts[c], seed);
     check_int64(&m, counts[c], seed);
     check_bytes(&m, (size_t)counts[c], seed);
     CHECK_OK(tri_barrier(&group));
@@ -114,26 +136,32 @@ static void check_group(tri_group group, bool large) {
   for (int c = 0; large && c < 3; c++) {
     check_all_reduce(&m, TYPES[c], large_counts[c], seed + 1);
     check_scatter_gather(&m, TYPES[(c + 1) % 3], large_counts[c] / 2, seed + 2);
+    check_all_to_all(&m, TYPES[c], large_counts[c] / group.size, seed + 3);
   }
   if (large) check_bytes(&m, 1500001, seed);
 }
 
 /* The mesh of as many ranks as there are: 2 x 1 x 2 x 2 for eight. */
 static tri_mesh_shape shape_of(int ranks) {
-  if (ranks == 8) return (tri_mesh_shape){{2, 1, 2, 2}};
-  if (ranks == 4) return (tri_mesh_shape){{2, 1, 1, 2}};
-  return (tri_mesh_shape){{1, 1, ranks, 1}};
+  if (ranks == 8) return (tri_mesh_shape){.size = {2, 1, 1, 2, 2}};
+  if (ranks == 4) return (tri_mesh_shape){.size = {2, 1, 1, 1, 2}};
+  return (tri_mesh_shape){.size = {1, 1, 1, ranks, 1}};
 }
 
-/* The ranks of a domain: those of the mesh whose place differs along its axes alone, in the order of the mesh. */
+/* The ranks of a domain: those of the mesh whose place differs along its axes alone, and those of a stage in either
+ * view, in the order of the mesh. */
 static void check_domain(const tri_mesh *mesh, tri_domain domain) {
   members m = members_of(*tri_mesh_group(mesh, domain));
   int found = 0;
   for (int rank = 0; rank < tri_comm_size(); rank++) {
     tri_mesh_place place = tri_mesh_place_of(&mesh->shape, rank);
     bool belongs = true;
-    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-      if (!tri_domain_has(domain, (tri_axis)axis)) belongs = belongs && place.at[axis] == mesh->place.at[axis];
+    for (int a = 0; a < TRI_NUM_AXES; a++) {
+      tri_axis axis = (tri_axis)a;
+      bool asked = axis == TRI_AXIS_PIPELINE || tri_axis_is_folded(axis) == tri_domain_is_folded(domain);
+      if (!asked || tri_domain_has(domain, axis)) continue;
+      belongs =
+          belongs && tri_mesh_axis_at(&mesh->shape, &place, axis) == tri_mesh_axis_at(&mesh->shape, &mesh->place, axis);
     }
     if (!belongs) continue;
     CHECK(found < m.group.size && m.job_ranks[found] == rank, "%s, rank %d", m.group.name, found);
@@ -145,21 +173,43 @@ static void check_domain(const tri_mesh *mesh, tri_domain domain) {
   if (tri_mesh_group(mesh, domain) == &mesh->groups[domain]) check_group(*tri_mesh_group(mesh, domain), false);
 }
 
+/* Who exchanges rows for experts waits for nobody else; gradients of experts go with others over the same ranks, and
+ * what routers add up with what layers do. */
+static void check_experts(const tri_mesh *mesh) {
+  const tri_mesh_shape *shape = &mesh->shape;
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    bool other = d != TRI_DOMAIN_EXPERT && tri_domain_has_group((tri_domain)d);
+    CHECK(!other || tri_mesh_group(mesh, (tri_domain)d) != tri_mesh_group(mesh, TRI_DOMAIN_EXPERT), "domain %d", d);
+  }
+  const tri_group *replicas = tri_mesh_group(mesh, TRI_DOMAIN_EXPERT_REPLICAS);
+  bool same = replicas->size > 1 && tri_domains_are_same(shape, TRI_DOMAIN_EXPERT_REPLICAS, TRI_DOMAIN_REPLICAS);
+  CHECK(same == (replicas == tri_mesh_group(mesh, TRI_DOMAIN_REPLICAS)), "%s", replicas->name);
+  const tri_group *sequence = tri_mesh_group(mesh, TRI_DOMAIN_SEQUENCE);
+  same = sequence->size > 1 && tri_domains_are_same(shape, TRI_DOMAIN_SEQUENCE, TRI_DOMAIN_TENSOR);
+  CHECK(same == (sequence == tri_mesh_group(mesh, TRI_DOMAIN_TENSOR)), "%s", sequence->name);
+}
+
 static void check_mesh_of(tri_mesh_shape shape) {
   tri_mesh mesh;
   CHECK_OK(tri_mesh_create(&shape, &mesh));
-  for (int d = 0; d < TRI_NUM_DOMAINS; d++) check_domain(&mesh, (tri_domain)d);
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    tri_domain domain = (tri_domain)d;
+    bool wanted = shape.expert > 0 || !tri_domain_is_of_experts(domain) || tri_domain_size(&shape, domain) == 1;
+    if (wanted && tri_domain_has_group(domain)) check_domain(&mesh, domain);
+  }
   /* One group for the same ranks, but for what layers wait for. */
-  bool split = shape.size[TRI_AXIS_CONTEXT] > 1;
+  bool split = tri_domain_size(&shape, TRI_DOMAIN_CONTEXT) > 1;
   const tri_group *replicas = tri_mesh_group(&mesh, TRI_DOMAIN_REPLICAS);
   if (replicas->size > 1) {
     CHECK(replicas == tri_mesh_group(&mesh, TRI_DOMAIN_LOSS), "%s", replicas->name);
     CHECK((replicas == tri_mesh_group(&mesh, TRI_DOMAIN_BATCH)) == !split, "%s", replicas->name);
     CHECK(strcmp(replicas->name, split ? "replicas" : "data") == 0, "%s", replicas->name);
-    CHECK(replicas != tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT), "%s", replicas->name);
+    CHECK(replicas != tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT_INNER), "%s", replicas->name);
+    CHECK(replicas != tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT_OUTER), "%s", replicas->name);
   }
-  bool end = mesh.place.at[3] == 0 || mesh.place.at[3] == shape.size[3] - 1;
-  CHECK(mesh.tied.size == (end && shape.size[3] > 1 ? 2 : 1), "%d", mesh.tied.size);
+  if (shape.expert > 0) check_experts(&mesh);
+  int stage = mesh.place.at[TRI_AXIS_PIPELINE], stages = shape.size[TRI_AXIS_PIPELINE];
+  CHECK(mesh.tied.size == ((stage == 0 || stage == stages - 1) && stages > 1 ? 2 : 1), "%d", mesh.tied.size);
   check_group(mesh.tied, false);
   tri_mesh_destroy(&mesh);
 }
@@ -167,13 +217,29 @@ static void check_mesh_of(tri_mesh_shape shape) {
 static void check_mesh(void) {
   tri_mesh mesh;
   int ranks = tri_comm_size();
-  tri_mesh_shape wrong = {{2, 1, ranks, 1}};
+  tri_mesh_shape wrong = {.size = {2, 1, 1, ranks, 1}};
   CHECK(tri_mesh_create(&wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
   CHECK(strstr(tri_status_message(), "but the job has") != NULL, "%s", tri_status_message());
   check_mesh_of(shape_of(ranks));
-  check_mesh_of((tri_mesh_shape){{1, ranks, 1, 1}});
-  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){{1, 2, ranks / 2, 1}});
-  if (ranks % 4 == 0) check_mesh_of((tri_mesh_shape){{2, 2, ranks / 4, 1}});
+  check_mesh_of((tri_mesh_shape){.size = {1, ranks, 1, 1, 1}});
+  check_mesh_of((tri_mesh_shape){.size = {1, 1, ranks, 1, 1}});
+  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){.size = {1, 1, 2, ranks / 2, 1}});
+  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){.size = {1, 2, ranks / 2, 1, 1}});
+  if (ranks % 4 == 0) check_mesh_of((tri_mesh_shape){.size = {2, 1, 2, ranks / 4, 1}});
+  for (int expert_tensor = 1; expert_tensor <= ranks; expert_tensor++) {
+    int left = ranks / expert_tensor;
+    if (ranks % expert_tensor != 0) continue;
+    check_mesh_of((tri_mesh_shape){.size = {1, 1, 1, ranks, 1}, .expert_tensor = expert_tensor, .expert = left});
+    check_mesh_of((tri_mesh_shape){.size = {1, 1, ranks, 1, 1}, .expert_tensor = expert_tensor, .expert = 1});
+    if (ranks % 2 != 0) continue;
+    check_mesh_of((tri_mesh_shape){.size = {2, 1, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left});
+    if (left % 2 == 0)
+      check_mesh_of(
+          (tri_mesh_shape){.size = {1, 2, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left / 2});
+    if (left % 2 == 0)
+      check_mesh_of(
+          (tri_mesh_shape){.size = {1, 1, 1, ranks / 2, 2}, .expert_tensor = expert_tensor, .expert = left / 2});
+  }
 }
 
 /* Ranks in the opposite order, and every second rank: nodes whose ranks are not neighbours, in groups of unequal
@@ -222,12 +288,48 @@ static void check_ring(const members *m, size_t bytes) {
   }
 }
 
+/* Passes round the ring: every rank sends on what it received in the pass before, until its own bytes are back. */
+static void check_passes(const members *m, size_t bytes) {
+  const int size = m->group.size, own = m->group.rank, to = (own + 1) % size, from = (own + size - 1) % size;
+  const size_t share = the_arena.bytes / 3 / 64 * 64;
+  const bool fits = the_arena.begin != NULL && bytes <= share;
+  char *buffers[2];
+  tri_request *request;
+  for (int b = 0; b < 2; b++) {
+    buffers[b] = fits ? the_arena.begin + share * (size_t)b : get_memory(bytes);
+  }
+  for (size_t i = 0; i < bytes; i++) buffers[0][i] = (char)hash(i + ((uint64_t)own << 40));
+  for (int turn = 1; turn <= size; turn++) {
+    const char *have = buffers[turn % 2];
+    CHECK_OK(
+        tri_pass_round_start(&m->group, to, bytes, buffers[1 - turn % 2], from, bytes, buffers[turn % 2], &request));
+    CHECK((request == NULL) == (size == 1), "%d ranks", size);
+    CHECK_OK(tri_comm_progress());
+    CHECK_OK(tri_request_wait(&request));
+    const int first = (own + size * size - turn) % size;
+    for (size_t i = 0; i < bytes; i++) {
+      CHECK(have[i] == (char)hash(i + ((uint64_t)first << 40)), "after %d passes, byte %zu", turn, i);
+    }
+  }
+  for (int b = 0; b < 2 && !fits; b++) free(buffers[b]);
+}
+
+static void check_all_passes(const members *m) {
+  tri_request *request = NULL;
+  char data = 0;
+  static const size_t sizes[] = {0, 1, 3001, 70001, 1500001};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) check_passes(m, sizes[i]);
+  CHECK(tri_pass_round_start(&m->group, m->group.size, 1, &data, 0, 1, &data, &request) == TRI_INTERNAL, "to nobody");
+  CHECK(strstr(tri_status_message(), "pass over world: there is no rank") != NULL, "%s", tri_status_message());
+}
+
 static void check_messages(void) {
   members m = members_of(tri_group_world());
   tri_request *request = NULL;
   CHECK_OK(tri_request_wait(&request));
   CHECK(tri_send_start(&m.group, m.group.size, 0, 0, &m, &request) == TRI_INTERNAL, "to a rank that there is not");
   CHECK(strstr(tri_status_message(), "there is no rank") != NULL, "%s", tri_status_message());
+  check_all_passes(&m);
   if (m.group.size == 1) return;
   check_ring(&m, 0);
   check_ring(&m, 1);
@@ -237,7 +339,7 @@ static void check_messages(void) {
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
 
-enum { JOBS = 6 };
+enum { JOBS = 8 };
 
 /* Requests on one group: what was started, and what it must become. */
 typedef struct background {
@@ -245,6 +347,8 @@ typedef struct background {
   tri_request *requests[JOBS];
   void *values[JOBS];
   int64_t counts[JOBS], begins[JOBS][65];
+  parts parts[JOBS]; /* of an all_to_all, which goes */
+  void *to[JOBS];    /* here */
   uint64_t seed;
 } background;
 
@@ -261,6 +365,15 @@ static void start_job(background *b, int job) {
   const tri_group *group = &b->m.group;
   tri_dtype type = job_type(job);
   int64_t *begins = b->begins[job];
+  if (job / 2 == 3) {
+    parts *p = &b->parts[job];
+    *p = plan_parts(&b->m, type, job % 2 == 0 ? 90000 : 900, b->seed + (uint64_t)job);
+    b->values[job] = get_place(b, job, given_bytes(&b->m, p));
+    b->to[job] = get_parts(&b->m, p);
+    fill_parts(&b->m, p, b->values[job]);
+    CHECK_OK(tri_all_to_all_start(group, type, p->given, b->values[job], p->got, b->to[job], &b->requests[job]));
+    return;
+  }
   b->counts[job] = (int64_t)(hash(b->seed + (uint64_t)job) % (job % 2 == 0 ? 90000 : 900));
   random_begins(b->seed + (uint64_t)job, group->size, b->counts[job], begins);
   b->values[job] = get_place(b, job, (size_t)b->counts[job] * tri_dtype_bytes(type));
@@ -278,6 +391,12 @@ static void finish_job(background *b, int job, bool by_testing) {
   while (!done) CHECK_OK(tri_request_test(b->requests[job], &done));
   CHECK_OK(tri_request_wait(&b->requests[job]));
   CHECK(b->requests[job] == NULL, "a request that was waited for");
+  if (job / 2 == 3) {
+    check_parts(&b->m, &b->parts[job], b->to[job]);
+    free(b->to[job]);
+    drop_values(b->values[job]);
+    return;
+  }
   bool scattered = job / 2 == 1;
   int rank = b->m.group.rank;
   check_sums(&b->m, job_type(job), b->seed, scattered ? b->begins[job][rank] : 0,
@@ -293,8 +412,8 @@ static void check_background(const tri_mesh *mesh, tri_domain one, tri_domain ot
   bool swapped = hash(seed + (uint64_t)tri_comm_rank()) % 2 != 0;
   for (int job = 0; job < JOBS; job++) {
     if (job % 2 == 0 && world.group.size > 1) check_ring(&world, 70001);
-    /* The blocking part of the last two jobs is a barrier, and barriers in two orders would wait for one another. */
-    bool swap = swapped && job < 4;
+    /* The blocking part of two of the jobs is a barrier, and barriers in two orders would wait for one another. */
+    bool swap = swapped && job / 2 != 2;
     start_job(swap ? &b : &a, job);
     start_job(swap ? &a : &b, job);
     CHECK_OK(tri_comm_progress());
@@ -337,6 +456,7 @@ static void check_shared(void) {
   the_arena = (arena){pages + 128, bytes - 5000};
   check_group(world, true);
   check_mesh();
+  check_messages();
   check_backgrounds();
   the_arena = (arena){NULL, 0};
   tri_comm_unshare(pages + 128);
@@ -465,6 +585,16 @@ static void check_huge(void) {
   }
   CHECK_OK(tri_broadcast(&world, 1, bytes, values));
   for (int64_t i = 0; i < count; i++) CHECK(values[i] == (float)(i % 997), "element %lld", (long long)i);
+  /* A part of more than 2 GiB from rank 0 to rank 1, and one number back. */
+  const int64_t much[] = {0, 0, count}, little[] = {0, 1, 1};
+  float *other = get_memory(bytes);
+  if (world.rank == 0) {
+    CHECK_OK(tri_all_to_all(&world, TRI_FP32, much, values, (int64_t[]){0, 0, 1}, other));
+  } else {
+    CHECK_OK(tri_all_to_all(&world, TRI_FP32, little, values, (int64_t[]){0, count, count}, other));
+    for (int64_t i = 0; i < count; i++) CHECK(other[i] == (float)(i % 997), "element %lld", (long long)i);
+  }
+  free(other);
   free(values);
 }
 
@@ -494,6 +624,25 @@ static void check_mismatch(void) {
   CHECK(strstr(tri_status_message(), text) != NULL, "%s", tri_status_message());
 }
 
+/* Rank 1 is given less than it expects; and a rank that cannot be right about its own part. */
+static void check_uneven(void) {
+  tri_group world = tri_group_world();
+  static const int64_t from[2][3] = {{0, 5, 8}, {0, 2, 3}}, to[2][3] = {{0, 5, 7}, {0, 4, 5}};
+  float given[8] = {0}, got[8];
+  tri_status status = tri_all_to_all(&world, TRI_FP32, from[world.rank], given, from[1 - world.rank], got);
+  CHECK(status == TRI_INTERNAL && strstr(tri_status_message(), "bytes to itself") != NULL, "%s", tri_status_message());
+  status = tri_all_to_all(&world, TRI_FP32, from[world.rank], given, to[world.rank], got);
+  if (world.rank == 0) {
+    CHECK_OK(status);
+  } else {
+    CHECK(status == TRI_COMM && strstr(tri_status_message(),
+                                       "collective 1, all_to_all, rank 0 gives 12 bytes to rank "
+                                       "1, which expects 16") != NULL,
+          "%s", tri_status_message());
+    CHECK(tri_barrier(&world) == TRI_COMM, "once it failed, nothing goes on");
+  }
+}
+
 static int other_mpi(void) {
   tri_status status = tri_comm_open();
   bool told = status == TRI_COMM && strstr(tri_status_message(), "TRIREME_MPI") != NULL;
@@ -510,6 +659,8 @@ int main(int argc, char **argv) {
     check_huge();
   } else if (strcmp(mode, "short") == 0) {
     check_short();
+  } else if (strcmp(mode, "uneven") == 0) {
+    check_uneven();
   } else if (strcmp(mode, "mismatch") == 0) {
     check_mismatch();
   } else if (strcmp(mode, "abort") == 0) {

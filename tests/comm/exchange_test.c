@@ -1,15 +1,24 @@
 /* Collectives and messages on device memory beside sums made the plain way: started by mpiexec
  * (cmake/comm_tests.cmake).
  *
- *   exchange_test DEVICE...    on each of these devices, staged or reached by MPI as the device says */
+ *   exchange_test DEVICE...
+ *     on each of these devices, staged or reached by MPI as the device says
+ *   exchange_test stopped|killed all_to_all|pass DEVICE FOLDER
+ *     rank 1 is, while it waits in one over the context ranks: the watchdog, which writes there, names it; or the job
+ *     ends */
 #include "comm_check.h"
 
 #include "base/memory.h"
 #include "device/queue.h"
 #include "engine/exchange.h"
 #include "engine/rank_device.h"
+#include "recovery/watchdog.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 static const tri_dtype TYPES[] = {TRI_FP32, TRI_BF16, TRI_FP64};
 static const int64_t COUNTS[] = {0, 1, 2, 63, 257, 5000};
@@ -17,25 +26,37 @@ static const int64_t COUNTS[] = {0, 1, 2, 63, 257, 5000};
 typedef struct setting {
   tri_device *device;
   tri_exchange *exchange;
-  void *staging, *sums;
+  tri_exchange_memory memory;
 } setting;
+
+enum { PASSING_BYTES = 24 << 20 };
 
 static setting set_up(const char *name) {
   setting s = {0};
   CHECK_OK(tri_rank_device_create(name, 1, &s.device));
   bool reached = s.device->info.reached, said = strstr(name, "peer=1") != NULL;
   CHECK(reached == (said && tri_comm_size() > 1), "%s", name);
-  if (!s.device->info.host_access) CHECK_OK(tri_device_host_create(s.device, TRI_EXCHANGE_STAGING_BYTES, &s.staging));
-  if (reached) CHECK_OK(tri_device_memory_create(s.device, TRI_EXCHANGE_SUMS_BYTES, &s.sums));
-  CHECK_OK(tri_exchange_create(s.device, s.staging, s.sums, &s.exchange));
+  tri_exchange_memory *memory = &s.memory;
+  if (!s.device->info.host_access) {
+    CHECK_OK(tri_device_host_create(s.device, TRI_EXCHANGE_STAGING_BYTES, &memory->staging));
+  }
+  if (reached) CHECK_OK(tri_device_memory_create(s.device, TRI_EXCHANGE_SUMS_BYTES, &memory->sums));
+  memory->passing.bytes = PASSING_BYTES;
+  CHECK_OK(tri_device_memory_create(s.device, PASSING_BYTES, &memory->passing.device));
+  if (memory->staging != NULL && !reached) {
+    CHECK_OK(tri_device_host_create(s.device, PASSING_BYTES, &memory->passing.host));
+  }
+  CHECK_OK(tri_exchange_create(s.device, &s.memory, &s.exchange));
   return s;
 }
 
 static void tear_down(setting *s) {
   CHECK_OK(tri_queue_finish(s->device->queue));
   tri_exchange_destroy(s->exchange);
-  tri_device_host_destroy(s->device, s->staging, TRI_EXCHANGE_STAGING_BYTES);
-  tri_device_memory_destroy(s->device, s->sums, TRI_EXCHANGE_SUMS_BYTES);
+  tri_device_host_destroy(s->device, s->memory.staging, TRI_EXCHANGE_STAGING_BYTES);
+  tri_device_host_destroy(s->device, s->memory.passing.host, PASSING_BYTES);
+  tri_device_memory_destroy(s->device, s->memory.passing.device, PASSING_BYTES);
+  tri_device_memory_destroy(s->device, s->memory.sums, TRI_EXCHANGE_SUMS_BYTES);
   tri_device_destroy(s->device);
 }
 
@@ -162,7 +183,7 @@ static void check_messages(const setting *s, const members *m, int64_t count, ui
   for (int i = 0; i < MESSAGES; i++) {
     sent[i] = make(s, m, TRI_FP64, count, seed + (uint64_t)i);
     got[i] = make(s, m, TRI_FP64, count, seed + 100);
-    for (int side = 0; side < 2 && s->sums == NULL; side++) {
+    for (int side = 0; side < 2 && s->memory.sums == NULL; side++) {
       CHECK_OK(tri_device_host_create(s->device, sent[i].bytes + 1, &hosts[2 * i + side]));
     }
     CHECK_OK(tri_exchange_send_start(x, &m->group, next, 5, sent[i].bytes, sent[i].device, hosts[2 * i], &out[i]));
@@ -183,6 +204,125 @@ static void check_messages(const setting *s, const members *m, int64_t count, ui
   }
 }
 
+/* ---- what passes as it is ---------------------------------------------------------------------------------------- */
+
+static void *passing_at(const setting *s, size_t at, size_t bytes) {
+  CHECK(at + bytes <= PASSING_BYTES, "%zu bytes at %zu", bytes, at);
+  return (char *)s->memory.passing.device + at;
+}
+
+/* Queued: host memory stays. */
+static void upload(const setting *s, void *device, const void *host, size_t bytes) {
+  if (bytes > 0) CHECK_OK(tri_queue_upload(s->device->queue, device, host, bytes));
+}
+
+/* Twice over the same memory, with nothing waited for between. */
+static void check_all_to_all(const setting *s, const members *m, tri_dtype type, int64_t most, uint64_t seed) {
+  const parts p = plan_parts(m, type, most, seed);
+  const size_t given = given_bytes(m, &p), got = got_bytes(m, &p);
+  char *from = get_memory(given), *first = get_memory(got), *second = get_memory(got);
+  char *device_from = passing_at(s, 0, given), *device_to = passing_at(s, (given + 255) / 64 * 64, got);
+  parts again = p;
+  again.seed = hash(seed);
+  fill_parts(m, &p, from);
+  upload(s, device_from, from, given);
+  CHECK_OK(tri_exchange_all_to_all(s->exchange, &m->group, type, p.given, device_from, p.got, device_to));
+  if (got > 0) CHECK_OK(tri_queue_download(s->device->queue, first, device_to, got));
+  CHECK_OK(tri_queue_finish(s->device->queue)); /* `from` is written again */
+  fill_parts(m, &again, from);
+  upload(s, device_from, from, given);
+  CHECK_OK(tri_exchange_all_to_all(s->exchange, &m->group, type, p.given, device_from, p.got, device_to));
+  if (got > 0) CHECK_OK(tri_queue_download_now(s->device->queue, second, device_to, got));
+  check_parts(m, &p, first);
+  check_parts(m, &again, second);
+  CHECK_OK(tri_queue_finish(s->device->queue));
+  free(from);
+  free(first);
+  free(second);
+}
+
+/* Two streams round the ring at once, of different sizes, each into a buffer that it left the turn before. */
+static void check_passes(const setting *s, const members *m, size_t bytes, uint64_t seed) {
+  const int size = m->group.size, own = m->group.rank, next = (own + 1) % size, before = (own + size - 1) % size;
+  const size_t lengths[2] = {bytes, bytes / 3 + 1}, room = (bytes + 255) / 64 * 64;
+  char *host = get_memory(bytes + 1), *buffers[2][2];
+  tri_exchange *x = s->exchange;
+  for (int stream = 0; stream < 2; stream++) {
+    for (int b = 0; b < 2; b++) buffers[stream][b] = passing_at(s, room * (size_t)(2 * stream + b), lengths[stream]);
+    for (size_t i = 0; i < lengths[stream]; i++)
+      host[i] = (char)hash(seed + i * 2 + (size_t)stream + ((size_t)own << 40));
+    upload(s, buffers[stream][0], host, lengths[stream]);
+    CHECK_OK(tri_queue_finish(s->device->queue));
+  }
+  for (int turn = 1; turn <= size; turn++) {
+    tri_passing *passing[2];
+    for (int stream = 0; stream < 2; stream++) {
+      const size_t length = lengths[stream];
+      const tri_exchange_pass pass = {next,   length, buffers[stream][1 - turn % 2],
+                                      before, length, buffers[stream][turn % 2]};
+      CHECK_OK(tri_exchange_pass_start(x, &m->group, &pass, &passing[stream]));
+    }
+    CHECK_OK(tri_exchange_progress(x));
+    for (int stream = 1; stream >= 0; stream--) {
+      CHECK_OK(tri_exchange_pass_wait(x, &passing[stream]));
+      CHECK(passing[stream] == NULL, "a pass that was waited for");
+    }
+  }
+  for (int stream = 0; stream < 2; stream++) { /* once round */
+    if (lengths[stream] == 0) continue;
+    CHECK_OK(tri_queue_download_now(s->device->queue, host, buffers[stream][size % 2], lengths[stream]));
+    for (size_t i = 0; i < lengths[stream]; i++) {
+      CHECK(host[i] == (char)hash(seed + i * 2 + (size_t)stream + ((size_t)own << 40)), "stream %d, byte %zu", stream,
+            i);
+    }
+  }
+  free(host);
+}
+
+static void check_passing(const setting *s, const members *m, uint64_t seed) {
+  for (size_t c = 0; c < sizeof COUNTS / sizeof COUNTS[0]; c++) {
+    for (size_t t = 0; t < sizeof TYPES / sizeof TYPES[0]; t++) check_all_to_all(s, m, TYPES[t], COUNTS[c], seed += 3);
+    check_all_to_all(s, m, TRI_INT32, COUNTS[c], seed += 3);
+    check_passes(s, m, (size_t)COUNTS[c], seed += 3);
+  }
+}
+
+/* In the background of one group, what layers of others wait for: in one order on every rank, gradients of either of
+ * two groups in several pieces, passes, and all-to-alls that are waited for at once. */
+static void check_between_groups(const setting *s, const members *one, const members *other, uint64_t seed) {
+  enum { LAYERS = 4 };
+  tri_exchange *x = s->exchange;
+  const members *groups[] = {one, other};
+  values v[LAYERS];
+  tri_exchange_request *requests[LAYERS] = {NULL};
+  for (int layer = 0; layer < LAYERS; layer++) {
+    const members *reduced = groups[layer % 2], *passed = groups[1 - layer % 2];
+    const int size = passed->group.size, rank = passed->group.rank;
+    const int64_t count = layer < 2 ? 1100003 : 3001;
+    tri_passing *passing = NULL;
+    v[layer] = make(s, reduced, TRI_FP32, count, seed + (uint64_t)layer);
+    CHECK_OK(tri_exchange_all_reduce_start(x, &reduced->group, TRI_FP32, count, v[layer].device, &requests[layer]));
+    const tri_exchange_pass pass = {.to = (rank + 1) % size,
+                                    .send_bytes = 7001,
+                                    .send = passing_at(s, PASSING_BYTES / 2, 7001),
+                                    .from = (rank + size - 1) % size,
+                                    .receive_bytes = 7001,
+                                    .receive = passing_at(s, PASSING_BYTES / 4 * 3, 7001)};
+    CHECK_OK(tri_queue_move(s->device->queue, passing_at(s, PASSING_BYTES / 2, 7001), v[layer].device, 7001));
+    CHECK_OK(tri_exchange_pass_start(x, &passed->group, &pass, &passing));
+    check_all_to_all(s, passed, TRI_FP64, 5000, seed + (uint64_t)layer);
+    if (layer == 2) CHECK_OK(tri_exchange_wait(&requests[1]));
+    check_all_to_all(s, &(members){.group = reduced->group}, TRI_FP64, 5000, seed + 100 + (uint64_t)layer);
+    CHECK_OK(tri_exchange_pass_wait(x, &passing));
+  }
+  for (int layer = LAYERS - 1; layer >= 0; layer--) {
+    CHECK_OK(tri_exchange_wait(&requests[layer]));
+    fetch(s, &v[layer]);
+    check_sums(groups[layer % 2], TRI_FP32, v[layer].seed, 0, v[layer].count, v[layer].host);
+    drop(s, &v[layer]);
+  }
+}
+
 static void check_group(const setting *s, const tri_group *group, uint64_t seed) {
   const members m = members_of(*group);
   for (size_t t = 0; t < sizeof TYPES / sizeof TYPES[0]; t++) {
@@ -192,6 +332,7 @@ static void check_group(const setting *s, const tri_group *group, uint64_t seed)
   for (int background = 0; background < 2; background++) check_row(s, &m, background == 1, seed += JOBS);
   check_maximum(s, &m, seed);
   check_messages(s, &m, 77, seed);
+  check_passing(s, &m, seed);
 }
 
 /* Every pair of neighbours and every second rank make groups too; and one large sum goes in several pieces. */
@@ -205,13 +346,87 @@ static void check_device(const char *name) {
   check_group(&s, &half, 2000);
   const members m = members_of(world);
   check_one(&s, &m, TRI_FP32, 1200011, 77);
+  check_all_to_all(&s, &m, TRI_FP32, 5300000 / m.group.size / m.group.size, 78); /* of several pieces, these too */
+  check_all_to_all(&s, &m, TRI_FP32, 1300001 / m.group.size, 79);
+  check_passes(&s, &m, 5000001, 80);
+  const members pairs = members_of(pair), halves = members_of(half);
+  check_between_groups(&s, &pairs, &halves, 81);
+  check_between_groups(&s, &m, &pairs, 91);
   tri_group_destroy(&pair);
   tri_group_destroy(&half);
   tear_down(&s);
 }
 
+/* ---- a rank that is lost ----------------------------------------------------------------------------------------- */
+
+/* Sends this process a signal as soon as it is seen to wait in the group. */
+static void *strike(void *number) {
+  tri_comm_wait now;
+  do now = tri_comm_state();
+  while (now.operation == NULL || strcmp(now.group, "context_outer") != 0);
+  kill(getpid(), *(int *)number);
+  return NULL;
+}
+
+static bool is_stopped(int pid) {
+  char path[64], text[256] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return false;
+  const size_t length = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  const char *name_end = strrchr(text, ')');
+  return length > 0 && name_end != NULL && strncmp(name_end, ") T", 3) == 0;
+}
+
+enum { LOST_RANK = 1, LATE_RANK = 2, LOST_BYTES = 100000 };
+
+/* The last rank comes late, so that rank 1 waits, and comes only when that one has stopped. */
+static void come_late(const tri_group *group, int number, int turn, pthread_t *thread, int *pids) {
+  static int signal_number;
+  signal_number = number;
+  if (turn != 3) return;
+  if (group->rank == LOST_RANK) CHECK(pthread_create(thread, NULL, strike, &signal_number) == 0, "thread");
+  while (group->rank == LATE_RANK && !is_stopped(pids[LOST_RANK])) usleep(1000);
+}
+
+/* Never comes back. */
+static void lose_a_rank(int number, const char *what, const char *device, const char *folder) {
+  const bool passes = strcmp(what, "pass") == 0;
+  tri_mesh_shape shape = {0};
+  tri_mesh mesh;
+  tri_watchdog *watchdog;
+  pthread_t thread;
+  int pid = getpid(), pids[64];
+  setting s = set_up(device);
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++)
+    shape.size[axis] = axis == TRI_AXIS_CONTEXT ? tri_comm_size() : 1;
+  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  const tri_group *group = tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT_OUTER);
+  CHECK_OK(tri_gather_bytes(group, sizeof pid, &pid, pids));
+  CHECK_OK(tri_watchdog_start(&mesh, folder, 3, &watchdog));
+  const int next = (group->rank + 1) % group->size, before = (group->rank + group->size - 1) % group->size;
+  const tri_exchange_pass pass = {next,   LOST_BYTES, passing_at(&s, 0, LOST_BYTES),
+                                  before, LOST_BYTES, passing_at(&s, PASSING_BYTES / 2, LOST_BYTES)};
+  int64_t begins[65];
+  for (int r = 0; r <= group->size; r++) begins[r] = r * (LOST_BYTES / 4);
+  upload(&s, passing_at(&s, 0, PASSING_BYTES), calloc(1, PASSING_BYTES), PASSING_BYTES);
+  for (int turn = 0;; turn++) {
+    tri_passing *passing = NULL;
+    come_late(group, number, turn, &thread, pids);
+    if (passes) {
+      CHECK_OK(tri_exchange_pass_start(s.exchange, group, &pass, &passing));
+      CHECK_OK(tri_exchange_pass_wait(s.exchange, &passing));
+    } else {
+      CHECK_OK(tri_exchange_all_to_all(s.exchange, group, TRI_FP32, begins, pass.send, begins, pass.receive));
+    }
+  }
+}
+
 int main(int argc, char **argv) {
   CHECK_OK(tri_comm_open());
+  if (argc == 5 && strcmp(argv[1], "stopped") == 0) lose_a_rank(SIGSTOP, argv[2], argv[3], argv[4]);
+  if (argc == 5 && strcmp(argv[1], "killed") == 0) lose_a_rank(SIGKILL, argv[2], argv[3], argv[4]);
   for (int i = 1; i < argc; i++) check_device(argv[i]);
   if (tri_comm_rank() == 0) printf("%d ranks, %s: as they should be\n", tri_comm_size(), tri_comm_library());
   tri_comm_close();

@@ -39,13 +39,18 @@ FREE = {
     "tri_scanner": "which of the patterns has a scanner of its own",
     "tri_record_kind": "what the flight recorder was told",
     "stage": "where a save in the background stands",
+    "tri_family": "each row of its list names a table of its own, without which nothing links",
+    "tri_optimizer_name": "each row of its list names a table of its own, without which nothing links",
+    "tri_parameter_group": "a number of a group: rows of its list are names and settings",
+    "tri_chat_flow": "whether a loop goes on, asked in the one place that runs loops",
+    "tri_layout_use": "parts that hold each other, asked for by their order",
     "tri_meeting_kind": "how events of a timeline are matched: none, or alike",
 }
 
 # Files that each know all values by themselves, and must each refuse a new one.
 ALL = {
     "tri_activation": ["model/model_config.c", "model/gpt2.c", "checkpoint/huggingface.c"],
-    "tri_family": ["model/model_config.c", "model/model.c", "model/family.c", "checkpoint/huggingface.c"],
+    "tri_dialect_kind": ["checkpoint/huggingface.c"],
     "tri_gelu": ["device/reference/rows.c", "device/cpu/kernels/elements.c"],
     "tri_decay": ["run/run_config.c", "train/learning_rate.c"],
     "tri_recompute": ["schedule/layout_config.c", "ops/recompute.c", "plan/simulate.c"],

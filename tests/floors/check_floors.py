@@ -12,7 +12,7 @@ import re
 import sys
 
 # From the ground up.
-FLOORS = ["base", "device", "comm", "ops", "model", "schedule", "timeline", "tokenizer", "data", "checkpoint", "engine", "run",
+FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data", "checkpoint", "engine", "run",
           "report", "recovery", "train", "plan", "tune", "cli"]
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a

@@ -15,7 +15,7 @@ static tri_status predict(tri_prediction *out) {
   TRI_TRY(tri_cluster_load("frontier", &cluster));
   TRI_TRY(tri_system_load("trireme", &system));
   TRI_TRY(tri_layout_parse("tensor=8,pipeline=2,schedule=1f1b", &layout));
-  TRI_TRY(tri_layout_resolve(&layout, &model, 32, 16));
+  TRI_TRY(tri_layout_resolve(&layout, &model, 1024, 32, 16));
   return tri_simulate(&(tri_simulation_request){.model = &model,
                                                 .layout = &layout,
                                                 .cluster = &cluster,

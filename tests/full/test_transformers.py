@@ -29,8 +29,12 @@ def corpus(tmp_path_factory):
     return folder / "data"
 
 
+WINDOWED = dict(family="llama", num_layers=4, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257, max_sequence=64,
+                init_std=0.1)
+
+
 def their_loss(folder, corpus):
-    """Over windows of SEQUENCE tokens one behind the other, as `trireme eval` takes them."""
+    """Over windows of SEQUENCE tokens one behind the other, as `trireme eval` takes them: the last one filled up."""
     tokens = numpy.fromfile(f"{corpus}/validation.bin", dtype=numpy.uint16).astype(numpy.int64)
     labels = len(tokens) - 1
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -38,7 +42,9 @@ def their_loss(folder, corpus):
     with torch.no_grad():
         for first in range(0, labels, SEQUENCE):
             end = min(first + SEQUENCE, labels)
-            logits = model(torch.tensor(tokens[None, first:end])).logits[0]
+            ids = numpy.zeros(SEQUENCE, numpy.int64)
+            ids[: end - first] = tokens[first:end]
+            logits = model(torch.tensor(ids[None])).logits[0, : end - first]
             wanted = torch.tensor(tokens[first + 1 : end + 1])
             total += float(torch.nn.functional.cross_entropy(logits.double(), wanted, reduction="sum"))
     return total / labels
@@ -55,16 +61,48 @@ def write_run(folder, corpus, model):
     return folder / "run.yaml"
 
 
+LLAMA = dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257, max_sequence=64)
+
+
 @pytest.mark.parametrize("model", [
     dict(family="gpt2", num_layers=2, hidden_size=48, num_heads=4, vocab_size=257, max_sequence=64),
-    dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257, max_sequence=64),
+    LLAMA,
     dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=1, ffn_size=96, vocab_size=257, max_sequence=64,
          tied=True, rope_scaling=dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_sequence=16)),
-], ids=["gpt2", "llama", "llama 3, tied"])
+    {**LLAMA, "family": "qwen3", "head_dim": 20, "tied": True},
+    {**LLAMA, "rope_scaling": dict(type="linear", factor=2.5)},
+    {**LLAMA, "rope_scaling": dict(type="yarn", factor=4.0, original_max_sequence=16)},
+    {**LLAMA, "rope_scaling": dict(type="yarn", factor=4.0, original_max_sequence=16, mscale=0.707, mscale_all_dim=1.5, beta_fast=12.0,
+                                   beta_slow=0.5, truncate=False)},
+    {**LLAMA, "rope_scaling": dict(type="yarn", factor=4.0, original_max_sequence=16, attention_factor=1.25)},
+    {**LLAMA, "rope_scaling": dict(type="dynamic", factor=2.0, original_max_sequence=20)},
+    {**WINDOWED, "window": 9},
+    {**WINDOWED, "window": 9, "attention_bias": True, "window_layers": "1-"},
+    pytest.param({**WINDOWED, "window": 9, "window_layers": "1 of 2"}, marks=pytest.mark.skipif(
+        not hasattr(transformers, "MinistralConfig"), reason="SKIPPED: this transformers has no Ministral")),
+], ids=["gpt2", "llama", "llama 3, tied", "qwen3", "linear", "yarn", "yarn with mscale", "yarn with its factor", "dynamic",
+        "mistral, window", "qwen2, window", "ministral"])
 def test_they_load_ours(tmp_path, corpus, model):
     trireme("train", write_run(tmp_path, corpus, model))
     checkpoint = tmp_path / "run/checkpoints/step-00000005"
     assert abs(their_loss(checkpoint, corpus) / our_loss(checkpoint, corpus) - 1) < 1e-5
+
+
+@pytest.mark.parametrize("prompt", ["Line 7: the rowers", "Line 7: the rowers pull 433 times, and rest."], ids=["short", "long"])
+@pytest.mark.parametrize("scaling", [
+    dict(type="yarn", factor=8.0, original_max_sequence=8), dict(type="dynamic", factor=8.0, original_max_sequence=20),
+], ids=["yarn", "dynamic"])
+def test_generation(tmp_path, corpus, scaling, prompt):
+    """Through the cache, from below the original length and from beyond it: the same tokens, each the most likely. With `dynamic`
+    frequencies grow with every token, and keys stay as they were."""
+    trireme("train", write_run(tmp_path, corpus, {**LLAMA, "rope_scaling": scaling}), "--set", "optimizer.steps=60", "--set", "device=reference")
+    checkpoint = tmp_path / "run/checkpoints/step-00000060"
+    ours = trireme("generate", checkpoint, "--prompt", prompt, "--tokens", 20, "--temperature", 0, "--precision", "fp32", "--device", "reference")
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = torch.tensor([list(prompt.encode())])
+    theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+    text = bytes(theirs[0].tolist()).decode()
+    assert ours.strip("\n") == text.strip("\n") and len(text) == len(prompt) + 20
 
 
 def write_documents(folder, generator):
@@ -86,29 +124,39 @@ def write_documents(folder, generator):
 ], ids=["gpt2", "llama"])
 def test_masked_documents(tmp_path, model):
     """Positions that begin again make them mask documents, too (masking_utils.find_packed_sequence_indices): `eval` of a masked
-    run finds the loss that they do."""
+    run finds the loss that they do in windows, and packed that of each document alone."""
     lengths = write_documents(tmp_path, numpy.random.default_rng(1))
     run = json.loads(write_run(tmp_path, tmp_path, model).read_text())
     run["data"].update(documents="masked", packing="documents")
     (tmp_path / "run.yaml").write_text(json.dumps(run))
     trireme("train", tmp_path / "run.yaml")
     checkpoint = tmp_path / "run/checkpoints/step-00000005"
-    ours = json.loads(trireme("eval", checkpoint, tmp_path / "validation", "--json"))
     tokens = numpy.fromfile(tmp_path / "validation.bin", numpy.uint16).astype(numpy.int64)
     place = numpy.concatenate([numpy.arange(n) for n in lengths])
     last = numpy.concatenate([numpy.arange(n) == n - 1 for n in lengths])
     theirs = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
-    total, counted = 0.0, 0
-    with torch.no_grad():
-        for first in range(0, len(tokens) - 1, SEQUENCE):
-            end = min(first + SEQUENCE, len(tokens) - 1)
+
+    def loss_of(pieces):
+        """[(first token, tokens)]: each a sequence of its own, in which documents begin again."""
+        total, counted = 0.0, 0
+        for first, count in pieces:
+            end = min(first + count, len(tokens) - 1)
             positions = numpy.minimum(place[first:end], numpy.arange(end - first))
             wanted = numpy.where(last[first:end], -100, tokens[first + 1 : end + 1])
-            logits = theirs(torch.tensor(tokens[None, first:end]), position_ids=torch.tensor(positions[None]), use_cache=False).logits[0]
+            with torch.no_grad():
+                logits = theirs(torch.tensor(tokens[None, first:end]), position_ids=torch.tensor(positions[None]), use_cache=False).logits[0]
             total += float(torch.nn.functional.cross_entropy(logits.double(), torch.tensor(wanted), reduction="sum"))
             counted += int((wanted >= 0).sum())
-    assert ours["tokens"] == counted
-    assert abs(ours["loss"] / (total / counted) - 1) < 1e-5
+        return total / counted, counted
+
+    windows = [(first, SEQUENCE) for first in range(0, len(tokens) - 1, SEQUENCE)]
+    begins = numpy.cumsum([0, *lengths])
+    alone = [(begin + first, min(SEQUENCE, n - first)) for begin, n in zip(begins, lengths) for first in range(0, n, SEQUENCE)]
+    for options, pieces in (["--packing", "windows"], windows), ([], alone[:-1] if lengths[-1] == 1 else alone):
+        ours = json.loads(trireme("eval", checkpoint, tmp_path / "validation", "--json", *options))
+        loss, counted = loss_of(pieces)
+        assert ours["tokens"] == counted
+        assert abs(ours["loss"] / loss - 1) < 1e-5
 
 
 @pytest.mark.parametrize("make", [
@@ -119,7 +167,10 @@ def test_masked_documents(tmp_path, model):
     lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(
         hidden_size=64, intermediate_size=112, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=257,
         max_position_embeddings=64, tie_word_embeddings=True)),
-], ids=["gpt2", "llama", "qwen2"])
+    lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        hidden_size=64, intermediate_size=112, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=257,
+        head_dim=20, max_position_embeddings=64)),
+], ids=["gpt2", "llama", "qwen2", "qwen3"])
 def test_we_load_theirs(tmp_path, corpus, make):
     torch.manual_seed(0)
     model = make()
@@ -128,6 +179,21 @@ def test_we_load_theirs(tmp_path, corpus, make):
             parameter.add_(0.05 * torch.randn_like(parameter))  # biases that are not zero
     model.save_pretrained(tmp_path)
     assert abs(their_loss(tmp_path, corpus) / our_loss(tmp_path, corpus) - 1) < 1e-5
+
+
+def test_a_window_of_theirs(tmp_path, corpus):
+    """Mistral's, shorter than what it sees: both find one loss, and another than without it."""
+    torch.manual_seed(0)
+    losses = []
+    for window in (9, None):
+        torch.manual_seed(0)
+        model = transformers.MistralForCausalLM(transformers.MistralConfig(
+            hidden_size=64, intermediate_size=112, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=257,
+            max_position_embeddings=64, sliding_window=window, initializer_range=0.2, attn_implementation="eager"))
+        model.save_pretrained(tmp_path / str(window))
+        losses.append(our_loss(tmp_path / str(window), corpus))
+        assert abs(their_loss(tmp_path / str(window), corpus) / losses[-1] - 1) < 1e-5
+    assert abs(losses[0] / losses[1] - 1) > 1e-3
 
 
 THEIRS = {
@@ -142,6 +208,9 @@ THEIRS = {
     "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(
         vocab_size=257, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=64)),
+    "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+        vocab_size=257, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=20, max_position_embeddings=64)),
 }
 
 
@@ -166,10 +235,10 @@ def test_import_train_export(tmp_path, corpus, kind):
              dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_heads=2, ffn_size=96, vocab_size=257,
                   max_sequence=64, tied=described.get("tie_word_embeddings", False), attention_bias=kind == "qwen2",
                   norm_eps=described["rms_norm_eps"], rope_theta=described.get("rope_theta", 10000.0)))
-    run = write_run(tmp_path, corpus, shape)
+    run = write_run(tmp_path, corpus, str(tmp_path / "ours") if kind == "qwen3" else shape)
     trireme("train", run, "-n", 4, "--resume", tmp_path / "ours", "--set", "layout.tensor=2", "--set", "layout.pipeline=2",
-            "--set", "optimizer.steps=1")
+            "--set", "optimizer.steps=1", "--set", "optimizer.decay=constant")  # a cosine would end at 0 with the only step
     trireme("export", tmp_path / "run", tmp_path / "trained", "--precision", "bf16", "--shard-bytes", 40000)
     trained = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "trained", dtype=torch.float32).eval()
     differences = [float((a - b).abs().max()) for a, b in zip(model.state_dict().values(), trained.state_dict().values())]
-    assert 1e-4 < max(differences) < 0.1
+    assert 5e-3 < max(differences) < 0.1  # AdamW's first step goes as far as its rate, 1e-2; rounding to bf16 by far less

@@ -32,10 +32,23 @@ typedef struct attention_call {
 
 /* ---- lists of slices --------------------------------------------------------------------------------------------- */
 
-static void append(slice_list *l, int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool causal) {
-  if (l->count == MOST_SLICES) return;
-  l->slices[l->count++] =
-      (tri_attention_slice){(int32_t)first_query, (int32_t)queries, (int32_t)first_key, (int32_t)keys, causal ? 1 : 0};
+static void append(slice_list *l, tri_attention_slice s) {
+  if (l->count < MOST_SLICES) l->slices[l->count++] = s;
+}
+
+/* Causal ones mostly, full ones, windows that may be longer than the slice, and any band. */
+static tri_attention_slice draw_slice(checker *c, int64_t query, int64_t queries, int64_t key, int64_t keys) {
+  tri_attention_slice s = tri_slice_causal(query, queries, key, keys);
+  switch (draw(c, 6)) {
+    case 0: return tri_slice_full(query, queries, key, keys);
+    case 1: return tri_slice_window(query, queries, key, keys, draw_from(c, 1, 5));
+    case 2: return tri_slice_window(query, queries, key, keys, draw_from(c, 1, keys + 20));
+    case 3:
+      s.from = (int32_t)draw_from(c, -queries - 10, keys + 10);
+      s.to = (int32_t)(s.from + draw(c, queries + keys + 1));
+      return s;
+    default: return s;
+  }
 }
 
 /* Documents of any length, with rows between them that belong to nobody, and slices that say nothing. */
@@ -46,7 +59,7 @@ static void make_documents(checker *c, int64_t query_rows, int64_t key_rows, sli
     if (draw(c, 3) == 0) key += draw(c, 4);
     const int64_t queries = draw(c, draw_bool(c) ? 4 : 70), keys = draw(c, 3) > 0 ? queries : draw(c, 70);
     if (query + queries > query_rows || key + keys > key_rows) continue;
-    append(l, query, queries, key, keys, draw(c, 4) > 0);
+    append(l, draw_slice(c, query, queries, key, keys));
     query += queries;
     key += keys;
   }
@@ -55,7 +68,7 @@ static void make_documents(checker *c, int64_t query_rows, int64_t key_rows, sli
 static bool sees(const tri_attention_slice *s, int64_t query, int64_t key) {
   const int64_t i = query - s->first_query, j = key - s->first_key;
   if (i < 0 || i >= s->queries || j < 0 || j >= s->keys) return false;
-  return s->causal == 0 || j <= (int64_t)s->keys - s->queries + i;
+  return j >= i + s->from && j <= i + s->to;
 }
 
 /* No query sees a key twice. */
@@ -74,8 +87,8 @@ static void make_shared(checker *c, int64_t query_rows, int64_t key_rows, slice_
   for (int tries = 0; tries < 40; tries++) {
     const int64_t query = draw(c, query_rows), key = draw(c, key_rows);
     const int64_t queries = 1 + draw(c, query_rows - query), keys = 1 + draw(c, key_rows - key);
-    const tri_attention_slice s = {(int32_t)query, (int32_t)queries, (int32_t)key, (int32_t)keys, draw_bool(c)};
-    if (!overlaps(l, &s)) append(l, query, queries, key, keys, s.causal != 0);
+    const tri_attention_slice s = draw_slice(c, query, queries, key, keys);
+    if (!overlaps(l, &s)) append(l, s);
   }
 }
 
@@ -83,14 +96,14 @@ static void make_shared(checker *c, int64_t query_rows, int64_t key_rows, slice_
 static void make_window(int64_t rows, int64_t window, slice_list *l) {
   l->shares_keys = true;
   if (window > rows) window = rows;
-  append(l, 0, window, 0, window, true);
-  for (int64_t r = window; r < rows; r++) append(l, r, 1, r - window + 1, window, false);
+  append(l, tri_slice_causal(0, window, 0, window));
+  for (int64_t r = window; r < rows; r++) append(l, tri_slice_full(r, 1, r - window + 1, window));
 }
 
 /* Sequences that have a cache of keys each, of unequal lengths. */
 static void make_caches(checker *c, int64_t batch, int64_t queries, int64_t capacity, slice_list *l) {
   for (int64_t b = 0; b < batch; b++)
-    append(l, b * queries, queries, b * capacity, draw_from(c, queries, capacity), true);
+    append(l, tri_slice_causal(b * queries, queries, b * capacity, draw_from(c, queries, capacity)));
 }
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
@@ -318,10 +331,10 @@ typedef void one(checker *c, tri_dtype type, attention_call x, const slice_list 
 
 /* The list of a problem by its number, and its sizes. */
 static const char *draw_list(checker *c, int i, tri_attention *a, slice_list *l) {
-  switch (i % 7) {
+  switch (i % 8) {
     case 0:
       a->query_rows = a->key_rows = draw_from(c, 1, 100);
-      append(l, 0, a->query_rows, 0, a->key_rows, true);
+      append(l, tri_slice_causal(0, a->query_rows, 0, a->key_rows));
       return "one causal sequence";
     case 1:
       a->query_rows = a->key_rows = draw_from(c, 60, 150);
@@ -346,11 +359,15 @@ static const char *draw_list(checker *c, int i, tri_attention *a, slice_list *l)
       a->key_rows = 2 * 77;
       make_caches(c, 2, 19, 77, l);
       return "some queries each on caches";
+    case 6:
+      a->query_rows = a->key_rows = draw_from(c, 60, 150);
+      append(l, tri_slice_window(0, a->query_rows, 0, a->key_rows, draw_from(c, 1, 80)));
+      return "a window in one slice";
     default: break;
   }
   a->query_rows = draw_from(c, 1, 90);
   a->key_rows = draw_from(c, 1, 90);
-  append(l, 0, a->query_rows, 0, a->key_rows, false);
+  append(l, tri_slice_full(0, a->query_rows, 0, a->key_rows));
   return "all see all";
 }
 
@@ -377,7 +394,7 @@ static void small_problems(checker *c, tri_dtype type, one *function) {
   static const int64_t few_heads[][2] = {{1, 1}, {2, 2}, {2, 1}, {1, 1}, {3, 1}};
   static const int64_t dims[] = {64, 8, 16, 33, 1, 80, 128, 64, 5, 32, 96, 64, 256};
   const int num_dims = sizeof dims / sizeof dims[0];
-  const int count = is_quick(c) ? 7 : 70, from = (int)draw(c, 5 * num_dims);
+  const int count = is_quick(c) ? 8 : 80, from = (int)draw(c, 5 * num_dims);
   for (int i = 0; i < count; i++) {
     const int64_t *h = is_quick(c) ? few_heads[(i + from) % 5] : all_heads[(i + from) % 5];
     slice_list l = {0};
@@ -401,7 +418,7 @@ static void empty_problems(checker *c, tri_dtype type, one *function) {
     attention_call x = {.call = {.type = type, .heads = 2, .kv_heads = 2, .head_dim = 64, .scale = 0.125}};
     x.call.out_type = x.call.gradient_type = type;
     x.call.query_rows = x.call.key_rows = i == 0 ? 0 : 9;
-    if (i == 2) append(&l, 0, 9, 0, 4, true); /* the first five see nothing */
+    if (i == 2) append(&l, tri_slice_causal(0, 9, 0, 4)); /* the first five see nothing */
     set_most(&x.call, &l);
     lay_out(c, &x);
     function(c, type, x, &l, i == 0 ? "no rows" : i == 1 ? "no slices" : "some see nothing");
@@ -417,7 +434,7 @@ static void large_problems(checker *c, tri_dtype type, one *function) {
     x.call.out_type = x.call.gradient_type = type;
     x.call.scale = 1 / sqrt((double)x.call.head_dim);
     x.call.query_rows = x.call.key_rows = sizes[i][0];
-    append(&l, 0, sizes[i][0], 0, sizes[i][0], true);
+    append(&l, tri_slice_causal(0, sizes[i][0], 0, sizes[i][0]));
     set_most(&x.call, &l);
     lay_out(c, &x);
     function(c, type, x, &l, "a whole sequence");

@@ -1,5 +1,5 @@
-/* Kernels that go over elements, or over the elements of rows: convert, add, column sums, activations, dropout, RoPE.
- */
+/* Kernels that go over elements, or over the elements of rows: convert, copies of rows, add, column sums, activations,
+ * dropout, RoPE. */
 #include "problem.h"
 
 #include <math.h>
@@ -88,6 +88,68 @@ void cases_convert(checker *c, tri_dtype type) {
       describe(&p, "%lld elements to %s", (long long)counts[i], tri_dtype_name(all[to]));
       check(&p);
     }
+  }
+}
+
+/* ---- copy_rows --------------------------------------------------------------------------------------------------- */
+
+typedef struct row_copy_call {
+  tri_row_copy copy;
+  int count, from_rows, from, to_rows, to; /* arguments; a map that is none: -1 */
+} row_copy_call;
+
+static tri_status run_copy_rows(const problem *p, tri_queue *queue, char *const *memory) {
+  const row_copy_call *x = p->with;
+  tri_row_copy copy = x->copy;
+  copy.rows = rows_of(p, copy.rows.capacity, x->count, memory);
+  return KERNEL(queue, copy_rows, &copy, x->from_rows < 0 ? NULL : AT(x->from_rows), AT(x->from),
+                x->to_rows < 0 ? NULL : AT(x->to_rows), AT(x->to));
+}
+
+/* Each of `live` numbers from `least` on once, in any order; what is behind them nobody reads. */
+static int add_order(problem *p, const char *name, int64_t capacity, int64_t live, int64_t least) {
+  const int number = add_array(p, name, TRI_INT32, capacity);
+  int32_t *rows = (int32_t *)(void *)p->arguments[number].before;
+  for (int64_t r = 0; r < live; r++) {
+    const int64_t at = draw(p->checker, r + 1);
+    rows[r] = rows[at];
+    rows[at] = (int32_t)(least + r);
+  }
+  return number;
+}
+
+static int add_choice(problem *p, const char *name, int64_t capacity, int64_t live, int64_t rows) {
+  const int number = add_array(p, name, TRI_INT32, capacity);
+  for (int64_t r = 0; r < live; r++)
+    number_set(TRI_INT32, p->arguments[number].before, r, (double)draw(p->checker, rows));
+  return number;
+}
+
+void cases_copy_rows(checker *c, tri_dtype type) {
+  static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
+  int64_t capacity = 0, width = 0;
+  for (int i = 0; next_shape(c, i, &capacity, &width); i++) {
+    problem p = problem_make(c, type);
+    row_copy_call x = {.from_rows = -1, .to_rows = -1};
+    const int64_t live = add_rows(&p, capacity, &x.count), all_rows = capacity + 1 + draw(c, 5), to_first = draw(c, 2);
+    const int64_t gap = i % 2 == 0 ? 16 * draw(c, 2) : draw(c, 9);
+    tri_dtype to_type = types[i % 3];
+    if ((device_of(c)->info.types >> (unsigned)to_type & 1u) == 0) to_type = type;
+    p.run = run_copy_rows;
+    p.with = &x;
+    x.copy = (tri_row_copy){tri_all_rows(capacity), width, type, to_type, width + gap, width + (i % 4 == 0 ? gap : 0)};
+    if (draw_bool(c)) x.from_rows = add_choice(&p, "numbers of rows taken", capacity, live, all_rows);
+    if (draw_bool(c)) x.to_rows = add_order(&p, "numbers of rows given", capacity, live, to_first);
+    x.from = add_input(&p, "from", type, all_rows * x.copy.from_stride, 0, 1);
+    if (i % 2 == 1) fill_with_edges(&p, x.from);
+    x.to = add_array(&p, "to", to_type, all_rows * x.copy.to_stride);
+    region written = matrix_of(live, x.copy.to_stride, width);
+    written.first = x.to_rows < 0 ? 0 : to_first * x.copy.to_stride;
+    writes(&p, x.to, written, false);
+    p.arguments[x.to].exact = true;
+    describe(&p, "%lld x %lld to %s%s, %s rows to %s", (long long)capacity, (long long)width, tri_dtype_name(to_type),
+             count_text(x.count), x.from_rows < 0 ? "all" : "named", x.to_rows < 0 ? "all" : "named ones");
+    check(&p);
   }
 }
 
@@ -207,46 +269,111 @@ void cases_gelu_backward(checker *c, tri_dtype type) { activation(c, type, 1, tr
 void cases_swiglu_forward(checker *c, tri_dtype type) { activation(c, type, 2, false, 1, run_swiglu_forward); }
 void cases_swiglu_backward(checker *c, tri_dtype type) { activation(c, type, 2, true, 1, run_swiglu_backward); }
 
+/* A weight for each row, and its gradient. */
+typedef struct weighted_call {
+  int64_t rows, width, live;
+  int count, x, weights, gradient, out, gradient_weights;
+} weighted_call;
+
+static tri_status run_weighted_forward(const problem *p, tri_queue *queue, char *const *memory) {
+  const weighted_call *x = p->with;
+  return KERNEL(queue, weighted_swiglu_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->x),
+                AT(x->weights), AT(x->out));
+}
+
+static tri_status run_weighted_backward(const problem *p, tri_queue *queue, char *const *memory) {
+  const weighted_call *x = p->with;
+  return KERNEL(queue, weighted_swiglu_backward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->x),
+                AT(x->weights), AT(x->gradient), AT(x->out), AT(x->gradient_weights));
+}
+
+static void weighted_swiglu(checker *c, tri_dtype type, bool backward) {
+  static const double scales[] = {1, 4, 200};
+  weighted_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    const int64_t outs = backward ? 2 * x.width : x.width;
+    p.run = backward ? run_weighted_backward : run_weighted_forward;
+    p.with = &x;
+    x.live = add_rows(&p, x.rows, &x.count);
+    x.x = add_array(&p, "x", type, 2 * x.rows * x.width);
+    fill(&p, x.x, all_of(2 * x.live * x.width), 0, scales[i % 3]);
+    x.weights = add_array(&p, "weights", p.wide, x.rows);
+    fill(&p, x.weights, all_of(x.live), 0.3, 0.3);
+    if (backward) {
+      x.gradient = add_array(&p, "gradient of y", type, x.rows * x.width);
+      fill(&p, x.gradient, all_of(x.live * x.width), 0, 1);
+      x.gradient_weights = add_array(&p, "gradient of the weights", p.wide, x.rows);
+      writes(&p, x.gradient_weights, all_of(x.live), false);
+      /* Terms are products of two numbers of that scale, and their sum may be near zero by chance. */
+      p.arguments[x.gradient_weights].yardstick = 0.1 * scales[i % 3] * scales[i % 3] * sqrt((double)x.width);
+    }
+    x.out = add_array(&p, backward ? "gradient of x" : "y", type, x.rows * outs);
+    writes(&p, x.out, all_of(x.live * outs), false);
+    describe(&p, "%lld x %lld%s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count), scales[i % 3]);
+    check(&p);
+  }
+}
+
+void cases_weighted_swiglu_forward(checker *c, tri_dtype type) { weighted_swiglu(c, type, false); }
+void cases_weighted_swiglu_backward(checker *c, tri_dtype type) { weighted_swiglu(c, type, true); }
+
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 typedef struct dropout_call {
   tri_dropout options;
   int64_t count;
-  int values, x, y;
+  int values, rows, x, y; /* no numbers of rows: -1 */
 } dropout_call;
 
 static tri_status run_dropout(const problem *p, tri_queue *queue, char *const *memory) {
   const dropout_call *x = p->with;
-  return KERNEL(queue, dropout, p->type, x->count, &x->options, AT(x->values), AT(x->x), AT(x->y));
+  return KERNEL(queue, dropout, p->type, x->count, &x->options, AT(x->values), x->rows < 0 ? NULL : AT(x->rows),
+                AT(x->x), AT(x->y));
 }
 
 /* Inputs are at least 0.5, so that another mask shows in every element. */
+static void one_dropout(checker *c, tri_dtype type, dropout_call x, int i) {
+  problem p = problem_make(c, type);
+  const tri_step_values values = {.seed = (uint64_t)draw(c, INT64_MAX),
+                                  .step = draw(c, (int64_t)1 << (i % 2 == 0 ? 4 : 39)),
+                                  .first_sample = draw(c, i % 2 == 0 ? 3 : (int64_t)1 << 33)};
+  p.run = run_dropout;
+  p.with = &x;
+  x.values = add_bytes(&p, "values", &values, sizeof values);
+  x.rows = x.options.width == 0 ? -1 : add_array(&p, "numbers of rows", TRI_INT32, x.count / x.options.width);
+  for (int64_t r = 0; x.rows >= 0 && r < x.count / x.options.width; r++)
+    number_set(TRI_INT32, p.arguments[x.rows].before, r, (double)draw(c, i % 2 == 0 ? 100 : INT32_MAX));
+  x.x = add_input(&p, "x", type, x.count, 0, 1);
+  for (int64_t e = 0; e < x.count; e++) {
+    const double value = number_get(type, p.arguments[x.x].before, e);
+    number_set(type, p.arguments[x.x].before, e, value < 0 ? value - 0.5 : value + 0.5);
+  }
+  x.y = i % 2 == 0 ? x.x : add_array(&p, "y", type, x.count);
+  writes(&p, x.y, all_of(x.count), false);
+  describe(&p, "%lld elements from %lld, probability %g%s%s", (long long)x.count, (long long)x.options.first,
+           x.options.probability, x.y == x.x ? ", in place" : "", x.rows < 0 ? "" : ", by rows");
+  check(&p);
+}
+
 void cases_dropout(checker *c, tri_dtype type) {
   static const int64_t counts[] = {0, 1, 3, 4, 6, 129, 2050, 16387, 1000003};
-  for (size_t i = 0; i < sizeof counts / sizeof counts[0] - (is_quick(c) ? 1 : 0); i++) {
-    static const double probabilities[] = {0.1, 0.5, 0.9, 0};
-    problem p = problem_make(c, type);
-    dropout_call x = {.count = counts[i],
-                      .options = {.probability = probabilities[i % 4],
-                                  .site = draw(c, 1 << 16),
-                                  .sample_elements = draw_from(c, 1, 1 << 20),
-                                  .first = i % 3 == 0 ? 0 : draw(c, 1 << 30)}};
-    const tri_step_values values = {.seed = (uint64_t)draw(c, INT64_MAX),
-                                    .step = draw(c, (int64_t)1 << (i % 2 == 0 ? 4 : 39)),
-                                    .first_sample = draw(c, i % 2 == 0 ? 3 : (int64_t)1 << 33)};
-    p.run = run_dropout;
-    p.with = &x;
-    x.values = add_bytes(&p, "values", &values, sizeof values);
-    x.x = add_input(&p, "x", type, x.count, 0, 1);
-    for (int64_t e = 0; e < x.count; e++) {
-      const double value = number_get(type, p.arguments[x.x].before, e);
-      number_set(type, p.arguments[x.x].before, e, value < 0 ? value - 0.5 : value + 0.5);
-    }
-    x.y = i % 2 == 0 ? x.x : add_array(&p, "y", type, x.count);
-    writes(&p, x.y, all_of(x.count), false);
-    describe(&p, "%lld elements from %lld, probability %g%s", (long long)x.count, (long long)x.options.first,
-             x.options.probability, x.y == x.x ? ", in place" : "");
-    check(&p);
+  static const int64_t shapes[][2] = {{5, 24}, {1, 7}, {70, 33}, {33, 768}, {0, 4}, {4099, 64}};
+  static const double probabilities[] = {0.1, 0.5, 0.9, 0};
+  for (int i = 0; i < (int)(sizeof counts / sizeof counts[0]) - (is_quick(c) ? 1 : 0); i++) {
+    const tri_dropout options = {.probability = probabilities[i % 4],
+                                 .site = draw(c, 1 << 16),
+                                 .sample_elements = draw_from(c, 1, 1 << 20),
+                                 .first = i % 3 == 0 ? 0 : draw(c, 1 << 30)};
+    one_dropout(c, type, (dropout_call){.options = options, .count = counts[i]}, i);
+  }
+  for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]) - (is_quick(c) ? 1 : 0); i++) {
+    const tri_dropout options = {.probability = probabilities[i % 4],
+                                 .site = draw(c, 1 << 16),
+                                 .sample_elements = draw_from(c, 1, 1 << 20),
+                                 .first = i % 3 == 2 ? 4 * draw(c, 1 << 28) : i % 3 * draw(c, 1 << 30),
+                                 .width = shapes[i][1]};
+    one_dropout(c, type, (dropout_call){.options = options, .count = shapes[i][0] * shapes[i][1]}, i);
   }
 }
 

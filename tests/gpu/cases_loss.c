@@ -1,12 +1,11 @@
 /* The loss, the optimizer and sums. */
+#include "base/label.h"
 #include "problem.h"
 
 #include <math.h>
 #include <stdint.h>
 
 #define AT(i) ((void *)memory[i])
-
-enum { IGNORED = -1 };
 
 typedef struct loss_call {
   int64_t rows, vocabulary, ld, gradient_ld, first_id;
@@ -31,9 +30,9 @@ static int add_labels(problem *p, const loss_call *x) {
   const int number = add_array(p, "labels", TRI_INT32, x->rows);
   for (int64_t r = 0; r < x->rows; r++) {
     const int64_t inside = x->first_id + draw(p->checker, x->vocabulary);
-    const int64_t kind = draw(p->checker, 6);
+    const int64_t kind = draw(p->checker, 6), ignored = r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_FILLING;
     const int64_t outside = kind == 0 ? x->first_id + x->vocabulary : x->first_id > 0 ? x->first_id - 1 : inside;
-    number_set(TRI_INT32, p->arguments[number].before, r, (double)(kind == 2 ? IGNORED : kind < 2 ? outside : inside));
+    number_set(TRI_INT32, p->arguments[number].before, r, (double)(kind == 2 ? ignored : kind < 2 ? outside : inside));
   }
   return number;
 }
@@ -104,8 +103,8 @@ static void add_statistics(problem *p, loss_call *x, double logit_scale) {
 
 static tri_status run_loss(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
-  return KERNEL(queue, softmax_loss, p->type, x->rows, AT(x->labels), IGNORED, AT(x->maximum), AT(x->sum),
-                AT(x->label_logit), AT(x->out));
+  return KERNEL(queue, softmax_loss, p->type, x->rows, AT(x->labels), AT(x->maximum), AT(x->sum), AT(x->label_logit),
+                AT(x->out));
 }
 
 void cases_softmax_loss(checker *c, tri_dtype type) {
@@ -128,7 +127,7 @@ void cases_softmax_loss(checker *c, tri_dtype type) {
 static tri_status run_gradient(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
   return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
-                x->first_id, IGNORED, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
+                x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
 }
 
 /* In the logits' own memory: an array of the gradient's type that begins as one of logits. */
@@ -189,7 +188,7 @@ static tri_status run_adamw(const problem *p, tri_queue *queue, char *const *mem
 static void adamw_case(checker *c, tri_dtype type, int64_t count, int number, bool narrow) {
   static const int64_t updates[] = {1, 2, 10, 100000};
   problem p = problem_make(c, type);
-  adamw_call x = {.count = count, .options = {0.9, 0.95, 1e-8, number % 2 == 0 ? 0.1 : 0}, .narrow = -1};
+  adamw_call x = {.count = count, .options = {0.9, 0.95, 1e-8, number % 2 == 0 ? 0.1 : 0, 1}, .narrow = -1};
   const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .loss_scale = NAN, .update = updates[draw(c, 4)]};
   p.run = run_adamw;
   p.with = &x;

@@ -4,49 +4,21 @@
  * told as bytes moved (each operand once) a second, and as a share of that copy. Matrix products and attention are told
  * as floating-point operations a second, of the shapes that GPT-2 124M, GPT-2 1.5B and a Llama of 1B train with, in
  * three directions; each product as the device's library ranks first, and then as the best of its first eight that were
- * timed here. Operands are random: zeros are faster than any data. Each figure is the median of some samples,
- * with the least and the most beside it. --quick takes small sizes: it shows that the program works. */
+ * timed here; and of layers of experts, beside their routers. Operands are random: zeros are faster than any data. Each
+ * figure is the median of some samples, with the least and the most beside it. --quick takes small sizes: it shows that
+ * the program works. */
+#include "kernel_speed.h"
+
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/choices.h"
-#include "device/kernels.h"
-#include "device/timing.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 7, MOST_BUFFERS = 14, TABLE = 1 << 20 };
-
-typedef struct bench {
-  tri_device *device;
-  tri_dtype type, wide;
-  bool quick;
-  double least_s; /* of a sample */
-  double copy_rate;
-  const char *choice;    /* of how products are made, for their names */
-  void *normal[3], *ids; /* TABLE random numbers as fp64, fp32 and bf16, and token ids */
-  json_t *out;
-} bench;
-
-#define TRY(call)                                                                                                      \
-  do {                                                                                                                 \
-    if ((call) != TRI_OK) {                                                                                            \
-      fprintf(stderr, "kernel_speed: %s\n", tri_status_message());                                                     \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
+enum { SAMPLES = 7, TABLE = 1 << 20 };
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
-
-typedef struct buffers {
-  tri_device *device;
-  void *at[MOST_BUFFERS];
-  size_t bytes[MOST_BUFFERS];
-  int count;
-} buffers;
 
 static int index_of(tri_dtype type) {
   switch (type) {
@@ -66,14 +38,15 @@ static void fill(tri_device *device, void *to, size_t bytes, const void *table, 
   }
 }
 
-static void *take(buffers *b, size_t bytes) {
+void *take(buffers *b, size_t bytes) {
+  if (b->count == sizeof b->at / sizeof b->at[0]) abort(); /* more buffers than there is room for */
   void **out = &b->at[b->count];
   TRY(tri_device_memory_create(b->device, bytes, out));
   b->bytes[b->count++] = bytes;
   return *out;
 }
 
-static void *random_of(const bench *s, buffers *b, tri_dtype type, int64_t count) {
+void *random_of(const bench *s, buffers *b, tri_dtype type, int64_t count) {
   size_t bytes = (size_t)count * tri_dtype_bytes(type);
   void *out = take(b, bytes);
   if (type == TRI_INT32) {
@@ -84,7 +57,7 @@ static void *random_of(const bench *s, buffers *b, tri_dtype type, int64_t count
   return out;
 }
 
-static void give(buffers *b) {
+void give(buffers *b) {
   TRY(tri_queue_finish(b->device->queue));
   for (int i = 0; i < b->count; i++) tri_device_memory_destroy(b->device, b->at[i], b->bytes[i]);
 }
@@ -128,7 +101,7 @@ static void tell(bench *s, const char *what, const char *unit, double amount, co
                         amount / seconds[0], "seconds", seconds[1]));
 }
 
-static void measure(bench *s, const char *what, const char *unit, double amount, tri_device_work *work, void *context) {
+void measure(bench *s, const char *what, const char *unit, double amount, tri_device_work *work, void *context) {
   double seconds[3];
   sample(s, work, context, seconds);
   tell(s, what, unit, amount, seconds);
@@ -140,7 +113,7 @@ typedef struct rows_call {
   const bench *s;
   int64_t rows, width, vocabulary, positions;
   void *x, *y, *z, *table, *weight, *bias, *mean, *rstd, *ids, *labels, *places, *cosine, *sine, *moment1, *moment2;
-  void *values, *sum;
+  void *values, *sum, *turned;
 } rows_call;
 
 #define WORK(name_, ...)                                                                                               \
@@ -149,8 +122,8 @@ typedef struct rows_call {
     const tri_dtype type = c->s->type, wide = c->s->wide;                                                              \
     const tri_rows all = tri_all_rows(c->rows);                                                                        \
     const tri_norm norm = tri_norm_of_rows(type, all, c->width, 1e-5);                                                 \
-    const tri_dropout dropout = {0.1, 3, c->width, 0};                                                                 \
-    const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1};                                                                    \
+    const tri_dropout dropout = {0.1, 3, c->width, 0, c->width};                                                       \
+    const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1, 1};                                                                 \
     (void)round, (void)wide, (void)all, (void)norm, (void)dropout, (void)adamw;                                        \
     TRI_KERNEL_CALL(queue, __VA_ARGS__);                                                                               \
     return TRI_OK;                                                                                                     \
@@ -158,12 +131,17 @@ typedef struct rows_call {
 
 WORK(add, add, type, all, c->width, c->x, c->y, c->z)
 WORK(convert, convert, c->rows * c->width, wide, c->table, type, c->z)
+WORK(copy_rows, copy_rows, &(tri_row_copy){all, c->width, type, type, c->width, c->width}, c->turned, c->x, NULL, c->z)
 WORK(column_sum, column_sum, type, all, c->width, c->x, c->weight, true)
 WORK(gelu_forward, gelu_forward, type, TRI_GELU_TANH, all, c->width, c->x, c->z)
 WORK(gelu_backward, gelu_backward, type, TRI_GELU_TANH, all, c->width, c->x, c->y, c->z)
 WORK(swiglu_forward, swiglu_forward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->z)
 WORK(swiglu_backward, swiglu_backward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->y, c->z)
-WORK(dropout, dropout, type, c->rows * c->width, &dropout, c->values, c->x, c->z)
+WORK(weighted_swiglu_forward, weighted_swiglu_forward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->mean, c->z)
+WORK(weighted_swiglu_backward, weighted_swiglu_backward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->mean, c->y,
+     c->z, c->rstd)
+WORK(dropout, dropout, type, c->rows * c->width, &dropout, c->values, NULL, c->x, c->z)
+WORK(dropout_by_rows, dropout, type, c->rows * c->width, &dropout, c->values, c->turned, c->x, c->z)
 WORK(rope, rope, type, all, c->width, c->width / 64, 64, 64, c->places, c->cosine, c->sine, false, c->z)
 WORK(layer_norm_forward, layer_norm_forward, &norm, c->x, NULL, NULL, c->weight, c->bias, c->z, c->mean, c->rstd)
 WORK(layer_norm_backward_input, layer_norm_backward_input, &norm, c->y, c->x, c->weight, c->mean, c->rstd, c->z, false)
@@ -179,7 +157,41 @@ WORK(position_backward, position_backward, type, all, c->width, c->places, c->po
 WORK(adamw, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2, NULL)
 WORK(adamw_copy, adamw, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1, c->moment2,
      type == wide ? NULL : c->z)
+/* The largest square matrix whose side is a multiple of 64. */
+static int64_t square_of(const rows_call *c) { return (int64_t)sqrt((double)(c->rows * c->width)) / 64 * 64; }
+
+WORK(lion, lion, type, c->rows * c->width / 2, &(tri_lion){0.9, 0.99, 0.1, 1}, c->values, c->table, c->moment1,
+     c->moment2, NULL)
+WORK(sgd, sgd, type, c->rows * c->width / 2, &(tri_sgd){0.9, 0.1, 1, true}, c->values, c->table, c->moment1, c->moment2,
+     NULL)
+WORK(schedule_free, schedule_free, type, c->rows * c->width / 2, &adamw, c->values, c->table, c->moment1, c->moment1,
+     c->moment2, NULL)
+WORK(lerp, lerp, type, c->rows * c->width / 2, 0.1, c->table, c->moment1, c->moment2)
+WORK(momentum, momentum, type, c->rows * c->width / 2, &(tri_momentum){0.95, true}, c->values, c->moment1, c->moment2,
+     c->moment1)
+WORK(matrix_normalise, matrix_normalise, type, &(tri_matrix_copy){c->rows / 2, c->width, c->width, c->width, 1},
+     c->table, c->sum, 1e-7, c->z)
+WORK(matrix_normalise_turned, matrix_normalise, type,
+     &(tri_matrix_copy){c->rows / 2, c->width, c->width, 1, c->rows / 2}, c->table, c->sum, 1e-7, c->z)
+WORK(matrix_polynomial, matrix_polynomial, type, &(tri_matrix_polynomial){square_of(c), {3, -4, 2}}, c->x, c->y, c->z)
+WORK(matrix_step, matrix_step, type, &(tri_matrix_step){c->rows / 2, c->width, c->width, c->width, 1, 0.1, 1, 0.2},
+     c->values, c->x, c->table, NULL)
+WORK(matrix_step_turned, matrix_step, type,
+     &(tri_matrix_step){c->rows / 2, c->width, c->width, 1, c->rows / 2, 0.1, 1, 0.2}, c->values, c->x, c->table, NULL)
+WORK(quantise, quantise_blocks, type, c->rows * c->width / 2, true, c->table, c->z, c->moment2)
+WORK(dequantise, dequantise_blocks, type, c->rows * c->width / 2, true, c->z, c->moment2, c->moment1)
 WORK(block_squares, block_squares, type, c->rows * c->width / 2, 65536, c->table, c->sum)
+
+/* Each row once, in halves that have changed places. */
+static void make_turned(const bench *s, buffers *b, rows_call *c) {
+  const size_t bytes = (size_t)c->rows * sizeof(int32_t);
+  int32_t *numbers = malloc(bytes);
+  if (numbers == NULL) abort();
+  for (int64_t r = 0; r < c->rows; r++) numbers[r] = (int32_t)((r + c->rows / 2) % c->rows);
+  c->turned = take(b, bytes);
+  TRY(tri_queue_upload_now(s->device->queue, c->turned, numbers, bytes));
+  free(numbers);
+}
 
 static void make_rows(const bench *s, buffers *b, rows_call *c) {
   const int64_t count = c->rows * c->width;
@@ -203,6 +215,7 @@ static void make_rows(const bench *s, buffers *b, rows_call *c) {
   c->places = c->ids; /* below `positions` too */
   const tri_step_values values = {.lr = 1e-4, .gradient_scale = 1, .loss_scale = 1, .update = 3, .step = 3, .seed = 1};
   TRY(tri_queue_upload_now(s->device->queue, c->values, &values, sizeof values));
+  make_turned(s, b, c);
 }
 
 static void rows(bench *s) {
@@ -211,7 +224,7 @@ static void rows(bench *s) {
   if (s->quick) c.vocabulary = 512, c.positions = 512;
   make_rows(s, &b, &c);
   const double n = (double)c.rows * (double)c.width, e = (double)tri_dtype_bytes(s->type),
-               w = (double)tri_dtype_bytes(s->wide);
+               w = (double)tri_dtype_bytes(s->wide), square = (double)square_of(&c);
   const struct {
     const char *name;
     tri_device_work *work;
@@ -219,12 +232,16 @@ static void rows(bench *s) {
   } all[] = {
       {"add", work_add, 3 * n * e},
       {"convert (wide to narrow)", work_convert, n * (e + w)},
+      {"copy_rows", work_copy_rows, 2 * n * e},
       {"column_sum", work_column_sum, n * e},
       {"gelu_forward", work_gelu_forward, 2 * n * e},
       {"gelu_backward", work_gelu_backward, 3 * n * e},
       {"swiglu_forward", work_swiglu_forward, 1.5 * n * e},
       {"swiglu_backward", work_swiglu_backward, 2.5 * n * e},
+      {"weighted_swiglu_forward", work_weighted_swiglu_forward, 1.5 * n * e},
+      {"weighted_swiglu_backward", work_weighted_swiglu_backward, 2.5 * n * e},
       {"dropout", work_dropout, 2 * n * e},
+      {"dropout by rows", work_dropout_by_rows, 2 * n * e},
       {"rope", work_rope, 2 * n * e},
       {"layer_norm_forward", work_layer_norm_forward, 2 * n * e},
       {"layer_norm_backward_input", work_layer_norm_backward_input, 3 * n * e},
@@ -237,6 +254,18 @@ static void rows(bench *s) {
       {"position_backward", work_position_backward, n * e},
       {"adamw", work_adamw, n / 2 * 7 * w},
       {"adamw with the narrow copy", work_adamw_copy, n / 2 * (7 * w + e)},
+      {"lion", work_lion, n / 2 * 5 * w},
+      {"sgd", work_sgd, n / 2 * 5 * w},
+      {"schedule_free", work_schedule_free, n / 2 * 7 * w},
+      {"lerp", work_lerp, n / 2 * 3 * w},
+      {"momentum", work_momentum, n / 2 * 4 * w},
+      {"matrix_normalise", work_matrix_normalise, n / 2 * (w + e)},
+      {"matrix_normalise, transposed", work_matrix_normalise_turned, n / 2 * (w + e)},
+      {"matrix_step", work_matrix_step, n / 2 * (2 * w + e)},
+      {"matrix_step, transposed", work_matrix_step_turned, n / 2 * (2 * w + e)},
+      {"matrix_polynomial", work_matrix_polynomial, square * square * 3 * e},
+      {"quantise_blocks", work_quantise, n / 2 * (w + 1)},
+      {"dequantise_blocks", work_dequantise, n / 2 * (w + 1)},
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -267,7 +296,7 @@ static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
   TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels, 0,
-                  -1, c->values, c->maximum, c->sum,
+                  c->values, c->maximum, c->sum,
                   c->vocabulary * (int64_t)(tri_dtype_bytes(c->s->wide) / tri_dtype_bytes(c->s->type)), c->logits);
   return TRI_OK;
 }
@@ -451,8 +480,7 @@ static void attention(bench *s, int64_t batch, int64_t heads, int64_t kv_heads, 
   size_t scratch = 0;
   char what[96];
   for (int64_t i = 0; list != NULL && i < batch; i++) {
-    list[i] = (tri_attention_slice){(int32_t)(i * positions), (int32_t)positions, (int32_t)(i * positions),
-                                    (int32_t)positions, 1};
+    list[i] = tri_slice_causal(i * positions, positions, i * positions, positions);
   }
   c.slices = take(&b, (size_t)batch * sizeof *list);
   TRY(tri_queue_upload_now(s->device->queue, c.slices, list, (size_t)batch * sizeof *list));
@@ -535,10 +563,15 @@ static void run(bench *s) {
   if (s->quick) {
     attention(s, 2, 2, 2, 64, 64);
     attention(s, 1, 2, 1, 64, 128);
+    experts(s, "small", (tri_router){8, 2, 1, 1, 1, 1, TRI_ROUTER_SOFTMAX, false, true}, 64, 32, 16);
   } else {
     attention(s, 64, 12, 12, 1024, 64);
     attention(s, 8, 32, 8, 2048, 128);
     attention(s, 4, 32, 8, 4096, 128);
+    experts(s, "mixtral-8x7b", (tri_router){8, 2, 1, 1, 1, 1, TRI_ROUTER_SOFTMAX, false, true}, 16384, 4096, 14336);
+    experts(s, "qwen3-30b-a3b", (tri_router){128, 8, 1, 1, 1, 1, TRI_ROUTER_SOFTMAX, false, true}, 16384, 2048, 768);
+    experts(s, "deepseek-v3, 32 of its experts", (tri_router){32, 8, 4, 2, 2, 2.5, TRI_ROUTER_SIGMOID, false, true},
+            8192, 7168, 2048);
   }
   give(&tables);
 }

@@ -106,6 +106,7 @@ typedef struct kernel_cases {
 #define CHECKED_KERNELS(X) \
   X(fill_zero) \
   X(convert) \
+  X(copy_rows) \
   X(add) \
   X(column_sum) \
   X(embedding_forward) \
@@ -121,6 +122,8 @@ typedef struct kernel_cases {
   X(gelu_backward) \
   X(swiglu_forward) \
   X(swiglu_backward) \
+  X(weighted_swiglu_forward) \
+  X(weighted_swiglu_backward) \
   X(dropout) \
   X(rope) \
   X(softmax_statistics) \
@@ -128,13 +131,32 @@ typedef struct kernel_cases {
   X(softmax_loss) \
   X(softmax_gradient) \
   X(adamw) \
+  X(lion) \
+  X(sgd) \
+  X(schedule_free) \
+  X(lerp) \
+  X(momentum) \
+  X(matrix_normalise) \
+  X(matrix_polynomial) \
+  X(matrix_step) \
+  X(quantise_blocks) \
+  X(dequantise_blocks) \
   X(block_squares) \
   X(sum) \
   X(exact_add) \
   X(matmul_pack) \
   X(matmul) \
   X(attention_forward) \
-  X(attention_backward)
+  X(attention_backward) \
+  X(grouped_matmul) \
+  X(group_rows) \
+  X(sum_rows) \
+  X(router_forward) \
+  X(router_backward) \
+  X(router_loads) \
+  X(router_balance) \
+  X(router_z_loss) \
+  X(router_count)
 /* clang-format on */
 
 #define DECLARE_CASES(name) void cases_##name(checker *c, tri_dtype type);

@@ -48,6 +48,8 @@ static tri_status make_steps(tri_engine *engine, const tri_run_config *config, i
     losses[i] = step.loss;
     progress->step++;
     progress->updates += !step.skipped;
+    progress->highest_lr = tri_engine_averaging(engine).highest_lr;
+    progress->average_weights = tri_engine_averaging(engine).weights;
   }
   tri_free(ids);
   return status;
@@ -84,6 +86,7 @@ static tri_status on_engine(const job *j, const char *name, tri_run_config *conf
   TRI_TRY(tri_alloc("losses", (size_t)j->steps, sizeof *losses, &losses));
   tri_status status = from == NULL ? TRI_OK : tri_checkpointing_load(engine, config, NULL, "auto", &progress, &found);
   if (status == TRI_OK && from != NULL && !found) status = tri_fail(TRI_BAD_FILE, "%s has no checkpoint", from);
+  tri_engine_set_averaging(engine, (tri_averaging){progress.highest_lr, progress.average_weights});
   if (status == TRI_OK) status = make_steps(engine, config, j->steps, &progress, losses);
   if (status == TRI_OK && j->saves) status = save(engine, config, &progress);
   if (status == TRI_OK) print_losses(name, from, losses, j->steps);
@@ -95,7 +98,7 @@ static tri_status run_layout(const job *j, const char *name, tri_run_config *con
   tri_mesh mesh;
   tri_device *device = NULL;
   tri_engine *engine = NULL;
-  tri_mesh_shape shape = tri_layout_mesh(&config->layout);
+  tri_mesh_shape shape = tri_layout_mesh_of(&config->layout, &config->model);
   TRI_TRY(tri_mesh_create(&shape, &mesh));
   tri_status status = tri_device_create(config->device, 1, &device);
   tri_engine_options options = {.model = &config->model,
@@ -106,10 +109,7 @@ static tri_status run_layout(const job *j, const char *name, tri_run_config *con
                                 .precision = config->precision,
                                 .seed = config->seed,
                                 .ignore_token = -1,
-                                .beta1 = config->optimizer.beta1,
-                                .beta2 = config->optimizer.beta2,
-                                .eps = config->optimizer.eps,
-                                .weight_decay = config->optimizer.weight_decay,
+                                .optimizer = &config->optimizer.settings,
                                 .clip = config->optimizer.clip,
                                 .saves = true,
                                 .saves_in_background = config->checkpoint.async};
@@ -134,7 +134,8 @@ static tri_status run_line(const job *j, char *line, tri_run_config *config) {
   int count = cut(line, words, MOST_OVERRIDES);
   if (count == 0) return TRI_OK;
   TRI_TRY(tri_run_config_load(j->run, (const char *const *)words + 1, count - 1, config));
-  TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->optimizer.global_batch, tri_comm_size()));
+  TRI_TRY(tri_layout_resolve(&config->layout, &config->model, config->data.sequence, config->optimizer.global_batch,
+                             tri_comm_size()));
   if (j->saves) return run_layout(j, words[0], config, NULL);
   for (int i = 0; i < j->num_saved; i++) TRI_TRY(run_layout(j, words[0], config, j->saved[i]));
   return TRI_OK;

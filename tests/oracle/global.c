@@ -9,8 +9,6 @@ static void *array_of(const tri_engine *engine, tri_array array) {
   switch (array) {
     case TRI_ARRAY_VALUES: return tri_executor_values(executor);
     case TRI_ARRAY_GRADIENTS: return tri_executor_gradients(executor);
-    case TRI_ARRAY_MOMENT1: return tri_executor_moment1(executor);
-    case TRI_ARRAY_MOMENT2: return tri_executor_moment2(executor);
   }
   return NULL;
 }
@@ -39,17 +37,18 @@ static tri_stretch stretch_of(const tri_engine *engine, tri_array array, int64_t
   const tri_parameter_table *table = tri_engine_parameters(engine);
   const tri_bucket *bucket = bucket_of(engine, index);
   if (array == TRI_ARRAY_VALUES) return tri_stretch_of_values(buckets, table, index);
-  if (array != TRI_ARRAY_GRADIENTS) return tri_stretch_of_moments(buckets, table, index);
   tri_stretch stretch = tri_stretch_of_gradients(buckets, table, index);
   if (bucket == NULL || bucket->gradients_sharded) return stretch;
-  tri_stretch own = tri_stretch_of_moments(buckets, table, index);
-  return (tri_stretch){own.first, own.count, stretch.at + own.first};
+  const tri_parameter *entry = &table->entries[index]; /* whole, of which the rank's own part has arrived */
+  const int64_t first = at_most(at_least(bucket->own_first - entry->offset, 0), entry->count);
+  const int64_t end = at_most(at_least(bucket->own_end - entry->offset, 0), entry->count);
+  return (tri_stretch){first, end - first, stretch.at + first};
 }
 
 /* The local part, whole: every replica gives what it has. */
 static tri_status collect_local(tri_engine *engine, tri_array array, int64_t index, char *out) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
-  const tri_group *replicas = tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_REPLICAS);
+  const tri_group *replicas = tri_mesh_group(tri_engine_mesh(engine), entry->placement.replicas);
   tri_device *device = tri_engine_executor(engine)->device;
   size_t element = element_bytes(engine);
   tri_stretch own = stretch_of(engine, array, index);
@@ -67,19 +66,33 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   return status;
 }
 
-/* From a rank's local part to the global tensor. */
-static void spread(const tri_parameter *entry, size_t element, const char *local, char *global) {
-  int64_t length = tri_parameter_run_length(entry);
-  for (int64_t i = 0; length > 0 && i * length < entry->count; i++) {
-    memcpy(global + (size_t)tri_parameter_run(entry, i) * element, local + (size_t)(i * length) * element,
-           (size_t)length * element);
+/* From a rank's local part to the global tensor, or to those of a stack, one behind the other; or back. */
+static void spread(const tri_parameter *entry, size_t element, char *local, char *global, bool back) {
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    const int64_t length = tri_parameter_run_length(&tensor);
+    char *whole = global + (size_t)(t * tri_parameter_global_count(&tensor)) * element;
+    for (int64_t i = 0; length > 0 && i * length < tensor.count; i++) {
+      char *there = whole + (size_t)tri_parameter_run(&tensor, i) * element;
+      char *here = local + (size_t)(first + i * length) * element;
+      memcpy(back ? here : there, back ? there : here, (size_t)length * element);
+    }
   }
 }
 
-/* From the local parts of a tensor group to the global tensor, on all its ranks. */
+/* What the rank number r of those that hold an entry's parts has of it. */
+static tri_parameter part_of(const tri_mesh *mesh, const tri_parameter *entry, tri_domain parts, int r) {
+  const tri_mesh_seat seat = {mesh->shape, tri_domain_place(&mesh->shape, &mesh->place, parts, r)};
+  return tri_parameter_of_seat(entry, &seat);
+}
+
+/* From the local parts of those that hold them to the global tensor, on all these ranks. */
 static tri_status join_tensor(tri_engine *engine, int64_t index, const char *local, char *global) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
-  const tri_group *group = tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_TENSOR);
+  const tri_domain parts = entry->placement.has_holders ? TRI_DOMAIN_EXPERT : entry->placement.parts;
+  const tri_mesh *mesh = tri_engine_mesh(engine);
+  const tri_group *group = tri_mesh_group(mesh, parts);
   tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
   size_t element = tri_dtype_bytes(wide);
   int64_t *begins = NULL;
@@ -87,15 +100,15 @@ static tri_status join_tensor(tri_engine *engine, int64_t index, const char *loc
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(tri_alloc("parts of a parameter", (size_t)group->size + 1, sizeof *begins, &begins), done);
   for (int r = 0; r < group->size; r++) {
-    tri_parameter theirs = tri_parameter_of_rank(entry, group->size, r);
+    tri_parameter theirs = part_of(mesh, entry, parts, r);
     begins[r + 1] = begins[r] + theirs.count;
   }
   TRI_TRY_GOTO(tri_alloc("parts of a parameter", (size_t)begins[group->size], element, &all), done);
   memcpy(all + (size_t)begins[group->rank] * element, local, (size_t)entry->count * element);
   TRI_TRY_GOTO(tri_all_gather(group, wide, begins, all), done);
   for (int r = 0; r < group->size; r++) {
-    tri_parameter theirs = tri_parameter_of_rank(entry, group->size, r);
-    spread(&theirs, element, all + (size_t)begins[r] * element, global);
+    tri_parameter theirs = part_of(mesh, entry, parts, r);
+    spread(&theirs, element, all + (size_t)begins[r] * element, global, false);
   }
 done:
   tri_free(all);
@@ -132,6 +145,10 @@ tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index
   size_t element = element_bytes(engine), bytes = (size_t)tri_parameter_global_count(entry) * element;
   char *local = NULL, *global = NULL;
   tri_status status = TRI_OK;
+  if (array != TRI_ARRAY_VALUES && !tri_parameter_has_gradient(entry)) {
+    if (out != NULL) memset(out, 0, bytes);
+    return TRI_OK;
+  }
   int64_t stage = stage_of(engine, entry->layer);
   if (tri_mesh_group(tri_engine_mesh(engine), TRI_DOMAIN_PIPELINE)->rank == stage) {
     TRI_TRY_GOTO(tri_alloc("a parameter", (size_t)entry->count + 1, element, &local), done);
@@ -142,6 +159,27 @@ tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index
   status = send_home(engine, stage, bytes, global, out);
 done:
   tri_free(global);
+  tri_free(local);
+  return status;
+}
+
+/* What a rank has of it, into its array of values. */
+static tri_status upload_own(tri_engine *engine, int64_t index, const char *local) {
+  const tri_executor *executor = tri_engine_executor(engine);
+  const tri_stretch own = stretch_of(engine, TRI_ARRAY_VALUES, index);
+  size_t element = element_bytes(engine);
+  char *to = (char *)tri_executor_values(executor) + (size_t)own.at * element;
+  return tri_queue_upload_now(executor->device->queue, to, local + (size_t)own.first * element,
+                              (size_t)own.count * element);
+}
+
+tri_status tri_global_place(tri_engine *engine, int64_t index, void *global) {
+  const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
+  char *local = NULL;
+  if (entry->count == 0) return TRI_OK;
+  TRI_TRY(tri_alloc("a parameter", (size_t)entry->count, element_bytes(engine), &local));
+  spread(entry, element_bytes(engine), local, global, true);
+  tri_status status = upload_own(engine, index, local);
   tri_free(local);
   return status;
 }

@@ -1,17 +1,21 @@
 /* The same model under many layouts, for tests/oracle/test_layouts.py: started once on as many ranks as the layouts
  * need.
  *
- *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT
+ *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS]
  *
- * TOKENS: int32 ids, then labels, then, where documents are masked, positions of every step. LAYOUTS: a line each: name
- * tensor pipeline data virtual_stages schedule sequence_parallel zero recompute recompute_every micro_batch
- * bucket_bytes reduce_precision micro_batch_group balance embedding_as_layers head_as_layers. For each, OUT/NAME.bin
- * gets every gradient of the first step, then every value after the last, as float64 in the order of the table; a line
- * of JSON on standard output has losses, norms and each rank's bytes. */
+ * TOKENS: int32 ids, then labels, then, where documents are masked, positions of every step, and of one where STEPS is
+ * 0. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule sequence_parallel zero recompute
+ * recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group balance embedding_as_layers
+ * head_as_layers context context_exchange context_inner context_row_pairs expert expert_tensor expert_capacity
+ * capacity_drop. For each, OUT/NAME.bin gets every gradient of the first step, then every value after the last, as
+ * float64 in the order of the table, a stack's tensors one behind the other; a line of JSON on standard output has
+ * losses, norms, what routers add to losses, and each rank's bytes. WEIGHTS: the values to begin with, in the same
+ * order; else they are drawn. */
 #include "global.h"
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "device/queue.h"
 #include "engine/rank_device.h"
 #include "model/model_config.h"
 
@@ -20,7 +24,7 @@
 #include <string.h>
 
 typedef struct arguments {
-  const char *device, *tokens, *layouts, *out;
+  const char *device, *tokens, *layouts, *out, *weights;
   tri_dtype precision;
   int64_t global_batch, sequence, steps;
   bool masked;
@@ -32,22 +36,35 @@ static tri_schedule_kind schedule_of(const char *name) {
   return strcmp(name, "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE : TRI_SCHEDULE_1F1B;
 }
 
+static tri_context_exchange exchange_of(const char *name) {
+  if (strcmp(name, "heads") == 0) return TRI_CONTEXT_HEADS;
+  return strcmp(name, "ring") == 0 ? TRI_CONTEXT_RING : TRI_CONTEXT_GATHER;
+}
+
 static bool parse_layout(const char *line, char name[256], tri_layout *out) {
-  char schedule[32], recompute[32], reduce[32], balance[32];
-  int sequence_parallel = 0;
-  *out = (tri_layout){.context = 1, .expert = 1};
-  int got = sscanf(line, "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s %ld %31s %ld %ld", name, &out->tensor,
-                   &out->pipeline, &out->data, &out->virtual_stages, schedule, &sequence_parallel, &out->zero,
-                   recompute, &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce,
-                   &out->micro_batch_group, balance, &out->embedding_as_layers, &out->head_as_layers);
+  char schedule[32], recompute[32], reduce[32], balance[32], exchange[32];
+  int sequence_parallel = 0, drop = 0;
+  *out = (tri_layout){0};
+  int got = sscanf(line,
+                   "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s %ld %31s %ld %ld %ld %31s %ld %ld %ld %ld "
+                   "%lf %d",
+                   name, &out->tensor, &out->pipeline, &out->data, &out->virtual_stages, schedule, &sequence_parallel,
+                   &out->zero, recompute, &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce,
+                   &out->micro_batch_group, balance, &out->embedding_as_layers, &out->head_as_layers, &out->context,
+                   exchange, &out->context_inner, &out->context_row_pairs, &out->expert, &out->expert_tensor,
+                   &out->expert_capacity, &drop);
+  if (got != 25) return false;
+  out->capacity_drop = drop != 0;
+  out->context_exchange = exchange_of(exchange);
   out->balance = strcmp(balance, "layers") == 0 ? TRI_BALANCE_LAYERS : TRI_BALANCE_WORK;
   out->reduce_precision = strcmp(reduce, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
   out->schedule = schedule_of(schedule);
   out->sequence_parallel = sequence_parallel != 0;
   out->recompute = strcmp(recompute, "full") == 0        ? TRI_RECOMPUTE_FULL
                    : strcmp(recompute, "selective") == 0 ? TRI_RECOMPUTE_SELECTIVE
+                   : strcmp(recompute, "experts") == 0   ? TRI_RECOMPUTE_EXPERTS
                                                          : TRI_RECOMPUTE_NONE;
-  return got == 17;
+  return true;
 }
 
 /* Every tensor of an array, as doubles, behind one another in the file. */
@@ -91,16 +108,47 @@ static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t s
   return (tri_tokens){ids, ids + count, a->masked ? ids + 2 * count : NULL};
 }
 
+/* The other way round: every tensor of the values from a file. */
+static tri_status read_weights(const arguments *a, tri_engine *engine) {
+  const tri_parameter_table *table = tri_engine_parameters(engine);
+  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
+  double *given = NULL;
+  void *tensor = NULL;
+  size_t bytes = 0, at = 0;
+  if (a->weights == NULL) return TRI_OK;
+  tri_status status = tri_file_read(a->weights, (size_t)1 << 30, (char **)(void *)&given, &bytes);
+  for (int64_t i = 0; i < table->num_entries && status == TRI_OK; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    size_t count = (size_t)tri_parameter_global_count(entry);
+    if (entry->tied_to >= 0) continue; /* shared, or far behind what it is tied to: no test begins so */
+    if ((at + count) * sizeof *given > bytes) status = tri_fail(TRI_BAD_FILE, "%s is too short", a->weights);
+    if (status == TRI_OK) status = tri_alloc("a tensor", count, tri_dtype_bytes(wide), &tensor);
+    for (size_t k = 0; k < count && status == TRI_OK; k++) tri_wide_set(wide, tensor, (int64_t)k, given[at + k]);
+    if (status == TRI_OK) status = tri_global_place(engine, i, tensor);
+    tri_free(tensor);
+    tensor = NULL;
+    at += count;
+  }
+  tri_free(given);
+  return status;
+}
+
+static void print_step(const char *before, const tri_step *step) {
+  printf("%s[%.17g, %.17g, %.17g]", before, step->loss, step->grad_norm, step->router_loss);
+}
+
 static tri_status train(const arguments *a, tri_engine *engine, const int32_t *tokens, FILE *to) {
   bool first = tri_engine_mesh(engine)->world.rank == 0;
   tri_step step;
   tri_tokens given = tokens_at(a, tokens, 0);
   TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
   TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
+  if (first) print_step("\"first\": ", &step);
+  if (first) printf(", \"steps\": [");
   for (int64_t s = 0; s < a->steps; s++) {
     given = tokens_at(a, tokens, s);
     TRI_TRY(tri_engine_step_on(engine, &given, s, s, 1e-3, &step));
-    if (first) printf("%s[%.17g, %.17g]", s == 0 ? "\"steps\": [" : ", ", step.loss, step.grad_norm);
+    if (first) print_step(s == 0 ? "" : ", ", &step);
   }
   if (first) printf("], ");
   return write_array(engine, TRI_ARRAY_VALUES, to);
@@ -118,10 +166,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
       .masked = a->masked,
       .seed = 1,
       .ignore_token = -1,
-      .beta1 = 0.9,
-      .beta2 = 0.95,
-      .eps = 1e-8,
-      .weight_decay = 0.1,
+      .optimizer = tri_optimizer_settings_default(),
       .clip = 1.0,
   };
   tri_device *device = NULL;
@@ -129,6 +174,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
   TRI_TRY(tri_rank_device_create(a->device, 1, &device));
   tri_status status = tri_engine_create(&options, device, &engine);
   if (status == TRI_OK) status = tri_engine_share_gradients(engine);
+  if (status == TRI_OK) status = read_weights(a, engine);
   if (status == TRI_OK) status = train(a, engine, tokens, to);
   if (status == TRI_OK) status = report_bytes(engine);
   tri_engine_destroy(engine);
@@ -142,8 +188,8 @@ static tri_status run_layout(const arguments *a, const tri_model *model, const c
   tri_mesh mesh;
   FILE *to = NULL;
   if (!parse_layout(line, name, &layout)) return tri_fail(TRI_BAD_USAGE, "not a layout: %s", line);
-  TRI_TRY(tri_layout_resolve(&layout, model, a->global_batch, tri_comm_size()));
-  tri_mesh_shape shape = tri_layout_mesh(&layout);
+  TRI_TRY(tri_layout_resolve(&layout, model, a->sequence, a->global_batch, tri_comm_size()));
+  tri_mesh_shape shape = tri_layout_mesh_of(&layout, model);
   TRI_TRY(tri_mesh_create(&shape, &mesh));
   snprintf(path, sizeof path, "%s/%s.bin", a->out, name);
   if (tri_comm_rank() == 0) {
@@ -165,7 +211,8 @@ static tri_status run_all(arguments *a, const char *model_path) {
   TRI_TRY(tri_model_load(model_path, &model));
   TRI_TRY(tri_file_read(a->layouts, (size_t)1 << 24, &layouts, &bytes));
   TRI_TRY(tri_file_read(a->tokens, (size_t)1 << 30, &tokens, &bytes));
-  a->masked = bytes == 3 * sizeof(int32_t) * (size_t)(a->steps * a->global_batch * a->sequence);
+  size_t steps = a->steps > 0 ? (size_t)a->steps : 1;
+  a->masked = bytes == 3 * sizeof(int32_t) * steps * (size_t)(a->global_batch * a->sequence);
   char *rest = NULL;
   for (char *line = strtok_r(layouts, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
     TRI_TRY(run_layout(a, &model, line, (const int32_t *)(void *)tokens));
@@ -177,7 +224,7 @@ static tri_status run_all(arguments *a, const char *model_path) {
 }
 
 int main(int count, char **given) {
-  if (count != 10) {
+  if (count != 10 && count != 11) {
     fprintf(stderr, "layout_tool: see the comment in its source\n");
     return 2;
   }
@@ -192,6 +239,7 @@ int main(int count, char **given) {
       .tokens = given[7],
       .layouts = given[8],
       .out = given[9],
+      .weights = given[10],
   };
   tri_status status = run_all(&a, given[1]);
   if (status == TRI_OK) return 0;

@@ -88,6 +88,12 @@ class Weights:
             for p in self.table["parameters"]
         }
 
+    def replace(self, tensors):
+        """Other values ({name: array}) in their places."""
+        for p in self.table["parameters"]:
+            self.put(self.flat, p, numpy.asarray(tensors[p["name"]], numpy.float64))
+        self.flat.tofile(self.file)
+
     def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b", positions=None):
         """Loss, norm and gradients by name, as the engine finds them; masked, where there are positions."""
         tokens, out = os.path.join(self.folder, "tokens.bin"), os.path.join(self.folder, "gradients.bin")

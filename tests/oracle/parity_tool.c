@@ -4,11 +4,11 @@
  *       the parameter table as JSON: name, shape and first element in the flat array of all weights
  *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT
  *       TOKENS: int32 ids, labels and, where documents are masked, positions. OUT: the gradients, flat. Prints {"loss",
- *       "grad_norm"}.
+ *       "router_loss", "grad_norm"}.
  *   parity_tool logits MODEL.yaml DEVICE PRECISION PIECE COUNT WEIGHTS TOKENS OUT
  *       reads TOKENS in pieces through the cache; OUT: the logits behind each piece
  *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT DOCUMENTS PACKING END_OF_TEXT
- *       the sampler's first COUNT samples: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
+ *       the first COUNT samples of a corpus: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
  *
  * Flat arrays are float64 in files whatever the precision. */
 #include "base/file.h"
@@ -39,15 +39,19 @@ static tri_dtype precision_of(const char *name) {
   return strcmp(name, "fp64") == 0 ? TRI_FP64 : strcmp(name, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
 }
 
-/* The gradients of an executor; *out is the caller's to free. */
-static tri_status get_gradients(const tri_executor *executor, int64_t count, double **out) {
+/* The gradients of an executor, each where its parameter lies in the table; *out is the caller's to free. */
+static tri_status get_gradients(const tri_executor *executor, const tri_parameter_table *table, double **out) {
   tri_dtype wide = tri_dtype_wide(executor->type);
-  size_t bytes = (size_t)count * tri_dtype_bytes(wide);
+  size_t bytes = (size_t)table->num_gradient_elements * tri_dtype_bytes(wide);
   void *gradients = NULL;
   TRI_TRY(tri_alloc("gradients", bytes, 1, &gradients));
   TRI_TRY(tri_queue_download_now(executor->device->queue, gradients, tri_executor_gradients(executor), bytes));
-  TRI_TRY(tri_alloc("gradients", (size_t)count, sizeof **out, out));
-  for (int64_t i = 0; i < count; i++) (*out)[i] = tri_wide_get(wide, gradients, i);
+  TRI_TRY(tri_alloc("gradients", (size_t)table->num_elements, sizeof **out, out));
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *p = &table->entries[e];
+    for (int64_t i = 0; i < p->count && !p->alias && tri_parameter_has_gradient(p); i++)
+      (*out)[p->offset + i] = tri_wide_get(wide, gradients, p->gradient_offset + i);
+  }
   tri_free(gradients);
   return TRI_OK;
 }
@@ -75,10 +79,14 @@ static tri_status table_command(char **a) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *p = &table->entries[i];
     if (p->alias) continue;
-    printf("%s\n{\"name\": \"%s\", \"offset\": %" PRId64 ", \"decay\": %s, \"shape\": [%" PRId64, i == 0 ? "" : ",",
-           p->name, p->offset, p->decay ? "true" : "false", p->shape[0]);
-    if (p->num_dims > 1) printf(", %" PRId64, p->shape[1]);
-    printf("]}");
+    for (int64_t t = 0, first; t < tri_parameter_num_tensors(p); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(p, t, &first);
+      printf("%s\n{\"name\": \"%s\", \"offset\": %" PRId64 ", \"decay\": %s, \"shape\": [%" PRId64,
+             i + t == 0 ? "" : ",", tensor.name, p->offset + first,
+             tri_parameter_group_of(p) != TRI_GROUP_VECTORS ? "true" : "false", p->shape[0]);
+      if (p->num_dims > 1) printf(", %" PRId64, p->shape[1]);
+      printf("]}");
+    }
   }
   printf("]}\n");
   tri_parameter_table_destroy(table);
@@ -88,7 +96,9 @@ static tri_status table_command(char **a) {
 static tri_status gradients_command(char **a) {
   tri_model model;
   TRI_TRY(tri_model_load(a[0], &model));
-  tri_layout layout = {.tensor = 1, .pipeline = 1, .context = 1, .data = 1, .expert = 1, .virtual_stages = 1};
+  tri_layout layout = {.tensor = 1, .pipeline = 1, .context = 1, .data = 1, .virtual_stages = 1};
+  layout.expert = layout.expert_tensor = 1;
+  layout.expert_capacity = 1.5;
   layout.schedule = strcmp(a[3], "gpipe") == 0         ? TRI_SCHEDULE_GPIPE
                     : strcmp(a[3], "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE
                                                        : TRI_SCHEDULE_1F1B;
@@ -122,9 +132,10 @@ static tri_status gradients_command(char **a) {
   const tri_parameter_table *table = tri_engine_parameters(engine);
   TRI_TRY(set_weights(table, a[7], executor));
   TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
-  TRI_TRY(get_gradients(executor, table->num_elements, &out));
+  TRI_TRY(get_gradients(executor, table, &out));
   TRI_TRY(tri_file_replace(a[9], out, (size_t)table->num_elements * sizeof *out));
-  printf("{\"loss\": %.17g, \"grad_norm\": %.17g}\n", step.loss, step.grad_norm);
+  printf("{\"loss\": %.17g, \"router_loss\": %.17g, \"grad_norm\": %.17g}\n", step.loss, step.router_loss,
+         step.grad_norm);
   tri_free(out);
   tri_free(tokens);
   tri_engine_destroy(engine);
@@ -142,7 +153,7 @@ static tri_status logits_command(char **a) {
   tri_dtype precision = precision_of(a[2]);
   int64_t piece = atoll(a[3]), count = atoll(a[4]), made = 0;
   TRI_TRY(tri_device_create(a[1], 0, &device));
-  TRI_TRY(tri_generator_create(&model, precision, count, device, &generator));
+  TRI_TRY(tri_generator_create(&model, precision, count, piece < count ? piece : count, device, &generator));
   TRI_TRY(set_weights(tri_generator_parameters(generator), a[5], tri_generator_executor(generator)));
   TRI_TRY(read_array(a[6], (size_t)count * sizeof *tokens, &tokens));
   TRI_TRY(tri_alloc("logits", (size_t)(count * model.vocab_size), sizeof *out, &out));
@@ -162,10 +173,10 @@ static tri_status logits_command(char **a) {
 
 static tri_status samples_command(char **a) {
   tri_corpus *corpus = NULL;
-  tri_sampler sampler;
+  tri_source source;
   int32_t *out = NULL;
   int64_t sequence = atoll(a[1]), count = atoll(a[4]);
-  tri_sampler_options options = {
+  tri_source_options options = {
       .sequence = sequence,
       .vocab_size = atoll(a[2]),
       .seed = (uint64_t)atoll(a[3]),
@@ -174,15 +185,15 @@ static tri_status samples_command(char **a) {
       .end_of_text = atoi(a[8]),
   };
   TRI_TRY(tri_corpus_open(a[0], &corpus));
-  TRI_TRY(tri_sampler_create(corpus, &options, &sampler));
+  TRI_TRY(tri_source_create(corpus, &options, &source));
   TRI_TRY(tri_alloc("samples", (size_t)(3 * sequence * count), sizeof *out, &out));
   for (int64_t i = 0; i < count; i++) {
     int32_t *at = out + 3 * i * sequence;
-    TRI_TRY(tri_sampler_read(&sampler, i, &(tri_sample){at, at + sequence, at + 2 * sequence}));
+    TRI_TRY(tri_source_read(&source, i, &(tri_sample){at, at + sequence, at + 2 * sequence}));
   }
   TRI_TRY(tri_file_replace(a[5], out, (size_t)(3 * sequence * count) * sizeof *out));
-  printf("{\"per_epoch\": %" PRId64 "}\n", sampler.per_epoch);
-  tri_sampler_destroy(&sampler);
+  printf("{\"per_epoch\": %" PRId64 "}\n", source.per_epoch);
+  tri_source_destroy(&source);
   tri_free(out);
   tri_corpus_close(corpus);
   return TRI_OK;

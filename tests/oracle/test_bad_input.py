@@ -65,11 +65,37 @@ def test_run_file(tmp_path, made):
     check(trireme("train", path, "--set", "device=gpus", status=3), "`gpus` is not a device; there are auto, cpu")
     check(trireme("train", path, "--set", "precision=fp64", status=3), "fp64", "reference")
     check(trireme("train", path, "--set", "layout.tensor=2", status=3), "tensor 2", "= 2 does not divide the 1 ranks")
-    check(trireme("train", path, "--set", "layout.context=2", status=7), "layout.context", "1")
+    check(trireme("train", path, "--set", "layout.context=2", status=3), "context 2 = 2 does not divide the 1 ranks")
     check(trireme("train", path, "--dry-run", "-n", 2, "--rank", 9, "--set", "layout.tensor=2", status=2), "--rank 9", "0 to 1")
     inside = {**os.environ, "PMIX_RANK": "0"}
     check(trireme("train", path, "-n", 2, status=2, env=inside), "leave -n out")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("ranks,changes,said", [
+    (4, "context=4 data.sequence=3", ["layout.context 4 leaves ranks without a token of a sequence of 3; turn it down, or take longer sequences"]),
+    (4, "context=4 context_exchange=heads", [
+        "layout.context 4 cannot exchange heads: a rank of layout.tensor 1 has 2 heads and 2 key/value heads",
+        "set layout.context_exchange to gather or ring, with layout.context_inner=2 or less"]),
+    (4, "tensor=2 context=2 context_exchange=heads", ["layout.context 2 cannot exchange heads: a rank of layout.tensor 2 has 1 heads", "context_inner=1"]),
+    (4, "context=4 context_inner=4", ["layout.context_inner 4 cannot exchange heads", "; 2 would"]),
+    (4, "context=4 context_inner=3", ["layout.context_inner 3 does not divide layout.context 4; 2 or 4 would"]),
+    (4, "context=4 context_inner=8 context_exchange=ring", ["layout.context_inner 8 does not divide layout.context 4; 4 would"]),
+    (1, "context_inner=2", ["layout.context_inner 2 does not divide layout.context 1; 1 would"]),
+    (4, "context=4 context_exchange=heads context_inner=2", [
+        "layout.context_inner is 2 and layout.context 4, and with layout.context_exchange=heads all of them exchange heads; leave context_inner out"]),
+    (3, "context=2", ["context 2 = 2 does not divide the 3 ranks", "start 2 ranks"]),
+    (2, "context=3 data=1", ["context 3 x data 1 = 3 ranks, and this job has 2"]),
+    (6, "context=2 data=2 optimizer.global_batch=4", ["context 2 x data 2 = 4 ranks, and this job has 6", "layout.data=3"]),
+    (2, "context=2 context_exchange=rings", ["`context_exchange` under `layout:`", "one of gather, heads, ring, not `rings`; did you mean `ring`?"]),
+    (2, "context=0", ["`context` under `layout:` must be between 1 and"]),
+    (4, "context=4 micro_batch=4 optimizer.global_batch=4 model.max_sequence=1000000000 data.sequence=1000000000", [
+        "layout.micro_batch 4 x data.sequence 1000000000 are more than the 2147483647 tokens that a micro-batch may have", "layout.micro_batch to 2 or less"]),
+    (2, "context=2 context_inner=-1", ["`context_inner` under `layout:`"]),
+])
+def test_shares_of_sequences(tmp_path, made, ranks, changes, said):
+    sets = [word for change in changes.split() for word in ("--set", change if "." in change else f"layout.{change}")]
+    check(trireme("train", write_run(tmp_path, made), "--dry-run", "-n", ranks, *sets, status=3), *said)
 
 
 def test_corpus(tmp_path, made):
@@ -140,6 +166,21 @@ def test_checkpoint(tmp_path, made):
     path = write_run(tmp_path, made, output=str(tmp_path / "again"))
     check(trireme("train", path, "--resume", newest, "--set", "model.hidden_size=32", status=3),
           "model.hidden_size is 16 there and 32 in this run", "do not fit")
+
+
+def test_windows(tmp_path, made):
+    """Where there can be none, where none is meant; a checkpoint with another one is refused by name."""
+    path = write_run(tmp_path, made)
+    check(trireme("train", path, "--set", "model.window=8", status=3), "`window` is for llama", "leave it out")
+    llama = dict(family="llama", num_layers=4, hidden_size=16, num_heads=2, ffn_size=24, vocab_size=257, max_sequence=32, window=8)
+    path = write_run(tmp_path, made, model={**llama, "window_layers": "2-"})
+    check(trireme("train", path, "--set", "model.window_layers=2-5", status=3), "names layer 5", "0 to 3 (num_layers)")
+    check(trireme("train", path, "--set", "model.window=0", status=3), "`window_layers` is `2-`", "there is no `window`")
+    trireme("train", path)
+    check(trireme("train", path, "--resume", tmp_path / "run", "--set", f"output={tmp_path / 'again'}", "--set", "model.window=9",
+                  "--set", "model.window_layers=1 of 2", status=3),
+          "model.window is 8 there and 9 in this run", "model.window_layers is \"2-3\" there and \"1 of 2\" in this run")
+    assert "5 of 6" in trireme("train", "--keys").stdout
 
 
 def test_disk_full_in_a_save_keeps_the_old_checkpoint(tmp_path, made):

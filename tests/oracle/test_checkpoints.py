@@ -1,6 +1,6 @@
-"""Promise 3: every checkpoint is universal. Saved under each of fourteen layouts, resumed under each of fourteen: the losses
-go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the
-same, whoever wrote it, and plain safetensors."""
+"""Promise 3: every checkpoint is universal. Saved under each of fourteen layouts, resumed under each of fourteen (of some, drawn.py), and so of
+eight that share sequences among ranks or do not, and of nine over which experts lie in turn, in numbers that none divides: the
+losses go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the same, whoever wrote it, and plain safetensors."""
 import json
 import os
 import shutil
@@ -8,6 +8,7 @@ import subprocess
 
 import numpy
 import pytest
+from drawn import drawn
 from parity import yaml_of
 from test_layouts import launcher
 
@@ -17,6 +18,10 @@ GPT2 = dict(family="gpt2", num_layers=4, hidden_size=24, num_heads=4, ffn_size=5
             init_std=0.1)
 LLAMA = dict(family="llama", num_layers=4, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=42, vocab_size=43,
              max_sequence=8, tied=False, init_std=0.1)
+COMMON = dict(num_layers=3, hidden_size=24, num_heads=4, num_kv_heads=2, vocab_size=43, max_sequence=8, init_std=0.1)
+MIXTRAL = dict(family="mixtral", **COMMON, num_experts=5, experts_per_token=2, expert_ffn_size=14, balance="sequence", balance_rate=0.1)
+DOTS1 = dict(family="dots1", **COMMON, num_experts=7, experts_per_token=3, expert_ffn_size=10, shared_experts=1, ffn_size=30, dense_layers=1,
+             balance="bias", balance_rate=0.02)
 LAYOUTS = {  # ranks, keys
     "one": (1, {}),
     "recompute": (1, dict(recompute="full", micro_batch=2)),
@@ -33,6 +38,25 @@ LAYOUTS = {  # ranks, keys
     "both-alone": (4, dict(pipeline=2, virtual_stages=3, schedule="interleaved", data=2, zero=3, micro_batch=2)),
     "all": (8, dict(tensor=2, pipeline=2, data=2, zero=1, sequence_parallel="true", micro_batch=2)),
 }
+SHARED = {  # sequences, by several ranks
+    "ring4": (4, dict(context=4, context_exchange="ring")),
+    "heads2": (2, dict(context=2, context_exchange="heads", zero=1)),
+    "both4": (4, dict(context=4, context_inner=2, zero=2, micro_batch=8, bucket_bytes=3000)),
+    "tensor2-context2": (4, dict(tensor=2, context=2, sequence_parallel="true")),
+    "context3-pipeline2": (6, dict(context=3, pipeline=2, schedule="zero-bubble")),
+    "context2-zero3": (4, dict(context=2, data=2, zero=3, context_exchange="ring", bucket_bytes=3000)),
+    "data4": (4, dict(data=4)),
+}
+EXPERTS = {  # over the ranks of a stage
+    "expert2": (2, dict(data=2, expert=2)),
+    "expert4-zero3": (4, dict(data=4, expert=4, zero=3, bucket_bytes=3000)),
+    "expert2-zero1": (4, dict(data=4, expert=2, zero=1, bucket_bytes=2000)),
+    "split2": (2, dict(data=2, expert_tensor=2, micro_batch=2)),
+    "tensor2-expert2": (2, dict(tensor=2, expert=2, sequence_parallel="true", expert_capacity=1.0)),
+    "folded4": (4, dict(tensor=2, data=2, expert=2, expert_tensor=2, zero=2)),
+    "context3-expert3": (3, dict(context=3, expert=3, context_exchange="ring")),
+    "pipeline2-expert2": (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", zero=3)),
+}
 pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("TRIREME_MPIEXEC", "mpiexec")) is None, reason="SKIPPED: there is no mpiexec")
 
 
@@ -41,9 +65,10 @@ def run_tool(folder, run, names, mode, steps, saved=(), **more):
     answers = {}
     path = folder / "run.yaml"
     path.write_text(yaml_of(run))
-    for ranks in sorted({LAYOUTS[name][0] for name in names}):
-        lines = [" ".join([name, *(f"layout.{k}={v}" for k, v in LAYOUTS[name][1].items()), *(f"{k}={v}" for k, v in more.items())])
-                 for name in names if LAYOUTS[name][0] == ranks]
+    layouts = {**LAYOUTS, **SHARED, **EXPERTS}
+    for ranks in sorted({layouts[name][0] for name in names}):
+        lines = [" ".join([name, *(f"layout.{k}={v}" for k, v in layouts[name][1].items()), *(f"{k}={v}" for k, v in more.items())])
+                 for name in names if layouts[name][0] == ranks]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
         command = [TOOL, path, folder / "layouts", mode, folder / "saved", steps, *saved]
         command = [*launcher(), "-n", ranks, *command] if ranks > 1 else command
@@ -64,8 +89,44 @@ def run_of(model, folder, precision):
 @pytest.mark.parametrize("precision,tolerance", [("fp32", 1e-5), ("bf16", 2e-2)])
 @pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_every_pair(tmp_path, model, precision, tolerance):
-    run = run_of(model, tmp_path, precision)
-    names = list(LAYOUTS)
+    others = [name for name in LAYOUTS if name != "one"]
+    check_pairs(tmp_path, run_of(model, tmp_path, precision), ["one", *drawn(others, 3, f"pairs {model['family']} {precision}")], tolerance)
+
+
+def test_every_pair_that_shares_sequences(tmp_path):
+    check_pairs(tmp_path, run_of(GPT2, tmp_path, "fp32"), ["one", *drawn(SHARED, 2, "pairs that share")], 1e-5)
+
+
+@pytest.mark.parametrize("model", [MIXTRAL, DOTS1], ids=["mixtral", "dots1"])
+def test_every_pair_of_experts(tmp_path, model):
+    check_pairs(tmp_path, run_of(model, tmp_path, "fp32"), ["one", *drawn(EXPERTS, 2, f"pairs {model['family']}")], 1e-5)
+
+
+def test_experts_on_disk(tmp_path):
+    """Each expert by its own names, whole, whoever held which part of it: the same bytes in the same files as from one rank that
+    saw the same rows; a router's bias has no moments."""
+    run = run_of(DOTS1, tmp_path, "fp32")
+    run_tool(tmp_path, run, ["one", *EXPERTS], "save", 1)
+    folders = {name: tmp_path / f"saved/{name}/checkpoints/step-00000001" for name in ["one", *EXPERTS]}
+    one = tensors_of(folders["one"])
+    place = "model.layers.{}.mlp."
+    for layer in (1, 2):
+        for e in range(7):
+            for kind, shape in (("gate", (10, 24)), ("up", (10, 24)), ("down", (24, 10))):
+                assert one[f"{place.format(layer)}experts.{e}.{kind}_proj.weight"].shape == shape
+        bias = [name for name in one if name.endswith(f"layers.{layer}.mlp.gate.e_score_correction_bias")]
+        assert bias == [place.format(layer) + "gate.e_score_correction_bias"]
+        steps = one[bias[0]] / 0.02
+        assert numpy.abs(steps - numpy.round(steps)).max() < 1e-5 and (numpy.abs(numpy.round(steps)) <= 1).all() and (steps != 0).any()
+    assert not any("layers.0.mlp.experts" in name or "layers.0.mlp.gate." in name for name in one)
+    for name in EXPERTS:
+        found = tensors_of(folders[name])
+        assert set(found) == set(one)
+        for tensor, values in one.items():
+            assert numpy.abs(found[tensor] - values).max() <= 1e-3 * max(numpy.abs(values).max(), 1e-6) + 1e-5, (name, tensor)
+
+
+def check_pairs(tmp_path, run, names, tolerance):
     through = run_tool(tmp_path / ".", {**run, "output": str(tmp_path / "x")}, names, "save", 2 * STEPS)
     shutil.rmtree(tmp_path / "saved")
     run_tool(tmp_path, run, names, "save", STEPS, **{"checkpoint.async": "true"})

@@ -17,8 +17,9 @@ from parity import TRIREME, Weights, device_for, tool, trireme, yaml_of
 GPT2 = dict(family="gpt2", num_layers=2, hidden_size=24, num_heads=3, vocab_size=61, max_sequence=80)
 LLAMA = dict(family="llama", num_layers=2, hidden_size=24, num_heads=4, num_kv_heads=2, ffn_size=40, vocab_size=53, max_sequence=80)
 STRETCHED = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_sequence=32)
-MODELS = [GPT2, LLAMA, {**LLAMA, "num_kv_heads": 4, "rope_scaling": STRETCHED, "attention_bias": True}]
-NAMES = ["gpt2", "llama", "llama stretched"]
+DYNAMIC = dict(type="dynamic", factor=2.0, original_max_sequence=16)
+MODELS = [GPT2, LLAMA, {**LLAMA, "num_kv_heads": 4, "rope_scaling": STRETCHED, "attention_bias": True}, {**LLAMA, "rope_scaling": DYNAMIC}]
+NAMES = ["gpt2", "llama", "llama stretched", "llama dynamic"]
 
 # Lengths of the documents of each row of 70 tokens.
 ROWS = [
@@ -70,7 +71,7 @@ def test_gradients(tmp_path, model, rows):
         assert largest_error(found, expected) <= limit, (device, precision)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=NAMES)
+@pytest.mark.parametrize("model", MODELS[:3], ids=NAMES[:3])  # dynamic goes by the sequence, whatever is in it
 @pytest.mark.parametrize("rows", [r for _, r in ROWS], ids=[n for n, _ in ROWS])
 def test_packed_is_each_document_alone(tmp_path, model, rows):
     """Loss and every gradient to 1e-12, in double: documents side by side, and one a row, filled up with what does not count."""
@@ -206,7 +207,7 @@ def test_packed_samples(tmp_path, sequence, by):
                 assert cut == (piece[-1] != EOT)  # only a cut one is followed by anything
                 found.append((*piece.tolist(), *([int(following[-1])] if cut else [])))
             filling = ids == 0
-            assert (labels[filling] == -1).all() and filling.sum() == sequence - sum(contents[-1])
+            assert (labels[filling] == -2).all() and filling.sum() == sequence - sum(contents[-1])
         assert sorted(contents) == wanted
         assert sorted(tuple(int(i) for i in p) for p in pieces) == sorted(found)
         orders.append(epoch[:, 0].tolist())
@@ -226,7 +227,7 @@ def test_packed_and_joined(tmp_path):
     for ids, labels, positions in samples:
         assert (positions == numpy.arange(16)).all()
         text = 16 - int((ids == 0).sum())
-        assert (labels[: text - 1] == ids[1:text]).all() and (labels[text:] == -1).all()
+        assert (labels[: text - 1] == ids[1:text]).all() and (labels[text:] == -2).all()  # no tokens, unlike the last
         assert labels[text - 1] == -1 or text == 16
 
 
@@ -278,18 +279,19 @@ def mpi(ranks):
 
 
 @pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
-@pytest.mark.parametrize("model, packing", [(GPT2, "documents"), (LLAMA, "windows")], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("model, packing", [(GPT2, "documents"), ({**LLAMA, "rope_scaling": DYNAMIC}, "windows")], ids=["gpt2", "llama dynamic"])
 def test_layouts_of_runs(tmp_path, corpora, model, packing):
     """What is read from the corpus, trained on and evaluated: the same whatever the layout, stages in the middle and such
     without attention too."""
     model = {**model, "num_layers": 4, "num_heads": 4, "num_kv_heads": 4} if model is GPT2 else {**model, "num_layers": 4}
     layouts = [dict(), dict(pipeline=3), dict(pipeline=2, data=2, zero=3), dict(tensor=2, sequence_parallel=True, recompute="full"),
                dict(pipeline=2, virtual_stages=2, schedule="interleaved"), dict(data=4, zero=1, schedule="zero-bubble"),
-               dict(pipeline=4, balance="layers", embedding_as_layers=9, head_as_layers=9)]
+               dict(pipeline=4, balance="layers", embedding_as_layers=9, head_as_layers=9), dict(context=3, context_exchange="ring"),
+               dict(context=4, context_exchange="heads"), dict(context=2, pipeline=2, schedule="zero-bubble")]
     first = None
     for i, layout in enumerate(layouts):
         run = run_of(tmp_path, corpora, f"run{i}", model, layout, data=dict(packing=packing))
-        ranks = layout.get("tensor", 1) * layout.get("pipeline", 1) * layout.get("data", 1)
+        ranks = layout.get("tensor", 1) * layout.get("pipeline", 1) * layout.get("data", 1) * layout.get("context", 1)
         done = subprocess.run([*(mpi(ranks) if ranks > 1 else []), TRIREME, "train", str(run)], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (layout, done.stderr)
         assert "documents do not see each other" in done.stderr and ("% are filling" in done.stderr) == (packing == "documents")
@@ -343,6 +345,29 @@ def test_killed_and_resumed(tmp_path, corpora, packing):
     assert lines[0] == lines[1] and len(lines[0]) == 60
 
 
+@pytest.mark.parametrize("layout, sequence, window", [({}, LENGTH, 0), (dict(context=2), LENGTH - 1, 0), ({}, LENGTH, 5)],
+                         ids=["one rank", "two of 23 tokens", "a window in one layer"])
+def test_mfu_counts_what_masks_leave(tmp_path, corpora, layout, sequence, window):
+    """Share of peak / (tokens/s x FLOPs a token) is 1 / peak in every step, with attention by what the documents of the step's
+    own samples see, and what windows let them."""
+    model = {**LLAMA, "vocab_size": 64, "head_dim": 6, **(dict(window=window, window_layers="1 of 2") if window else {})}
+    width, layers, heads = model["hidden_size"], model["num_layers"], model["num_heads"] * 6
+    weights = layers * width * (2 * heads + 2 * model["num_kv_heads"] * 6 + 3 * model["ffn_size"]) + width * 64
+    for name in "masked", "joined":
+        run = run_of(tmp_path, corpora, name, model, layout=layout, data=dict(documents=name, sequence=sequence))
+        trireme("train", *(["-n", 2] if layout else []), run, "--set", "evaluation.every=0")
+        _, samples = samples_of(tmp_path, corpora / "train", sequence, 5, 6 * BATCH, name, "documents")
+        lines, peaks = metrics_of(tmp_path / name), []
+        for step, line in enumerate(lines):
+            seen = samples[step * BATCH : (step + 1) * BATCH, 2] + 1
+            inside = numpy.minimum(seen, window or sequence)
+            area = (seen.sum() + inside.sum()) / 2 / (BATCH * sequence * (sequence + 1) / 2)
+            assert (area == 1) == (name == "joined" and not window)
+            flops = 3 * (2 * weights + layers * 4 * sequence * heads * area)
+            peaks.append(line["tokens_per_s"] * flops / line["mfu"])
+        assert max(peaks) / min(peaks) - 1 < 1e-9
+
+
 def test_other_samples_are_not_taken_up_unsaid(tmp_path, corpora):
     trireme("train", run_of(tmp_path, corpora, "run"))
     joined = json.loads(run_of(tmp_path, corpora, "run", data=dict(documents="joined", packing="windows")).read_text())
@@ -365,8 +390,7 @@ def test_eval_masks_as_training_did(tmp_path, corpora):
     for i, token in enumerate(stream):
         positions[i], at = at, 0 if token == EOT else at + 1
     # Against the plain model, window by window.
-    folder = tmp_path / "run/checkpoints"
-    tensors = tensors_of(folder / sorted(os.listdir(folder))[-1] / "model.safetensors")
+    tensors = tensors_of(newest(tmp_path / "run") / "model.safetensors")
     total = 0.0
     for first in range(0, len(stream) - 1, LENGTH):
         end = min(first + LENGTH, len(stream) - 1)
@@ -379,6 +403,57 @@ def test_eval_masks_as_training_did(tmp_path, corpora):
                                torch.tensor(within[None]))
             total += loss.item() * int((labels >= 0).sum())
     assert abs(masked["loss"] - total / counted) <= 1e-9
+
+
+def newest(run):
+    folder = run / "checkpoints"
+    return folder / sorted(os.listdir(folder))[-1]
+
+
+def test_eval_packs_as_training_did(tmp_path, corpora):
+    """Each document alone, in pieces of a sequence at most, against the plain model; what the run itself found on the same
+    sequences; and otherwise where options say so."""
+    trireme("train", run_of(tmp_path, corpora, "run"), "--set", "evaluation.batches=1000")
+    def evaluated(*options):
+        return json.loads(trireme("eval", tmp_path / "run", corpora / "validation", "--precision", "fp64", "--device", "reference", "--json",
+                                  *options).stdout)
+    packed = evaluated()
+    assert (packed["documents"], packed["packing"], packed["sequence"]) == ("masked", "documents", LENGTH)
+    assert abs(packed["loss"] - metrics_of(tmp_path / "run")[-1]["validation_loss"]) <= 1e-12
+    stream = numpy.fromfile(corpora / "validation.bin", numpy.uint16).astype(int)
+    tensors = tensors_of(newest(tmp_path / "run") / "model.safetensors")
+    model, total, counted = {**GPT2, "vocab_size": 64}, 0.0, 0
+    for document in numpy.split(stream, numpy.flatnonzero(stream == EOT) + 1):
+        for first in range(0, len(document) - 1, LENGTH):
+            ids, labels = document[first : first + LENGTH], document[first + 1 : first + LENGTH + 1]
+            loss = models.loss(model, tensors, torch.tensor(ids[None, : len(labels)]), torch.tensor(labels[None]))
+            total, counted = total + loss.item() * len(labels), counted + len(labels)
+    assert packed["tokens"] == counted
+    assert abs(packed["loss"] - total / counted) <= 1e-9
+    for batch in 1, 3, 64:  # the last batch is filled up
+        again = evaluated("--batch", batch)
+        assert again["tokens"] == counted and abs(again["loss"] - packed["loss"]) <= 1e-12
+    windows = evaluated("--packing", "windows")
+    assert windows["tokens"] == counted and windows["packing"] == "windows" and windows["loss"] != packed["loss"]
+    joined = evaluated("--documents", "joined", "--packing", "windows")
+    assert joined["tokens"] == len(stream) - 1 and joined["documents"] == "joined"
+    # A model that nobody says anything of is evaluated plainly, and otherwise on request.
+    plain = tmp_path / "plain"
+    trireme("export", tmp_path / "run", plain)
+    said = ["eval", plain, corpora / "validation", "--sequence", LENGTH, "--precision", "fp64", "--device", "reference", "--json"]
+    plainly, masked = (json.loads(trireme(*said, *more).stdout) for more in ([], ["--documents", "masked", "--packing", "documents"]))
+    assert abs(plainly["loss"] - joined["loss"]) <= 1e-7 and abs(masked["loss"] - packed["loss"]) <= 1e-7  # fp32 by now
+    assert abs(joined["loss"] - packed["loss"]) > 1e-5
+
+
+def test_eval_refuses_words_that_mean_nothing(tmp_path, corpora):
+    trireme("train", run_of(tmp_path, corpora, "run"))
+    words = "eval", tmp_path / "run", corpora / "validation"
+    assert "--documents is joined or masked, not `apart`" in trireme(*words, "--documents", "apart", status=2).stderr
+    assert "--packing is windows or documents, not `best`" in trireme(*words, "--packing", "best", status=2).stderr
+    ones = write_corpus(tmp_path / "ones", [numpy.array([EOT])] * 40)
+    assert ("no label counts, since no document has more than one token and documents do not see each other; --documents joined lets them"
+            in trireme("eval", tmp_path / "run", ones, status=4).stderr)
 
 
 def tensors_of(path):

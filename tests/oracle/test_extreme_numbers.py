@@ -27,9 +27,12 @@ SANITIZED = "/asan/" in TRIREME
 ROOM_BYTES = 8 << 30  # what a legal giant may take before it is told that there is no more
 
 MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=2, head_dim=8, ffn_size=32, vocab_size=257,
-             max_sequence=32, rope_scaling=dict(factor=2.0, original_max_sequence=16))
-LAYOUT = dict(tensor=1, pipeline=1, context=1, data=1, expert=1, virtual_stages=1, zero=0, recompute_every=1, bucket_bytes=1 << 20,
-              micro_batch=2, balance="layers", embedding_as_layers=0, head_as_layers=1)
+             max_sequence=32, window=8, rope_scaling=dict(factor=2.0, original_max_sequence=16))
+EXPERTS = dict(family="dots1", num_layers=3, hidden_size=16, num_heads=2, num_kv_heads=2, head_dim=8, ffn_size=32, vocab_size=257, max_sequence=32,
+               num_experts=8, experts_per_token=2, expert_ffn_size=16, shared_experts=1, dense_layers=1, router_groups=4, router_kept_groups=2)
+LAYOUT = dict(tensor=1, pipeline=1, context=1, context_inner=1, context_row_pairs=100, data=1, expert=1, expert_tensor=1, expert_capacity=1.5,
+              virtual_stages=1, zero=0,
+              recompute_every=1, bucket_bytes=1 << 20, micro_batch=2, balance="layers", embedding_as_layers=0, head_as_layers=1)
 CHUNKS = dict(pipeline=2, virtual_stages=2, schedule="interleaved", micro_batch=1, micro_batch_group=3)  # without a use for it else
 CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
                links=[dict(name="near", spans=2, per=1, ports=1, stripe=1, bandwidth=1e10, latency=1e-6),
@@ -41,7 +44,8 @@ STUDY = dict(name="small", model="MODEL", cluster="CLUSTER", devices=2, global_b
              space=[dict(name="tensor", values="1 2"), dict(name="micro_batch", values="1 2"), dict(name="accumulation", values="1 2"),
                     dict(name="nodes", values="1 2"), dict(name="virtual_stages", low=1, high=2, step=1)])
 RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1), layout=LAYOUT,
-           optimizer=dict(global_batch=8, steps=4, lr=1e-3, warmup=1, max_bad_steps=2), threads=1, seed=1, device="reference", device_memory=1 << 33,
+           optimizer=dict(global_batch=8, steps=4, lr=1e-3, warmup=1, max_bad_steps=2, name="muon", muon=dict(iterations=5)),
+           threads=1, seed=1, device="reference", device_memory=1 << 33,
            evaluation=dict(every=2, batches=1), max_restarts=0, output="OUTPUT",
            checkpoint=dict(every=2, keep=3, snapshot_every=0, shard_bytes=1 << 20))
 OPTIONS = {"--devices": 2, "--global-batch": 8, "--sequence": 16, "--top": 2}
@@ -141,6 +145,8 @@ def targets(corpus):
     options = dict(OPTIONS)
     return {
         "model": Target("model", MODEL, lambda here, m: simulate(here, OPTIONS, model=m)),
+        "experts": Target("experts", dict(model=EXPERTS, layout=dict(data=2, expert=2, expert_tensor=1, micro_batch=2)),
+                          lambda here, d: simulate(here, OPTIONS, model=d["model"], layout=d["layout"])),
         "cluster": Target("cluster", CLUSTER, lambda here, c: simulate(here, OPTIONS, cluster=c)),
         "layout": Target("layout", LAYOUT, lambda here, l: simulate(here, OPTIONS, layout=l)),
         "chunks": Target("chunks", CHUNKS, lambda here, l: simulate(here, OPTIONS, layout=l)),
@@ -154,7 +160,7 @@ def targets(corpus):
     }
 
 
-NAMES = ["model", "cluster", "layout", "chunks", "options", "plan", "study", "trials", "published", "run"]
+NAMES = ["model", "experts", "cluster", "layout", "chunks", "options", "plan", "study", "trials", "published", "run"]
 
 
 def judge(changes, done):
@@ -205,13 +211,13 @@ def legal(numbers):
 def test_every_integer_key_is_thrown_at(corpus):
     """A new integer key of a run file (with its model and layout) belongs into the documents above."""
     keys = subprocess.run([TRIREME, "train", "--keys"], capture_output=True, text=True, check=True).stdout
-    known = {".".join(map(str, path)) for path in numbers_in(dict(RUN, layout=dict(LAYOUT, **CHUNKS)))}
+    known = {".".join(map(str, path)) for model in (MODEL, EXPERTS) for path in numbers_in(dict(RUN, model=model, layout=dict(LAYOUT, **CHUNKS)))}
     assert {line.split()[0] for line in keys.splitlines() if len(line.split()) > 1 and line.split()[1] in ("integer", "integer|auto")} <= known
 
 
 def test_bytes_that_wrap(tmp_path):
-    """Activations of 2^16 x 2^30 rows of 2^20 numbers are 2^67 bytes: as an unsigned product, nothing at all."""
+    """Activations of 2^16 x 2^30 rows of 2^20 numbers would be 2^67 bytes: as an unsigned product, nothing at all."""
     model = dict(family="gpt2", num_layers=1, hidden_size=2**20, num_heads=2**10, vocab_size=257, max_sequence=2**30)
     command = simulate(tmp_path, {"--devices": 1, "--global-batch": 2**16, "--sequence": 2**30}, model=model, layout=dict(micro_batch=2**16))
     done = subprocess.run([TRIREME, *map(str, command)], capture_output=True, text=True)
-    assert done.returncode == 6 and "are more bytes than can be counted; turn micro_batch or the sequence down" in done.stderr
+    assert done.returncode == 3 and "are more than the 2147483647 tokens that a micro-batch may have; set layout.micro_batch to 1" in done.stderr

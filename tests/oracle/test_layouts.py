@@ -3,7 +3,7 @@
 The same two models under many layouts of up to eight ranks, in fp64 on the reference device: every gradient of every
 parameter, gathered to its global shape, within 1e-10 of one rank's, and twenty steps' losses and norms; weights equal to
 the bit wherever only pipeline, schedule, recompute or ZeRO changed. The memory plan of every rank is what it allocates.
-In fp32 and bf16 on the CPU device the same with their tolerances."""
+In fp32 and bf16 on the CPU device the same with their tolerances. Of the layouts each test draws a part (drawn.py)."""
 import json
 import os
 import random
@@ -12,6 +12,7 @@ import subprocess
 
 import numpy
 import pytest
+from drawn import WHICH, drawn, some_of
 from parity import device_for
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "layout_tool")
@@ -24,9 +25,13 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
-KEYS = "tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head".split()
+# norms of the heads of q and k, whose width is their own
+QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6}
+KEYS = ("tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head "
+        "context exchange inner row_pairs expert expert_tensor capacity drop").split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
-               every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0, balance="work", embedding=0, head=0)
+               every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0, balance="work", embedding=0, head=0, context=1,
+               exchange="gather", inner=0, row_pairs=100, expert=1, expert_tensor=1, capacity=1.5, drop=0)
 
 # Both models have five layers: the first stage has the embedding alone, the last the head, or both.
 NO_LAYER_FIRST, NO_LAYER_LAST = dict(balance="layers", embedding=9), dict(balance="layers", head=9)
@@ -85,12 +90,13 @@ def complete(layout):
 
 
 def name_of(layout):
-    return "-".join(f"{k}{v}" for k, v in layout.items()) or "one"
+    """By what is not as usual: also a file's name, which has an end."""
+    return "-".join(f"{k}{v}" for k, v in layout.items() if v != DEFAULT[k]) or "one"
 
 
 def ranks_of(layout):
     layout = complete(layout)
-    return layout["tensor"] * layout["pipeline"] * layout["data"]
+    return layout["tensor"] * layout["pipeline"] * layout["data"] * layout["context"]
 
 
 def draw_positions(chance, shape):
@@ -102,24 +108,40 @@ def draw_positions(chance, shape):
     return at - numpy.maximum.accumulate(numpy.where(begins, at, 0), axis=-1)
 
 
-def run_tool(folder, model, layouts, device="reference", precision="fp64", steps=STEPS, batch=BATCH, ignored=0.2, seed=3, masked=False):
-    """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}."""
-    (folder / "model.yaml").write_text(json.dumps(model))
+def draw_tokens(model, steps, batch, sequence=SEQUENCE, ignored=0.2, seed=3, masked=False):
+    """Ids, labels and, where documents are masked, positions of each step."""
     chance = numpy.random.default_rng(seed)
-    tokens = chance.integers(0, model["vocab_size"], (steps, 3 if masked else 2, batch, SEQUENCE)).astype(numpy.int32)
+    tokens = chance.integers(0, model["vocab_size"], (steps, 3 if masked else 2, batch, sequence)).astype(numpy.int32)
     labels = tokens[:, 1]
     labels[chance.random(labels.shape) < ignored] = -1
     labels[:, 1] = -1  # a sequence without any label that counts
     if masked:
         tokens[:, 2] = draw_positions(chance, labels.shape)
-    tokens.tofile(folder / "tokens")
-    answers = {}
+    return tokens
+
+
+def run_tool(folder, model, layouts, device="reference", precision="fp64", steps=STEPS, batch=BATCH, **drawn):
+    """Runs all layouts on drawn tokens; answers as run_on does."""
+    return run_on(folder, model, layouts, draw_tokens(model, steps, batch, **drawn), device, precision)
+
+
+def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None):
+    """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}: of each step loss, norm
+    and, where there are experts, what routers add to the loss. Without training the values are those that the gradients are
+    of, and the only step is the first one. `weights` ({name: array}) to begin with; else they are drawn."""
+    (folder / "model.yaml").write_text(json.dumps(model))
+    tokens.astype(numpy.int32).tofile(folder / "tokens")
+    steps, _, batch, sequence = tokens.shape
+    answers, given = {}, []
+    if weights is not None:
+        given = [folder / "weights"]
+        numpy.concatenate([numpy.asarray(w, numpy.float64).reshape(-1) for w in weights.values()]).tofile(given[0])
     for ranks in sorted({ranks_of(layout) for layout in layouts}):
         mine = [layout for layout in layouts if ranks_of(layout) == ranks]
         lines = [" ".join([name_of(layout), *(str(complete(layout)[k]) for k in KEYS)]) for layout in mine]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
-        command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, SEQUENCE, steps, folder / "tokens",
-                   folder / "layouts", folder]
+        command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, sequence,
+                   steps if train else 0, folder / "tokens", folder / "layouts", folder, *given]
         if ranks > 1:
             command = [*launcher(), "-n", ranks, *command]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900)
@@ -128,7 +150,8 @@ def run_tool(folder, model, layouts, device="reference", precision="fp64", steps
             answer = json.loads(line)
             arrays = numpy.fromfile(folder / (answer["name"] + ".bin"))
             half = len(arrays) // 2
-            answers[answer["name"]] = (arrays[:half], arrays[half:], numpy.array(answer["steps"]), answer["bytes"])
+            losses = numpy.array(answer["steps"] if train else [answer["first"]])[:, : 3 if "num_experts" in model else 2]
+            answers[answer["name"]] = (arrays[:half], arrays[half:], losses, answer["bytes"])
     return answers
 
 
@@ -142,7 +165,9 @@ def launcher():
 def same_sums(layout):
     """What decides the order of summation: layouts that agree on it must agree to the bit."""
     full = complete(layout)
-    return full["tensor"], full["sequence_parallel"] and full["tensor"] > 1, full["data"], full["micro_batch"], full["reduce"]
+    exchange = (full["context"], full["exchange"], full["inner"], full["row_pairs"]) if full["context"] > 1 else ()
+    return (full["tensor"], full["sequence_parallel"] and full["tensor"] > 1, full["data"], full["micro_batch"], full["reduce"],
+            *exchange)
 
 
 def compare(answers, layouts, tolerance, loss_tolerance, exact):
@@ -163,16 +188,17 @@ def compare(answers, layouts, tolerance, loss_tolerance, exact):
 
 
 # With more ranks than cores some MPIs take milliseconds a message: a second MPI is held to a part of the matrix.
-if os.environ.get("TRIREME_LAYOUTS") == "few":
+if WHICH == "few":
     LAYOUTS, ONLY_GPT2, ONLY_LLAMA = LAYOUTS[7:52:7], ONLY_GPT2[:1], ONLY_LLAMA[:1]
 
 needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("model", [GPT2, LLAMA, QWEN3], ids=["gpt2", "llama", "qwen3"])
 def test_matrix(tmp_path, model):
-    layouts = [dict(), *LAYOUTS, *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    some = LAYOUTS if WHICH == "few" else drawn(LAYOUTS, 8 if model is QWEN3 else 3, f"matrix {model['family']}")
+    layouts = [dict(), *some, *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
     compare(run_tool(tmp_path, model, layouts), layouts, 1e-10, 1e-10, exact=True)
 
 
@@ -180,17 +206,40 @@ def test_matrix(tmp_path, model):
 @pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_masked_documents(tmp_path, model):
     """The same with documents that do not see each other; that they do not, test_documents.py shows of one rank."""
-    layouts = [dict(), *LAYOUTS[1::2], *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    layouts = [dict(), *drawn(LAYOUTS, 5, f"masked {model['family']}"), *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
     answers = run_tool(tmp_path, model, layouts, steps=3, masked=True)
     compare(answers, layouts, 1e-10, 1e-10, exact=True)
     joined = run_tool(tmp_path, model, layouts[:1], steps=3)
     assert (joined["one"][2] != answers["one"][2]).any()
 
 
+WINDOWED = {**LLAMA, "max_sequence": 32, "window": 4, "window_layers": "1 of 2"}
+# Stages with and without layers that have a window; a window over blocks of keys that lie apart, and within one.
+WINDOW_LAYOUTS = [
+    dict(), dict(recompute="full"), dict(pipeline=2), dict(pipeline=2, virtual=2, schedule="interleaved", **NO_LAYER_EITHER), dict(pipeline=7),
+    dict(tensor=2, data=2, zero=3, sequence_parallel=1), dict(context=2), dict(context=3), dict(context=2, exchange="heads"),
+    dict(context=2, exchange="ring"), dict(context=3, exchange="ring"), dict(context=4, exchange="ring"), dict(context=4, exchange="ring", inner=2),
+    dict(context=4, inner=2), dict(context=2, exchange="ring", pipeline=2, tensor=2, recompute="full"), dict(context=2, data=2, zero=2)]
+
+
+@needs_launcher
+@some_of(2)
+@pytest.mark.parametrize("window, masked", [(4, False), (4, True), (1, True), (11, False), (22, True)])
+def test_windows(tmp_path, window, masked):
+    """The same where some layers look back through a window; that they do, test_parity.py shows of one rank."""
+    model = {**WINDOWED, "window": window}
+    drawn = dict(steps=3, sequence=23, masked=masked, batch=4)
+    layouts = [layout for layout in WINDOW_LAYOUTS if window == 4 or "context" in layout or not layout]
+    answers = run_tool(tmp_path, model, layouts, **drawn)
+    compare(answers, layouts, 1e-10, 1e-10, exact=True)
+    everywhere = run_tool(tmp_path, {**model, "window": 0, "window_layers": "all"}, layouts[:1], **drawn)
+    assert (everywhere["one"][2] != answers["one"][2]).any()
+
+
 @needs_launcher
 @pytest.mark.parametrize("precision,tolerance,loss_tolerance", [("fp32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)])
 def test_masked_documents_on_the_cpu(tmp_path, precision, tolerance, loss_tolerance):
-    layouts = [dict(), *LAYOUTS[8::9]]
+    layouts = [dict(), *drawn(LAYOUTS, 12, f"masked {precision}")]
     compare(run_tool(tmp_path, LLAMA, layouts, "cpu", precision, steps=3, masked=True), layouts, tolerance, loss_tolerance, exact=True)
 
 
@@ -198,7 +247,7 @@ def test_masked_documents_on_the_cpu(tmp_path, precision, tolerance, loss_tolera
 @pytest.mark.parametrize("precision,tolerance,loss_tolerance", [("fp32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)])
 @pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_cpu(tmp_path, model, precision, tolerance, loss_tolerance):
-    layouts = [dict(), *LAYOUTS[6::4]]
+    layouts = [dict(), *drawn(LAYOUTS, 10, f"cpu {model['family']} {precision}")]
     compare(run_tool(tmp_path, model, layouts, "cpu", precision), layouts, tolerance, loss_tolerance, exact=True)
 
 
@@ -223,17 +272,23 @@ def test_twice(tmp_path):
         assert (a[0] == b[0]).all() and (a[1] == b[1]).all() and (a[2] == b[2]).all()
 
 
-def draw_model(chance):
+def draw_model(chance, sequence):
     family = chance.choice(["gpt2", "llama"])
     heads, head_dim = chance.choice([1, 2, 3, 4, 6]), 2 * chance.randint(1, 3)
     kv_heads = chance.choice([k for k in range(1, heads + 1) if heads % k == 0]) if family == "llama" else heads
     model = dict(family=family, num_layers=chance.randint(1, 5), hidden_size=heads * head_dim, num_heads=heads,
-                 ffn_size=chance.randint(9, 40), vocab_size=chance.randint(9, 90), max_sequence=SEQUENCE,
+                 ffn_size=chance.randint(9, 40), vocab_size=chance.randint(9, 90), max_sequence=sequence,
                  tied=chance.random() < 0.5, init_std=0.1)
     return {**model, "dropout": chance.choice([0.0, 0.2])} if family == "gpt2" else {**model, "num_kv_heads": kv_heads}
 
 
-def draw_layout(chance, model, batch):
+def exchanges_heads(layout, heads, kv_heads):
+    """Whether the context ranks that exchange heads divide a tensor rank's, and copy key/value heads evenly if at all."""
+    ranks = layout["context"] if layout["exchange"] == "heads" else max(layout["inner"], 1)
+    return layout["context"] % ranks == 0 and heads % ranks == 0 and (kv_heads % ranks == 0 or ranks % kv_heads == 0)
+
+
+def draw_layout(chance, model, batch, sequence):
     """Any legal layout of up to eight ranks."""
     while True:
         layout = complete(dict(
@@ -242,14 +297,18 @@ def draw_layout(chance, model, batch):
             sequence_parallel=chance.randint(0, 1), zero=chance.randint(0, 3),
             recompute=chance.choice(["none", "selective", "full"]), every=chance.randint(1, 3),
             micro_batch=chance.choice([1, 2, 4]), bucket=chance.choice([1, 500, 3000, 1 << 20]),
-            balance=chance.choice(["work", "layers"]), embedding=chance.randint(0, 3), head=chance.randint(0, 3)))
+            balance=chance.choice(["work", "layers"]), embedding=chance.randint(0, 3), head=chance.randint(0, 3),
+            context=chance.choice([1, 1, 2, 3, 4]), exchange=chance.choice(["gather", "heads", "ring"]), row_pairs=chance.choice([0, 1, 100, 1 << 20])))
+        if layout["exchange"] != "heads":
+            layout["inner"] = chance.choice([0, 1, layout["context"], 2])
         if layout["balance"] == "work":
             layout.update(embedding=0, head=0)
         t, kv = layout["tensor"], model.get("num_kv_heads", model["num_heads"])
         interleaved = layout["schedule"] == "interleaved"
         per_rank = layout["micro_batch"] * layout["data"]
         if (ranks_of(layout) <= 8 and model["num_heads"] % t == 0 and (kv % t == 0 or t % kv == 0) and batch % per_rank == 0
-                and layout["pipeline"] * layout["virtual"] <= model["num_layers"] + 2
+                and layout["pipeline"] * layout["virtual"] <= model["num_layers"] + 2 and layout["context"] <= sequence
+                and exchanges_heads(layout, model["num_heads"] // t, max(kv // t, 1))
                 and (layout["virtual"] > 1) == interleaved and (layout["pipeline"] > 1 or not interleaved)):
             return layout
 
@@ -261,7 +320,9 @@ def test_random_layouts(tmp_path):
     for number in range(int(os.environ.get("TRIREME_FUZZ_LAYOUTS", 8))):
         folder = tmp_path / str(number)
         folder.mkdir()
-        model, batch = draw_model(chance), chance.choice([4, 8])
-        layouts = [dict(), *(draw_layout(chance, model, batch) for _ in range(3))]
-        print(number, model, layouts[1:])
-        compare(run_tool(folder, model, layouts, steps=6, batch=batch, seed=number), layouts, 1e-10, 1e-10, exact=True)
+        batch, sequence = chance.choice([4, 8]), chance.choice([4, 7, 13])
+        model = draw_model(chance, sequence)
+        layouts = [dict(), *(draw_layout(chance, model, batch, sequence) for _ in range(3))]
+        print(number, model, sequence, layouts[1:])
+        answers = run_tool(folder, model, layouts, steps=6, batch=batch, seed=number, sequence=sequence, masked=number % 2 == 1)
+        compare(answers, layouts, 1e-10, 1e-10, exact=True)

@@ -150,7 +150,7 @@ def test_an_owner_of_another_host_that_touches_its_lock(tmp_path, corpus):
     assert lock.read_text() == OTHER.format(start=0)
 
 
-@pytest.mark.parametrize("text", [OTHER, "no lock\0\n" * 3000])
+@pytest.mark.parametrize("text", [OTHER, "no lock\0\n" * 3000], ids=["a lock", "none"])
 def test_an_owner_of_another_host_that_is_silent(tmp_path, corpus, text):
     path = write_run(tmp_path, corpus)
     plant_lock(tmp_path, 61, text=text)
@@ -325,6 +325,9 @@ def config_of_llama(**changes):
     (dict(num_attention_heads=2, num_key_value_heads=1), "model.num_heads", "2", "4"),
     (dict(rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                             original_max_position_embeddings=16)), "model.rope_scaling.factor", "8.0", "1.0"),
+    (dict(rope_scaling=dict(type="linear", factor=2.0)), "model.rope_scaling.type", "linear", "llama3"),
+    (dict(rope_scaling=dict(rope_type="dynamic", factor=2.0)), "model.rope_scaling.original_max_sequence", "32", "8192"),
+    (dict(rope_scaling=dict(rope_type="yarn", factor=2.0, attention_factor=1.25)), "model.rope_scaling.attention_factor", "1.25", "0.0"),
 ])
 @pytest.mark.parametrize("by", ["--resume", "init"])
 def test_weights_of_another_function(tmp_path, corpus, changes, key, there, here, by):

@@ -13,6 +13,13 @@ LLAMA = dict(family="llama", num_layers=2, hidden_size=48, num_heads=4, num_kv_h
              max_sequence=80)
 STRETCH = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_sequence=32)
 
+LINEAR = dict(type="linear", factor=3.0)
+DYNAMIC = dict(type="dynamic", factor=2.0, original_max_sequence=20)
+YARN = dict(type="yarn", factor=4.0, original_max_sequence=24)
+# As DeepSeek's models have it, and with every other key.
+YARN_DEEPSEEK = dict(type="yarn", factor=40.0, original_max_sequence=32, mscale=0.707, mscale_all_dim=1.0, beta_fast=16.0, beta_slow=2.0)
+YARN_GIVEN = dict(type="yarn", factor=2.5, original_max_sequence=40, attention_factor=1.3, truncate=False, mscale=2.0)
+
 # name, model, batch, sequence, micro_batch
 CASES = [
     ("gpt2 tied", GPT2, 4, 33, 2),
@@ -28,6 +35,17 @@ CASES = [
     ("llama one head", {**LLAMA, "num_heads": 1, "num_kv_heads": 1, "hidden_size": 18, "ffn_size": 35}, 2, 9, 1),
     ("llama head size apart", {**LLAMA, "head_dim": 20, "rope_theta": 500000.0}, 2, 31, 2),
     ("llama one position", LLAMA, 3, 1, 1),
+    ("llama linear", {**LLAMA, "rope_scaling": LINEAR}, 2, 33, 1),
+    ("llama dynamic", {**LLAMA, "rope_scaling": DYNAMIC}, 2, 47, 1),
+    ("llama dynamic, short", {**LLAMA, "rope_scaling": DYNAMIC}, 2, 20, 1),
+    ("llama yarn", {**LLAMA, "rope_scaling": YARN}, 2, 47, 1),
+    ("llama yarn, mscale", {**LLAMA, "head_dim": 32, "rope_scaling": YARN_DEEPSEEK}, 2, 33, 1),
+    ("llama yarn, given", {**LLAMA, "head_dim": 20, "rope_theta": 500.0, "rope_scaling": YARN_GIVEN}, 2, 33, 2),
+    ("llama window of 7", {**LLAMA, "window": 7}, 4, 33, 2),
+    ("llama window of 1", {**LLAMA, "window": 1, "num_kv_heads": 2}, 2, 20, 1),
+    ("llama window in the last layers", {**LLAMA, "num_layers": 3, "window": 16, "window_layers": "1-"}, 2, 75, 2),
+    ("llama window in every other layer", {**LLAMA, "num_layers": 4, "window": 5, "window_layers": "1 of 2"}, 2, 18, 2),
+    ("llama window longer than the sequence", {**LLAMA, "window": 40}, 2, 33, 2),
 ]
 IDS = [case[0] for case in CASES]
 # device, precision, largest relative error of any gradient and of the loss
@@ -85,14 +103,16 @@ def test_schedules_give_the_same_bits(tmp_path, model, schedule):
 def test_logits_through_the_cache(tmp_path, name, model, batch, sequence, micro_batch):
     weights = Weights(tmp_path, model)
     ids, _ = tokens_of(model, 1, sequence)
-    with torch.no_grad():
-        expected = models.logits(model, weights.tensors(), torch.tensor(ids))[0].numpy()
     tokens, out = tmp_path / "ids.bin", tmp_path / "logits.bin"
     ids.astype(numpy.int32).tofile(tokens)
+    dynamic = (model.get("rope_scaling") or {}).get("type") == "dynamic"
     for device, precision, limit in DEVICES:
-        for piece in {1, 5, sequence}:
-            if device == "reference" and piece != 5:
+        for piece in {1, sequence} if dynamic else {1, 5, sequence}:
+            if device == "reference" and piece != 5 and not dynamic:
                 continue
+            with torch.no_grad():
+                given = {**model, "token_by_token": piece == 1}
+                expected = models.logits(given, weights.tensors(), torch.tensor(ids))[0].numpy()
             tool("logits", weights.model_file, device, precision, piece, sequence, weights.file, tokens, out)
             got = numpy.fromfile(out).reshape(-1, model["vocab_size"])
             last = [min(first + piece, sequence) - 1 for first in range(0, sequence, piece)]

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 import pytest
+from drawn import drawn, some_of
 from parity import DEVICE, TRIREME, trireme, yaml_of
 
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
@@ -88,18 +89,21 @@ def close(mine, theirs):
 
 def test_layouts_tell_the_same_story(tmp_path_factory, corpus):
     """Losses, validation losses and norms of whole runs; the same weights to the bit where only stages changed; and a
-    checkpoint of each layout goes on under another."""
+    checkpoint of each layout goes on under another. Of some, drawn."""
     one = tmp_path_factory.mktemp("one")
     trireme("train", write_run(one, corpus))
-    for ranks, layout in [(2, dict(pipeline=2)), (4, dict(tensor=2, pipeline=2, sequence_parallel=True)),
+    layouts = [(2, dict(pipeline=2)), (4, dict(tensor=2, pipeline=2, sequence_parallel=True)),
                           (4, dict(tensor=2, zero=3)), (2, dict(pipeline=2, schedule="zero-bubble", recompute="full")),
                           (2, dict(pipeline=2, balance="layers", head_as_layers=9)),
-                          (2, dict(pipeline=2, virtual_stages=3, schedule="interleaved", micro_batch_group=5))]:
+                          (2, dict(pipeline=2, virtual_stages=3, schedule="interleaved", micro_batch_group=5)),
+                          (3, dict(context=3, context_exchange="ring")), (4, dict(context=4, context_exchange="heads")),
+                          (4, dict(context=2, tensor=2, sequence_parallel=True)), (4, dict(context=2, zero=3, context_exchange="ring"))]
+    for ranks, layout in drawn(layouts, 3, "the same story"):
         folder = tmp_path_factory.mktemp("many")
         trireme("train", write_run(folder, corpus, **layout), "-n", ranks)
         for mine, theirs in zip(losses(one), losses(folder)):
             close(mine, theirs)
-        if "tensor" not in layout:
+        if "tensor" not in layout and "context" not in layout:
             assert weights(folder, 12) == weights(one, 12), layout
         for step in (8, 12):
             shutil.rmtree(folder / f"run/checkpoints/step-{step:08d}")
@@ -145,9 +149,10 @@ def undisturbed_pipeline(tmp_path_factory, corpus):
     return folder
 
 
+@some_of(2)
 @pytest.mark.parametrize("group", range(4))
 def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
-    """A rank is killed at a random moment: the job ends, nobody is left, and the next start goes on. Twenty times; those of
+    """A rank is killed at a random moment: the job ends, nobody is left, and the next start goes on. Ten times, or twenty; those of
     a group side by side, since most of their time is the launcher's waiting."""
     def kill_one(number):
         chance, folder = random.Random(1000 * group + number), tmp_path / str(number)
@@ -177,6 +182,27 @@ def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         ends = list(pool.map(kill_one, range(5)))
     assert 9 in ends, "all were through before they could be killed"
+
+
+def test_kill_in_a_ring(tmp_path, corpus):
+    """A rank is killed while the other passes it keys; the next start goes on to the bit."""
+    ends = []
+    for name, kills in (("alone", False), ("killed", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        path = write_run(folder, corpus, steps=40, context=2, context_exchange="ring")
+        process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
+        if kills:
+            wait_for_step(folder, process, 9)
+            os.kill(pid_of_ranks(folder)[1], signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == (9 if kills else 0), errors
+        if kills:
+            assert re.search(r"rank 1 \(context(_inner)? 1\) on \S+ was killed by signal 9 \(Killed\).* at step \d+", errors), errors
+            wait_until_gone(folder)
+            trireme("train", path, "-n", 2)
+        ends.append(([(line["step"], line["loss"], line["grad_norm"]) for line in losses(folder)], weights(folder, 40)))
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("before,after", [
@@ -279,7 +305,7 @@ def snapshots(folder):
 
 
 SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.every=1000"]
-SNAPSHOT_STEPS = 60 if DEVICE else 300  # the cpu device is fast, and the run is to be disturbed before its end
+SNAPSHOT_STEPS = 60 if DEVICE else 150  # the cpu device is fast, and the run is to be disturbed before its end
 
 
 @pytest.fixture(scope="module")
@@ -333,16 +359,30 @@ def test_elastic(tmp_path, corpus):
     assert refused.returncode == 3 and "does not divide the 3 ranks" in refused.stderr, refused.stderr
     done = subprocess.run([TRIREME, "train", path, "-n", "3", "--set", "elastic=true"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"elastic: tensor 2 x pipeline 2 .* does not fit 3 ranks; the nearest that does is tensor 1 x pipeline 3 x data 1", done.stderr), done.stderr
+    assert re.search(r"elastic: tensor 2 x pipeline 2 .* does not fit 3 ranks; the nearest that does is tensor 1 x pipeline 3 x context 1 x data 1", done.stderr), done.stderr
     for mine, theirs in zip(losses(tmp_path), whole):
         close(mine, theirs)
     assert len(losses(tmp_path)) == 12
     begin_again(tmp_path, 8)  # what three ranks have saved goes on with six
     done = subprocess.run([TRIREME, "train", path, "-n", "6", "--set", "elastic=true"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"elastic: .* does not fit 6 ranks; the nearest that does is tensor 2 x pipeline 3 x data 1", done.stderr), done.stderr
+    assert re.search(r"elastic: .* does not fit 6 ranks; the nearest that does is tensor 2 x pipeline 3 x context 1 x data 1", done.stderr), done.stderr
     assert "after step 8" in done.stderr and len(losses(tmp_path)) == 12
     for mine, theirs in zip(losses(tmp_path), whole):
+        close(mine, theirs)
+
+
+def test_elastic_context(tmp_path, corpus):
+    """Ranks that share sequences: fewer of them go on, and the message says how many, and that they cannot exchange heads."""
+    path = write_run(tmp_path, corpus, context=4, context_exchange="heads")
+    trireme("train", path, "-n", 4)
+    whole = losses(tmp_path)
+    begin_again(tmp_path, 8)
+    done = subprocess.run([TRIREME, "train", path, "-n", "3", "--set", "elastic=true"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ("elastic: tensor 1 x pipeline 1 x context 4 x data auto does not fit 3 ranks; the nearest that does is tensor 1 x pipeline 1 x context 3 "
+            "x data 1 with micro-batches of 1, which gathers keys instead of exchanging heads") in done.stderr, done.stderr
+    for mine, theirs in zip(losses(tmp_path), whole, strict=True):
         close(mine, theirs)
 
 
@@ -359,8 +399,10 @@ def test_no_restart_of_wrong_keys(tmp_path, corpus):
 
 
 @pytest.mark.parametrize("layout,wait", [(dict(pipeline=2), r"over (pipeline|world|tied)"),
-                                         (dict(data=2), r"over (data|world)"), (dict(tensor=2), r"over (tensor|world)")],
-                         ids=["pipeline", "data", "tensor"])
+                                         (dict(data=2), r"over (data|world)"), (dict(tensor=2), r"over (tensor|world)"),
+                                         (dict(context=2, context_exchange="heads"), r"over (context_inner|replicas|world)"),
+                                         (dict(context=2, context_exchange="ring"), r"over (context_outer|replicas|world)")],
+                         ids=["pipeline", "data", "tensor", "heads", "ring"])
 def test_stuck_rank(tmp_path, corpus, layout, wait):
     """A rank stops without dying: the report names it, and what others wait for; nothing is left running."""
     path = write_run(tmp_path, corpus, steps=100000, hang_timeout=3, **layout)

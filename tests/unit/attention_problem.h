@@ -140,8 +140,7 @@ static inline problem problem_make(const shape *s, tri_dtype type) {
   p.q_elements = c->query_rows * c->q_row;
   p.kv_elements = p.shared ? p.q_elements : c->key_rows * c->k_row;
   for (int64_t b = 0; b < s->batch; b++) {
-    p.slices[b] = (tri_attention_slice){(int32_t)(b * s->queries), (int32_t)s->queries, (int32_t)(b * s->keys),
-                                        (int32_t)s->keys, 1};
+    p.slices[b] = tri_slice_causal(b * s->queries, s->queries, b * s->keys, s->keys);
   }
   return p;
 }

@@ -94,8 +94,7 @@ static tri_attention call_of(const shape *s, tri_dtype type) {
 }
 
 static tri_attention_slice slice_of(const shape *s, int64_t batch) {
-  return (tri_attention_slice){(int32_t)(batch * s->queries), (int32_t)s->queries, (int32_t)(batch * s->keys),
-                               (int32_t)s->keys, 1};
+  return tri_slice_causal(batch * s->queries, s->queries, batch * s->keys, s->keys);
 }
 
 /* Inputs and results of one run; gradients are only there where queries == keys. */

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { CASES = 600 };
+enum { CASES = 1200 };
 
 static int64_t pick_power(draws *d, int64_t most) { return (int64_t)1 << pick(d, 0, most); }
 
@@ -23,6 +23,7 @@ static tri_model draw_model(draws *d) {
                      .tied = toss(d),
                      .norm_eps = 1e-5,
                      .init_std = 0.02};
+  if (pick(d, 0, 2) == 0) draw_experts(d, &model);
   CHECK_OK(tri_model_complete(&model));
   return model;
 }
@@ -64,11 +65,15 @@ static tri_cluster draw_cluster(draws *d) {
 /* What the search would try, and stages balanced otherwise; false where the layout is not legal. */
 static bool draw_layout(draws *d, const tri_search_request *request, tri_layout *out) {
   static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
+  static const tri_context_exchange exchanges[] = {TRI_CONTEXT_GATHER, TRI_CONTEXT_HEADS, TRI_CONTEXT_RING};
   static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
   tri_layout layout = {.tensor = pick_power(d, 1),
                        .pipeline = pick(d, 1, 8),
-                       .context = 1,
+                       .context = pick(d, 0, 1) == 0 ? 1 : pick(d, 2, 4),
+                       .context_exchange = exchanges[pick(d, 0, 2)],
+                       .expert_tensor = 1,
                        .expert = 1,
+                       .expert_capacity = 1.5,
                        .virtual_stages = 1,
                        .schedule = schedules[pick(d, 0, 2)],
                        .sequence_parallel = toss(d),
@@ -78,13 +83,16 @@ static bool draw_layout(draws *d, const tri_search_request *request, tri_layout 
                        .reduce_precision = TRI_FP32,
                        .bucket_bytes = 26214400,
                        .micro_batch = pick_power(d, 2)};
+  if (layout.context == 4 && layout.context_exchange != TRI_CONTEXT_HEADS && toss(d)) layout.context_inner = 2;
   if (layout.schedule == TRI_SCHEDULE_INTERLEAVED) layout.virtual_stages = pick(d, 2, 4);
   if (pick(d, 0, 1) == 0) {
     layout.balance = TRI_BALANCE_LAYERS;
     layout.embedding_as_layers = pick(d, 0, 3);
     layout.head_as_layers = pick(d, 0, 3);
   }
-  if (tri_layout_resolve(&layout, request->model, request->global_batch, request->devices) != TRI_OK) return false;
+  if (request->model->num_experts > 0) draw_expert_layout(d, &layout);
+  if (tri_layout_resolve(&layout, request->model, request->sequence, request->global_batch, request->devices) != TRI_OK)
+    return false;
   *out = layout;
   return true;
 }
@@ -96,7 +104,11 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
                                     .system = of->system,
                                     .global_batch = of->global_batch,
                                     .sequence = of->sequence,
-                                    .precision = of->precision};
+                                    .precision = of->precision,
+                                    .masked = of->masked,
+                                    .masked_area = of->masked_area,
+                                    .drawn = of->drawn,
+                                    .expert_imbalance = of->expert_imbalance};
   char text[TRI_LAYOUT_TEXT_BYTES];
   tri_prediction found;
   tri_bound bound;
@@ -108,6 +120,18 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
            bound.step_s, found.step_s, bound.bytes, found.memory.peak);
 }
 
+/* Documents of some tokens and, beside them, as long as a sequence or longer. */
+static void draw_documents(draws *d, tri_search_request *request, tri_draws **drawn, tri_drawn_table **table) {
+  int64_t some = pick(d, 1, 30), many = pick(d, 1, 100), longer = pick(d, 40, 90), few = pick(d, 1, 5);
+  const tri_length_ranges lengths = {.count = 2,
+                                     .ranges = {{some, some, many, many * some}, {longer, longer, few, few * longer}}};
+  request->masked = true;
+  request->masked_area = 0.05 + 0.95 * tri_random_uniform(d->key, d->next++);
+  CHECK_OK(tri_draws_create(&lengths, request->sequence, toss(d), drawn));
+  CHECK_OK(tri_drawn_table_create(*drawn, table));
+  request->drawn = *table;
+}
+
 static void test_bounds(void **state) {
   (void)state;
   draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 7), 0};
@@ -115,6 +139,7 @@ static void test_bounds(void **state) {
                              .overlap_reductions = true,
                              .overlap_gathers = true,
                              .overlap_messages = true,
+                             .overlap_experts = true,
                              .kernels = 1,
                              .element_traffic = 1,
                              .whole_head_share = 1,
@@ -124,6 +149,9 @@ static void test_bounds(void **state) {
   tri_system other = system; /* whose memory is counted, and holds the least that one may */
   other.planned = false;
   other.gathers_again = true;
+  other.overlap_layers = true;
+  other.gathers_experts = true;
+  other.selective_attention = true;
   other.weight_bytes = other.gradient_bytes = 2;
   other.state_bytes = 12;
   for (int i = 0; i < CASES; i++) {
@@ -134,10 +162,14 @@ static void test_bounds(void **state) {
                                   .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
-                                  .sequence = 64,
+                                  .sequence = toss(&d) ? 64 : 61,
                                   .precision = TRI_BF16};
     tri_bounds *bounds = NULL;
     tri_layout layout;
+    tri_draws *drawn = NULL;
+    tri_drawn_table *table = NULL;
+    if (i % 4 == 3) draw_documents(&d, &request, &drawn, &table);
+    if (toss(&d)) request.expert_imbalance = (double)pick(&d, 1, 4);
     CHECK_OK(tri_bounds_create(&request, &bounds));
     for (int tries = 0, legal = 0; tries < 200 && legal < 8; tries++) {
       if (!draw_layout(&d, &request, &layout)) continue;
@@ -145,6 +177,8 @@ static void test_bounds(void **state) {
       legal++;
     }
     tri_bounds_destroy(bounds);
+    tri_drawn_table_destroy(table);
+    tri_draws_destroy(drawn);
   }
 }
 

@@ -49,11 +49,28 @@ static tri_status receive(void *member, tri_queue *queue, int from, int tag, siz
   return TRI_OK;
 }
 
+static tri_status all_to_all(void *member, tri_queue *queue, tri_dtype type, const int64_t *from_begins,
+                             const void *from, const int64_t *to_begins, void *to) {
+  assert_int_equal(type, TRI_INT32);
+  assert_int_equal(to_begins[2] - from_begins[2], 1);
+  *(asked *)member = (asked){"all_to_all", queue, from == NULL, from_begins, to};
+  return TRI_OK;
+}
+
+static tri_status pass(void *member, tri_queue *queue, int to, size_t send_bytes, const void *send, int from,
+                       size_t receive_bytes, void *receive) {
+  assert_int_equal(to * 1000 + from * 100 + (int)send_bytes, 1016);
+  *(asked *)member = (asked){"pass", queue, (int64_t)receive_bytes, send, receive};
+  return TRI_OK;
+}
+
 static const tri_device_collectives library = {.name = "test",
                                                .all_reduce = all_reduce,
                                                .all_maximum = all_maximum,
                                                .all_gather = all_gather,
                                                .reduce_scatter = reduce_scatter,
+                                               .all_to_all = all_to_all,
+                                               .pass = pass,
                                                .send = send,
                                                .receive = receive};
 static const tri_device_collectives empty = {.name = "empty"};
@@ -76,7 +93,7 @@ static void begin(world *w, const tri_device_collectives *device, int size) {
   w->group->member = &w->last;
   w->ranks.mesh = &w->mesh;
   CHECK_OK(tri_device_create("reference", 1, &w->device));
-  CHECK_OK(tri_exchange_create(w->device, NULL, NULL, &w->ranks.exchange));
+  CHECK_OK(tri_exchange_create(w->device, &(tri_exchange_memory){0}, &w->ranks.exchange));
   w->run = (tri_run){.queue = w->device->queue, .collectives = &tri_engine_collectives, .ranks = &w->ranks};
 }
 
@@ -108,6 +125,38 @@ static void test_a_library_is_asked_first(void **state) {
   assert_ptr_equal(w.last.begins, begins);
   assert_int_equal(tri_run_reduce_scatter(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, begins, values), TRI_COMM);
   assert_string_equal(tri_status_message(), "the library has lost a rank");
+  static const int64_t to_begins[] = {0, 2, 5};
+  CHECK_OK(tri_run_all_to_all(&w.run, TRI_DOMAIN_TENSOR, TRI_INT32, begins, begins, to_begins, values));
+  check_last(&w, "all_to_all");
+  assert_ptr_equal(w.last.begins, begins);
+  tri_passing *passing = (tri_passing *)&w;
+  CHECK_OK(tri_run_pass_start(&w.run, TRI_DOMAIN_TENSOR, 1, 16, begins, 0, 12, values, &passing));
+  check_last(&w, "pass");
+  assert_int_equal(w.last.count, 12);
+  assert_null(passing);
+  CHECK_OK(tri_run_pass_wait(&w.run, &passing));
+  end(&w);
+}
+
+/* What is a rank's own, or all that there is, moves on the device; the begins say so of both sides. */
+static void test_a_rank_alone_passes_to_itself(void **state) {
+  (void)state;
+  world w;
+  float to[4] = {0};
+  tri_passing *passing = NULL;
+  static const int64_t all[] = {0, 4}, less[] = {0, 3};
+  begin(&w, NULL, 1);
+  for (int i = 0; i < 4; i++) values[i] = (float)i;
+  CHECK_OK(tri_run_all_to_all(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, all, values, all, to));
+  assert_memory_equal(to, values, sizeof to);
+  assert_int_equal(tri_run_all_to_all(&w.run, TRI_DOMAIN_TENSOR, TRI_FP32, all, values, less, to), TRI_INTERNAL);
+  assert_non_null(strstr(tri_status_message(), "over tensor: rank 0 gives 16 bytes to itself and expects 12"));
+  to[0] = 7;
+  CHECK_OK(tri_run_pass_start(&w.run, TRI_DOMAIN_TENSOR, 0, sizeof to, values, 0, sizeof to, to, &passing));
+  assert_null(passing);
+  assert_memory_equal(to, values, sizeof to);
+  assert_int_equal(tri_run_pass_start(&w.run, TRI_DOMAIN_TENSOR, 0, 8, values, 0, 4, to, &passing), TRI_INTERNAL);
+  assert_non_null(strstr(tri_status_message(), "8 bytes to itself and expects 4"));
   end(&w);
 }
 
@@ -174,9 +223,8 @@ static void test_an_empty_slot_goes_through_comm(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_library_is_asked_first),
-      cmocka_unit_test(test_a_library_takes_what_is_started),
-      cmocka_unit_test(test_a_group_of_one_asks_nobody),
+      cmocka_unit_test(test_a_library_is_asked_first),        cmocka_unit_test(test_a_rank_alone_passes_to_itself),
+      cmocka_unit_test(test_a_library_takes_what_is_started), cmocka_unit_test(test_a_group_of_one_asks_nobody),
       cmocka_unit_test(test_an_empty_slot_goes_through_comm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include "device/kernels.h"
 #include "engine/engine.h"
+#include "sanitized.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -100,10 +101,6 @@ static tri_engine *create_engine(const bench *b, const tri_model *model, tri_dty
                                 .precision = precision,
                                 .seed = seed,
                                 .ignore_token = -1,
-                                .beta1 = 0.9,
-                                .beta2 = 0.95,
-                                .eps = 1e-8,
-                                .weight_decay = 0.1,
                                 .clip = 1.0};
   tri_engine *engine = NULL;
   CHECK_OK(tri_engine_create(&options, b->device, &engine));
@@ -179,8 +176,8 @@ static void compare(const char *device, tri_family family, bool tied) {
 static void test_updates_write_them(void **state) {
   (void)state;
   for (int tied = 0; tied < 2; tied++) {
-    compare("emulated", TRI_FAMILY_GPT2, tied == 1);
-    compare("emulated:warp=64,seed=3", TRI_FAMILY_LLAMA, tied == 1);
+    if (!SANITIZED || tied == 1) compare("emulated", TRI_FAMILY_GPT2, tied == 1);
+    if (!SANITIZED || tied == 0) compare("emulated:warp=64,seed=3", TRI_FAMILY_LLAMA, tied == 1);
   }
 }
 

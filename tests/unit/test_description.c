@@ -56,6 +56,23 @@ static void test_cpu(void **state) {
   assert_int_equal(bytes, 200 * 300 * 2);
 }
 
+/* Of all groups' matrices. */
+static void test_grouped(void **state) {
+  (void)state;
+  const tri_device_description *accelerator = &tri_description_accelerator, *cpu = &tri_description_cpu;
+  tri_grouped_matmul g = {product_of(TRI_BF16), 6, (int64_t)200 * 300};
+  size_t bytes = 1;
+  CHECK_OK(accelerator->grouped_workspace(accelerator, &g, &bytes));
+  assert_int_equal(bytes, 32 * MIB);
+  CHECK_OK(cpu->grouped_workspace(cpu, &g, &bytes));
+  assert_int_equal(bytes, 0);
+  g.product.b_type = TRI_FP32; /* not packed ahead: narrowed on the way */
+  CHECK_OK(accelerator->grouped_workspace(accelerator, &g, &bytes));
+  assert_int_equal(bytes, 32 * MIB + 6 * 200 * 300 * 2);
+  CHECK_OK(cpu->grouped_workspace(cpu, &g, &bytes));
+  assert_int_equal(bytes, 6 * 200 * 300 * 2);
+}
+
 /* ---- one copy for both directions -------------------------------------------------------------------------------- */
 
 static const void *packed_into[4], *multiplied[4];
@@ -162,6 +179,7 @@ static void test_what_the_update_writes_is_not_packed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accelerator),
+      cmocka_unit_test(test_grouped),
       cmocka_unit_test(test_attention),
       cmocka_unit_test(test_cpu),
       cmocka_unit_test(test_a_plain_copy_serves_both_directions),

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/kernels.h"
 #include "device/queue.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -37,22 +38,11 @@ static void crash_and_go_on(const char *name) {
   _exit(2); /* it should have said that it cannot */
 }
 
-#if defined(__has_feature)
-#define HAS_FEATURE(what) __has_feature(what)
-#else
-#define HAS_FEATURE(what) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer)
-enum { SANITIZED = 1 }; /* sanitizers follow stacks, and a jump from one to another is none that they know */
-#else
-enum { SANITIZED = 0 };
-#endif
-
 static void expect_an_end(const char *name) {
   int ends[2], result = 0;
   char said[4096];
   size_t length = 0;
-  if (SANITIZED) skip();
+  if (SANITIZED) skip(); /* they follow stacks, and a jump from one to another is none that they know */
   assert_int_equal(pipe(ends), 0);
   fflush(NULL);
   const pid_t child = fork();

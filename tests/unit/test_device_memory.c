@@ -39,7 +39,7 @@ static void use_generator(tri_device *device, tri_dtype type) {
     tri_generator *generator = NULL;
     const double *logits = NULL;
     size_t before = device->memory_bytes, cache = 2 * 2 * 40 * 16 * tri_dtype_bytes(type);
-    CHECK_OK(tri_generator_create(&model, type, 40, device, &generator));
+    CHECK_OK(tri_generator_create(&model, type, 40, 3, device, &generator));
     /* The parameters and the cache of keys and values at least. */
     assert_true(device->memory_bytes >= before + cache + 20 * 16 * tri_dtype_bytes(type));
     CHECK_OK(tri_generator_append(generator, (const int32_t[]){1, 2, 3}, 3, &logits));
@@ -51,7 +51,7 @@ static void use_generator(tri_device *device, tri_dtype type) {
 static void use_cacheless_generator(tri_device *device, tri_dtype type) {
   tri_model model = small_model(TRI_FAMILY_GPT2);
   tri_generator *generator = NULL;
-  CHECK_FAILS(tri_generator_create(&model, type, (int64_t)1 << 50, device, &generator), TRI_OUT_OF_MEMORY, "");
+  CHECK_FAILS(tri_generator_create(&model, type, (int64_t)1 << 50, 1, device, &generator), TRI_OUT_OF_MEMORY, "");
   assert_null(generator);
 }
 
@@ -62,6 +62,9 @@ typedef struct small {
   tri_op_list *list;
   tri_executor *executor;
 } small;
+
+/* The optimizer keeps one number. */
+static const tri_updates states = {.state_bytes = sizeof(double)};
 
 static void create_small(tri_device *device, tri_dtype type, bool training, small *out) {
   const int64_t one_frame = 1;
@@ -75,7 +78,7 @@ static void create_small(tri_device *device, tri_dtype type, bool training, smal
                                 .num_chunks = 1,
                                 .num_values = out->table->num_elements,
                                 .num_gradients = training ? out->table->num_elements : 0,
-                                .num_moments = training ? out->table->num_elements : 0,
+                                .updates = training ? &states : NULL,
                                 .training = training,
                                 .device = &device->description};
   CHECK_OK(tri_executor_create(out->table, &request, device, NULL, &out->executor));
@@ -147,7 +150,7 @@ static double after_forgetting(const small *s, void *memory) {
   return value;
 }
 
-/* Nor is anything left of the gradients of the step before; the optimizer's moments are for all steps. */
+/* Nor is anything left of the gradients of the step before; the optimizer's states are for all steps. */
 static void test_a_step_inherits_no_gradients(void **state) {
   (void)state;
   tri_device *device = NULL;
@@ -156,8 +159,7 @@ static void test_a_step_inherits_no_gradients(void **state) {
   create_small(device, TRI_FP64, true, &s);
   assert_true(isnan(after_forgetting(&s, tri_executor_gradients(s.executor))));
   assert_true(after_forgetting(&s, tri_executor_values(s.executor)) == 1);
-  assert_true(after_forgetting(&s, tri_executor_moment1(s.executor)) == 1);
-  assert_true(after_forgetting(&s, tri_executor_moment2(s.executor)) == 1);
+  assert_true(after_forgetting(&s, s.executor->arena + s.executor->plan->states) == 1);
   destroy_small(&s);
   tri_device_destroy(device);
 }

@@ -4,41 +4,11 @@
  * same bits in every order of threads. */
 #include "device/reference/attention.h"
 #include "gpu_array.h"
+#include "slice_lists.h"
 
-enum { MOST_SLICES = 24, MOST_ROWS = 200, GAP = 3 };
+enum { GAP = 3 };
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
-
-typedef struct dice {
-  uint64_t stream, drawn;
-} dice;
-
-static int64_t roll(dice *d, int64_t sides) {
-  return tri_random_u32(tri_random_stream(6, TRI_RANDOM_TEST, d->stream), d->drawn++) % (uint32_t)sides;
-}
-
-typedef struct list {
-  tri_attention_slice slices[MOST_SLICES];
-  int count;
-  bool sees[MOST_ROWS][MOST_ROWS]; /* [query, key] */
-} list;
-
-static bool pair_in(const tri_attention_slice *s, int64_t query, int64_t key) {
-  const int64_t i = query - s->first_query, j = key - s->first_key;
-  if (i < 0 || i >= s->queries || j < 0 || j >= s->keys) return false;
-  return !s->causal || j <= s->keys - s->queries + i;
-}
-
-/* Adds a slice, unless a query would see a key twice. */
-static void append(list *l, tri_attention_slice s) {
-  if (l->count == MOST_SLICES) return;
-  for (int q = 0; q < MOST_ROWS; q++)
-    for (int k = 0; k < MOST_ROWS; k++)
-      if (l->sees[q][k] && pair_in(&s, q, k)) return;
-  for (int q = 0; q < MOST_ROWS; q++)
-    for (int k = 0; k < MOST_ROWS; k++) l->sees[q][k] = l->sees[q][k] || pair_in(&s, q, k);
-  l->slices[l->count++] = s;
-}
 
 /* Documents of any length with rows between them that belong to nobody, and slices that say nothing. */
 static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
@@ -49,7 +19,7 @@ static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
     const int64_t queries = roll(d, 2) == 0 ? roll(d, 4) : roll(d, 150);
     const int64_t keys = roll(d, 3) > 0 ? queries : roll(d, 150);
     if (query + queries > query_rows || key + keys > key_rows) continue;
-    append(l, (tri_attention_slice){(int32_t)query, (int32_t)queries, (int32_t)key, (int32_t)keys, roll(d, 4) > 0});
+    append(l, draw_slice(d, query, queries, key, keys));
     query += queries;
     key += keys;
   }
@@ -61,15 +31,24 @@ static void make_shared(dice *d, int64_t query_rows, int64_t key_rows, list *l) 
     int64_t queries = 1 + roll(d, query_rows - query), keys = 1 + roll(d, key_rows - key);
     if (roll(d, 4) > 0 && queries > 40) queries = 40;
     if (roll(d, 4) > 0 && keys > 40) keys = 40;
-    append(l, (tri_attention_slice){(int32_t)query, (int32_t)queries, (int32_t)key, (int32_t)keys, roll(d, 2) > 0});
+    append(l, draw_slice(d, query, queries, key, keys));
   }
 }
 
 /* Queries see the last `window` keys: those at the beginning as usual, and one slice for each other. */
 static void make_window(int64_t rows, int64_t window, list *l) {
-  append(l, (tri_attention_slice){0, (int32_t)window, 0, (int32_t)window, 1});
-  for (int64_t r = window; r < rows; r++)
-    append(l, (tri_attention_slice){(int32_t)r, 1, (int32_t)(r - window + 1), (int32_t)window, 0});
+  append(l, tri_slice_causal(0, window, 0, window));
+  for (int64_t r = window; r < rows; r++) append(l, tri_slice_full(r, 1, r - window + 1, window));
+}
+
+/* A window over keys that come in blocks, one after the other: each block shows most queries nothing. */
+static void make_blocks(int64_t rows, int64_t window, int64_t block, list *l) {
+  for (int64_t first = 0; first < rows; first += block) {
+    tri_attention_slice s = tri_slice_full(0, rows, first, block < rows - first ? block : rows - first);
+    s.from = (int32_t)(1 - window - first);
+    s.to = (int32_t)-first;
+    append(l, s);
+  }
 }
 
 /* ---- calls on a list --------------------------------------------------------------------------------------------- */
@@ -331,7 +310,7 @@ static attention_case joined(attention_case of, int calls) {
 static void check_random(tri_device *const *devices, tri_dtype type) {
   static list l;
   for (int i = 0; i < 6; i++) {
-    dice d = {.stream = (uint64_t)type * 100 + (uint64_t)i};
+    dice d = {.seed = 6, .stream = (uint64_t)type * 100 + (uint64_t)i};
     const bool shared = i % 4 >= 2;
     const int64_t query_rows = 1 + roll(&d, 130), key_rows = 1 + roll(&d, 130);
     const int64_t kv_heads = 1 + roll(&d, 2), heads = kv_heads * (1 + roll(&d, 3));
@@ -377,8 +356,8 @@ static void test_head_sizes(void **state) {
       {1, 15, 16, 17, 32, 33, 80}, {1, 31, 32, 33, 64, 65, 130}, {1, 63, 64, 65, 128, 129, 256}}; /* of all_types */
   static list l;
   memset(&l, 0, sizeof l);
-  append(&l, (tri_attention_slice){1, 40, 0, 40, 1});
-  append(&l, (tri_attention_slice){41, 30, 40, 33, 0});
+  append(&l, tri_slice_causal(1, 40, 0, 40));
+  append(&l, tri_slice_full(41, 30, 40, 33));
   for (int i = 0; i < 21; i++) {
     const int type = i % 3, size = i / 3;
     attention_case of = case_of(&l, all_types[type], 75, 80, 1, 1, sizes[type][size], false,
@@ -393,16 +372,36 @@ static void test_head_sizes(void **state) {
 static void test_long(void **state) {
   static list l;
   memset(&l, 0, sizeof l);
-  append(&l, (tri_attention_slice){0, 200, 0, 200, 1});
+  append(&l, tri_slice_causal(0, 200, 0, 200));
   for (int i = 0; i < 3; i++) {
     attention_case of = case_of(&l, all_types[i], 200, 200, 1, 1, 24, false, LAYOUT_ALIGNED);
     check(*state, &of, 3);
   }
   memset(&l, 0, sizeof l);
-  append(&l, (tri_attention_slice){0, 30, 0, 190, 1});
-  append(&l, (tri_attention_slice){64, 100, 0, 20, 1}); /* most see nothing */
+  append(&l, tri_slice_causal(0, 30, 0, 190));
+  append(&l, tri_slice_causal(64, 100, 0, 20)); /* most see nothing */
   for (int i = 0; i < 3; i++) {
     attention_case of = case_of(&l, all_types[i], 190, 190, 1, 1, 24, true, LAYOUT_GAPS);
+    check(*state, &of, 2);
+  }
+}
+
+/* Windows of one key, around the edges of tiles, and longer than the sequence: over keys of their own, over keys in
+ * blocks. */
+static void test_windows(void **state) {
+  static const int64_t windows[] = {1, 5, 64, 65, 150};
+  static list l;
+  for (int i = 0; i < 15; i++) {
+    memset(&l, 0, sizeof l);
+    append(&l, tri_slice_window(3, 140, 1, 140, windows[i % 5]));
+    append(&l, tri_slice_window(143, 7, 141, 30, windows[i % 5]));
+    attention_case of = case_of(&l, all_types[i / 5], 160, 171, 1, 1, 24, false, LAYOUT_ALIGNED);
+    check(*state, &of, i % 5 == 1 ? GPU_TEST_DEVICES : 2);
+    memset(&l, 0, sizeof l);
+    make_blocks(100, windows[i % 5], 43, &l);
+    of = case_of(&l, all_types[i / 5], 100, 100, 2, 1, 16, true, LAYOUT_GAPS);
+    check(*state, &of, 2);
+    of = joined(of, 3);
     check(*state, &of, 2);
   }
 }
@@ -416,8 +415,8 @@ static void test_window_and_zig_zag(void **state) {
     of.call.shares_keys = true;
     check(*state, &of, 2);
     memset(&l, 0, sizeof l); /* two chunks of a sequence against all keys so far */
-    append(&l, (tri_attention_slice){0, 35, 0, 70, 1});
-    append(&l, (tri_attention_slice){35, 31, 0, 131, 1});
+    append(&l, tri_slice_causal(0, 35, 0, 70));
+    append(&l, tri_slice_causal(35, 31, 0, 131));
     of = case_of(&l, all_types[i], 66, 140, 4, 2, 12, false, LAYOUT_GAPS);
     of.call.shares_keys = true;
     check(*state, &of, 2);
@@ -431,14 +430,14 @@ static void test_nothing(void **state) {
     memset(&l, 0, sizeof l);
     attention_case of = case_of(&l, all_types[i], 9, 9, 2, 2, 16, i == 1, LAYOUT_ALIGNED);
     check(*state, &of, 2);
-    l.slices[0] = (tri_attention_slice){7, 0, 3, 2, 1};
-    l.slices[1] = (tri_attention_slice){2, 3, 3, 0, 0};
+    l.slices[0] = (tri_attention_slice){7, 0, 3, 2, 0, 0};
+    l.slices[1] = (tri_attention_slice){2, 3, 3, 0, 0, 0};
     l.count = 2;
     of = case_of(&l, all_types[i], 9, 9, 2, 2, 16, i == 1, LAYOUT_GAPS);
     check(*state, &of, 2);
     of = case_of(&l, all_types[i], 0, 9, 2, 2, 16, i == 1, LAYOUT_GAPS);
     check(*state, &of, 1);
-    append(&l, (tri_attention_slice){0, 9, 0, 9, 1});
+    append(&l, tri_slice_causal(0, 9, 0, 9));
     of = case_of(&l, all_types[i], 9, 9, 2, 1, 16, false, LAYOUT_GAPS);
     of.forward_alone = true;
     check(*state, &of, 2);
@@ -451,9 +450,9 @@ static void test_merge_leaves_others_alone(void **state) {
   static list whole, some;
   memset(&whole, 0, sizeof whole);
   memset(&some, 0, sizeof some);
-  append(&whole, (tri_attention_slice){0, 100, 0, 100, 1});
-  append(&some, (tri_attention_slice){20, 30, 100, 10, 0});
-  append(&some, (tri_attention_slice){60, 10, 100, 5, 1}); /* the last 5 see something */
+  append(&whole, tri_slice_causal(0, 100, 0, 100));
+  append(&some, tri_slice_full(20, 30, 100, 10));
+  append(&some, tri_slice_causal(60, 10, 100, 5)); /* the last 5 see something */
   for (int i = 0; i < 2; i++) {
     attention_case of = case_of(&whole, TRI_FP32, 110, 110, 2, 1, 8, true, LAYOUT_GAPS);
     bench x = bench_make(devices[i], &of);
@@ -494,6 +493,7 @@ int main(void) {
       cmocka_unit_test(test_bf16),
       cmocka_unit_test(test_head_sizes),
       cmocka_unit_test(test_long),
+      cmocka_unit_test(test_windows),
       cmocka_unit_test(test_window_and_zig_zag),
       cmocka_unit_test(test_merge_leaves_others_alone),
   };

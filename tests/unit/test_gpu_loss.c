@@ -1,8 +1,7 @@
 /* The loss's kernels for GPUs, on the emulator, beside the reference device on the same inputs: rows with infinities
  * and not-a-numbers among them, labels of other slices, and gradients that lie over their own logits. */
+#include "base/label.h"
 #include "gpu_array.h"
-
-enum { IGNORE = -1 };
 
 typedef struct problem {
   tri_dtype type;
@@ -40,7 +39,7 @@ static void *logits_of(const problem *p) {
 static int32_t label_of(const problem *p, int64_t r) {
   const tri_random_key key = tri_random_stream(6, TRI_RANDOM_TEST, 1);
   const int64_t label = (int64_t)tri_random_u32(key, (uint64_t)r) % p->vocabulary;
-  if (r % 5 == 1) return IGNORE;
+  if (r % 5 == 1) return r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_FILLING;
   if (r % 5 == 2) return (int32_t)(p->first_id + p->vocabulary + label);
   if (r % 5 == 3) return (int32_t)(p->first_id + (r % 2 == 0 ? 0 : p->vocabulary - 1));
   return (int32_t)(p->first_id + label);
@@ -97,7 +96,7 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
     sum = put(b, given->columns[SUM], p->rows, wide_of(p));
     label_logit = put(b, given->columns[LABEL_LOGIT], p->rows, wide_of(p));
   }
-  KERNEL(softmax_loss, p->type, p->rows, labels, IGNORE, maximum, sum, label_logit, columns[LOSS]);
+  KERNEL(softmax_loss, p->type, p->rows, labels, maximum, sum, label_logit, columns[LOSS]);
   void *larger = put_and_free(b, gpu_values(wide_of(p), p->rows, 5, 3), p->rows, wide_of(p));
   if (p->rows > 0) CHECK_OK(tri_queue_move(b->device->queue, columns[RESCALED], sum, (size_t)p->rows * wide_bytes(p)));
   KERNEL(softmax_rescale, p->type, p->rows, maximum, larger, columns[RESCALED]);
@@ -121,8 +120,8 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   void *gradient = p->in_place ? logits : put_poison(b, p->rows * ld, p->type);
   b->misaligned = 0;
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
-  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, p->first_id, IGNORE, step, maximum,
-         sum, ld, gradient);
+  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, p->first_id, step, maximum, sum, ld,
+         gradient);
   unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);
   gpu_clear(b);

@@ -38,7 +38,8 @@ static void check_copy(gpu_bench *b, const problem *p, const void *copy, const u
 
 /* The three arrays one behind the other. */
 static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
-  const tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = p->weight_decay};
+  const tri_adamw options = {
+      .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = p->weight_decay, .lr_scale = 0.5};
   const tri_step_values values = {.lr = 3e-3, .gradient_scale = 0.3, .loss_scale = NAN, .update = p->update};
   const size_t element = tri_dtype_bytes(wide_of(p)), bytes = (size_t)p->count * element;
   void *arrays[OUTPUTS + 1];

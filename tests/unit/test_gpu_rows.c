@@ -115,24 +115,89 @@ static void test_convert(void **state) {
               TRI_UNSUPPORTED, "a GPU does not convert fp32 to int32");
 }
 
+/* ---- rows by their numbers --------------------------------------------------------------------------------------- */
+
+enum { MORE_ROWS = 3 }; /* than there may be of them */
+
+/* From the type to all three, and once without maps. */
+static tri_status call_copy_rows(tri_queue *queue, const problem *p, void *const *at) {
+  tri_row_copy copy = {rows_of(p, at), p->width, p->type, p->type, p->width + 8, p->width + 16};
+  for (int t = 0; t < 3; t++) {
+    copy.to_type = gpu_types[t];
+    TRI_TRY(KERNEL(copy_rows, &copy, at[1], at[3], at[2], at[4 + t]));
+  }
+  copy.to_type = p->type;
+  copy.to_stride = p->width;
+  TRI_TRY(KERNEL(copy_rows, &copy, NULL, at[3], NULL, at[7]));
+  copy.to_type = TRI_BF16;
+  return KERNEL(copy_rows, &copy, at[1], at[3], NULL, at[8]);
+}
+
+static void fill_copy_rows(problem *p) {
+  const int64_t all_rows = p->rows + MORE_ROWS, from = all_rows * (p->width + 8), to = all_rows * (p->width + 16);
+  array *taken = add_array(p, INPUT, TRI_INT32, p->rows, 0, 0), *given = add_array(p, INPUT, TRI_INT32, p->rows, 0, 0);
+  for (int64_t r = 0; r < p->rows; r++) {
+    gpu_store(TRI_INT32, taken->before, r, r < p->live ? (double)(r * 5 % all_rows) : -1e9);
+    gpu_store(TRI_INT32, given->before, r, r < p->live ? (double)(p->rows + 1 - r) : -1e9);
+  }
+  add_array(p, INPUT, p->type, from, from, 0.25);
+  for (int t = 0; t < 3; t++) add_array(p, OUTPUT, gpu_types[t], to, 0, 0);
+  of_rows(p, OUTPUT, p->width);
+  add_array(p, OUTPUT, TRI_BF16, p->rows * p->width, 0, 0);
+}
+
+static void test_copy_rows(void **state) {
+  (void)state;
+  check_shapes(&(problem){.name = "copy_rows", .call = call_copy_rows}, fill_copy_rows, true);
+}
+
+/* Numbers of rows and ids are moved, and are no activations. */
+static void test_copy_rows_of_numbers(void **state) {
+  (void)state;
+  enum { ROWS = 3, WIDTH = 5 };
+  static const int32_t from[ROWS * WIDTH] = {0x7f800001, -1, 2, 3, 4, 5, INT32_MIN, 7, 8, 9, 10, 11, 12, 13, INT32_MAX};
+  static const int32_t taken[ROWS] = {2, 0, 1};
+  const tri_row_copy copy = {tri_all_rows(ROWS), WIDTH, TRI_INT32, TRI_INT32, WIDTH, WIDTH};
+  const tri_row_copy turned = {tri_all_rows(ROWS), WIDTH, TRI_FP32, TRI_INT32, WIDTH, WIDTH};
+  int32_t to[ROWS * WIDTH];
+  bench *b = &all->emulated[0];
+  tri_queue *queue = b->device->queue;
+  CHECK_OK(tri_queue_upload_now(queue, b->memory[0], from, sizeof from));
+  CHECK_OK(tri_queue_upload_now(queue, b->memory[1], taken, sizeof taken));
+  CHECK_OK(KERNEL(copy_rows, &copy, b->memory[1], b->memory[0], NULL, b->memory[2]));
+  CHECK_OK(tri_queue_download_now(queue, to, b->memory[2], sizeof to));
+  for (int r = 0; r < ROWS; r++) assert_memory_equal(to + r * WIDTH, from + taken[r] * WIDTH, WIDTH * sizeof(int32_t));
+  CHECK_FAILS(KERNEL(copy_rows, &turned, NULL, b->memory[0], NULL, b->memory[2]), TRI_UNSUPPORTED,
+              "a GPU does not convert fp32 to int32");
+}
+
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 static const tri_dropout *dropped;
 
 static tri_status call_dropout(tri_queue *queue, const problem *p, void *const *at) {
-  TRI_TRY(KERNEL(dropout, p->type, p->rows, dropped, at[1], at[2], at[3]));
-  return KERNEL(dropout, p->type, p->rows, dropped, at[1], at[4], at[4]);
+  const int64_t count = p->rows * p->width;
+  const int32_t *rows = p->num_arrays > 5 ? at[5] : NULL;
+  TRI_TRY(KERNEL(dropout, p->type, count, dropped, at[1], rows, at[2], at[3]));
+  return KERNEL(dropout, p->type, count, dropped, at[1], rows, at[4], at[4]);
 }
 
 /* What the CPU's kernels give: the reference's in fp64, those of its vector units in fp32 and bf16; to the bit. */
-static void check_dropout(bench *host, tri_dtype type, int64_t count, const tri_step_values *values) {
+static void check_dropout(bench *host, tri_dtype type, int64_t rows, int64_t width, const tri_step_values *values) {
   unsigned char *want[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
-  problem p = begin("dropout", call_dropout, type, count, -1, 1);
+  problem p = begin("dropout", call_dropout, type, rows, -1, width);
   array *step = add_array(&p, INPUT, TRI_FP64, sizeof *values / sizeof(double), 0, 0);
   memcpy(step->before, values, sizeof *values);
-  of_rows(&p, INPUT, 1);
-  of_rows(&p, OUTPUT, 1);
-  of_rows(&p, BOTH, 1);
+  of_rows(&p, INPUT, width);
+  of_rows(&p, OUTPUT, width);
+  of_rows(&p, BOTH, width);
+  if (dropped->width > 0) {
+    array *numbers = add_array(&p, INPUT, TRI_INT32, rows, 0, 0);
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t number = r * 7919 % 1000003 + r / 2;
+      gpu_store(TRI_INT32, numbers->before, r, (double)number);
+    }
+  }
   run(host, &p, 0, want);
   for (int i = 0; i < GPU_DEVICES; i++) {
     if (!is_tried(&p, i)) continue;
@@ -155,10 +220,17 @@ static void test_dropout(void **state) {
     for (int c = 0; c < 6; c++) {
       for (int f = 0; f < 7; f++) {
         const tri_step_values values = {.seed = 77, .step = 5, .first_sample = f > 3 ? 2 : 0};
-        const tri_dropout options = {probabilities[(c + f) % 4], 3, 28, first[f]};
+        const tri_dropout options = {probabilities[(c + f) % 4], 3, 28, first[f], 0};
         dropped = &options;
-        check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], counts[c], &values);
+        check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], counts[c], 1, &values);
       }
+    }
+    for (int w = 0; w < 5; w++) {
+      static const int64_t rows[] = {70, 300, 33, 40, 0}, widths[] = {64, 1, 257, 24, 8};
+      const tri_step_values values = {.seed = 77, .step = 5, .first_sample = 2};
+      const tri_dropout options = {0.3, 3, 28, first[w], widths[w]};
+      dropped = &options;
+      check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], rows[w], widths[w], &values);
     }
   }
   close_bench(&cpu);
@@ -352,6 +424,8 @@ int main(void) {
       cmocka_unit_test(test_swiglu),
       cmocka_unit_test(test_rope),
       cmocka_unit_test(test_convert),
+      cmocka_unit_test(test_copy_rows),
+      cmocka_unit_test(test_copy_rows_of_numbers),
       cmocka_unit_test(test_dropout),
       cmocka_unit_test(test_column_sum),
       cmocka_unit_test(test_norm_forward),

@@ -362,6 +362,18 @@ static void test_wrong_sides(void **state) {
   end_scene(s);
 }
 
+/* A slice without rows lies where the last one ends. */
+static void test_no_elements_at_the_end(void **state) {
+  (void)state;
+  scene *s = set_scene("guarded");
+  double *end = s->a + COUNT;
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), 0, end, end, end));
+  CHECK_OK(tri_queue_finish(s->device->queue));
+  CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), 0, end + 1, end, end));
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "is not inside allocation 1, of 192 bytes");
+  end_scene(s);
+}
+
 static void test_memory_released_too_early(void **state) {
   (void)state;
   scene *s = set_scene("guarded");
@@ -594,6 +606,7 @@ int main(void) {
       cmocka_unit_test(test_copies_that_race),
       cmocka_unit_test(test_copies_of_rows),
       cmocka_unit_test(test_wrong_sides),
+      cmocka_unit_test(test_no_elements_at_the_end),
       cmocka_unit_test(test_memory_released_too_early),
       cmocka_unit_test(test_a_fault_ends_its_queue),
       cmocka_unit_test(test_a_fault_leaves_the_message),

@@ -106,7 +106,7 @@ static tri_status attention_sees_the_future(tri_queue *queue, const tri_attentio
     return tri_reference_attention_forward(queue, call, slices, q, k, v, out, log_sum_exp, workspace);
   }
   memcpy(other, slices, (size_t)call->num_slices * sizeof other[0]);
-  for (int64_t i = 0; i < call->num_slices; i++) other[i].causal = 0;
+  for (int64_t i = 0; i < call->num_slices; i++) other[i].to = other[i].keys;
   return tri_reference_attention_forward(queue, call, other, q, k, v, out, log_sum_exp, workspace);
 }
 

@@ -122,12 +122,11 @@ static void make_grid(float from, float to) {
 
 /* The gradient of a row whose maximum is 0 and sum is 1 is exp of the logits, where the label is elsewhere. */
 static void check_exp(tri_device *device) {
-  int32_t label = -5;
+  int32_t label = GRID;
   float zero = 0, one = 1;
   const tri_step_values plain = {.loss_scale = 1.0};
   make_grid(-120.0f, 88.0f);
-  CHECK_OK(
-      KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, grid_x, &label, 0, -100, &plain, &zero, &one, GRID, grid_y));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, grid_x, &label, 0, &plain, &zero, &one, GRID, grid_y));
   for (int i = 0; i < GRID; i++) {
     double expected = exp((double)grid_x[i]), error = fabs((double)grid_y[i] - expected);
     double room = expected < 1.22e-38 ? 1.22e-38 : 2.5e-7 * expected;
@@ -263,8 +262,8 @@ static void check_dropout(tri_device *device) {
       /* Two whole sequences of 7 elements before it where there is room for them. */
       int64_t before = first[f] > 14 ? 2 : 0;
       tri_step_values values = {.seed = 77, .step = 5, .first_sample = before};
-      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before)};
-      CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, &options, &values, x, y));
+      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0};
+      CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, &options, &values, NULL, x, y));
       for (int i = 0; i < COUNT; i++) {
         bool keeps = (double)tri_random_u32(key, first[f] + (uint64_t)i) >= probability[p] * 0x1p32;
         float expected = keeps ? (float)((double)x[i] / (1.0 - probability[p])) : 0.0f;
@@ -283,6 +282,71 @@ static void check_dropout(tri_device *device) {
 static void test_dropout(void **state) {
   (void)state;
   on_every_unit(check_dropout);
+}
+
+/* Two ranks with rows of three sequences, the first with the outer ones: together they drop what one rank drops, each
+ * of its rows to the bit, whatever the width. */
+static void check_dropout_of_shares(tri_device *device) {
+  enum { SEQUENCES = 3, TOKENS = 61, OUTER = 7, WIDEST = 5003 };
+  static const int64_t widths[] = {1, 3, 16, 257, WIDEST};
+  static float x[SEQUENCES * TOKENS * WIDEST], whole[SEQUENCES * TOKENS * WIDEST], part[SEQUENCES * TOKENS * WIDEST];
+  static int32_t rows[SEQUENCES * TOKENS];
+  const tri_step_values values = {.seed = 5, .step = 9, .first_sample = 11};
+  for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i % 1000 + 1);
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    const int64_t width = widths[w];
+    const tri_dropout options = {0.4, 3, TOKENS * width, 2 * width, width};
+    CHECK_OK(KERNEL(dropout, TRI_FP32, SEQUENCES * TOKENS * width, &options, &values, NULL, x, whole));
+    for (int rank = 0; rank < 2; rank++) {
+      int64_t count = 0;
+      for (int32_t r = 0; r < SEQUENCES * TOKENS; r++) {
+        const bool outer = r % TOKENS < OUTER || r % TOKENS >= TOKENS - OUTER;
+        if (outer == (rank == 0)) rows[count++] = r;
+      }
+      for (int64_t r = 0; r < count; r++) {
+        memcpy(part + r * width, x + rows[r] * width, (size_t)width * sizeof(float));
+      }
+      CHECK_OK(KERNEL(dropout, TRI_FP32, count * width, &options, &values, rows, part, part));
+      for (int64_t r = 0; r < count; r++) {
+        assert_memory_equal(part + r * width, whole + rows[r] * width, (size_t)width * sizeof(float));
+      }
+    }
+  }
+}
+
+static void test_dropout_of_shares(void **state) {
+  (void)state;
+  on_every_unit(check_dropout_of_shares);
+}
+
+/* ---- rows by their numbers --------------------------------------------------------------------------------------- */
+
+/* Whatever a row holds is there afterwards, where the type stays; counted rows and no others are written. */
+static void check_copy_rows(tri_device *device) {
+  enum { ROWS = 5, WIDTH = 9003 };
+  static const tri_dtype types[] = {TRI_FP32, TRI_BF16, TRI_INT32};
+  static uint32_t from[ROWS * WIDTH], to[(ROWS + 1) * WIDTH];
+  static const int32_t taken[ROWS] = {3, 0, 3, 4, 1}, given[ROWS] = {5, 2, 0, 1, 4};
+  const tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 2);
+  for (int i = 0; i < ROWS * WIDTH; i++) from[i] = tri_random_u32(key, (uint64_t)i) | (i % 5 == 0 ? 0x7f817f81u : 0);
+  for (int32_t live = 0; live <= ROWS; live++) {
+    for (int t = 0; t < 3; t++) {
+      const size_t row = WIDTH * tri_dtype_bytes(types[t]);
+      const tri_row_copy copy = {{ROWS, &live}, WIDTH, types[t], types[t], WIDTH, WIDTH};
+      memset(to, 0x5a, sizeof to);
+      CHECK_OK(KERNEL(copy_rows, &copy, taken, from, given, to));
+      for (int r = 0; r < live; r++) {
+        assert_memory_equal((char *)to + given[r] * row, (char *)from + taken[r] * row, row);
+        memset((char *)to + given[r] * row, 0x5a, row);
+      }
+      for (size_t i = 0; i < sizeof to / sizeof *to; i++) assert_int_equal(to[i], 0x5a5a5a5a);
+    }
+  }
+}
+
+static void test_copy_rows(void **state) {
+  (void)state;
+  on_every_unit(check_copy_rows);
 }
 
 /* ---- what can be counted on one's fingers ------------------------------------------------------------------------ */
@@ -407,8 +471,8 @@ static void check_by_hand(tri_device *device) {
   const int32_t label = 0;
   float maximum = 0, sum = 0, at_label = 9, loss = 0, gradient[2];
   CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, 2, 2, logits, &label, 0, &maximum, &sum, &at_label));
-  CHECK_OK(KERNEL(softmax_loss, TRI_FP32, 1, &label, -1, &maximum, &sum, &at_label, &loss));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, logits, &label, 0, -1, &(tri_step_values){.loss_scale = 2.0},
+  CHECK_OK(KERNEL(softmax_loss, TRI_FP32, 1, &label, &maximum, &sum, &at_label, &loss));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, logits, &label, 0, &(tri_step_values){.loss_scale = 2.0},
                   &maximum, &sum, 2, gradient));
   assert_true(fabs((double)loss - log(4.0)) < 3e-7);
   assert_true(fabs((double)gradient[0] + 1.5) < 5e-7 && fabs((double)gradient[1] - 1.5) < 5e-7);
@@ -447,12 +511,20 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bf16),      cmocka_unit_test(test_bf16_from_double),
-      cmocka_unit_test(test_exp),       cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_nan),       cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_embedding),
-      cmocka_unit_test(test_positions), cmocka_unit_test(test_by_hand),
-      cmocka_unit_test(test_memory),    cmocka_unit_test(test_sums_in_norms),
+      cmocka_unit_test(test_bf16),
+      cmocka_unit_test(test_bf16_from_double),
+      cmocka_unit_test(test_exp),
+      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_nan),
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_dropout_of_shares),
+      cmocka_unit_test(test_copy_rows),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_positions),
+      cmocka_unit_test(test_by_hand),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_sums_in_norms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ typedef struct bench {
   tri_dtype type, wide;
   unsigned char *x, *dy, *weight, *bias, *mean, *rstd; /* inputs */
   unsigned char *out[3];
-  int32_t ids[CAPACITY], positions[CAPACITY];
+  int32_t ids[CAPACITY], positions[CAPACITY], backwards[CAPACITY];
 } bench;
 
 #define KERNEL(name, ...) b->device->kernels->name(b->device->queue, __VA_ARGS__)
@@ -41,6 +41,13 @@ static tri_status embedding(bench *b, tri_rows rows) {
 }
 static tri_status rope(bench *b, tri_rows rows) {
   return KERNEL(rope, b->type, rows, WIDTH, 2, WIDTH / 2, 64, b->positions, b->weight, b->bias, false, b->out[0]);
+}
+/* Rows of a table to rows in a row, and some of them to rows of their own. */
+static tri_status copy_rows(bench *b, tri_rows rows) {
+  const tri_row_copy taken = {rows, WIDTH, b->wide, b->type, WIDTH, WIDTH + 3};
+  const tri_row_copy given = {rows, WIDTH, b->type, b->type, WIDTH, 2 * WIDTH};
+  TRI_TRY(KERNEL(copy_rows, &taken, b->positions, b->weight, NULL, b->out[0]));
+  return KERNEL(copy_rows, &given, NULL, b->x, b->backwards, b->out[1]);
 }
 static tri_norm norm_of(const bench *b, tri_rows rows) {
   return (tri_norm){b->type, rows, PIECES, WIDTH / 3, WIDTH, WIDTH / 2, WIDTH, WIDTH / 2, 1e-5};
@@ -78,6 +85,7 @@ static const struct {
              {"column_sum", column_sum},
              {"embedding", embedding},
              {"rope", rope},
+             {"copy_rows", copy_rows},
              {"layer_norm_forward", layer_norm},
              {"layer_norm_forward of a sum", layer_norm_of_sum},
              {"layer_norm_backward", layer_norm_backward},
@@ -119,6 +127,7 @@ static bench bench_make(tri_device *device, tri_dtype type, int64_t live, int64_
   }
   for (int r = 0; r < CAPACITY; r++) {
     b.ids[r] = r < live ? r * 5 % (TABLE + 2) - 1 : r * 5 % TABLE; /* of rows that are not there: of the table */
+    b.backwards[r] = r < live ? CAPACITY - r : INT32_MAX;
     b.positions[r] = r < live ? r * 3 % TABLE : (r % 2 == 0 ? INT32_MAX : INT32_MIN);
   }
   return b;

@@ -347,8 +347,50 @@ static void dropout_arguments(bench *b) {
 static tri_status dropout_call(tri_device *device, bench *b) {
   tri_step_values values = {.seed = 9, .step = 2, .first_sample = b->flag ? 1000000 : 0};
   tri_dropout options = {.probability = 0.3, .site = 77, .sample_elements = 1000, .first = b->flag ? 7 : 0};
-  TRI_TRY(KERNEL(dropout, b->type, b->rows * b->width, &options, &values, data_of(b, 0), data_of(b, 1)));
-  return KERNEL(dropout, b->type, b->rows * b->width, &options, &values, data_of(b, 2), data_of(b, 2));
+  TRI_TRY(KERNEL(dropout, b->type, b->rows * b->width, &options, &values, NULL, data_of(b, 0), data_of(b, 1)));
+  return KERNEL(dropout, b->type, b->rows * b->width, &options, &values, NULL, data_of(b, 2), data_of(b, 2));
+}
+
+/* The last row first: with gaps between them, and rows beside them that nobody names. */
+static const int32_t *backwards(const bench *b) {
+  static int32_t rows[4096];
+  for (int64_t r = 0; r < b->rows; r++) rows[r] = (int32_t)(b->rows + 1 - r);
+  return rows;
+}
+
+static void dropout_by_rows_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->type, b->rows * b->width, true);
+}
+static tri_status dropout_by_rows_call(tri_device *device, bench *b) {
+  tri_step_values values = {.seed = 9, .step = 2, .first_sample = 3};
+  tri_dropout options = {0.3, 77, 1000, b->flag ? 7 : 0, b->width};
+  const int64_t count = b->rows * b->width;
+  TRI_TRY(KERNEL(dropout, b->type, count, &options, &values, backwards(b), data_of(b, 0), data_of(b, 1)));
+  return KERNEL(dropout, b->type, count, &options, &values, positions_of(b), data_of(b, 2), data_of(b, 2));
+}
+
+enum { MORE_ROWS = 5, GAP = 3 }; /* than are copied; between rows */
+static void copy_rows_arguments(bench *b) {
+  const int64_t rows = b->rows + MORE_ROWS + POSITIONS;
+  input(b, b->type, rows * (b->width + GAP));
+  output(b, b->type, rows * (b->width + GAP), true);
+  output(b, b->type, rows * b->width, true);
+  output(b, b->flag ? TRI_FP32 : TRI_BF16, rows * (b->width + 1), true);
+  output(b, b->type, rows * b->width, true);
+}
+static tri_status copy_rows_call(tri_device *device, bench *b) {
+  const int32_t some = (int32_t)(b->rows / 2);
+  tri_row_copy copy = {tri_all_rows(b->rows), b->width, b->type, b->type, b->width + GAP, b->width + GAP};
+  TRI_TRY(KERNEL(copy_rows, &copy, positions_of(b), data_of(b, 0), backwards(b), data_of(b, 1)));
+  copy.to_stride = b->width;
+  TRI_TRY(KERNEL(copy_rows, &copy, NULL, data_of(b, 0), NULL, data_of(b, 2)));
+  copy.to_type = b->buffers[3].type;
+  copy.to_stride = b->width + 1;
+  TRI_TRY(KERNEL(copy_rows, &copy, backwards(b), data_of(b, 0), NULL, data_of(b, 3)));
+  copy = (tri_row_copy){{b->rows, &some}, b->width, b->type, b->type, b->width + GAP, b->width};
+  return KERNEL(copy_rows, &copy, NULL, data_of(b, 0), backwards(b), data_of(b, 4));
 }
 
 static void rope_arguments(bench *b) {
@@ -378,7 +420,8 @@ static tri_status rope_apart_call(tri_device *device, bench *b) {
 
 static const int32_t *labels_of(const bench *b) {
   static int32_t labels[4096];
-  for (int64_t r = 0; r < b->rows; r++) labels[r] = r % 5 == 3 ? -1 : (int32_t)((r * 31) % (b->width + 6)) + 3;
+  for (int64_t r = 0; r < b->rows; r++)
+    labels[r] = r % 5 == 3 ? -1 - (int32_t)(r % 2) : (int32_t)((r * 31) % (b->width + 6)) + 3;
   return labels;
 }
 
@@ -395,9 +438,8 @@ static tri_status softmax_call(tri_device *device, bench *b) {
   const int32_t *labels = labels_of(b);
   TRI_TRY(KERNEL(softmax_statistics, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, data_of(b, 1),
                  data_of(b, 2), data_of(b, 3)));
-  TRI_TRY(
-      KERNEL(softmax_loss, b->type, b->rows, labels, -1, data_of(b, 1), data_of(b, 2), data_of(b, 3), data_of(b, 4)));
-  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, -1,
+  TRI_TRY(KERNEL(softmax_loss, b->type, b->rows, labels, data_of(b, 1), data_of(b, 2), data_of(b, 3), data_of(b, 4)));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3,
                 &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
 }
 
@@ -409,7 +451,7 @@ static void adamw_arguments(bench *b) {
   b->buffers[3].output = true;
 }
 static tri_status adamw_call(tri_device *device, bench *b) {
-  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .lr_scale = 1};
   tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
   return KERNEL(adamw, b->type, b->rows * b->width, &options, &values, data_of(b, 1), data_of(b, 0), data_of(b, 2),
                 data_of(b, 3), NULL);
@@ -420,7 +462,7 @@ static void adamw_narrow_arguments(bench *b) {
 }
 /* With the copy, whose bits are those that `convert` makes of the parameter. */
 static tri_status adamw_narrow_call(tri_device *device, bench *b) {
-  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .lr_scale = 1};
   tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
   int64_t count = b->rows * b->width;
   size_t wide_bytes = (size_t)count * tri_dtype_bytes(b->wide), bytes = (size_t)count * tri_dtype_bytes(b->type);
@@ -480,6 +522,8 @@ static const kernel_case cases[] = {
     {"gelu_backward in place", gelu_in_place_arguments, gelu_in_place_call, 3e-6},
     {"swiglu", swiglu_arguments, swiglu_call, 3e-6},
     {"dropout", dropout_arguments, dropout_call, 2e-7},
+    {"dropout by rows", dropout_by_rows_arguments, dropout_by_rows_call, 2e-7},
+    {"copy_rows", copy_rows_arguments, copy_rows_call, 0},
     {"rope", rope_arguments, rope_call, 1e-6},
     {"rope head by head", rope_apart_arguments, rope_apart_call, 1e-6},
     {"softmax", softmax_arguments, softmax_call, 2e-6},
@@ -616,9 +660,9 @@ static void test_softmax_gradient_over_its_logits(void **state) {
   for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
   CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
   CHECK_OK(
-      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, &values, maximum, sum, 2 * LD, apart));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, -1, &values, maximum, sum, 2 * LD,
-                  logits));
+      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, &values, maximum, sum, 2 * LD, apart));
+  CHECK_OK(
+      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, &values, maximum, sum, 2 * LD, logits));
   for (int r = 0; r < ROWS; r++) {
     assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,
                         WIDTH * sizeof(uint16_t));
@@ -668,7 +712,7 @@ static void test_adamw_first_step(void **state) {
   tri_device *device = NULL;
   CHECK_OK(tri_device_create("reference", 1, &device));
   double p[2] = {1.0, -2.0}, g[2] = {0.5, -3.0}, m[2] = {0}, v[2] = {0};
-  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1};
+  tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .lr_scale = 1};
   tri_step_values values = {.lr = 0.01, .gradient_scale = 1, .update = 1};
   CHECK_OK(KERNEL(adamw, TRI_FP64, 2, &options, &values, p, g, m, v, NULL));
   assert_true(fabs(p[0] - (1.0 * 0.999 - 0.01)) < 1e-15);

@@ -235,8 +235,10 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, gelu_backward, type, TRI_GELU_TANH, rows, m->inner, x, x, x);
   TRI_KERNEL_CALL(q, swiglu_forward, type, rows, m->inner, x, x);
   TRI_KERNEL_CALL(q, swiglu_backward, type, rows, m->inner, x, x, x);
-  TRI_KERNEL_CALL(q, dropout, type, m->rows * m->width, &(tri_dropout){0.1, 3, m->sequence * m->width, 0},
-                  (const tri_step_values *)(void *)x, x, x);
+  TRI_KERNEL_CALL(q, dropout, type, m->rows * m->width, &(tri_dropout){0.1, 3, m->sequence * m->width, 0, m->width},
+                  (const tri_step_values *)(void *)x, (const int32_t *)(void *)x, x, x);
+  TRI_KERNEL_CALL(q, copy_rows, &(tri_row_copy){rows, m->inner, type, other, m->inner, m->inner},
+                  (const int32_t *)(void *)x, x, NULL, x);
   TRI_KERNEL_CALL(q, rope, type, rows, (m->heads + 2 * m->kv_heads) * m->head_dim, m->heads + m->kv_heads, m->head_dim,
                   m->head_dim, (const int32_t *)(void *)x, x, x, false, x);
   return TRI_OK;
@@ -250,10 +252,10 @@ static tri_status launch_rest(tri_device *device, tri_dtype type, const model *m
   const tri_dtype wide = tri_dtype_wide(type);
   TRI_KERNEL_CALL(q, softmax_statistics, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, x, x, x);
   TRI_KERNEL_CALL(q, softmax_rescale, type, m->rows, x, x, x);
-  TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, -1, x, x, x, x);
-  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, -1, values, x, x,
+  TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, x, x, x, x);
+  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, values, x, x,
                   m->vocabulary, x);
-  TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1}, values, x, x, x, x, x);
+  TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1, 1}, values, x, x, x, x, x);
   TRI_KERNEL_CALL(q, block_squares, type, parameters, 256, x, (tri_exact_sum *)(void *)x);
   TRI_KERNEL_CALL(q, sum, type, m->rows, x, (double *)(void *)x, true);
   for (int form = 0; form < 4; form++) {
@@ -305,6 +307,37 @@ static tri_status launch_attention(tri_device *device, tri_dtype type, const mod
   return TRI_OK;
 }
 
+/* A layer of experts, as many of them as routers take. */
+static tri_status launch_experts(tri_device *device, tri_dtype type, const model *m, char *x) {
+  enum { CHOSEN = 8 };
+  tri_queue *q = device->queue;
+  int32_t *numbers = (int32_t *)(void *)x;
+  double *loss = (double *)(void *)x;
+  const tri_step_values *values = (const tri_step_values *)(void *)x;
+  const tri_rows rows = tri_all_rows(m->rows), pairs = tri_all_rows(m->rows * CHOSEN);
+  const tri_router router = {TRI_ROUTER_EXPERTS, CHOSEN, 32, 8, 2, 2.5, TRI_ROUTER_SIGMOID, false, true};
+  const int64_t sequences = m->rows / m->sequence;
+  TRI_KERNEL_CALL(q, router_forward, type, rows, &router, numbers, x, x, numbers, x);
+  TRI_KERNEL_CALL(q, router_backward, type, rows, &router, x, numbers, x, x, x, 0, m->sequence, 0.1, values, x);
+  TRI_KERNEL_CALL(q, router_loads, type, rows, &router, x, numbers, 0, m->sequence, sequences, x);
+  TRI_KERNEL_CALL(q, router_balance, type, &router, sequences, 0.1, values, x, x, loss);
+  TRI_KERNEL_CALL(q, router_z_loss, type, rows, &router, 0.1, values, x, numbers, loss);
+  TRI_KERNEL_CALL(q, router_count, type, tri_all_rows(m->rows / 2), &router, numbers, x, (int64_t *)(void *)x);
+  TRI_KERNEL_CALL(q, group_rows, rows, CHOSEN, 256, numbers, numbers, numbers, numbers, numbers);
+  TRI_KERNEL_CALL(q, sum_rows, type, rows, CHOSEN, m->width, numbers, x, x, true);
+  TRI_KERNEL_CALL(q, weighted_swiglu_forward, type, pairs, m->inner / 8, x, x, x);
+  TRI_KERNEL_CALL(q, weighted_swiglu_backward, type, pairs, m->inner / 8, x, x, x, x, x);
+  for (int gradient = 0; gradient < 2; gradient++) {
+    const int64_t in = m->width, out = m->inner / 4, all = pairs.capacity;
+    tri_grouped_matmul call = {{.m = all, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, 256, in * out};
+    call.product.a_type = call.product.b_type = call.product.c_type = type;
+    call.product.a_transposed = gradient == 1;
+    if (gradient == 1) call.product.m = in, call.product.k = all;
+    TRI_KERNEL_CALL(q, grouped_matmul, &call, numbers, x, x, x, x);
+  }
+  return TRI_OK;
+}
+
 static void check_models(const char *name) {
   static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
   const size_t bytes = (size_t)1 << 42; /* of addresses alone, as large as any array here: kernels run in pieces */
@@ -319,6 +352,7 @@ static void check_models(const char *name) {
       CHECK_OK(launch_rows(device, types[t], &models[i], memory));
       CHECK_OK(launch_rest(device, types[t], &models[i], memory));
       CHECK_OK(launch_attention(device, types[t], &models[i], memory));
+      CHECK_OK(launch_experts(device, types[t], &models[i], memory));
       CHECK_OK(tri_queue_finish(device->queue));
     }
   }

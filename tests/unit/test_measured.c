@@ -204,11 +204,11 @@ static void prices(void **state) {
   assert_true(near(tri_price_work(&cluster, TRI_BF16, TRI_WORK_UPDATE, 2000, 1e10), 1, 1e-12));
   const tri_collective reduce = TRI_COLLECTIVE_ALL_REDUCE;
   assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_span){2, 1}, &system), 3, 1e-12));
-  assert_true(near(tri_network_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system), 3, 1e-12));
+  assert_true(near(tri_network_shared(&cluster, reduce, 1000, (tri_span){2, 4}, &system), 3, 1e-12));
   double four = tri_network_collective(&cluster, reduce, 1000, (tri_span){4, 1}, &system);
   assert_true(four > 0 && four < 1e-3);
   cluster.nodes = 2; /* neighbours are not what is far apart */
-  assert_true(tri_network_reduction(&cluster, reduce, 1000, (tri_span){2, 4}, &system) < 1e-3);
+  assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_span){2, 4}, &system) < 1e-3);
 }
 
 static void faults(void **state) {

@@ -4,6 +4,8 @@
 #include "schedule/parts.h"
 #include "small_model.h"
 
+enum { MOST = 60, TIMES = 40 };
+
 /* ---- intervals --------------------------------------------------------------------------------------------------- */
 
 static bool overlap(const tri_interval *a, const tri_interval *b) {
@@ -11,20 +13,50 @@ static bool overlap(const tri_interval *a, const tri_interval *b) {
          b->offset < a->offset + a->bytes;
 }
 
+/* As the header says it, tried offset by offset: the lowest of 0 and the ends of others that are placed. */
+static size_t lowest_free(const tri_interval *intervals, const int64_t *order, int64_t placed) {
+  tri_interval trial = intervals[order[placed]];
+  size_t lowest = SIZE_MAX;
+  for (int64_t e = -1; e < placed; e++) {
+    const tri_interval *before = e < 0 ? NULL : &intervals[order[e]];
+    trial.offset = before == NULL ? 0 : before->offset + before->bytes;
+    bool is_free = true;
+    for (int64_t i = 0; i < placed && is_free; i++) is_free = !overlap(&trial, &intervals[order[i]]);
+    if (is_free && trial.offset < lowest) lowest = trial.offset;
+  }
+  return lowest;
+}
+
+/* Largest first; of equals the one that begins first, then the first of the array. */
+static void check_places(const tri_interval *intervals, int64_t count) {
+  int64_t order[MOST];
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = i;
+    for (; at > 0; at--) {
+      const tri_interval *before = &intervals[order[at - 1]];
+      if (before->bytes > intervals[i].bytes) break;
+      if (before->bytes == intervals[i].bytes && before->first <= intervals[i].first) break;
+      order[at] = order[at - 1];
+    }
+    order[at] = i;
+  }
+  for (int64_t i = 0; i < count; i++) assert_int_equal(intervals[order[i]].offset, lowest_free(intervals, order, i));
+}
+
 static void test_intervals(void **state) {
   (void)state;
-  enum { MOST = 60, TIMES = 40 };
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 4);
   uint64_t draw = 0;
   for (int round = 0; round < 300; round++) {
     tri_interval intervals[MOST];
     size_t alive[TIMES] = {0}, least = 0, bytes = 0;
-    int64_t count = tri_random_u32(key, draw++) % MOST + 1;
+    const int64_t count = tri_random_u32(key, draw++) % (MOST + 1);
+    const uint32_t longest = round % 3 == 0 ? TIMES : 9, largest = round % 2 == 0 ? 1000 : 4; /* 4: many equal ones */
     for (int64_t i = 0; i < count; i++) {
       int64_t first = tri_random_u32(key, draw++) % TIMES;
-      int64_t last = first + tri_random_u32(key, draw++) % 9;
+      int64_t last = first + tri_random_u32(key, draw++) % longest;
       if (last >= TIMES) last = TIMES - 1;
-      intervals[i] = (tri_interval){first, last, tri_random_u32(key, draw++) % 1000 + 1, 0};
+      intervals[i] = (tri_interval){first, last, tri_random_u32(key, draw++) % largest + 1, 0};
       for (int64_t t = first; t <= last; t++) alive[t] += intervals[i].bytes;
     }
     for (int t = 0; t < TIMES; t++) least = alive[t] > least ? alive[t] : least;
@@ -36,6 +68,7 @@ static void test_intervals(void **state) {
     }
     assert_int_equal(reach, bytes);
     assert_true(bytes >= least && bytes <= 2 * least);
+    check_places(intervals, count);
   }
 }
 
@@ -50,13 +83,14 @@ static void test_plan(void **state) {
   CHECK_OK(tri_parameter_table_create(&model, NULL, &table));
   tri_list_request list_request = tri_list_request_whole(&model, TRI_LIST_TRAIN, 2, 32, TRI_FP32);
   CHECK_OK(tri_model_operations(&model, &list_request, &list));
+  const tri_updates states = {.state_bytes = 8 * (size_t)table->num_elements};
   for (int split = 0; split < 2; split++) {
     for (int64_t frames = 1; frames <= 3; frames++) {
       tri_memory_request request = {.lists = (const tri_op_list *const *)&list,
                                     .num_chunks = 1,
                                     .num_values = table->num_elements,
                                     .num_gradients = table->num_gradient_elements,
-                                    .num_moments = table->num_elements,
+                                    .updates = &states,
                                     .training = true,
                                     .split_backward = split == 1,
                                     .num_frames = &frames,
@@ -71,7 +105,7 @@ static void test_plan(void **state) {
       assert_int_equal(plan->total_bytes, plan->device_bytes + plan->host_bytes);
       assert_int_equal(plan->transient, chunk->frames + (size_t)frames * chunk->frame_bytes);
       assert_true(plan->gradient_values >= plan->parameters + (size_t)table->num_elements * 4);
-      assert_int_equal(plan->optimizer_bytes, 2 * plan->parameter_bytes);
+      assert_int_equal(plan->optimizer_bytes, tri_padded_bytes(states.state_bytes));
       for (int64_t s = 0; s < list->num_slots; s++) {
         const tri_slot *slot = &list->slots[s];
         if (slot->kept) assert_int_equal(chunk->slots[s].region, TRI_REGION_FRAME);

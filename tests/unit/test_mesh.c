@@ -6,10 +6,11 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void tensor_is_fastest(void **state) {
   (void)state;
-  tri_mesh_shape shape = {{2, 1, 3, 4}};
+  tri_mesh_shape shape = {.size = {2, 1, 1, 3, 4}};
   assert_int_equal(tri_mesh_num_ranks(&shape), 24);
   for (int pipeline = 0, rank = 0; pipeline < 4; pipeline++) {
     for (int data = 0; data < 3; data++) {
@@ -30,12 +31,12 @@ static void places_and_ranks_are_inverse(void **state) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 5);
   for (uint64_t i = 0; i < 100; i++) {
     tri_mesh_shape shape;
-    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {
       shape.size[axis] = 1 + (int)(tri_random_u32(key, 4 * i + (uint64_t)axis) % 6);
     }
     for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
       tri_mesh_place place = tri_mesh_place_of(&shape, rank);
-      for (int axis = 0; axis < TRI_NUM_AXES; axis++) assert_in_range(place.at[axis], 0, shape.size[axis] - 1);
+      for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) assert_in_range(place.at[axis], 0, shape.size[axis] - 1);
       assert_int_equal(tri_mesh_rank_of(&shape, &place), rank);
     }
   }
@@ -44,8 +45,8 @@ static void places_and_ranks_are_inverse(void **state) {
 /* Every rank is in its domain under its number, and each number of it is another rank. */
 static void domains_number_their_ranks(void **state) {
   (void)state;
-  tri_mesh_shape shape = {{2, 3, 4, 2}};
-  static const int sizes[] = {4, 12, 12, 2, 3, 2};
+  tri_mesh_shape shape = {.size = {2, 2, 3, 4, 2}, .expert_tensor = 3, .expert = 4};
+  static const int sizes[] = {4, 24, 24, 2, 6, 2, 3, 2, 12, 4, 3, 4, 12};
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     tri_domain domain = (tri_domain)d;
     int size = tri_domain_size(&shape, domain);
@@ -65,17 +66,107 @@ static void domains_number_their_ranks(void **state) {
   }
   assert_int_equal(tri_domain_axis(TRI_DOMAIN_REPLICAS), TRI_AXIS_DATA);
   assert_int_equal(tri_domain_axis(TRI_DOMAIN_TENSOR), TRI_AXIS_TENSOR);
+  assert_int_equal(tri_domain_axis(TRI_DOMAIN_CONTEXT_INNER), TRI_AXIS_CONTEXT);
+  assert_false(tri_axis_is_shown(TRI_AXIS_CONTEXT_INNER));
+}
+
+/* The coordinates of a rank along all axes of both views, by its number alone. */
+static void find_coordinates(const tri_mesh_shape *shape, int rank, int out[TRI_NUM_AXES]) {
+  const int *n = shape->size, expert_tensor = shape->expert_tensor, expert = shape->expert;
+  int stage = n[0] * n[1] * n[2] * n[3], within = rank % stage;
+  out[TRI_AXIS_TENSOR] = within % n[0];
+  out[TRI_AXIS_CONTEXT_INNER] = within / n[0] % n[1];
+  out[TRI_AXIS_CONTEXT] = within / (n[0] * n[1]) % n[2];
+  out[TRI_AXIS_DATA] = within / (n[0] * n[1] * n[2]);
+  out[TRI_AXIS_PIPELINE] = rank / stage;
+  out[TRI_AXIS_EXPERT_TENSOR] = within % expert_tensor;
+  out[TRI_AXIS_EXPERT] = within / expert_tensor % expert;
+  out[TRI_AXIS_EXPERT_DATA] = within / (expert_tensor * expert);
+}
+
+/* Whether two ranks are of one domain: alike along all other axes of its view, and of one stage if it is of a stage. */
+static bool are_together(const tri_mesh_shape *shape, tri_domain domain, int a, int b) {
+  int at_a[TRI_NUM_AXES], at_b[TRI_NUM_AXES];
+  bool folded = tri_domain_is_folded(domain);
+  find_coordinates(shape, a, at_a);
+  find_coordinates(shape, b, at_b);
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    bool asked = axis == TRI_AXIS_PIPELINE || (axis >= TRI_AXIS_EXPERT_TENSOR) == folded;
+    if (asked && !tri_domain_has(domain, (tri_axis)axis) && at_a[axis] != at_b[axis]) return false;
+  }
+  return true;
+}
+
+/* All that is said of the domains of one shape, by trying all pairs of ranks. */
+static void check_domains(const tri_mesh_shape *shape) {
+  int ranks = tri_mesh_num_ranks(shape);
+  bool same[TRI_NUM_DOMAINS][TRI_NUM_DOMAINS];
+  memset(same, true, sizeof same);
+  for (int a = 0; a < ranks; a++) {
+    tri_mesh_place place = tri_mesh_place_of(shape, a);
+    int numbers[TRI_NUM_DOMAINS] = {0};
+    for (int b = 0; b < ranks; b++) {
+      tri_mesh_place there = tri_mesh_place_of(shape, b);
+      bool together[TRI_NUM_DOMAINS];
+      for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+        together[d] = are_together(shape, (tri_domain)d, a, b);
+        for (int before = 0; before < d; before++) same[before][d] &= together[before] == together[d];
+        if (!together[d]) continue;
+        tri_mesh_place found = tri_domain_place(shape, &place, (tri_domain)d, numbers[d]);
+        assert_int_equal(tri_domain_rank(shape, &there, (tri_domain)d), numbers[d]);
+        assert_int_equal(tri_mesh_rank_of(shape, &found), b);
+        numbers[d]++;
+      }
+    }
+    for (int d = 0; d < TRI_NUM_DOMAINS; d++) assert_int_equal(tri_domain_size(shape, (tri_domain)d), numbers[d]);
+  }
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    for (int before = 0; before < d; before++) {
+      assert_int_equal(tri_domains_are_same(shape, (tri_domain)before, (tri_domain)d), same[before][d]);
+      assert_int_equal(tri_domains_are_same(shape, (tri_domain)d, (tri_domain)before), same[before][d]);
+    }
+  }
+}
+
+/* Every second view of some shapes; where no axis of it is a part of one of the first, too: tensor 2 x data 3 seen as
+ * expert_tensor 3 x expert 2. */
+static void views_of_the_same_ranks(void **state) {
+  (void)state;
+  static const int sizes[][TRI_NUM_MESH_AXES] = {{1, 1, 1, 1, 1}, {2, 1, 1, 3, 2}, {1, 1, 1, 6, 1}, {2, 2, 1, 3, 1},
+                                                 {3, 1, 2, 2, 1}, {2, 1, 3, 1, 2}, {1, 2, 3, 2, 1}, {4, 1, 1, 2, 2}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    tri_mesh_shape shape = {.size = {0}};
+    memcpy(shape.size, sizes[i], sizeof shape.size);
+    int ranks = tri_mesh_stage_ranks(&shape);
+    for (shape.expert_tensor = 1; shape.expert_tensor <= ranks; shape.expert_tensor++) {
+      for (shape.expert = 1; shape.expert <= ranks; shape.expert++) {
+        if (ranks % (shape.expert_tensor * shape.expert) == 0) check_domains(&shape);
+      }
+    }
+  }
+  /* A shape that says nothing of experts is as one that has them on every rank. */
+  tri_mesh_shape silent = {.size = {2, 1, 1, 3, 2}}, one = {.size = {2, 1, 1, 3, 2}, .expert_tensor = 1, .expert = 1};
+  for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
+    assert_int_equal(tri_domain_size(&silent, (tri_domain)d), tri_domain_size(&one, (tri_domain)d));
+  }
+  assert_int_equal(tri_domain_size(&silent, TRI_DOMAIN_EXPERT_REPLICAS), 6);
+  assert_int_equal(tri_domain_axis(TRI_DOMAIN_EXPERT), TRI_AXIS_EXPERT);
+  assert_int_equal(tri_domain_axis(TRI_DOMAIN_EXPERT_REPLICAS), TRI_AXIS_DATA);
+  assert_true(tri_axis_is_shown(TRI_AXIS_EXPERT));
+  assert_false(tri_axis_is_shown(TRI_AXIS_EXPERT_TENSOR) || tri_axis_is_shown(TRI_AXIS_EXPERT_DATA));
 }
 
 static void places_in_words(void **state) {
   (void)state;
   char text[64];
-  tri_mesh_shape shape = {{2, 1, 1, 4}};
+  tri_mesh_shape shape = {.size = {2, 1, 1, 1, 4}};
   assert_string_equal(tri_mesh_describe(&shape, 7, text, sizeof text), "tensor 1, pipeline 3");
   assert_string_equal(tri_mesh_describe(&shape, 0, text, sizeof text), "tensor 0, pipeline 0");
   assert_string_equal(tri_mesh_describe(&shape, 7, text, 12), "tensor 1, p");
-  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){{1, 1, 1, 1}}, 0, text, sizeof text), "the only rank");
-  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){{1, 2, 3, 1}}, 5, text, sizeof text), "context 1, data 2");
+  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){.size = {1, 1, 1, 1, 1}}, 0, text, sizeof text),
+                      "the only rank");
+  assert_string_equal(tri_mesh_describe(&(tri_mesh_shape){.size = {1, 2, 1, 3, 1}}, 5, text, sizeof text),
+                      "context_inner 1, data 2");
 }
 
 static void parts_cover_everything(void **state) {
@@ -160,12 +251,14 @@ static void a_group_of_one(void **state) {
 static void shapes_that_do_not_fit(void **state) {
   (void)state;
   tri_mesh mesh;
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{2, 1, 3, 2}}, &mesh), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {2, 1, 1, 3, 2}}, &mesh), TRI_BAD_LAYOUT,
               "tensor 2 x context 1 x data 3 x pipeline 2 are 12 ranks, but the job has 1");
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{1, 1, 0, 1}}, &mesh), TRI_BAD_LAYOUT, "layout.data is 0");
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){{65536, 65536, 65536, 65536}}, &mesh), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 0, 1}}, &mesh), TRI_BAD_LAYOUT, "layout.data is 0");
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {65536, 1, 65536, 65536, 65536}}, &mesh), TRI_BAD_LAYOUT,
               "are over 2147483647 ranks");
-  CHECK_OK(tri_mesh_create(&(tri_mesh_shape){{1, 1, 1, 1}}, &mesh));
+  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 1, 1}, .expert_tensor = 1, .expert = 2}, &mesh),
+              TRI_BAD_LAYOUT, "layout.expert_tensor 1 x layout.expert 2 do not divide the 1 ranks of a stage");
+  CHECK_OK(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 1, 1}}, &mesh));
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     assert_int_equal(tri_mesh_group(&mesh, (tri_domain)d)->size, 1);
     assert_string_equal(tri_mesh_group(&mesh, (tri_domain)d)->name, tri_domain_name((tri_domain)d));
@@ -182,10 +275,11 @@ static void shapes_that_do_not_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tensor_is_fastest),      cmocka_unit_test(places_and_ranks_are_inverse),
-      cmocka_unit_test(places_in_words),        cmocka_unit_test(parts_cover_everything),
-      cmocka_unit_test(alone_without_mpi),      cmocka_unit_test(a_group_of_one),
-      cmocka_unit_test(shapes_that_do_not_fit), cmocka_unit_test(domains_number_their_ranks),
+      cmocka_unit_test(tensor_is_fastest),       cmocka_unit_test(places_and_ranks_are_inverse),
+      cmocka_unit_test(places_in_words),         cmocka_unit_test(parts_cover_everything),
+      cmocka_unit_test(alone_without_mpi),       cmocka_unit_test(a_group_of_one),
+      cmocka_unit_test(shapes_that_do_not_fit),  cmocka_unit_test(domains_number_their_ranks),
+      cmocka_unit_test(views_of_the_same_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ typedef struct bench {
   tri_executor *executor;
   int32_t ids[ROWS], labels[ROWS], positions[ROWS];
   tri_attention_slice slices[BATCH];
+  int64_t slice_begins[2];
   double loss;
 } bench;
 
@@ -133,11 +134,12 @@ static tri_run new_run(bench *b) {
   run.sequence = SEQUENCE;
   for (int i = 0; i < ROWS; i++) b->positions[i] = i % SEQUENCE;
   for (int i = 0; i < BATCH; i++) {
-    b->slices[i] = (tri_attention_slice){i * SEQUENCE, SEQUENCE, i * SEQUENCE, SEQUENCE, 1};
+    b->slices[i] = tri_slice_causal((int64_t)i * SEQUENCE, SEQUENCE, (int64_t)i * SEQUENCE, SEQUENCE);
   }
+  b->slice_begins[1] = BATCH;
   run.positions = b->positions;
   run.slices = b->slices;
-  run.num_slices = BATCH;
+  run.slice_begins = b->slice_begins;
   run.ids = b->ids;
   run.labels = b->labels;
   run.values = &values;
@@ -204,7 +206,6 @@ static void check(bench *b, bool split, int times) {
       .num_chunks = 1,
       .num_values = b->table.num_elements,
       .num_gradients = b->table.num_elements,
-      .num_moments = b->table.num_elements,
       .training = true,
       .split_backward = split,
       .num_frames = &one_frame,
@@ -260,6 +261,17 @@ static void build_layer_norm(bench *b) {
   weigh(b, y);
 }
 
+/* 3 heads of q over one of k and v, each 4 wide, which take part as they are. */
+static void build_qk_norm(bench *b, bool whole) {
+  const tri_heads heads = {.heads = 3, .kv_heads = 1, .head_dim = 4};
+  int32_t x = input(b, 20), y;
+  int32_t q = parameter(b, whole ? 12 : 4, 0, false), k = parameter(b, 4, 0, false);
+  CHECK_OK(tri_op_head_norm(b->list, heads, 1e-3, whole, x, q, k, &y));
+  weigh(b, y);
+}
+static void build_head_norm(bench *b) { build_qk_norm(b, false); }
+static void build_whole_norm(bench *b) { build_qk_norm(b, true); }
+
 static void build_rms_norm(bench *b) {
   int32_t x = input(b, 6), y = -1;
   CHECK_OK(tri_op_rms_norm(b->list, 1e-3, x, parameter(b, 6, 0, false), &y));
@@ -299,7 +311,7 @@ static void build_attention(bench *b) {
 
 static void build_rope(bench *b) {
   tri_heads heads = {2, 1, 4};
-  tri_rope_table table = {.positions = SEQUENCE, .head_dim = 4, .theta = 100, .factor = 1};
+  tri_rope_table table = {.positions = SEQUENCE, .head_dim = 4, .theta = 100, .scaling = tri_rope_scaling_none()};
   int32_t x = input(b, (2 + 2 * 1) * 4), y = -1;
   CHECK_OK(tri_op_rope(b->list, heads, &table, x, &y));
   weigh(b, y);
@@ -341,6 +353,8 @@ OPERATION_TEST(linear_in_out)
 OPERATION_TEST(linear_joined)
 OPERATION_TEST(layer_norm)
 OPERATION_TEST(rms_norm)
+OPERATION_TEST(head_norm)
+OPERATION_TEST(whole_norm)
 OPERATION_TEST(gelu_tanh)
 OPERATION_TEST(gelu_erf)
 OPERATION_TEST(swiglu)
@@ -372,10 +386,11 @@ static void test_accumulation(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_linear_in_out), cmocka_unit_test(test_linear_joined), cmocka_unit_test(test_layer_norm),
-      cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_gelu_tanh),     cmocka_unit_test(test_gelu_erf),
-      cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_dropout),       cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_rope),          cmocka_unit_test(test_embedding),     cmocka_unit_test(test_cross_entropy),
-      cmocka_unit_test(test_residual),      cmocka_unit_test(test_accumulation),
+      cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_head_norm),     cmocka_unit_test(test_whole_norm),
+      cmocka_unit_test(test_gelu_tanh),     cmocka_unit_test(test_gelu_erf),      cmocka_unit_test(test_swiglu),
+      cmocka_unit_test(test_dropout),       cmocka_unit_test(test_attention),     cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_embedding),     cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_residual),
+      cmocka_unit_test(test_accumulation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

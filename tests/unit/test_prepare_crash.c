@@ -4,6 +4,7 @@
 #include "base/generation.h"
 #include "data/corpus.h"
 #include "prepare_test.h"
+#include "sanitized.h"
 #include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
@@ -340,7 +341,7 @@ static void survives_kills_of_readers(void **state) {
 /* TRIREME_KILLS=1000 kills so often, at any moment. */
 static void survives_kills_at_random(void **state) {
   const char *wanted = getenv("TRIREME_KILLS");
-  int kills = wanted != NULL ? atoi(wanted) : 20, counts[2] = {0, 0};
+  int kills = wanted != NULL ? atoi(wanted) : SANITIZED ? 8 : 20, counts[2] = {0, 0};
   uint64_t random = 11;
   char out[TRI_PATH_BYTES];
   write_inputs(state);

@@ -60,7 +60,7 @@ static void test_fit_stays(void **state) {
                           .norm_eps = 1e-5,
                           .init_std = 0.02,
                           .rope_theta = 1e4,
-                          .rope_scaling = {1, 1, 4, 8192}};
+                          .rope_scaling = tri_rope_scaling_none()};
   row.layout = (tri_layout){.tensor = 8,
                             .pipeline = 1,
                             .context = 1,
@@ -71,7 +71,7 @@ static void test_fit_stays(void **state) {
                             .reduce_precision = TRI_FP32,
                             .bucket_bytes = 26214400};
   assert_int_equal(tri_model_complete(&row.model), TRI_OK);
-  assert_int_equal(tri_layout_resolve(&row.layout, &row.model, 8, 8), TRI_OK);
+  assert_int_equal(tri_layout_resolve(&row.layout, &row.model, 128, 8, 8), TRI_OK);
   row.published_s = 100; /* as no constant makes it */
   set.rows = &row;
   assert_int_equal(tri_published_fit(&set, ~0u), TRI_OK);

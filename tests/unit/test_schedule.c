@@ -408,31 +408,32 @@ static void test_layouts_that_do_not_fit(void **state) {
   tri_model model = small_model();
   tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
   layout.data = 3;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 8), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 8), TRI_BAD_LAYOUT,
               "tensor 1 x pipeline 2 x context 1 x data 3 = 6 ranks, and this job has 8; start the job with that many "
               "(-n), or set layout.data=4");
   layout = layout_of(TRI_SCHEDULE_1F1B, 3, 1);
   layout.data = 0;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 8), TRI_BAD_LAYOUT, "= 3 does not divide the 8 ranks");
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 8), TRI_BAD_LAYOUT, "= 3 does not divide the 8 ranks");
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.tensor = 3;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 3), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 3), TRI_BAD_LAYOUT,
               "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would");
   layout = layout_of(TRI_SCHEDULE_1F1B, 6, 1);
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 6), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 6), TRI_BAD_LAYOUT,
               "6 stages, and the model has 3 layers: one a stage at least, but for the first and the last, which may "
               "have the embedding and the head alone; set layout.pipeline to 5 or less");
   layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
   layout.head_as_layers = 1;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 2), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 2), TRI_BAD_LAYOUT,
               "layout.embedding_as_layers is 0 and layout.head_as_layers 1, and layout.balance=work knows what both "
               "take; leave them out or set layout.balance=layers");
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.data = 4;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 4), TRI_BAD_LAYOUT, "= 8; try 8 or 16");
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 4), TRI_BAD_LAYOUT, "= 8; try 8 or 16");
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.context = 2;
-  CHECK_FAILS(tri_layout_resolve(&layout, &model, 12, 2), TRI_UNSUPPORTED, "set layout.context=1");
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 1, 12, 2), TRI_BAD_LAYOUT,
+              "layout.context 2 leaves ranks without a token of a sequence of 1");
   tri_schedule_shape shape = {1, 1, 3, 0};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "set layout.schedule=1f1b");
   shape = (tri_schedule_shape){4, 2, 11, 4};
@@ -523,7 +524,7 @@ static void test_stages_of_llama_3(void **state) {
     layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* there is no other way to have so many */
     layout.embedding_as_layers = layout.head_as_layers = counted == 2 ? 1 : 0;
     layout.data = 0;
-    CHECK_OK(tri_layout_resolve(&layout, &model, 32, 16));
+    CHECK_OK(tri_layout_resolve(&layout, &model, 32, 32, 16));
     for (int64_t v = 0; v < 128; v++) {
       int64_t count = layers_in(&model, tri_layout_layers(&layout, &model, v));
       assert_int_equal(count, v == 0 || v == 127 ? 0 : 1);
@@ -538,6 +539,93 @@ static void test_stages_of_llama_3(void **state) {
   }
 }
 
+/* A model as far as a layout asks for its experts. */
+static tri_model model_of_experts(int64_t experts, int64_t width) {
+  tri_model model = small_model();
+  model.num_experts = experts;
+  model.experts_per_token = 2;
+  model.expert_ffn_size = width;
+  return model;
+}
+
+static void test_layouts_of_experts(void **state) {
+  (void)state;
+  tri_model dense = small_model(), model = model_of_experts(6, 48);
+  tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
+  layout.data = 4;
+  layout.micro_batch = 1;
+  layout.expert = 2;
+  CHECK_FAILS(tri_layout_resolve(&layout, &dense, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout.expert is 2, and the model has no experts; set layout.expert to 1");
+  layout.expert = 0;
+  layout.expert_tensor = 2;
+  CHECK_FAILS(tri_layout_resolve(&layout, &dense, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout.expert_tensor is 2, and the model has no experts; set layout.expert_tensor to 1");
+  layout.expert_tensor = 5;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout.expert_tensor 5 does not divide model.expert_ffn_size 48; 4 or 6 would");
+  layout.expert_tensor = 3;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout.expert_tensor 3 does not divide the 4 ranks of a stage (tensor 1 x context 1 x data 4); 2 or 4 "
+              "would");
+  layout.expert_tensor = 2;
+  layout.expert = 4;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout: expert_tensor 2 x expert 4 = 8 does not divide the 4 ranks of a stage (tensor 1 x context 1 x "
+              "data 4); layout.expert 2 would");
+  layout.expert_tensor = 1;
+  layout.expert = 3;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT, "layout.expert 2 or 4 would");
+  layout.expert = 8;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT,
+              "layout.expert 8 leaves ranks without one of the model's 6 experts; set it to 4");
+  layout.expert = -1;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT, "layout.expert is -1");
+  /* More ranks than the experts' numbers divide: 6 over 4. No axis of the one view within one of the other: 2 x 3. */
+  layout.expert = 4;
+  CHECK_OK(tri_layout_resolve(&layout, &model, 32, 4, 4));
+  layout.tensor = layout.expert = 2;
+  layout.data = layout.expert_tensor = 3;
+  CHECK_OK(tri_layout_resolve(&layout, &model, 32, 3, 6));
+  tri_mesh_shape shape = tri_layout_mesh_of(&layout, &model);
+  assert_int_equal(tri_domain_size(&shape, TRI_DOMAIN_EXPERT), 6);
+  assert_int_equal(tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS), 1);
+  assert_int_equal(shape.expert, 2);
+  assert_int_equal(tri_layout_mesh_of(&layout, &dense).expert, 0);
+}
+
+/* As with others: of what so many ranks leave, the nearest experts, by trying all. */
+static void test_nearest_experts(void **state) {
+  (void)state;
+  tri_model model = model_of_experts(6, 48);
+  model.num_layers = 4;
+  for (int64_t ranks = 1; ranks <= 12; ranks++) {
+    for (int64_t i = 0; i < 36; i++) {
+      tri_layout wanted = layout_of(TRI_SCHEDULE_1F1B, 1 + i % 2, 1), found;
+      wanted.micro_batch = 1;
+      wanted.expert = 1 + i % 6;
+      wanted.expert_tensor = 1 + i / 6;
+      if (tri_layout_nearest(&wanted, &model, 32, 12, ranks, &found) != TRI_OK) continue;
+      tri_layout again = found;
+      CHECK_OK(tri_layout_resolve(&again, &model, 32, 12, ranks));
+      double least = INFINITY, has = 0;
+      for (int64_t e = 1; e <= ranks; e++) {
+        for (int64_t t = 1; t <= ranks; t++) {
+          tri_layout layout = found;
+          layout.expert = e;
+          layout.expert_tensor = t;
+          if (tri_layout_resolve(&layout, &model, 32, 12, ranks) != TRI_OK) continue;
+          double distance = 1e6 * fabs(log2((double)e / (double)wanted.expert)) +
+                            fabs(log2((double)t / (double)wanted.expert_tensor));
+          if (distance < least) least = distance;
+          if (e == found.expert && t == found.expert_tensor) has = distance;
+        }
+      }
+      assert_true(has <= least);
+    }
+  }
+}
+
 /* The nearest layout: by trying all, in the order that is promised. */
 static void test_nearest_layout(void **state) {
   (void)state;
@@ -548,28 +636,32 @@ static void test_nearest_layout(void **state) {
       tri_layout wanted = layout_of(TRI_SCHEDULE_1F1B, 2, 1), found, best = wanted;
       wanted.tensor = 2;
       wanted.micro_batch = 4;
+      wanted.context = 1 + batch % 2;
       double least = INFINITY;
       for (int64_t t = 1; t <= ranks; t++) {
-        for (int64_t p = 1; p <= ranks; p++) {
+        for (int64_t i = 0; i < ranks * ranks; i++) {
+          int64_t p = 1 + i / ranks, context = 1 + i % ranks;
           for (int64_t size = 1; size <= wanted.micro_batch; size++) {
             tri_layout layout = wanted;
             layout.tensor = t;
             layout.pipeline = p;
+            layout.context = context;
             layout.data = 0;
             layout.micro_batch = size;
-            if (tri_layout_resolve(&layout, &model, batch, ranks) != TRI_OK) continue;
-            double distance =
-                1e6 * fabs(log2((double)t / 2)) + 1e3 * fabs(log2((double)p / 2)) + 2 - log2((double)size);
+            if (tri_layout_resolve(&layout, &model, 32, batch, ranks) != TRI_OK) continue;
+            double distance = 1e9 * fabs(log2((double)t / 2)) + 1e6 * fabs(log2((double)p / 2)) +
+                              1e3 * fabs(log2((double)context / (double)wanted.context)) + 2 - log2((double)size);
             if (distance >= least) continue;
             least = distance;
             best = layout;
           }
         }
       }
-      tri_status status = tri_layout_nearest(&wanted, &model, batch, ranks, &found);
+      tri_status status = tri_layout_nearest(&wanted, &model, 32, batch, ranks, &found);
       assert_int_equal(status, isfinite(least) ? TRI_OK : TRI_BAD_LAYOUT);
       if (status != TRI_OK) continue;
-      assert_int_equal(found.tensor * found.pipeline * found.data, ranks);
+      assert_int_equal(found.tensor * found.pipeline * found.context * found.data, ranks);
+      assert_int_equal(found.context, best.context);
       assert_int_equal(found.tensor, best.tensor);
       assert_int_equal(found.pipeline, best.pipeline);
       assert_int_equal(found.micro_batch, best.micro_batch);
@@ -591,6 +683,8 @@ int main(void) {
       cmocka_unit_test(test_stages),
       cmocka_unit_test(test_stages_of_llama_3),
       cmocka_unit_test(test_nearest_layout),
+      cmocka_unit_test(test_layouts_of_experts),
+      cmocka_unit_test(test_nearest_experts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -447,7 +447,7 @@ static void impossible_events(void **state) {
   tri_timeline *timeline = new_timeline(2);
   tri_timeline_shares shares;
   tri_event event = tri_event_make(2, TRI_EVENT_FORWARD, "forward", 0, 1);
-  CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "event forward of kind 0 of rank 2 along axis 4");
+  CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "event forward of kind 0 of rank 2 along axis 8");
   event = tri_event_make(0, TRI_EVENT_FORWARD, "forward", 0, 1);
   event.axis = -1;
   CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "of rank 0 along axis -1");

@@ -23,6 +23,7 @@ static tri_model draw_model(draws *d) {
                      .tied = toss(d),
                      .norm_eps = 1e-5,
                      .init_std = 0.02};
+  if (pick(d, 0, 2) == 0) draw_experts(d, &model);
   CHECK_OK(tri_model_complete(&model));
   return model;
 }
@@ -70,6 +71,8 @@ static tri_system draw_system(draws *d) {
                       .overlap_reductions = toss(d),
                       .overlap_gathers = toss(d),
                       .overlap_messages = toss(d),
+                      .overlap_experts = toss(d),
+                      .gathers_experts = toss(d),
                       .scatter_messages = toss(d),
                       .whole_recompute = toss(d),
                       .link_share = 1,
@@ -86,7 +89,9 @@ static bool draw_layout(draws *d, const tri_model *model, int64_t *batch, tri_la
                        .pipeline = pick(d, 1, 10),
                        .context = 1,
                        .data = pick(d, 1, 3),
+                       .expert_tensor = 1,
                        .expert = 1,
+                       .expert_capacity = 1.5,
                        .virtual_stages = 1,
                        .schedule = schedules[pick(d, 0, 3)],
                        .sequence_parallel = toss(d),
@@ -105,9 +110,10 @@ static bool draw_layout(draws *d, const tri_model *model, int64_t *batch, tri_la
     layout.embedding_as_layers = pick(d, 0, 3);
     layout.head_as_layers = pick(d, 0, 3);
   }
+  if (model->num_experts > 0) draw_expert_layout(d, &layout);
   *batch = layout.data * layout.micro_batch * (toss(d) ? pick(d, 1, 40) : pick(d, 40, 600));
   *out = layout;
-  return tri_layout_resolve(out, model, *batch, layout.tensor * layout.pipeline * layout.data) == TRI_OK;
+  return tri_layout_resolve(out, model, 16, *batch, layout.tensor * layout.pipeline * layout.data) == TRI_OK;
 }
 
 static void check_same(const tri_simulation_request *request, const char *what, const tri_step_sample *found,
@@ -135,6 +141,7 @@ static void test_turns(void **state) {
         .model = &model, .layout = &layout, .cluster = &cluster, .system = &system, .sequence = 64};
     request.precision = TRI_BF16;
     if (!draw_layout(&d, &model, &request.global_batch, &layout)) continue;
+    if (toss(&d)) request.expert_imbalance = (double)pick(&d, 1, 4);
     tri_stages stages;
     tri_step_sample turns, programs;
     tri_prediction whole;

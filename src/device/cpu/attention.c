@@ -36,9 +36,9 @@ static bool shares(const tri_attention *call) { return call->shares_queries || c
 /* Whether the backward gives whole key/value heads to the threads: five products a tile of which the slowest thread
  * computes divide_up(heads, threads) heads' worth, against seven that divide evenly. */
 static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
-  const int64_t tasks = call->num_slices * call->kv_heads;
-  if (shares(call)) return false;
-  if (call->most_keys <= TRI_ATTENTION_TILE) return true;
+  const int64_t tasks = call->shares_keys ? call->kv_heads : call->num_slices * call->kv_heads;
+  if (call->shares_queries) return false;
+  if (!call->shares_keys && call->most_keys <= TRI_ATTENTION_TILE) return true;
   return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
@@ -183,13 +183,14 @@ tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int 
 
 /* ---- backward ---- */
 
-/* Of queries and keys that no slice names. */
+/* Of queries and keys that no slice names; keys that slices share are written all. */
 static void backward_gaps(const tri_attention_backward *job) {
   const tri_attention *c = job->call;
   const head_array q = {job->gradient_q, c->gradient_type, c->q_row, c->q_head, c->heads, c->head_dim};
   const head_array k = {job->gradient_k, c->gradient_type, c->k_row, c->k_head, c->kv_heads, c->head_dim};
   const head_array v = {job->gradient_v, c->gradient_type, c->v_row, c->v_head, c->kv_heads, c->head_dim};
   clear_gaps(job->slices, job->num_slices, false, c->query_rows, &q);
+  if (c->shares_keys) return;
   clear_gaps(job->slices, job->num_slices, true, c->key_rows, &k);
   clear_gaps(job->slices, job->num_slices, true, c->key_rows, &v);
 }
@@ -207,6 +208,11 @@ static void deltas(const tri_attention_kernels *kernels, const tri_attention_bac
 
 static void backward_in_heads(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
   const int64_t heads = job->call->kv_heads;
+  if (job->call->shares_keys) {
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < heads; i++) kernels->backward_shared(job, i, scratch);
+    return;
+  }
 #pragma omp for schedule(dynamic, 1)
   for (int64_t i = 0; i < job->num_slices * heads; i++) {
     const tri_attention_slice *slice = &job->slices[i / heads];
@@ -267,7 +273,7 @@ tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int
   job.delta = workspace;
   const bool whole = takes_whole_heads(call, threads);
   const size_t bytes = aligned(kernels->backward_scratch(call, whole));
-  if (!call->accumulate && !shares(call)) backward_gaps(&job); /* else all rows are written */
+  if (!call->accumulate && (whole || !shares(call))) backward_gaps(&job); /* else all rows are written */
 #pragma omp parallel num_threads(threads)
   {
     char *scratch = (char *)workspace + delta_bytes(call) + (size_t)omp_get_thread_num() * bytes;

@@ -31,7 +31,8 @@ typedef struct tri_attention_backward {
 } tri_attention_backward;
 
 typedef struct tri_attention_kernels {
-  /* Bytes of one thread's scratch; `whole` is for backward_whole, else for backward_keys and backward_queries. */
+  /* Bytes of one thread's scratch; `whole` is for backward_whole and backward_shared, else for backward_keys and
+   * backward_queries. */
   size_t (*forward_scratch)(const tri_attention *call);
   size_t (*backward_scratch)(const tri_attention *call, bool whole);
 
@@ -45,6 +46,8 @@ typedef struct tri_attention_kernels {
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
   /* All three gradients of a slice, of a key/value head and of the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
+  /* The same of all slices, which share keys and no queries. */
+  void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
   /* The same gradients, to the bit, as tasks of at most TILE rows of keys (k and v) and of queries (q), which the
    * slices begin .. end - 1 may name. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,

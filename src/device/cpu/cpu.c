@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "device/cpu/attention.h"
+#include "device/cpu/grouped.h"
 #include "device/cpu/matmul.h"
 
 #include <omp.h>
@@ -13,7 +14,7 @@
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
-  void (*fill[5])(tri_device_kernels *table);
+  void (*fill[11])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
 } variant;
@@ -34,11 +35,19 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_embedding_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_norm_##isa(tri_device_kernels *);                                                                 \
   void tri_cpu_table_loss_##isa(tri_device_kernels *);                                                                 \
-  void tri_cpu_table_optimizer_##isa(tri_device_kernels *);
+  void tri_cpu_table_rows_##isa(tri_device_kernels *);                                                                 \
+  void tri_cpu_table_optimizer_##isa(tri_device_kernels *);                                                            \
+  void tri_cpu_table_updates_##isa(tri_device_kernels *);                                                              \
+  void tri_cpu_table_matrices_##isa(tri_device_kernels *);                                                             \
+  void tri_cpu_table_quantised_##isa(tri_device_kernels *);                                                            \
+  void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
+  void tri_cpu_table_grouping_##isa(tri_device_kernels *);
 #define FILL(isa)                                                                                                      \
   {                                                                                                                    \
     tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
-        tri_cpu_table_optimizer_##isa                                                                                  \
+        tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
+        tri_cpu_table_matrices_##isa, tri_cpu_table_quantised_##isa, tri_cpu_table_router_##isa,                       \
+        tri_cpu_table_grouping_##isa                                                                                   \
   }
 
 DECLARE(baseline)
@@ -142,6 +151,7 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
       .fill_zero = tri_cpu_fill_zero,
       .matmul_pack = tri_cpu_matmul_pack,
       .matmul = tri_cpu_matmul,
+      .grouped_matmul = tri_cpu_grouped_matmul,
       .attention_forward = attention_forward,
       .attention_backward = attention_backward,
   };
@@ -186,6 +196,7 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
                                               .threads = threads,
                                               .matmul_workspace = tri_cpu_matmul_workspace,
                                               .matmul_packed = tri_cpu_matmul_packed,
+                                              .grouped_workspace = tri_cpu_grouped_workspace,
                                               .attention_workspace = attention_workspace};
   out->state = state;
   return TRI_OK;

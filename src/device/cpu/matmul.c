@@ -30,7 +30,7 @@ static tri_status check_types(const tri_matmul *p) {
                   tri_dtype_name(p->a_type), tri_dtype_name(p->b_type), tri_dtype_name(p->c_type));
 }
 
-static tri_status check_product(const tri_matmul *p) {
+tri_status tri_cpu_matmul_check(const tri_matmul *p) {
   TRI_TRY(check_types(p));
   bool sizes = p->m >= 0 && p->n >= 0 && p->k >= 0;
   bool lda = p->lda >= (p->a_transposed ? p->m : p->k);
@@ -45,7 +45,7 @@ static tri_status check_product(const tri_matmul *p) {
 
 tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
   tri_matmul_plan *plan = NULL;
-  TRI_TRY(check_product(product));
+  TRI_TRY(tri_cpu_matmul_check(product));
   *bytes = 0;
   if (product->m == 0 || product->n == 0) return TRI_OK;
   TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), product, &plan));
@@ -55,7 +55,7 @@ tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_
 
 tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
   tri_matmul_packing *packing = NULL;
-  TRI_TRY(check_product(product));
+  TRI_TRY(tri_cpu_matmul_check(product));
   TRI_TRY(tri_matmul_packing_find(tri_cpu_matmul_state_of(of), product, &packing));
   *bytes = packing->bytes;
   return TRI_OK;
@@ -75,9 +75,13 @@ static tri_status make_fill(tri_cpu_matmul_state *state, const tri_matmul *p, tr
 
 tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
                                void *packed) {
-  tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(&queue->device->description);
+  return tri_matmul_pack_into(tri_cpu_matmul_state_of(&queue->device->description), product, b_plain_type, b, packed);
+}
+
+tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
+                                const void *b, void *packed) {
   tri_matmul_packing *packing = NULL;
-  TRI_TRY(check_product(product));
+  TRI_TRY(tri_cpu_matmul_check(product));
   TRI_TRY(tri_matmul_packing_find(state, product, &packing));
   if (packing->bytes == 0 || (b_plain_type != TRI_FP32 && b_plain_type != product->b_type)) {
     return tri_fail(TRI_INTERNAL, "%s values are packed as %s for a product that takes no such b; ask matmul_packed",
@@ -336,7 +340,7 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const voi
                           void *c, void *workspace) {
   tri_matmul_plan *plan = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY(check_product(product));
+  TRI_TRY(tri_cpu_matmul_check(product));
   if (product->m == 0 || product->n == 0) return TRI_OK;
   call at = {
       .state = tri_cpu_matmul_state_of(&queue->device->description),

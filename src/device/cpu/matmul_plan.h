@@ -62,6 +62,7 @@ struct tri_cpu_matmul_state {
   dnnl_stream_t stream;
   double bf16_ratio;
   tri_matmul_cache cache;
+  struct tri_grouped_plan *grouped; /* grouped_plan.c: of products of rows in groups, few */
 };
 
 /* Sets this thread's OpenMP team to `threads`, which oneDNN follows, and returns what it was. */
@@ -76,7 +77,15 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* matmul_state.c: from the cache, made where it is missing. Valid until the next call. */
+/* matmul.c: the types and sizes that there are. */
+tri_status tri_cpu_matmul_check(const tri_matmul *product);
+/* What the table's functions for packing do. */
+tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
+                                const void *b, void *packed);
+
+/* matmul_state.c: whether two products have the same plan. */
+bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
+/* From the cache, made where it is missing. Valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);
 tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out);
 

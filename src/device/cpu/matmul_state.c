@@ -4,6 +4,7 @@
  * first one did. Hence the measurement is of one thread in that thread's own processor time (waiting for a core does
  * not count), takes the best of many short turns of either kind, and separates CPUs that differ by a factor of four
  * (0.5 on a Xeon without its matrix unit, 2 on Zen 4, more with the matrix unit). */
+#include "device/cpu/grouped.h"
 #include "device/cpu/matmul_plan.h"
 
 #include "base/memory.h"
@@ -29,7 +30,7 @@ destroy:
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 
-static bool same(const tri_matmul *a, const tri_matmul *b) {
+bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b) {
   return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
          a->a_type == b->a_type && a->b_type == b->b_type && a->c_type == b->c_type &&
          a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed && a->b_packed == b->b_packed &&
@@ -66,7 +67,7 @@ static struct tri_matmul_entry *look_up(tri_matmul_cache *cache, const tri_matmu
   for (;; place = (place + 1) % TRI_MATMUL_CACHE) {
     struct tri_matmul_entry *entry = &cache->entries[place];
     if (entry->plan == NULL && entry->packing == NULL) return entry;
-    if ((entry->packing != NULL) == packing && same(&entry->key, key)) return entry;
+    if ((entry->packing != NULL) == packing && tri_matmul_same(&entry->key, key)) return entry;
   }
 }
 
@@ -119,6 +120,7 @@ tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul
 void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state) {
   if (state == NULL) return;
   clear(&state->cache);
+  tri_grouped_plans_destroy(state->grouped);
   if (state->stream != NULL) dnnl_stream_destroy(state->stream);
   if (state->engine != NULL) dnnl_engine_destroy(state->engine);
   tri_free(state);

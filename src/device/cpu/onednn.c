@@ -306,25 +306,31 @@ void tri_onednn_primitive_destroy(tri_onednn_primitive *primitive) {
 
 /* ---- execution --------------------------------------------------------------------------------------------------- */
 
-static tri_status run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, void *const *handles) {
-  for (int i = 0; i < primitive->num_arguments; i++) {
-    TRI_TRY(tri_onednn_check(dnnl_memory_set_data_handle(primitive->arguments[i].memory, handles[i]),
-                             "the address of a matrix"));
+static dnnl_status_t run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, void *const *handles) {
+  dnnl_status_t status = dnnl_success;
+  for (int i = 0; i < primitive->num_arguments && status == dnnl_success; i++) {
+    status = dnnl_memory_set_data_handle(primitive->arguments[i].memory, handles[i]);
   }
-  dnnl_status_t status =
-      dnnl_primitive_execute(primitive->primitive, stream, primitive->num_arguments, primitive->arguments);
-  if (status == dnnl_success) status = dnnl_stream_wait(stream);
-  return tri_onednn_check(status, primitive->implementation);
+  if (status == dnnl_success) {
+    status = dnnl_primitive_execute(primitive->primitive, stream, primitive->num_arguments, primitive->arguments);
+  }
+  return status == dnnl_success ? dnnl_stream_wait(stream) : status;
+}
+
+dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
+                                         const void *b, const void *bias, void *c, void *scratch) {
+  void *handles[TRI_ONEDNN_ARGUMENTS] = {scratch, (void *)a, (void *)b, c, (void *)bias};
+  return run(stream, primitive, handles);
 }
 
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch) {
-  void *handles[TRI_ONEDNN_ARGUMENTS] = {scratch, (void *)a, (void *)b, c, (void *)bias};
-  return run(stream, primitive, handles);
+  return tri_onednn_check(tri_onednn_product_execute(stream, primitive, a, b, bias, c, scratch),
+                          primitive->implementation);
 }
 
 tri_status tri_onednn_reorder_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *from,
                                   void *to) {
   void *handles[TRI_ONEDNN_ARGUMENTS] = {NULL, (void *)from, to};
-  return run(stream, primitive, handles);
+  return tri_onednn_check(run(stream, primitive, handles), primitive->implementation);
 }

@@ -56,6 +56,9 @@ tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_prod
 /* In the order a, b, bias, c, scratch; bias and scratch are ignored where there are none. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
+/* The same where threads must not say what is wrong: each runs primitives of its own, at one time. */
+dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
+                                         const void *b, const void *bias, void *c, void *scratch);
 
 /* Copies a matrix from one layout (and type) to another. */
 tri_status tri_onednn_reorder_create(dnnl_engine_t engine, const tri_onednn_layout *from, const tri_onednn_layout *to,

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
-                   offsetof(attention_slice, causal) == offsetof(tri_attention_slice, causal),
+                   offsetof(attention_slice, to) == offsetof(tri_attention_slice, to),
                "kernels read the list as it is");
 
 /* Two forms of each kernel: heads that fit into a row of the tiles, and such as take a longer one. */

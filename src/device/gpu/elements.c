@@ -15,15 +15,41 @@ static tri_status gpu_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64
   return TRI_OK;
 }
 
+static tri_status not_converted(tri_dtype from, tri_dtype to) {
+  return tri_fail(TRI_UNSUPPORTED, "a GPU does not convert %s to %s", tri_dtype_name(from), tri_dtype_name(to));
+}
+
 static tri_status gpu_convert(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to,
                               void *out) {
   if (count == 0) return TRI_OK;
   if (from == to) return tri_queue_move(queue, out, in, (size_t)count * tri_dtype_bytes(from));
-  if (tri_gpu_type_bits(from) == 0 || tri_gpu_type_bits(to) == 0) {
-    return tri_fail(TRI_UNSUPPORTED, "a GPU does not convert %s to %s", tri_dtype_name(from), tri_dtype_name(to));
-  }
+  if (tri_gpu_type_bits(from) == 0 || tri_gpu_type_bits(to) == 0) return not_converted(from, to);
   TRI_GPU_LAUNCH(convert, from, tri_gpu_shape_of((count + 7) / 8, convert_threads), .in = in, .out = out,
                  .count = count, .to_bits = tri_gpu_type_bits(to));
+  return TRI_OK;
+}
+
+/* Elements that keep their type are moved, and no arithmetic is done on them: any type of so many bytes will do. */
+static tri_dtype moved_as(tri_dtype type) {
+  switch (type) {
+    case TRI_INT32: return TRI_FP32;
+    case TRI_FP64:
+    case TRI_FP32:
+    case TRI_BF16: break;
+  }
+  return type;
+}
+
+static tri_status gpu_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows, const void *from,
+                                const int32_t *to_rows, void *to) {
+  const bool moves = copy->from_type == copy->to_type;
+  const tri_dtype type = moves ? moved_as(copy->from_type) : copy->from_type;
+  const tri_dtype to_type = moves ? type : copy->to_type;
+  if (tri_gpu_type_bits(type) == 0 || tri_gpu_type_bits(to_type) == 0) return not_converted(type, to_type);
+  TRI_GPU_LAUNCH(copy_rows, type, shape_of(type, copy->rows.capacity * copy->width, copy_rows_threads), .from = from,
+                 .to = to, .from_rows = from_rows, .to_rows = to_rows, .capacity = copy->rows.capacity,
+                 .width = copy->width, .from_stride = copy->from_stride, .to_stride = copy->to_stride,
+                 .count = copy->rows.count, .to_bits = tri_gpu_type_bits(to_type));
   return TRI_OK;
 }
 
@@ -67,14 +93,32 @@ static tri_status gpu_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows
   return TRI_OK;
 }
 
+static tri_status gpu_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                              const void *x, const void *weights, void *y) {
+  TRI_GPU_LAUNCH(swiglu_forward, type, shape_of(type, rows.capacity * width, swiglu_forward_threads), .x = x,
+                 .weights = weights, .y = y, .capacity = rows.capacity, .width = width, .count = rows.count);
+  return TRI_OK;
+}
+
+static tri_status gpu_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                               const void *x, const void *weights, const void *gradient_y,
+                                               void *gradient_x, void *gradient_weights) {
+  enum { LANES = 32 }; /* at least so many of a warp */
+  TRI_GPU_LAUNCH(weighted_swiglu_backward, type,
+                 tri_gpu_shape_of(rows.capacity * LANES, weighted_swiglu_backward_threads), .x = x, .weights = weights,
+                 .gradient_y = gradient_y, .gradient_x = gradient_x, .gradient_weights = gradient_weights,
+                 .capacity = rows.capacity, .width = width, .count = rows.count);
+  return TRI_OK;
+}
+
 /* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
 
 /* A word of 32 bits is at least probability * 2^32 where it is at least that rounded up; no word is 2^32. */
 static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
-                              const tri_step_values *values, const void *x, void *y) {
+                              const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   const double threshold = ceil(options->probability * 0x1p32);
   if (threshold > (double)UINT32_MAX) return tri_gpu_queue_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
-  TRI_GPU_LAUNCH(dropout, type, shape_of(type, count, dropout_threads), .x = x, .y = y, .values = values,
+  TRI_GPU_LAUNCH(dropout, type, shape_of(type, count, dropout_threads), .x = x, .y = y, .values = values, .rows = rows,
                  .count = count, .options = *options, .threshold = (uint32_t)threshold);
   return TRI_OK;
 }
@@ -92,10 +136,13 @@ static tri_status gpu_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int6
 void tri_gpu_fill_elements(tri_device_kernels *out) {
   out->add = gpu_add;
   out->convert = gpu_convert;
+  out->copy_rows = gpu_copy_rows;
   out->gelu_forward = gpu_gelu_forward;
   out->gelu_backward = gpu_gelu_backward;
   out->swiglu_forward = gpu_swiglu_forward;
   out->swiglu_backward = gpu_swiglu_backward;
+  out->weighted_swiglu_forward = gpu_weighted_swiglu_forward;
+  out->weighted_swiglu_backward = gpu_weighted_swiglu_backward;
   out->dropout = gpu_dropout;
   out->rope = gpu_rope;
 }

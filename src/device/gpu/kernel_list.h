@@ -10,21 +10,33 @@
 #include "device/gpu/kernels/attention.h"
 #include "device/gpu/kernels/elements.h"
 #include "device/gpu/kernels/embedding.h"
+#include "device/gpu/kernels/grouped.h"
+#include "device/gpu/kernels/groups.h"
 #include "device/gpu/kernels/loss.h"
 #include "device/gpu/kernels/matmul.h"
+#include "device/gpu/kernels/matrices.h"
 #include "device/gpu/kernels/norm.h"
 #include "device/gpu/kernels/optimizer.h"
 #include "device/gpu/kernels/products.h"
+#include "device/gpu/kernels/quantised.h"
+#include "device/gpu/kernels/router.h"
 #include "device/gpu/kernels/sums.h"
+#include "device/gpu/kernels/updates.h"
 #pragma GCC diagnostic pop
 
 /* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in one order. */
 #define TRI_GPU_MODULES(M)                                                                                             \
-  M(elements) M(sums) M(norm) M(embedding) M(loss) M(optimizer) M(matmul) M(attention) M(products)
+  M(elements)                                                                                                          \
+  M(sums)                                                                                                              \
+  M(norm)                                                                                                              \
+  M(embedding)                                                                                                         \
+  M(loss)                                                                                                              \
+  M(optimizer) M(matmul) M(attention) M(products) M(groups) M(grouped) M(router) M(updates) M(matrices) M(quantised)
 #define TRI_GPU_KERNELS(K)                                                                                             \
   TRI_GPU_KERNELS_elements(K) TRI_GPU_KERNELS_sums(K) TRI_GPU_KERNELS_norm(K) TRI_GPU_KERNELS_embedding(K)             \
       TRI_GPU_KERNELS_loss(K) TRI_GPU_KERNELS_optimizer(K) TRI_GPU_KERNELS_matmul(K) TRI_GPU_KERNELS_attention(K)      \
-          TRI_GPU_KERNELS_products(K)
+          TRI_GPU_KERNELS_products(K) TRI_GPU_KERNELS_groups(K) TRI_GPU_KERNELS_grouped(K) TRI_GPU_KERNELS_router(K)   \
+              TRI_GPU_KERNELS_updates(K) TRI_GPU_KERNELS_matrices(K) TRI_GPU_KERNELS_quantised(K)
 
 #define TRI_GPU_MODULE_VALUE_(name) TRI_GPU_MODULE_##name,
 #define TRI_GPU_KERNEL_VALUE_(name, threads) TRI_GPU_KERNEL_##name,

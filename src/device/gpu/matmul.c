@@ -61,6 +61,13 @@ int tri_gpu_tiled_first(const tri_matmul *product) {
   return tiles(product, MATMUL_LARGE) >= MANY_TILES ? LARGE : SMALL;
 }
 
+size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large) {
+  const tri_gpu *gpu = queue->device->state;
+  size_t stages = large ? MATMUL_LARGE_STAGES : MATMUL_SMALL_STAGES;
+  if (gpu->facts.warp == 64) stages = MATMUL_STAGES_OF_64;
+  return stages * 2 * (large ? MATMUL_LARGE : MATMUL_SMALL) * MATMUL_ROW_BYTES;
+}
+
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *p, int variant, const void *a, const void *b,
                                   const void *bias, void *c) {
   const matmul_arguments arguments = {.a = a,
@@ -78,9 +85,10 @@ tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *p, int var
                                       .c_is_wide = p->c_type != p->a_type,
                                       .accumulate = p->accumulate};
   const bool large = variant == LARGE;
-  return tri_gpu_launch(queue, large ? TRI_GPU_KERNEL_matmul_large : TRI_GPU_KERNEL_matmul_small, p->a_type,
-                        (tri_gpu_shape){.x = tiles(p, large ? MATMUL_LARGE : MATMUL_SMALL)}, &arguments,
-                        sizeof arguments);
+  const tri_gpu_shape shape = {.x = tiles(p, large ? MATMUL_LARGE : MATMUL_SMALL),
+                               .shared_bytes = tri_gpu_tile_bytes(queue, large)};
+  return tri_gpu_launch(queue, large ? TRI_GPU_KERNEL_matmul_large : TRI_GPU_KERNEL_matmul_small, p->a_type, shape,
+                        &arguments, sizeof arguments);
 }
 
 void tri_gpu_fill_matmul(tri_device_kernels *out) { out->matmul_pack = gpu_matmul_pack; }

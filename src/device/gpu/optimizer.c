@@ -8,7 +8,7 @@ static tri_status gpu_adamw(tri_queue *queue, tri_dtype type, int64_t count, con
   TRI_GPU_LAUNCH(adamw, type, tri_gpu_shape_of((count + vector - 1) / vector, adamw_threads), .parameter = parameter,
                  .gradient = gradient, .moment1 = moment1, .moment2 = moment2, .narrow = narrow, .values = values,
                  .count = count, .beta1 = options->beta1, .beta2 = options->beta2, .eps = options->eps,
-                 .weight_decay = options->weight_decay);
+                 .weight_decay = options->weight_decay, .lr_scale = options->lr_scale);
   return TRI_OK;
 }
 

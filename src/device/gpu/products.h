@@ -161,6 +161,8 @@ tri_status tri_gpu_narrow_b(tri_queue *queue, const tri_matmul *product, tri_dty
  * version changes whenever one of them adds up in another order. */
 enum { TRI_GPU_TILED_VARIANTS = 2, TRI_GPU_TILED_VERSION = 1 };
 int tri_gpu_tiled_first(const tri_matmul *product);
+/* The shared memory that a block asks for, whose tile of c is large or small. */
+size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large);
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *product, int variant, const void *a,
                                   const void *b, const void *bias, void *c);
 

@@ -14,8 +14,10 @@
 #define KERNELS(X)                                                                                                     \
   X(matmul_pack, const tri_matmul *, tri_dtype, const void *, void *)                                                  \
   X(matmul, const tri_matmul *, const void *, const void *, const void *, void *, void *)                              \
+  X(grouped_matmul, const tri_grouped_matmul *, const int32_t *, const void *, const void *, void *, void *)           \
   X(fill_zero, size_t, void *)                                                                                         \
   X(convert, int64_t, tri_dtype, const void *, tri_dtype, void *)                                                      \
+  X(copy_rows, const tri_row_copy *, const int32_t *, const void *, const int32_t *, void *)                           \
   X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
   X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
   X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *, \
@@ -35,21 +37,47 @@
   X(gelu_backward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, const void *, void *)                         \
   X(swiglu_forward, tri_dtype, tri_rows, int64_t, const void *, void *)                                                \
   X(swiglu_backward, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                 \
-  X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const void *, void *)                   \
+  X(weighted_swiglu_forward, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                         \
+  X(weighted_swiglu_backward, tri_dtype, tri_rows, int64_t, const void *, const void *, const void *, void *, void *)  \
+  X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const int32_t *, const void *, void *)  \
   X(rope, tri_dtype, tri_rows, int64_t, int64_t, int64_t, int64_t, const int32_t *, const void *, const void *, bool,  \
     void *)                                                                                                            \
   X(attention_forward, const tri_attention *, const tri_attention_slice *, const void *, const void *, const void *,   \
     void *, void *, void *)                                                                                            \
   X(attention_backward, const tri_attention *, const tri_attention_slice *, const void *, const void *, const void *,  \
     const void *, const void *, const void *, void *, void *, void *, void *)                                          \
+  X(router_forward, tri_dtype, tri_rows, const tri_router *, const int32_t *, const void *, const void *, int32_t *,   \
+    void *)                                                                                                            \
+  X(router_backward, tri_dtype, tri_rows, const tri_router *, const void *, const int32_t *, const void *,             \
+    const void *, const void *, int64_t, int64_t, double, const tri_step_values *, void *)                             \
+  X(router_loads, tri_dtype, tri_rows, const tri_router *, const void *, const int32_t *, int64_t, int64_t, int64_t,   \
+    void *)                                                                                                            \
+  X(router_balance, tri_dtype, const tri_router *, int64_t, double, const tri_step_values *, const void *, void *,     \
+    double *)                                                                                                          \
+  X(router_z_loss, tri_dtype, tri_rows, const tri_router *, double, const tri_step_values *, const void *,             \
+    const int32_t *, double *)                                                                                         \
+  X(router_count, tri_dtype, tri_rows, const tri_router *, const int32_t *, const void *, int64_t *)                   \
+  X(group_rows, tri_rows, int64_t, int64_t, const int32_t *, int32_t *, int32_t *, int32_t *, int32_t *)               \
+  X(sum_rows, tri_dtype, tri_rows, int64_t, int64_t, const int32_t *, const void *, void *, bool)                      \
   X(softmax_statistics, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, void *, void *,  \
     void *)                                                                                                            \
   X(softmax_rescale, tri_dtype, int64_t, const void *, const void *, void *)                                           \
-  X(softmax_loss, tri_dtype, int64_t, const int32_t *, int32_t, const void *, const void *, const void *, void *)      \
-  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, int32_t,           \
+  X(softmax_loss, tri_dtype, int64_t, const int32_t *, const void *, const void *, const void *, void *)               \
+  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t,                    \
     const tri_step_values *, const void *, const void *, int64_t, void *)                                              \
   X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *,       \
     void *)                                                                                                            \
+  X(lion, tri_dtype, int64_t, const tri_lion *, const tri_step_values *, void *, const void *, void *, void *)         \
+  X(sgd, tri_dtype, int64_t, const tri_sgd *, const tri_step_values *, void *, const void *, void *, void *)           \
+  X(schedule_free, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *,       \
+    void *, void *)                                                                                                    \
+  X(lerp, tri_dtype, int64_t, double, const void *, const void *, void *)                                              \
+  X(momentum, tri_dtype, int64_t, const tri_momentum *, const tri_step_values *, const void *, void *, void *)         \
+  X(matrix_normalise, tri_dtype, const tri_matrix_copy *, const void *, const tri_exact_sum *, double, void *)         \
+  X(matrix_polynomial, tri_dtype, const tri_matrix_polynomial *, const void *, const void *, void *)                   \
+  X(matrix_step, tri_dtype, const tri_matrix_step *, const tri_step_values *, const void *, void *, void *)            \
+  X(quantise_blocks, tri_dtype, int64_t, bool, const void *, uint8_t *, float *)                                       \
+  X(dequantise_blocks, tri_dtype, int64_t, bool, const uint8_t *, const float *, void *)                               \
   X(block_squares, tri_dtype, int64_t, int64_t, const void *, tri_exact_sum *)                                         \
   X(sum, tri_dtype, int64_t, const void *, double *, bool)                                                             \
   X(exact_add, const double *, tri_exact_sum *)
@@ -60,13 +88,26 @@
            const tri_matmul *: sizeof(tri_matmul),                                                                     \
            const tri_attention *: sizeof(tri_attention),                                                               \
            const tri_adamw *: sizeof(tri_adamw),                                                                       \
+           const tri_lion *: sizeof(tri_lion),                                                                         \
+           const tri_sgd *: sizeof(tri_sgd),                                                                           \
+           const tri_momentum *: sizeof(tri_momentum),                                                                 \
+           const tri_matrix_copy *: sizeof(tri_matrix_copy),                                                           \
+           const tri_matrix_polynomial *: sizeof(tri_matrix_polynomial),                                               \
+           const tri_matrix_step *: sizeof(tri_matrix_step),                                                           \
            const tri_dropout *: sizeof(tri_dropout),                                                                   \
-           const tri_norm *: sizeof(tri_norm), \
+           const tri_grouped_matmul *: sizeof(tri_grouped_matmul),                                                     \
+           const tri_router *: sizeof(tri_router),                                                                     \
+           const tri_norm *: sizeof(tri_norm),                                                                         \
+           const tri_row_copy *: sizeof(tri_row_copy),                                                                 \
            default: 0)
 
 /* Where a pointer to device memory lies in an argument that is no pointer itself, or in a description; else 0. */
 #define COUNT_OFFSET(T)                                                                                                \
-  _Generic((T){0}, tri_rows : offsetof(tri_rows, count), const tri_norm * : offsetof(tri_norm, rows.count), default : 0)
+  _Generic((T){0},                                                                                                     \
+           tri_rows: offsetof(tri_rows, count),                                                                        \
+           const tri_norm *: offsetof(tri_norm, rows.count),                                                           \
+           const tri_row_copy *: offsetof(tri_row_copy, rows.count),                                                   \
+           default: 0)
 
 /* ---- a kernel whose arguments have been put away ----------------------------------------------------------------- */
 
@@ -135,7 +176,8 @@ static tri_status run_kernel(tri_guarded_queue *queue, const tri_guarded_work *w
     }
     char what[32];
     snprintf(what, sizeof what, "its argument %d", i + 1);
-    TRI_TRY(tri_guarded_open(queue->state, what, given, 1, &open));
+    /* Of no elements it may lie at the end; what is read there is the guards' matter. */
+    TRI_TRY(tri_guarded_open(queue->state, what, given, 0, &open));
     set_pointer(arguments, a, open);
   }
   return k->run(queue->queue, arguments);

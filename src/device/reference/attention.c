@@ -70,13 +70,13 @@ static part part_of(const tri_attention *c, const tri_attention_slice *slices, i
   return (part){s, 1, s->first_query, s->queries, s->first_key, s->keys};
 }
 
-/* How many of the slice's keys a row of q sees. */
-static int64_t seen_by(const tri_attention_slice *s, int64_t row) {
+/* How many of the slice's keys a row of q sees; *first is the first of them. */
+static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first) {
   int64_t i = row - s->first_query;
   if (i < 0 || i >= s->queries || s->keys == 0) return 0;
-  if (!s->causal) return s->keys;
-  int64_t seen = (int64_t)s->keys - s->queries + i + 1;
-  return seen < 0 ? 0 : seen;
+  int64_t begin = i + s->from < 0 ? 0 : i + s->from, end = i + s->to >= s->keys ? s->keys : i + s->to + 1;
+  *first = begin;
+  return end < begin ? 0 : end - begin;
 }
 
 /* Two rows over the keys of a part; in the backward also the gradients of a query and of all keys and values of a head;
@@ -85,23 +85,23 @@ typedef struct scratch {
   double *scores, *gradients;      /* [keys] */
   double *gradient_k, *gradient_v; /* [keys, D] */
   double *gradient_q;              /* [D] */
-  int64_t *keys;                   /* [keys], or NULL: those from the part's first on */
+  int64_t *keys;                   /* [keys], or NULL: those from `first` on */
+  int64_t first;
 } scratch;
 
 /* How many keys a row of q sees; which, in the order of the list, is in the scratch. */
-static int64_t find_keys(const part *p, int64_t row, const scratch *s) {
+static int64_t find_keys(const part *p, int64_t row, scratch *s) {
   int64_t count = 0;
   for (int64_t i = 0; i < p->num_slices; i++) {
-    int64_t seen = seen_by(&p->slices[i], row);
-    for (int64_t j = 0; j < seen && s->keys != NULL; j++) s->keys[count + j] = p->slices[i].first_key + j;
+    int64_t first = 0, seen = seen_by(&p->slices[i], row, &first);
+    s->first = p->slices[i].first_key + first;
+    for (int64_t j = 0; j < seen && s->keys != NULL; j++) s->keys[count + j] = s->first + j;
     count += seen;
   }
   return count;
 }
 
-static int64_t key_of(const part *p, const scratch *s, int64_t j) {
-  return s->keys != NULL ? s->keys[j] : p->first_key + j;
-}
+static int64_t key_of(const scratch *s, int64_t j) { return s->keys != NULL ? s->keys[j] : s->first + j; }
 
 static int64_t most_keys(const tri_attention *c) { return shares(c) ? c->key_rows : c->most_keys; }
 
@@ -128,13 +128,13 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* The scaled scores of a query with some keys. */
-static void score(const tri_attention *c, const part *p, const void *q, const void *k, int64_t h, int64_t row,
-                  int64_t count, const scratch *s) {
+static void score(const tri_attention *c, const void *q, const void *k, int64_t h, int64_t row, int64_t count,
+                  const scratch *s) {
   const int64_t g = h / (c->heads / c->kv_heads);
   for (int64_t j = 0; j < count; j++) {
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
-      sum += get(c->type, q, index_q(c, h, row) + d) * get(c->type, k, index_k(c, g, key_of(p, s, j)) + d);
+      sum += get(c->type, q, index_q(c, h, row) + d) * get(c->type, k, index_k(c, g, key_of(s, j)) + d);
     s->scores[j] = c->scale * sum;
   }
 }
@@ -149,11 +149,11 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
   return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
 }
 
-static void forward_row(const forward *x, const part *p, const scratch *s, int64_t h, int64_t row) {
+static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
   if (seen == 0) return; /* as it was found, or as it was cleared */
-  score(c, p, x->q, x->k, h, row, seen, s);
+  score(c, x->q, x->k, h, row, seen, s);
   double before = c->merge ? log_sum_exp_of(x, h, row) : -INFINITY;
   double maximum = s->scores[0], sum = 0;
   for (int64_t j = 1; j < seen; j++)
@@ -165,7 +165,7 @@ static void forward_row(const forward *x, const part *p, const scratch *s, int64
   for (int64_t d = 0; d < c->head_dim; d++) {
     double value = 0;
     for (int64_t j = 0; j < seen; j++)
-      value += s->scores[j] / sum * get(c->type, x->v, index_v(c, g, key_of(p, s, j)) + d);
+      value += s->scores[j] / sum * get(c->type, x->v, index_v(c, g, key_of(s, j)) + d);
     if (c->merge) value += weight / sum * get(c->out_type, x->out, at + d);
     set(c->out_type, x->out, at + d, value);
   }
@@ -190,7 +190,7 @@ tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention
   int64_t live = 0;
   TRI_TRY(tri_attention_slices_check(call, slices, &live));
   const forward x = {call, q, k, v, out, log_sum_exp};
-  const scratch s = scratch_of(call, workspace);
+  scratch s = scratch_of(call, workspace);
   if (!call->merge) clear_out(&x);
   for (int64_t i = 0; i < num_parts(call, live); i++) {
     const part p = part_of(call, slices, live, i);
@@ -209,25 +209,25 @@ typedef struct backward {
 } backward;
 
 /* One query's share of the gradients: s->gradient_q is written, gradient_k and gradient_v are added to. */
-static void backward_row(const backward *x, const part *p, const scratch *s, int64_t h, int64_t row) {
+static void backward_row(const backward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
   double log_sum_exp = get(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row)), delta = 0;
-  score(c, p, x->q, x->k, h, row, seen, s);
+  score(c, x->q, x->k, h, row, seen, s);
   for (int64_t d = 0; d < c->head_dim; d++)
     delta += get(c->out_type, x->out, at + d) * get(c->type, x->gradient_out, at + d);
   for (int64_t j = 0; j < seen; j++) {
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
-      sum += get(c->type, x->gradient_out, at + d) * get(c->type, x->v, index_v(c, g, key_of(p, s, j)) + d);
+      sum += get(c->type, x->gradient_out, at + d) * get(c->type, x->v, index_v(c, g, key_of(s, j)) + d);
     s->scores[j] = exp(s->scores[j] - log_sum_exp);
     s->gradients[j] = s->scores[j] * (sum - delta) * c->scale;
   }
   for (int64_t d = 0; d < c->head_dim; d++) s->gradient_q[d] = 0;
   for (int64_t j = 0; j < seen; j++) {
-    const int64_t key = (key_of(p, s, j) - p->first_key) * c->head_dim;
+    const int64_t key = (key_of(s, j) - p->first_key) * c->head_dim;
     for (int64_t d = 0; d < c->head_dim; d++) {
-      s->gradient_q[d] += s->gradients[j] * get(c->type, x->k, index_k(c, g, key_of(p, s, j)) + d);
+      s->gradient_q[d] += s->gradients[j] * get(c->type, x->k, index_k(c, g, key_of(s, j)) + d);
       s->gradient_k[key + d] += s->gradients[j] * get(c->type, x->q, index_q(c, h, row) + d);
       s->gradient_v[key + d] += s->scores[j] * get(c->type, x->gradient_out, at + d);
     }
@@ -242,7 +242,7 @@ static void put(const tri_attention *c, void *gradient, int64_t at, const double
 }
 
 /* A key/value head and the heads that share it. */
-static void backward_head(const backward *x, const part *p, const scratch *s, int64_t g) {
+static void backward_head(const backward *x, const part *p, scratch *s, int64_t g) {
   const tri_attention *c = x->call;
   const int64_t width = c->head_dim, group = c->heads / c->kv_heads;
   for (int64_t i = 0; i < p->keys * width; i++) s->gradient_k[i] = s->gradient_v[i] = 0;
@@ -283,7 +283,7 @@ tri_status tri_reference_attention_backward(tri_queue *queue, const tri_attentio
   int64_t live = 0;
   TRI_TRY(tri_attention_slices_check(call, slices, &live));
   const backward x = {call, q, k, v, out, log_sum_exp, gradient_out, gradient_q, gradient_k, gradient_v};
-  const scratch s = scratch_of(call, workspace);
+  scratch s = scratch_of(call, workspace);
   if (!call->accumulate) clear_gradients(&x);
   for (int64_t i = 0; i < num_parts(call, live); i++) {
     const part p = part_of(call, slices, live, i);

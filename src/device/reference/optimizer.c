@@ -10,14 +10,15 @@ tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, 
                                void *moment2, void *narrow) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
+  double lr = values->lr * options->lr_scale;
   double correction1 = 1.0 - pow(options->beta1, (double)values->update);
   double correction2 = 1.0 - pow(options->beta2, (double)values->update);
   for (int64_t i = 0; i < count; i++) {
     double g = load(wide, gradient, i) * values->gradient_scale;
-    double p = load(wide, parameter, i) * (1.0 - values->lr * options->weight_decay);
+    double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
     double m = options->beta1 * load(wide, moment1, i) + (1.0 - options->beta1) * g;
     double v = options->beta2 * load(wide, moment2, i) + (1.0 - options->beta2) * g * g;
-    p -= values->lr * (m / correction1) / (sqrt(v / correction2) + options->eps);
+    p -= lr * (m / correction1) / (sqrt(v / correction2) + options->eps);
     store(wide, parameter, i, p);
     store(wide, moment1, i, m);
     store(wide, moment2, i, v);
@@ -25,6 +26,137 @@ tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, 
   }
   return TRI_OK;
 }
+
+static void put_parameter(tri_dtype type, int64_t i, double value, void *parameter, void *narrow) {
+  tri_dtype wide = tri_dtype_wide(type);
+  store(wide, parameter, i, value);
+  if (narrow != NULL) store(type, narrow, i, load(wide, parameter, i));
+}
+
+static double sign_of(double x) { return (double)((x > 0) - (x < 0)); }
+
+tri_status tri_reference_lion(tri_queue *queue, tri_dtype type, int64_t count, const tri_lion *options,
+                              const tri_step_values *values, void *parameter, const void *gradient, void *moment,
+                              void *narrow) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  double lr = values->lr * options->lr_scale;
+  for (int64_t i = 0; i < count; i++) {
+    double g = load(wide, gradient, i) * values->gradient_scale, m = load(wide, moment, i);
+    double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
+    p -= lr * sign_of(options->beta1 * m + (1.0 - options->beta1) * g);
+    store(wide, moment, i, options->beta2 * m + (1.0 - options->beta2) * g);
+    put_parameter(type, i, p, parameter, narrow);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_sgd(tri_queue *queue, tri_dtype type, int64_t count, const tri_sgd *options,
+                             const tri_step_values *values, void *parameter, const void *gradient, void *moment,
+                             void *narrow) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  double lr = values->lr * options->lr_scale;
+  for (int64_t i = 0; i < count; i++) {
+    double p = load(wide, parameter, i);
+    double g = load(wide, gradient, i) * values->gradient_scale + options->weight_decay * p;
+    double m = options->momentum * load(wide, moment, i) + g;
+    store(wide, moment, i, m);
+    put_parameter(type, i, p - lr * (options->nesterov ? g + options->momentum * m : m), parameter, narrow);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_schedule_free(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                                       const tri_step_values *values, void *y, const void *gradient, void *z,
+                                       void *moment2, void *narrow) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  double lr = values->lr * options->lr_scale, average = values->average;
+  double correction2 = 1.0 - pow(options->beta2, (double)values->update);
+  for (int64_t i = 0; i < count; i++) {
+    double g = load(wide, gradient, i) * values->gradient_scale;
+    double at_y = load(wide, y, i), at_z = load(wide, z, i);
+    double v = options->beta2 * load(wide, moment2, i) + (1.0 - options->beta2) * g * g;
+    double n = g / (sqrt(v / correction2) + options->eps) + options->weight_decay * at_y;
+    double new_y = at_y + average * (at_z - at_y) + lr * (options->beta1 * (1.0 - average) - 1.0) * n;
+    store(wide, moment2, i, v);
+    store(wide, z, i, at_z - lr * n);
+    put_parameter(type, i, new_y, y, narrow);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_lerp(tri_queue *queue, tri_dtype type, int64_t count, double weight, const void *a,
+                              const void *b, void *out) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t i = 0; i < count; i++) {
+    double from = load(wide, a, i);
+    store(wide, out, i, from + weight * (load(wide, b, i) - from));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_momentum(tri_queue *queue, tri_dtype type, int64_t count, const tri_momentum *options,
+                                  const tri_step_values *values, const void *gradient, void *moment, void *out) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  double beta = options->beta;
+  for (int64_t i = 0; i < count; i++) {
+    double g = load(wide, gradient, i) * values->gradient_scale;
+    double m = beta * load(wide, moment, i) + (1.0 - beta) * g;
+    store(wide, moment, i, m);
+    store(wide, out, i, options->nesterov ? (1.0 - beta) * g + beta * m : m);
+  }
+  return TRI_OK;
+}
+
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_reference_matrix_normalise(tri_queue *queue, tri_dtype type, const tri_matrix_copy *copy, const void *in,
+                                          const tri_exact_sum *squares, double eps, void *out) {
+  (void)queue;
+  tri_dtype wide = tri_dtype_wide(type);
+  tri_exact_sum sum = *squares;
+  double norm = sqrt(tri_exact_sum_value(&sum)) + eps;
+  for (int64_t r = 0; r < copy->rows; r++) {
+    for (int64_t c = 0; c < copy->columns; c++) {
+      store(type, out, r * copy->out_row + c * copy->out_column, load(wide, in, r * copy->in_row + c) / norm);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_matrix_polynomial(tri_queue *queue, tri_dtype type, const tri_matrix_polynomial *polynomial,
+                                           const void *a, const void *b, void *out) {
+  (void)queue;
+  const double *factors = polynomial->factors;
+  for (int64_t r = 0; r < polynomial->size; r++) {
+    for (int64_t c = 0; c < polynomial->size; c++) {
+      int64_t i = r * polynomial->size + c;
+      double identity = r == c ? factors[0] : 0.0;
+      store(type, out, i, identity + factors[1] * load(type, a, i) + factors[2] * load(type, b, i));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_matrix_step(tri_queue *queue, tri_dtype type, const tri_matrix_step *step,
+                                     const tri_step_values *values, const void *x, void *parameter, void *narrow) {
+  (void)queue;
+  double lr = values->lr * step->lr_scale, decay = 1.0 - lr * step->weight_decay, rate = lr * step->scale;
+  for (int64_t r = 0; r < step->rows; r++) {
+    for (int64_t c = 0; c < step->columns; c++) {
+      int64_t i = r * step->parameter_row + c;
+      double p = load(tri_dtype_wide(type), parameter, i) * decay;
+      put_parameter(type, i, p - rate * load(type, x, r * step->x_row + c * step->x_column), parameter, narrow);
+    }
+  }
+  return TRI_OK;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
                                        tri_exact_sum *sum) {

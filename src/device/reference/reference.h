@@ -31,9 +31,43 @@ tri_status tri_reference_fill_zero(tri_queue *queue, size_t bytes, void *out);
 tri_status tri_reference_convert(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to,
                                  void *out);
 
+/* grouped.c */
+tri_status tri_reference_grouped_workspace(const tri_device_description *of, const tri_grouped_matmul *product,
+                                           size_t *bytes);
+tri_status tri_reference_grouped_matmul(tri_queue *queue, const tri_grouped_matmul *product, const int32_t *begins,
+                                        const void *a, const void *b, void *c, void *workspace);
+tri_status tri_reference_group_rows(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
+                                    const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources,
+                                    int32_t *places);
+tri_status tri_reference_sum_rows(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t terms, int64_t width,
+                                  const int32_t *places, const void *in, void *out, bool accumulate);
+
+/* router.c */
+tri_status tri_reference_router_forward(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                        const int32_t *labels, const void *logits, const void *bias, int32_t *experts,
+                                        void *weights);
+tri_status tri_reference_router_backward(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                         const void *logits, const int32_t *experts, const void *weights,
+                                         const void *gradient_weights, const void *balance, int64_t first_row,
+                                         int64_t sequence_rows, double z, const tri_step_values *values,
+                                         void *gradient_logits);
+tri_status tri_reference_router_loads(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                      const void *logits, const int32_t *experts, int64_t first_row,
+                                      int64_t sequence_rows, int64_t sequences, void *loads);
+tri_status tri_reference_router_balance(tri_queue *queue, tri_dtype type, const tri_router *router, int64_t sequences,
+                                        double coefficient, const tri_step_values *values, const void *loads,
+                                        void *balance, double *loss);
+tri_status tri_reference_router_z_loss(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                       double z, const tri_step_values *values, const void *logits,
+                                       const int32_t *experts, double *loss);
+tri_status tri_reference_router_count(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
+                                      const int32_t *experts, const void *weights, int64_t *counts);
+
 /* rows.c */
 tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a,
                              const void *b, void *out);
+tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows,
+                                   const void *from, const int32_t *to_rows, void *to);
 tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
                                     void *out, bool accumulate);
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
@@ -53,8 +87,13 @@ tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_ro
                                         void *y);
 tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x);
+tri_status tri_reference_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                                 const void *x, const void *weights, void *y);
+tri_status tri_reference_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                                  const void *x, const void *weights, const void *gradient_y,
+                                                  void *gradient_x, void *gradient_weights);
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
-                                 const tri_step_values *values, const void *x, void *y);
+                                 const tri_step_values *values, const int32_t *rows, const void *x, void *y);
 tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                               int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                               const void *sine, bool inverse, void *x);
@@ -83,12 +122,11 @@ tri_status tri_reference_softmax_statistics(tri_queue *queue, tri_dtype type, in
                                             int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                             void *maximum, void *sum, void *label_logit);
 tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                                      int32_t ignore_index, const void *maximum, const void *sum,
-                                      const void *label_logit, void *losses);
+                                      const void *maximum, const void *sum, const void *label_logit, void *losses);
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
-                                          int32_t ignore_index, const tri_step_values *values, const void *maximum,
-                                          const void *sum, int64_t gradient_ld, void *gradient);
+                                          const tri_step_values *values, const void *maximum, const void *sum,
+                                          int64_t gradient_ld, void *gradient);
 
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
@@ -96,11 +134,36 @@ tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, 
                                void *moment2, void *narrow);
 tri_status tri_reference_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows, const void *from,
                                          const void *to, void *sum);
+tri_status tri_reference_lion(tri_queue *queue, tri_dtype type, int64_t count, const tri_lion *options,
+                              const tri_step_values *values, void *parameter, const void *gradient, void *moment,
+                              void *narrow);
+tri_status tri_reference_sgd(tri_queue *queue, tri_dtype type, int64_t count, const tri_sgd *options,
+                             const tri_step_values *values, void *parameter, const void *gradient, void *moment,
+                             void *narrow);
+tri_status tri_reference_schedule_free(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                                       const tri_step_values *values, void *y, const void *gradient, void *z,
+                                       void *moment2, void *narrow);
+tri_status tri_reference_lerp(tri_queue *queue, tri_dtype type, int64_t count, double weight, const void *a,
+                              const void *b, void *out);
+tri_status tri_reference_momentum(tri_queue *queue, tri_dtype type, int64_t count, const tri_momentum *options,
+                                  const tri_step_values *values, const void *gradient, void *moment, void *out);
+tri_status tri_reference_matrix_normalise(tri_queue *queue, tri_dtype type, const tri_matrix_copy *copy, const void *in,
+                                          const tri_exact_sum *squares, double eps, void *out);
+tri_status tri_reference_matrix_polynomial(tri_queue *queue, tri_dtype type, const tri_matrix_polynomial *polynomial,
+                                           const void *a, const void *b, void *out);
+tri_status tri_reference_matrix_step(tri_queue *queue, tri_dtype type, const tri_matrix_step *step,
+                                     const tri_step_values *values, const void *x, void *parameter, void *narrow);
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
                                        tri_exact_sum *sum);
 tri_status tri_reference_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,
                              bool accumulate);
 tri_status tri_reference_exact_add(tri_queue *queue, const double *value, tri_exact_sum *sum);
+
+/* quantised.c */
+tri_status tri_reference_quantise_blocks(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign,
+                                         const void *in, uint8_t *codes, float *scales);
+tri_status tri_reference_dequantise_blocks(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign,
+                                           const uint8_t *codes, const float *scales, void *out);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 #include "device/reference/reference.h"
 
 #include <math.h>
+#include <string.h>
 
 #define load tri_reference_load
 #define store tri_reference_store
@@ -12,6 +13,26 @@ tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, in
   (void)queue;
   const int64_t live = tri_rows_live(rows) * width;
   for (int64_t i = 0; i < live; i++) store(type, out, i, load(type, a, i) + load(type, b, i));
+  return TRI_OK;
+}
+
+tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows,
+                                   const void *from, const int32_t *to_rows, void *to) {
+  (void)queue;
+  const int64_t live = tri_rows_live(copy->rows);
+  const size_t bytes = tri_dtype_bytes(copy->from_type);
+  for (int64_t i = 0; i < live; i++) {
+    const int64_t from_at = (from_rows == NULL ? i : from_rows[i]) * copy->from_stride;
+    const int64_t to_at = (to_rows == NULL ? i : to_rows[i]) * copy->to_stride;
+    if (copy->from_type == copy->to_type) { /* a number that is not one keeps its bits, too */
+      memcpy((char *)to + (size_t)to_at * bytes, (const char *)from + (size_t)from_at * bytes,
+             (size_t)copy->width * bytes);
+      continue;
+    }
+    for (int64_t c = 0; c < copy->width; c++) {
+      store(copy->to_type, to, to_at + c, load(copy->from_type, from, from_at + c));
+    }
+  }
   return TRI_OK;
 }
 
@@ -122,46 +143,80 @@ tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gel
   return TRI_OK;
 }
 
-tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                        void *y) {
-  (void)queue;
-  const int64_t live = tri_rows_live(rows);
-  for (int64_t r = 0; r < live; r++) {
+/* y = weight * silu(gate) * up; a weight of NULL is 1. */
+static void swiglu_forward(tri_dtype type, int64_t rows, int64_t width, const void *x, const void *weights, void *y) {
+  for (int64_t r = 0; r < rows; r++) {
+    double weight = weights == NULL ? 1.0 : load(tri_dtype_wide(type), weights, r);
     for (int64_t c = 0; c < width; c++) {
       double gate = load(type, x, r * 2 * width + c);
       double up = load(type, x, r * 2 * width + width + c);
-      store(type, y, r * width + c, gate / (1.0 + exp(-gate)) * up);
+      store(type, y, r * width + c, weight * (gate / (1.0 + exp(-gate)) * up));
     }
   }
+}
+
+tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                        void *y) {
+  (void)queue;
+  swiglu_forward(type, tri_rows_live(rows), width, x, NULL, y);
   return TRI_OK;
+}
+
+tri_status tri_reference_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                                 const void *x, const void *weights, void *y) {
+  (void)queue;
+  swiglu_forward(type, tri_rows_live(rows), width, x, weights, y);
+  return TRI_OK;
+}
+
+/* Of a row of x, on whose weight y depends. Returns the gradient of the weight. */
+static double swiglu_backward(tri_dtype type, int64_t r, int64_t width, const void *x, double weight,
+                              const void *gradient_y, void *gradient_x) {
+  double sum = 0;
+  for (int64_t c = 0; c < width; c++) {
+    int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
+    double gate = load(type, x, gate_at);
+    double up = load(type, x, up_at);
+    double dy = load(type, gradient_y, r * width + c);
+    double sigmoid = 1.0 / (1.0 + exp(-gate));
+    sum += dy * gate * sigmoid * up;
+    store(type, gradient_x, gate_at, weight * dy * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
+    store(type, gradient_x, up_at, weight * dy * gate * sigmoid);
+  }
+  return sum;
 }
 
 tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                          const void *gradient_y, void *gradient_x) {
   (void)queue;
   const int64_t live = tri_rows_live(rows);
+  for (int64_t r = 0; r < live; r++) swiglu_backward(type, r, width, x, 1.0, gradient_y, gradient_x);
+  return TRI_OK;
+}
+
+tri_status tri_reference_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                                  const void *x, const void *weights, const void *gradient_y,
+                                                  void *gradient_x, void *gradient_weights) {
+  (void)queue;
+  const int64_t live = tri_rows_live(rows);
+  tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {
-    for (int64_t c = 0; c < width; c++) {
-      int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
-      double gate = load(type, x, gate_at);
-      double up = load(type, x, up_at);
-      double dy = load(type, gradient_y, r * width + c);
-      double sigmoid = 1.0 / (1.0 + exp(-gate));
-      store(type, gradient_x, gate_at, dy * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
-      store(type, gradient_x, up_at, dy * gate * sigmoid);
-    }
+    double weight = load(wide, weights, r);
+    store(wide, gradient_weights, r, swiglu_backward(type, r, width, x, weight, gradient_y, gradient_x));
   }
   return TRI_OK;
 }
 
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
-                                 const tri_step_values *values, const void *x, void *y) {
+                                 const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   (void)queue;
   uint64_t first;
   tri_random_key key = tri_dropout_stream(options, values, &first);
   double threshold = options->probability * 0x1p32;
+  const int64_t width = options->width;
   for (int64_t i = 0; i < count; i++) {
-    bool kept = (double)tri_random_u32(key, first + (uint64_t)i) >= threshold;
+    const int64_t index = rows == NULL ? i : rows[i / width] * width + i % width;
+    bool kept = (double)tri_random_u32(key, first + (uint64_t)index) >= threshold;
     store(type, y, i, kept ? load(type, x, i) / (1.0 - options->probability) : 0.0);
   }
   return TRI_OK;

@@ -4,15 +4,15 @@
  *   gradient_v += p^T gradient_out;   ds = scale p * (gradient_out v^T - delta)
  *   gradient_q += ds k;               gradient_k += ds^T q
  *
- * There are two ways through the tiles. backward_whole gives a key/value head to one thread: it computes p and ds once,
- * five products a tile. backward_keys and backward_queries make a task of each tile of keys and of each tile of
- * queries, seven products a tile, for calls with fewer heads than threads. Both add the tiles to a gradient in the same
- * order (heads, then queries; keys for q), so the choice between them never shows in the result. */
+ * There are two ways through the tiles. backward_whole gives a key/value head to one thread, of a slice or, where
+ * slices share keys, of all of them: it computes p and ds once, five products a tile. backward_keys and
+ * backward_queries make a task of each tile of keys and of each tile of queries, seven products a tile, for calls with
+ * fewer heads than threads. Both add the tiles to a gradient in the same order (heads, then queries; keys for q), so
+ * the choice between them never shows in the result. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 
 #include "device/cpu/kernels/attention_pack.h"
-#include "device/cpu/kernels/attention_product.h"
 
 /* A tile of queries: rows of q and of the gradient of out. */
 typedef struct query_tile {
@@ -40,14 +40,19 @@ typedef struct backward_scratch {
   key_tile keys;
   weights_tile pair;
   float *gradient_q;              /* [queries or TILE, padded(D)]                             */
-  float *gradient_k, *gradient_v; /* [keys or TILE, padded(D)]: all keys if heads share them  */
+  float *gradient_k, *gradient_v; /* [keys or TILE, padded(D)]: all keys if heads or slices share them */
 } backward_scratch;
 
 static size_t backward_scratch_make(const tri_attention *call, bool whole, void *memory, backward_scratch *out) {
   scratch from = {memory, 0};
   const int64_t width = call->head_dim;
   const int64_t queries = whole ? divide_up(call->most_queries, TILE) * TILE : TILE;
-  const int64_t keys = whole && call->heads > call->kv_heads ? divide_up(call->most_keys, TILE) * TILE : TILE;
+  int64_t keys = TILE;
+  if (whole && call->shares_keys) {
+    keys = divide_up(call->key_rows, TILE) * TILE + TILE; /* a tile may begin at any row */
+  } else if (whole && call->heads > call->kv_heads) {
+    keys = divide_up(call->most_keys, TILE) * TILE;
+  }
   out->queries.q_rows = take(&from, rows_bytes(queries, width));
   out->queries.o_rows = take(&from, rows_bytes(queries, width));
   out->keys.k_rows = take(&from, rows_bytes(TILE, width));
@@ -121,41 +126,44 @@ static void pack_keys(const tri_attention_backward *job, int64_t kv_head, int64_
 #endif
 }
 
-/* Query r of tile q sees key c of tile k where c <= r + shift. */
-INLINE int64_t shift_of(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
-  return shift_in(slice, q->first, k->first);
+/* What the queries of one tile see of the other. */
+INLINE band band_between(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
+  return band_of(slice, q->first, k->first);
 }
 
 /* Whether any query of the tile sees any key of the other. */
 INLINE bool sees(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
-  return q->count - 1 + shift_of(slice, q, k) >= 0;
+  const band of = band_between(slice, q, k);
+  return q->count - 1 + of.high >= 0 && of.low < k->count;
 }
 
 /* Scores to weights and gradients of weights to gradients of scores, both in place; hidden ones become zeros. */
-static void weigh(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+static void weigh(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
                   const weights_tile *pair) {
   const float scale = (float)call->scale, scale_2 = (float)(call->scale * LOG2_E);
   for (int64_t i = 0; i < q->count; i++) {
-    const int64_t visible = clamp(i + shift + 1, 0, k->count), whole = visible / LANES, rest = visible % LANES;
+    const key_run seen = keys_seen(of, i, i, k->count);
     const floats reference = splat((float)(q->log_sum_exp[i] * LOG2_E)), delta = splat(q->delta[i]);
     float *weight = pair->weights + i * TILE, *gradient = pair->gradients + i * TILE;
-    for (int64_t v = 0; v < whole; v++) {
-      floats p = exp2_floats(load(weight + v * LANES) * scale_2 - reference);
-      store(weight + v * LANES, p);
-      store(gradient + v * LANES, p * (load(gradient + v * LANES) - delta) * scale);
+    int64_t at = 0;
+    for (; at + LANES <= seen.begin; at += LANES) {
+      store(weight + at, (floats){0});
+      store(gradient + at, (floats){0});
     }
-    int64_t v = whole;
-    if (rest > 0) {
-      const ints seen = lanes_below(rest);
-      floats p = exp2_floats(load(weight + v * LANES) * scale_2 - reference);
-      floats g = p * (load(gradient + v * LANES) - delta) * scale;
-      store(weight + v * LANES, select_floats(seen, p, (floats){0}));
-      store(gradient + v * LANES, select_floats(seen, g, (floats){0}));
-      v++;
+    for (; at < seen.end; at += LANES) {
+      floats p = exp2_floats(load(weight + at) * scale_2 - reference);
+      floats g = p * (load(gradient + at) - delta) * scale;
+      if (at < seen.begin || at + LANES > seen.end) {
+        const ints visible = lanes_between(seen.begin - at, seen.end - at);
+        p = select_floats(visible, p, (floats){0});
+        g = select_floats(visible, g, (floats){0});
+      }
+      store(weight + at, p);
+      store(gradient + at, g);
     }
-    for (; v < TILE / LANES; v++) {
-      store(weight + v * LANES, (floats){0});
-      store(gradient + v * LANES, (floats){0});
+    for (; at < TILE; at += LANES) {
+      store(weight + at, (floats){0});
+      store(gradient + at, (floats){0});
     }
   }
 }
@@ -185,11 +193,18 @@ static void narrow(const query_tile *q, const weights_tile *pair) {
 }
 #endif
 
-/* Whether the first query of the tile sees only the first of these keys, and nothing elsewhere. */
-static bool sees_one_key(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
-                         const key_tile *k) {
-  return slice->causal && !call->merge && !call->shares_queries && k->first == slice->first_key &&
-         shift_of(slice, q, k) == 0;
+/* A query that sees one key gives it weight 1 whatever the score, so the score's gradient is 0 and not rounding. */
+static void clear_certain(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
+                          const key_tile *k, const weights_tile *pair) {
+  const band of = {slice->from, slice->to};
+  if (call->merge || call->shares_queries) return; /* it may see more elsewhere */
+  for (int64_t i = 0; i < q->count; i++) {
+    const int64_t row = q->first + i - slice->first_query;
+    const key_run seen = keys_seen(of, row, row, slice->keys);
+    const int64_t column = seen.begin - (k->first - slice->first_key);
+    if (seen.end - seen.begin != 1 || column < 0 || column >= k->count) continue;
+    pair->gradients[i * TILE + column] = 0.0f;
+  }
 }
 
 static void compute_weights(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
@@ -205,21 +220,20 @@ static void compute_weights(const tri_attention *call, const tri_attention_slice
                     .columns = k->count,
                     .depth = call->head_dim,
                     .trim = TRIM_COLUMNS,
-                    .shift = shift_of(slice, q, k)};
+                    .band = band_between(slice, q, k)};
   multiply(&scores);
   scores.a = q->o_rows;
   scores.b = k->v_columns;
   scores.c = pair->gradients;
   multiply(&scores);
-  weigh(call, scores.shift, q, k, pair);
-  /* A query that sees one key gives it weight 1 whatever the score, so the score's gradient is 0 and not rounding. */
-  if (sees_one_key(call, slice, q, k)) pair->gradients[0] = 0.0f;
+  weigh(call, scores.band, q, k, pair);
+  clear_certain(call, slice, q, k, pair);
 #if TRI_PAIRS
   narrow(q, pair);
 #endif
 }
 
-static void add_to_keys(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+static void add_to_keys(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
                         const weights_tile *pair, float *gradient_k, float *gradient_v) {
   const int64_t pitch = padded(call->head_dim);
   product sum = {.a = pair->weights_along_queries,
@@ -233,8 +247,8 @@ static void add_to_keys(const tri_attention *call, int64_t shift, const query_ti
                  .columns = call->head_dim,
                  .depth = q->count,
                  .accumulate = true,
-                 .trim = TRIM_DEPTH_BEGIN,
-                 .shift = shift};
+                 .trim = TRIM_DEPTH_QUERIES,
+                 .band = of};
   multiply(&sum);
   sum.a = pair->gradients_along_queries;
   sum.b = q->q_stacked;
@@ -242,7 +256,7 @@ static void add_to_keys(const tri_attention *call, int64_t shift, const query_ti
   multiply(&sum);
 }
 
-static void add_to_queries(const tri_attention *call, int64_t shift, const query_tile *q, const key_tile *k,
+static void add_to_queries(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
                            const weights_tile *pair, float *gradient_q) {
   const int64_t pitch = padded(call->head_dim);
   multiply(&(product){.a = pair->gradients_along_keys,
@@ -256,15 +270,17 @@ static void add_to_queries(const tri_attention *call, int64_t shift, const query
                       .columns = call->head_dim,
                       .depth = k->count,
                       .accumulate = true,
-                      .trim = TRIM_DEPTH_END,
-                      .shift = shift});
+                      .trim = TRIM_DEPTH_KEYS,
+                      .band = of});
 }
 
 static void write_gradient(const tri_attention *call, void *gradient, int64_t row_stride, int64_t head_stride,
                            int64_t head, int64_t first, int64_t count, float *from) {
   const tri_dtype type = call->gradient_type;
   for (int64_t i = 0; i < count; i++, from += padded(call->head_dim)) {
-    void *row = element_to_write(gradient, type, (first + i) * row_stride + head * head_stride);
+    const int64_t at = (first + i) * row_stride + head * head_stride;
+    void *row = element_to_write(gradient, type, at);
+    fetch_to_write(gradient, type, at + AHEAD * row_stride, call->head_dim);
     if (call->accumulate) row_add(from, type, row, call->head_dim);
     row_write(row, type, from, 1.0f, call->head_dim);
   }
@@ -288,16 +304,64 @@ static void delta(const tri_attention_backward *job, int64_t head, int64_t first
   for (int64_t row = first; row < first + count; row++) {
     const int64_t at = row * call->out_row + head * call->out_head;
     float sum[SUMS] = {0}, out[SUMS] = {0}, gradient[SUMS] = {0};
-    for (int64_t d = 0; d < call->head_dim; d += SUMS) {
-      const int64_t width = smaller(SUMS, call->head_dim - d);
-      row_read(out, call->out_type, element(job->out, call->out_type, at + d), width);
-      row_read(gradient, call->type, element(job->gradient_out, call->type, at + d), width);
-      for (int64_t i = 0; i < width; i++) sum[i] += out[i] * gradient[i];
+    int64_t d = 0;
+    fetch(job->out, call->out_type, at + AHEAD * call->out_row, call->head_dim);
+    fetch(job->gradient_out, call->type, at + AHEAD * call->out_row, call->head_dim);
+    for (; d + SUMS <= call->head_dim; d += SUMS) {
+      row_read(out, call->out_type, element(job->out, call->out_type, at + d), SUMS);
+      row_read(gradient, call->type, element(job->gradient_out, call->type, at + d), SUMS);
+      for (int64_t i = 0; i < SUMS; i++) sum[i] += out[i] * gradient[i];
+    }
+    if (d < call->head_dim) {
+      const int64_t rest = call->head_dim - d;
+      row_read(out, call->out_type, element(job->out, call->out_type, at + d), rest);
+      row_read(gradient, call->type, element(job->gradient_out, call->type, at + d), rest);
+      for (int64_t i = 0; i < rest; i++) sum[i] += out[i] * gradient[i];
     }
     for (int half = SUMS / 2; half > 0; half /= 2)
       for (int i = 0; i < half; i++) sum[i] += sum[i + half];
     job->delta[head * call->query_rows + row] = sum[0];
   }
+}
+
+/* All tiles of a slice and of the heads that share a key/value head; the slice's keys begin at the first row of
+ * gradient_k and gradient_v. */
+static void backward_slice(const tri_attention_backward *job, const tri_attention_slice *slice, int64_t head,
+                           backward_scratch *s, float *gradient_k, float *gradient_v) {
+  const tri_attention *call = job->call;
+  const int64_t pitch = padded(call->head_dim), kv_head = head / (call->heads / call->kv_heads);
+  pack_queries(job, head, slice->first_query, slice->queries, &s->queries);
+  memset(s->gradient_q, 0, (size_t)(slice->queries * pitch) * sizeof(float));
+  for (int64_t first = 0; first < slice->keys; first += TILE) {
+    pack_keys(job, kv_head, slice->first_key + first, smaller(TILE, slice->keys - first), &s->keys);
+    for (int64_t query = 0; query < slice->queries; query += TILE) {
+      query_tile q = tile_of(call, &s->queries, query);
+      const band of = band_between(slice, &q, &s->keys);
+      if (!sees(slice, &q, &s->keys)) continue;
+      compute_weights(call, slice, &q, &s->keys, &s->pair);
+      add_to_keys(call, of, &q, &s->keys, &s->pair, gradient_k + first * pitch, gradient_v + first * pitch);
+      add_to_queries(call, of, &q, &s->keys, &s->pair, s->gradient_q + query * pitch);
+    }
+  }
+  write_gradient(call, job->gradient_q, call->q_row, call->q_head, head, slice->first_query, slice->queries,
+                 s->gradient_q);
+}
+
+static void backward_shared(const tri_attention_backward *job, int64_t kv_head, void *memory) {
+  const tri_attention *call = job->call;
+  const int64_t group = call->heads / call->kv_heads, pitch = padded(call->head_dim);
+  backward_scratch s;
+  backward_scratch_make(call, true, memory, &s);
+  memset(s.gradient_k, 0, (size_t)((call->key_rows + TILE) * pitch) * sizeof(float));
+  memset(s.gradient_v, 0, (size_t)((call->key_rows + TILE) * pitch) * sizeof(float));
+  for (const tri_attention_slice *slice = job->slices; slice < job->slices + job->num_slices; slice++) {
+    if (slice->queries == 0 || slice->keys == 0) continue;
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
+      backward_slice(job, slice, head, &s, s.gradient_k + slice->first_key * pitch,
+                     s.gradient_v + slice->first_key * pitch);
+    }
+  }
+  write_keys(job, kv_head, 0, call->key_rows, s.gradient_k, s.gradient_v);
 }
 
 static void backward_whole(const tri_attention_backward *job, int64_t index, int64_t kv_head, void *memory) {
@@ -318,11 +382,11 @@ static void backward_whole(const tri_attention_backward *job, int64_t index, int
       if (member == 0) memset(gradient_v, 0, (size_t)(TILE * pitch) * sizeof(float));
       for (int64_t query = 0; query < slice->queries; query += TILE) {
         query_tile q = tile_of(call, &s.queries, query);
-        const int64_t shift = shift_of(slice, &q, &s.keys);
+        const band of = band_between(slice, &q, &s.keys);
         if (!sees(slice, &q, &s.keys)) continue;
         compute_weights(call, slice, &q, &s.keys, &s.pair);
-        add_to_keys(call, shift, &q, &s.keys, &s.pair, gradient_k, gradient_v);
-        add_to_queries(call, shift, &q, &s.keys, &s.pair, s.gradient_q + query * pitch);
+        add_to_keys(call, of, &q, &s.keys, &s.pair, gradient_k, gradient_v);
+        add_to_queries(call, of, &q, &s.keys, &s.pair, s.gradient_q + query * pitch);
       }
       if (member == group - 1) write_keys(job, kv_head, s.keys.first, s.keys.count, gradient_k, gradient_v);
     }
@@ -356,7 +420,7 @@ static void backward_keys(const tri_attention_backward *job, int64_t begin, int6
         if (!sees(slice, &q, &s.keys)) continue;
         pack_queries(job, head, q.first, q.count, &s.queries);
         compute_weights(call, slice, &s.queries, &s.keys, &s.pair);
-        add_to_keys(call, shift_of(slice, &q, &s.keys), &s.queries, &s.keys, &s.pair, gradient_k, gradient_v);
+        add_to_keys(call, band_between(slice, &q, &s.keys), &s.queries, &s.keys, &s.pair, gradient_k, gradient_v);
       }
     }
   }
@@ -376,11 +440,11 @@ static void backward_queries(const tri_attention_backward *job, int64_t begin, i
     if (queries == 0) continue;
     pack_queries(job, head, query, queries, &s.queries);
     for (int64_t key = 0; key < slice->keys; key += TILE) {
-      const key_tile k = {.first = slice->first_key + key};
-      if (!sees(slice, &s.queries, &k)) break;
-      pack_keys(job, kv_head, k.first, smaller(TILE, slice->keys - key), &s.keys);
+      const key_tile k = {.first = slice->first_key + key, .count = smaller(TILE, slice->keys - key)};
+      if (!sees(slice, &s.queries, &k)) continue;
+      pack_keys(job, kv_head, k.first, k.count, &s.keys);
       compute_weights(call, slice, &s.queries, &s.keys, &s.pair);
-      add_to_queries(call, shift_of(slice, &s.queries, &k), &s.queries, &s.keys, &s.pair, gradient_q);
+      add_to_queries(call, band_between(slice, &s.queries, &k), &s.queries, &s.keys, &s.pair, gradient_q);
     }
   }
   write_gradient(call, job->gradient_q, call->q_row, call->q_head, head, first, count, s.gradient_q);

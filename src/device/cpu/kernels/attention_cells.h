@@ -56,11 +56,11 @@ INLINE floats select_floats(ints mask, floats yes, floats no) {
   return (floats)((mask & (ints)yes) | (~mask & (ints)no));
 }
 
-/* The lanes below count. */
-INLINE ints lanes_below(int64_t count) {
+/* The lanes from `begin` to before `end`. */
+INLINE ints lanes_between(int64_t begin, int64_t end) {
   ints lane;
   for (int i = 0; i < LANES; i++) lane[i] = i;
-  return lane < (int32_t)count;
+  return (lane >= (int32_t)begin) & (lane < (int32_t)end);
 }
 
 INLINE floats larger_floats(floats a, floats b) { return select_floats(a > b, a, b); }
@@ -121,6 +121,22 @@ INLINE const void *element(const void *base, tri_dtype type, int64_t index) {
 
 INLINE void *element_to_write(void *base, tri_dtype type, int64_t index) {
   return (char *)base + index * (int64_t)tri_dtype_bytes(type);
+}
+
+/* Rows of a head lie far apart, so the processor does not see which comes next: it is told so many rows ahead. Nothing
+ * is read, so an address behind the array does no harm. */
+enum { AHEAD = 8, LINE_BYTES = 64 };
+
+INLINE void fetch(const void *base, tri_dtype type, int64_t index, int64_t count) {
+  const uintptr_t first = (uintptr_t)base + (uintptr_t)(index * (int64_t)tri_dtype_bytes(type));
+  for (uintptr_t at = 0; at < (uintptr_t)count * tri_dtype_bytes(type); at += LINE_BYTES)
+    __builtin_prefetch((const void *)(first + at), 0);
+}
+
+INLINE void fetch_to_write(const void *base, tri_dtype type, int64_t index, int64_t count) {
+  const uintptr_t first = (uintptr_t)base + (uintptr_t)(index * (int64_t)tri_dtype_bytes(type));
+  for (uintptr_t at = 0; at < (uintptr_t)count * tri_dtype_bytes(type); at += LINE_BYTES)
+    __builtin_prefetch((const void *)(first + at), 1);
 }
 
 INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count) {

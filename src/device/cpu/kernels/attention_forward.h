@@ -10,7 +10,6 @@
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 
 #include "device/cpu/kernels/attention_pack.h"
-#include "device/cpu/kernels/attention_product.h"
 
 typedef struct forward_scratch {
   cell *keys;    /* of a slice, or of one tile where slices share queries; per tile: columns */
@@ -45,9 +44,9 @@ static size_t forward_scratch_make(const tri_attention *call, void *memory, forw
   return from.used;
 }
 
-/* Packs `count` keys and values of a head from row `first` on. */
+/* Packs `count` keys and values of a head from row `first` on, into tile number `tile` and those behind it. */
 static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, int64_t first, int64_t count,
-                             const forward_scratch *to) {
+                             int64_t tile, const forward_scratch *to) {
   const tri_attention *call = job->call;
   const int64_t tile_cells = columns_bytes(call->head_dim) / 4;
   for (int64_t j = 0; j * TILE < count; j++) {
@@ -55,23 +54,25 @@ static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, 
     head_rows k = rows_of(call, job->k, call->k_row, call->k_head, first + j * TILE, kv_head, keys);
     head_rows v = rows_of(call, job->v, call->v_row, call->v_head, first + j * TILE, kv_head, keys);
     pack_rows(&k, to->rows);
-    pack_columns(to->rows, keys, call->head_dim, to->keys + j * tile_cells);
-    pack_stacked(&v, to->values + j * (TILE / CELL_ELEMENTS) * padded(call->head_dim));
+    pack_columns(to->rows, keys, call->head_dim, to->keys + (tile + j) * tile_cells);
+    pack_stacked(&v, to->values + (tile + j) * (TILE / CELL_ELEMENTS) * padded(call->head_dim));
   }
 }
 
-/* Of each of `rows` rows from `from` on: the greatest of the old maximum and its visible scores. Hidden scores in the
- * last vector become -inf. */
-static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, int64_t keys, int64_t shift) {
+/* Of each of `rows` rows from `from` on: the greatest of the old maximum and its visible scores. Hidden scores beside
+ * them in a vector become -inf. */
+static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, int64_t keys, band of) {
   for (int64_t i = from; i < from + rows; i++) {
-    int64_t visible = clamp(i - from + shift + 1, 0, keys), whole = visible / LANES, rest = visible % LANES;
+    const key_run seen = keys_seen(of, i - from, i - from, keys);
     float *score = s->scores + i * TILE;
     floats most = splat(s->maximum[i]);
-    for (int64_t v = 0; v < whole; v++) most = larger_floats(most, load(score + v * LANES));
-    if (rest > 0) {
-      floats last = select_floats(lanes_below(rest), load(score + whole * LANES), splat(-INFINITY));
-      store(score + whole * LANES, last);
-      most = larger_floats(most, last);
+    for (int64_t at = seen.begin / LANES * LANES; at < seen.end; at += LANES) {
+      floats some = load(score + at);
+      if (at < seen.begin || at + LANES > seen.end) {
+        some = select_floats(lanes_between(seen.begin - at, seen.end - at), some, splat(-INFINITY));
+        store(score + at, some);
+      }
+      most = larger_floats(most, some);
     }
     s->new_maximum[i] = highest(most);
   }
@@ -88,25 +89,27 @@ INLINE void weights_store(cell *to, floats x) {
 
 /* Turns scores into weights and brings maximum, factor and sum up to date. Of rows that are not among these the new
  * maximum is the old one, and nothing changes. */
-static void soften(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, int64_t shift) {
-  find_maxima(s, from, rows, keys, shift);
+static void soften(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
+  find_maxima(s, from, rows, keys, of);
   for (int64_t i = 0; i < TILE; i += LANES) {
     floats old = load(s->maximum + i), new = load(s->new_maximum + i);
     store(s->factor + i, select_floats(old == new, splat(1.0f), exp2_floats((old - new) * scale_2)));
     store(s->maximum + i, new);
   }
   for (int64_t i = from; i < from + rows; i++) {
-    int64_t visible = clamp(i - from + shift + 1, 0, keys), vectors = divide_up(visible, LANES);
+    const key_run seen = keys_seen(of, i - from, i - from, keys);
+    const int64_t begin = seen.begin / LANES, end = divide_up(seen.end, LANES);
     const float *score = s->scores + i * TILE;
     cell *weight = s->weights + i * (TILE / CELL_ELEMENTS);
     const floats reference = splat(s->maximum[i] * scale_2);
     floats sum = load(s->sum + i * LANES) * s->factor[i];
-    for (int64_t v = 0; v < vectors; v++) {
+    for (int64_t v = 0; v < begin; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (floats){0});
+    for (int64_t v = begin; v < end; v++) {
       floats p = exp2_floats(load(score + v * LANES) * scale_2 - reference);
       sum += p;
       weights_store(weight + v * (LANES / CELL_ELEMENTS), p);
     }
-    for (int64_t v = vectors; v < TILE / LANES; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (floats){0});
+    for (int64_t v = end; v < TILE / LANES; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (floats){0});
     store(s->sum + i * LANES, sum);
   }
 }
@@ -134,7 +137,7 @@ static void begin_rows(const tri_attention_forward *job, const forward_scratch *
 
 /* Some rows of the tile, from row `from` on, with some packed keys and values. `fresh`: nothing is in `out` yet. */
 static void attend(const tri_attention *call, const forward_scratch *s, int64_t from, int64_t rows, const cell *keys,
-                   const cell *values, int64_t num_keys, int64_t shift, bool fresh) {
+                   const cell *values, int64_t num_keys, band of, bool fresh) {
   const int64_t width = call->head_dim, pitch = padded(width);
   multiply(&(product){.a = s->queries + from * row_cells(width),
                       .a_row = row_cells(width),
@@ -147,8 +150,8 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .columns = num_keys,
                       .depth = width,
                       .trim = TRIM_COLUMNS,
-                      .shift = shift});
-  soften(s, (float)(call->scale * LOG2_E), from, rows, num_keys, shift);
+                      .band = of});
+  soften(s, (float)(call->scale * LOG2_E), from, rows, num_keys, of);
   multiply(&(product){.a = s->weights + from * (TILE / CELL_ELEMENTS),
                       .a_row = TILE / CELL_ELEMENTS,
                       .a_step = 1,
@@ -160,8 +163,8 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .columns = width,
                       .depth = num_keys,
                       .row_scale = fresh ? NULL : s->factor + from,
-                      .trim = TRIM_DEPTH_END,
-                      .shift = shift});
+                      .trim = TRIM_DEPTH_KEYS,
+                      .band = of});
 }
 
 /* Whether nothing was added to what the calls before gave a row. */
@@ -185,6 +188,7 @@ static void end_rows(const tri_attention_forward *job, const forward_scratch *s,
     }
     int64_t at = (first + i) * call->out_row + head * call->out_head, statistic = head * call->query_rows + first + i;
     if (as_before(job, s, i, sum, statistic)) continue;
+    fetch_to_write(job->out, call->out_type, at + AHEAD * call->out_row, call->head_dim);
     row_write(element_to_write(job->out, call->out_type, at), call->out_type, s->out + i * pitch, factor,
               call->head_dim);
     if (job->log_sum_exp) job->log_sum_exp[statistic] = log_sum_exp;
@@ -196,10 +200,11 @@ static size_t forward_scratch_bytes(const tri_attention *call) {
   return forward_scratch_make(call, NULL, &unused);
 }
 
-/* How many of the slice's keys are seen by its queries before `after`. */
-static int64_t seen_before(const tri_attention_slice *slice, int64_t after) {
-  if (!slice->causal) return slice->keys;
-  return clamp(after + slice->keys - slice->queries, 0, slice->keys);
+/* What `count` queries of a slice from number `first` on see any of, from the beginning of a tile on. */
+static key_run seen_of(const tri_attention_slice *slice, int64_t first, int64_t count) {
+  key_run seen = keys_seen((band){slice->from, slice->to}, first, first + count - 1, slice->keys);
+  seen.begin = seen.begin / TILE * TILE;
+  return seen;
 }
 
 static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_head, int64_t first, int64_t count,
@@ -209,22 +214,28 @@ static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_
   const int64_t tiles = divide_up(slice->queries, TILE), group = call->heads / call->kv_heads;
   const int64_t columns = columns_bytes(call->head_dim) / 4;
   const int64_t stacked = TILE / CELL_ELEMENTS * padded(call->head_dim);
-  int64_t seen = 0;
+  key_run all = {INT64_MAX, 0};
   for (int64_t unit = first; unit < first + count; unit++) {
-    int64_t here = seen_before(slice, smaller(slice->queries, (unit % tiles + 1) * TILE));
-    if (here > seen) seen = here;
+    const int64_t at = unit % tiles * TILE;
+    const key_run here = seen_of(slice, at, smaller(TILE, slice->queries - at));
+    if (here.begin == here.end) continue;
+    all.begin = smaller(all.begin, here.begin);
+    if (here.end > all.end) all.end = here.end;
   }
   forward_scratch s;
   forward_scratch_make(call, memory, &s);
-  pack_keys_values(job, kv_head, slice->first_key, seen, &s);
+  if (all.begin < all.end) {
+    pack_keys_values(job, kv_head, slice->first_key + all.begin, all.end - all.begin, all.begin / TILE, &s);
+  }
   for (int64_t unit = first; unit < first + count; unit++) {
     const int64_t head = kv_head * group + unit / tiles, at = unit % tiles * TILE;
     const int64_t row = slice->first_query + at, rows = smaller(TILE, slice->queries - at);
     begin_rows(job, &s, head, row, rows);
-    seen = seen_before(slice, at + rows);
-    for (int64_t j = 0; j * TILE < seen; j++) {
-      attend(call, &s, 0, rows, s.keys + j * columns, s.values + j * stacked, smaller(TILE, seen - j * TILE),
-             shift_in(slice, row, slice->first_key + j * TILE), j == 0 && !call->merge);
+    const key_run seen = seen_of(slice, at, rows);
+    for (int64_t key = seen.begin; key < seen.end; key += TILE) {
+      attend(call, &s, 0, rows, s.keys + key / TILE * columns, s.values + key / TILE * stacked,
+             smaller(TILE, seen.end - key), band_of(slice, row, slice->first_key + key),
+             key == seen.begin && !call->merge);
     }
     end_rows(job, &s, head, row, rows);
   }
@@ -242,11 +253,11 @@ static void forward_rows(const tri_attention_forward *job, int64_t head, int64_t
     const int64_t begin = clamp(slice->first_query, first, first + rows);
     const int64_t end = clamp((int64_t)slice->first_query + slice->queries, first, first + rows);
     if (begin >= end) continue;
-    const int64_t seen = seen_before(slice, end - slice->first_query);
-    for (int64_t j = 0; j < seen; j += TILE) {
-      const int64_t key = slice->first_key + j, keys = smaller(TILE, seen - j);
-      pack_keys_values(job, head / (call->heads / call->kv_heads), key, keys, &s);
-      attend(call, &s, begin - first, end - begin, s.keys, s.values, keys, shift_in(slice, begin, key), false);
+    const key_run seen = seen_of(slice, begin - slice->first_query, end - begin);
+    for (int64_t j = seen.begin; j < seen.end; j += TILE) {
+      const int64_t key = slice->first_key + j, keys = smaller(TILE, seen.end - j);
+      pack_keys_values(job, head / (call->heads / call->kv_heads), key, keys, 0, &s);
+      attend(call, &s, begin - first, end - begin, s.keys, s.values, keys, band_of(slice, begin, key), false);
     }
   }
   end_rows(job, &s, head, first, rows);

@@ -12,6 +12,7 @@
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
 
 #include "device/cpu/kernels/attention_cells.h"
+#include "device/cpu/kernels/attention_product.h"
 
 /* Some rows of one head. */
 typedef struct head_rows {
@@ -28,11 +29,21 @@ INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t ro
   return (head_rows){call->type, element(base, call->type, at), row_stride, count, call->head_dim};
 }
 
-/* With what shift query r of some rows from first_query on sees key c of some from first_key on where c <= r + shift.
- */
-INLINE int64_t shift_in(const tri_attention_slice *slice, int64_t first_query, int64_t first_key) {
-  if (!slice->causal) return slice->keys; /* all */
-  return first_query - slice->first_query + slice->keys - slice->queries - (first_key - slice->first_key);
+/* What queries from row first_query on see of the keys from row first_key on. */
+INLINE band band_of(const tri_attention_slice *slice, int64_t first_query, int64_t first_key) {
+  const int64_t apart = first_query - slice->first_query - (first_key - slice->first_key);
+  return (band){apart + slice->from, apart + slice->to};
+}
+
+/* A run of keys: from `begin` to before `end`. */
+typedef struct key_run {
+  int64_t begin, end;
+} key_run;
+
+/* Of `count` keys, those that queries from row `first` to row `last` see any of; 0 to 0 where there are none. */
+INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
+  const int64_t begin = clamp(first + of.low, 0, count), end = clamp(last + of.high + 1, 0, count);
+  return begin < end ? (key_run){begin, end} : (key_run){0, 0};
 }
 
 /* A multiple of 4 for pack_columns. */
@@ -43,6 +54,7 @@ INLINE int64_t row_cells(int64_t head_dim) { return divide_up(cells(head_dim), L
 static void pack_rows(const head_rows *from, cell *to) {
   const int64_t pitch = row_cells(from->head_dim);
   for (int64_t r = 0; r < from->count; r++, to += pitch) {
+    fetch(from->first, from->type, (r + AHEAD) * from->stride, from->head_dim);
     for (int64_t d = from->head_dim / 2; d < pitch; d++) to[d] = 0;
     memcpy(to, element(from->first, from->type, r * from->stride), (size_t)from->head_dim * 2);
   }
@@ -67,6 +79,7 @@ static void pack_stacked(const head_rows *from, cell *to) {
 static void pack_rows(const head_rows *from, cell *to) {
   const int64_t width = from->head_dim, pitch = row_cells(width);
   for (int64_t r = 0; r < from->count; r++, to += pitch) {
+    fetch(from->first, from->type, (r + AHEAD) * from->stride, width);
     row_read(to, from->type, element(from->first, from->type, r * from->stride), width);
     for (int64_t d = width; d < pitch; d++) to[d] = 0;
   }

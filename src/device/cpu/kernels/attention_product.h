@@ -5,7 +5,8 @@
  * of b that is loaded is used 6 times and each cell of a PANEL times, which leaves the multiply-add units the only
  * bottleneck. Each element of c is one chain of multiply-adds in the order of depth, whatever block it falls in.
  *
- * The mask of causal attention is a staircase, so the part of a tile that it hides is skipped here, block by block. */
+ * What queries see of a tile is a band between two staircases, so the part that it hides is skipped here, block by
+ * block. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 
@@ -19,12 +20,17 @@
 #endif
 #define BLOCK_ROWS 6
 
-/* Row r of c = scores[queries, keys] needs no columns beyond r + shift, ... */
+/* Query r of a tile sees the keys r + low .. r + high of another. */
+typedef struct band {
+  int64_t low, high;
+} band;
+
+/* What of a product the band makes unnecessary. */
 typedef enum trim {
   TRIM_NOTHING,
-  TRIM_COLUMNS,     /* rows are queries, columns are keys: columns up to r + shift */
-  TRIM_DEPTH_END,   /* rows are queries, depth is keys: depth up to r + shift      */
-  TRIM_DEPTH_BEGIN, /* rows are keys, depth is queries: depth from r - shift       */
+  TRIM_COLUMNS,       /* rows are queries, columns are keys */
+  TRIM_DEPTH_KEYS,    /* rows are queries, depth is keys    */
+  TRIM_DEPTH_QUERIES, /* rows are keys, depth is queries    */
 } trim;
 
 typedef struct product {
@@ -39,7 +45,7 @@ typedef struct product {
   const float *row_scale; /* NULL, or c = row_scale[r] * c + a * b */
   bool accumulate;        /* c += a * b */
   trim trim;
-  int64_t shift; /* query r of the tile sees the keys up to r + shift */
+  band band;
 } product;
 
 #if TRI_PAIRS
@@ -105,12 +111,21 @@ static void multiply(const product *p) {
   static block_function *const blocks[BLOCK_ROWS + 1][PANEL + 1] = {{NULL},      NAMES_OF(1), NAMES_OF(2), NAMES_OF(3),
                                                                     NAMES_OF(4), NAMES_OF(5), NAMES_OF(6)};
   for (int64_t row = 0; row < p->rows; row += BLOCK_ROWS) {
-    int64_t rows = smaller(BLOCK_ROWS, p->rows - row), seen = clamp(row + rows + p->shift, 0, INT64_MAX);
-    int64_t begin = 0, end = p->depth, columns = p->columns;
-    if (p->trim == TRIM_COLUMNS) columns = smaller(columns, seen);
-    if (p->trim == TRIM_DEPTH_END) end = smaller(end, seen);
-    if (p->trim == TRIM_DEPTH_BEGIN) begin = clamp(row - p->shift, 0, end);
-    for (int64_t column = 0; column < columns; column += PANEL * LANES) {
+    const int64_t rows = smaller(BLOCK_ROWS, p->rows - row);
+    int64_t begin = 0, end = p->depth, first = 0, columns = p->columns;
+    if (p->trim == TRIM_COLUMNS) {
+      columns = clamp(row + rows + p->band.high, 0, columns);
+      first = clamp(row + p->band.low, 0, columns) / LANES * LANES;
+    }
+    if (p->trim == TRIM_DEPTH_KEYS) {
+      end = clamp(row + rows + p->band.high, 0, end);
+      begin = clamp(row + p->band.low, 0, end);
+    }
+    if (p->trim == TRIM_DEPTH_QUERIES) {
+      begin = clamp(row - p->band.high, 0, end);
+      end = clamp(row + rows - p->band.low, begin, end);
+    }
+    for (int64_t column = first; column < columns; column += PANEL * LANES) {
       int64_t vectors = smaller(PANEL, divide_up(columns - column, LANES));
       blocks[rows][vectors](p, row, column, begin / CELL_ELEMENTS, cells(end));
     }

@@ -8,8 +8,8 @@
 #define TRI_ATTENTION_TABLE                                                                                            \
   {                                                                                                                    \
     .forward_scratch = forward_scratch_bytes, .backward_scratch = backward_scratch_bytes, .forward = forward,          \
-    .forward_rows = forward_rows, .delta = delta, .backward_whole = backward_whole, .backward_keys = backward_keys,    \
-    .backward_queries = backward_queries,                                                                              \
+    .forward_rows = forward_rows, .delta = delta, .backward_whole = backward_whole,                                    \
+    .backward_shared = backward_shared, .backward_keys = backward_keys, .backward_queries = backward_queries,          \
   }
 
 #endif

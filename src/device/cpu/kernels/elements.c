@@ -115,21 +115,29 @@ static tri_status gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu varia
 
 /* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
 
-INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, void *y) {
+/* y = weight * silu(gate) * up. */
+INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, float weight, void *y) {
   int64_t gates = r * 2 * width, ups = gates + width;
   FOR_VECTORS(c, count, 0, width, {
     vf gate = vf_get(type, x, gates + c, count);
     vf up = vf_get(type, x, ups + c, count);
-    vf_put(type, y, r * width + c, count, gate * vf_sigmoid(gate) * up);
+    vf_put(type, y, r * width + c, count, gate * vf_sigmoid(gate) * up * weight);
   });
+}
+
+/* Weights of NULL are 1, which changes no bit. */
+static tri_status weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
+                                          const void *weights, void *y) {
+  const int64_t live = tri_rows_live(rows);
+  const float *of = weights;
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_row, r, width, x, of == NULL ? 1.0f : of[r], y);
+  return TRI_OK;
 }
 
 static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
                                  void *y) {
-  const int64_t live = tri_rows_live(rows);
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
-  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_row, r, width, x, y);
-  return TRI_OK;
+  return weighted_swiglu_forward(queue, type, rows, width, x, NULL, y);
 }
 
 INLINE void swiglu_slope_row(tri_dtype type, int64_t r, int64_t width, const void *x, const void *gradient_y,
@@ -150,6 +158,35 @@ static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows row
   const int64_t live = tri_rows_live(rows);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
   for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
+  return TRI_OK;
+}
+
+INLINE void weighted_slope_row(tri_dtype type, int64_t r, int64_t width, const void *x, const float *weights,
+                               const void *gradient_y, void *gradient_x, float *gradient_weights) {
+  int64_t gates = r * 2 * width, ups = gates + width;
+  const float weight = weights[r];
+  vf sum = {0};
+  FOR_VECTORS(c, count, 0, width, {
+    vf gate = vf_get(type, x, gates + c, count);
+    vf up = vf_get(type, x, ups + c, count);
+    vf dy = vf_get(type, gradient_y, r * width + c, count);
+    vf sigmoid = vf_sigmoid(gate);
+    vf slope = dy * weight;
+    sum += dy * (gate * sigmoid * up);
+    vf_put(type, gradient_x, gates + c, count, slope * up * sigmoid * (1.0f + gate * (1.0f - sigmoid)));
+    vf_put(type, gradient_x, ups + c, count, slope * gate * sigmoid);
+  });
+  gradient_weights[r] = vf_sum(sum);
+}
+
+static tri_status weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+                                           const void *x, const void *weights, const void *gradient_y, void *gradient_x,
+                                           void *gradient_weights) {
+  const int64_t live = tri_rows_live(rows);
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
+  for (int64_t r = 0; r < live; r++) {
+    BY_TYPE(weighted_slope_row, r, width, x, weights, gradient_y, gradient_x, gradient_weights);
+  }
   return TRI_OK;
 }
 
@@ -233,13 +270,30 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
+/* Row by row, in pieces: the words of a row are those of the row in its place without a map, and its number away. */
+static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all, int64_t width,
+                      const int32_t *rows, const void *x, void *y) {
+  const int64_t pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
+  for (int64_t item = 0; item < items; item++) {
+    const int64_t row = item / pieces, begin = row * width, first = begin + item % pieces * PIECE;
+    dropout_job job = *all;
+    job.first_index += (uint64_t)((rows[row] - row) * width);
+    BY_TYPE(dropout_piece, &job, first, piece_end(first, begin + width), x, y);
+  }
+}
+
 static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
-                          const tri_step_values *values, const void *x, void *y) {
+                          const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   double probability = options->probability, threshold = ceil(probability * 0x1p32);
   if (threshold > (double)UINT32_MAX) return tri_cpu_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
   dropout_job job = {.threshold = (uint32_t)threshold, .scale = (float)(1.0 / (1.0 - probability))};
   job.key = tri_dropout_stream(options, values, &job.first_index);
-  PARALLEL_PIECES { BY_TYPE(dropout_piece, &job, first, piece_end(first, count), x, y); }
+  if (rows != NULL) {
+    drop_rows(queue, type, count, &job, options->width, rows, x, y);
+  } else {
+    PARALLEL_PIECES { BY_TYPE(dropout_piece, &job, first, piece_end(first, count), x, y); }
+  }
   return TRI_OK;
 }
 
@@ -281,6 +335,8 @@ void TRI_KERNEL(table_elements)(tri_device_kernels *table) {
   table->gelu_backward = gelu_backward;
   table->swiglu_forward = swiglu_forward;
   table->swiglu_backward = swiglu_backward;
+  table->weighted_swiglu_forward = weighted_swiglu_forward;
+  table->weighted_swiglu_backward = weighted_swiglu_backward;
   table->dropout = dropout;
   table->rope = rope;
 }

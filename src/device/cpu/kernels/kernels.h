@@ -21,6 +21,12 @@ void TRI_KERNEL(table_elements)(tri_device_kernels *table);
 void TRI_KERNEL(table_embedding)(tri_device_kernels *table);
 void TRI_KERNEL(table_norm)(tri_device_kernels *table);
 void TRI_KERNEL(table_loss)(tri_device_kernels *table);
+void TRI_KERNEL(table_rows)(tri_device_kernels *table);
 void TRI_KERNEL(table_optimizer)(tri_device_kernels *table);
+void TRI_KERNEL(table_updates)(tri_device_kernels *table);
+void TRI_KERNEL(table_matrices)(tri_device_kernels *table);
+void TRI_KERNEL(table_quantised)(tri_device_kernels *table);
+void TRI_KERNEL(table_router)(tri_device_kernels *table);
+void TRI_KERNEL(table_grouping)(tri_device_kernels *table);
 
 #endif

@@ -65,14 +65,13 @@ static tri_status softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows
 }
 
 static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                               int32_t ignore_index, const void *maximum, const void *sum, const void *label_logit,
-                               void *losses) {
+                               const void *maximum, const void *sum, const void *label_logit, void *losses) {
   (void)queue;
   (void)type;
   for (int64_t r = 0; r < rows; r++) {
     double loss = log((double)((const float *)sum)[r]) + (double)((const float *)maximum)[r] -
                   (double)((const float *)label_logit)[r];
-    ((float *)losses)[r] = labels[r] == ignore_index ? 0.0f : (float)loss;
+    ((float *)losses)[r] = labels[r] < 0 ? 0.0f : (float)loss;
   }
   return TRI_OK;
 }
@@ -113,14 +112,14 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
 }
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                   const void *logits, const int32_t *labels, int64_t first_id, int32_t ignore_index,
+                                   const void *logits, const int32_t *labels, int64_t first_id,
                                    const tri_step_values *values, const void *maximum, const void *sum,
                                    int64_t gradient_ld, void *gradient) {
   const gradient_job job = {vocabulary, ld,  gradient_ld, first_id,           logits,
                             maximum,    sum, labels,      values->loss_scale, gradient};
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
-    if (labels[r] == ignore_index) {
+    if (labels[r] < 0) {
       BY_TYPE(zero_row, vocabulary, gradient, r * gradient_ld);
     } else {
       BY_TYPE(gradient_row, &job, r);

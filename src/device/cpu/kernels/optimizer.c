@@ -10,12 +10,6 @@ typedef struct adamw_factors {
   float gradient, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
 } adamw_factors;
 
-INLINE vf root_of(vf x) {
-  vf y;
-  for (int l = 0; l < LANES; l++) y[l] = __builtin_sqrtf(x[l]);
-  return y;
-}
-
 enum { PIECE = 8192 };
 
 INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, float *parameter, const float *gradient,
@@ -25,7 +19,7 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
     vf m = vf_get(TRI_FP32, moment1, i, count) * f->beta1 + g * f->one_minus_beta1;
     vf v = vf_get(TRI_FP32, moment2, i, count) * f->beta2 + g * g * f->one_minus_beta2;
     vf p = vf_get(TRI_FP32, parameter, i, count) * f->decay;
-    p -= f->step * m / (root_of(v) * f->root + f->eps);
+    p -= f->step * m / (vf_root(v) * f->root + f->eps);
     vf_put(TRI_FP32, moment1, i, count, m);
     vf_put(TRI_FP32, moment2, i, count, v);
     vf_put(TRI_FP32, parameter, i, count, p);
@@ -42,16 +36,17 @@ static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const t
                         const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
                         void *moment2, void *narrow) {
   const bool narrows = narrow != NULL && type == TRI_BF16;
+  double lr = values->lr * options->lr_scale;
   double correction1 = 1.0 - pow(options->beta1, (double)values->update);
   double correction2 = 1.0 - pow(options->beta2, (double)values->update);
   const adamw_factors f = {
       .gradient = (float)values->gradient_scale,
-      .decay = (float)(1.0 - values->lr * options->weight_decay),
+      .decay = (float)(1.0 - lr * options->weight_decay),
       .beta1 = (float)options->beta1,
       .one_minus_beta1 = (float)(1.0 - options->beta1),
       .beta2 = (float)options->beta2,
       .one_minus_beta2 = (float)(1.0 - options->beta2),
-      .step = (float)(values->lr / correction1),
+      .step = (float)(lr / correction1),
       .root = (float)(1.0 / sqrt(correction2)),
       .eps = (float)options->eps,
   };

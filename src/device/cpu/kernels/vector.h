@@ -195,6 +195,56 @@ INLINE float vf_highest(vf x) {
   return lanes[0];
 }
 
+INLINE vf vf_root(vf x) {
+  vf y;
+  for (int l = 0; l < LANES; l++) y[l] = __builtin_sqrtf(x[l]);
+  return y;
+}
+
+INLINE vi vi_max(vi a, vi b) {
+#if defined(__AVX512F__)
+  return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+  const vi more = a > b;
+  return (a & more) | (b & ~more);
+#endif
+}
+
+INLINE vi vi_min(vi a, vi b) {
+#if defined(__AVX512F__)
+  return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
+#else
+  const vi less = a < b;
+  return (a & less) | (b & ~less);
+#endif
+}
+
+/* Lane l gets lane l ^ by; `by` is a constant power of two below LANES. */
+INLINE vi vi_swap(vi x, int by) {
+#if TRI_VECTOR_BYTES == 64
+  if (by == 8) return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  if (by == 4) return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  if (by == 2) return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#elif TRI_VECTOR_BYTES == 32
+  if (by == 4) return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  if (by == 2) return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
+  return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+#else
+  if (by == 2) return __builtin_shufflevector(x, x, 2, 3, 0, 1);
+  return __builtin_shufflevector(x, x, 1, 0, 3, 2);
+#endif
+}
+
+INLINE int32_t vi_highest(vi x) {
+  for (int by = LANES / 2; by > 0; by /= 2) x = vi_max(x, vi_swap(x, by));
+  return x[0];
+}
+
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
 /* exp(x) within 2e-7 relative (the polynomial of Cephes' expf on |r| <= ln 2 / 2). Below -87.3 it is 0, above 88.3 it

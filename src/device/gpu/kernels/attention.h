@@ -38,7 +38,7 @@ enum {
 /* As tri_attention_slice. */
 typedef struct attention_slice {
   int32_t first_query, queries, first_key, keys;
-  int32_t causal;
+  int32_t from, to;
 } attention_slice;
 
 /* device/description.h, tri_attention. */

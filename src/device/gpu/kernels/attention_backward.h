@@ -44,14 +44,15 @@ typedef struct backward {
 /* What a query has that the scores of its row, or column, become gradients by. */
 typedef struct statistic {
   wide log_sum_exp, sum; /* log_sum_exp times log2(e) */
-  int32_t seen;          /* keys of the slice */
+  int32_t begin, end;    /* keys of the slice that it sees */
 } statistic;
 
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
   statistic of;
   of.log_sum_exp = of.sum = 0;
-  of.seen = keys_seen(s, row);
-  if (of.seen > 0) {
+  of.begin = first_seen(s, row);
+  of.end = end_seen(s, row);
+  if (of.begin < of.end) {
     const int64_t at = (int64_t)head * p->query_rows + row;
     of.log_sum_exp = ((const wide *)p->log_sum_exp)[at] * (wide)LOG2_E;
     of.sum = ((const wide *)p->sums)[at];
@@ -129,7 +130,7 @@ DEVICE void make_gradients(backward *b, const walk *w, const int own_keys) {
         if (!own_keys && c == 0) of[0] = statistic_of(b->p, &w->slice, w->head, row);
         const statistic *s = own_keys ? &of[c] : &of[0];
         const int32_t key = own_keys ? row - w->slice.first_key : w->at + fragment_column(c);
-        const int sees = key >= 0 && key < s->seen;
+        const int sees = key >= s->begin && key < s->end;
         wide *score = &b->scores[h].at[r][c], *gradient = &b->gradients[h].at[r][c];
         *score = sees ? wide_exp2(wide_multiply_add(*score, scale, -s->log_sum_exp)) : 0;
         *gradient = sees ? *score * (*gradient - s->sum) : 0;

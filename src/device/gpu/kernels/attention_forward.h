@@ -76,17 +76,20 @@ DEVICE void mask_scores(forward *f) {
   const walk *w = &f->walk;
   const attention_slice *s = &w->slice;
   const int whole = w->own_first >= s->first_query && w->own_first + ATTENTION_OWN <= s->first_query + s->queries;
-  if (whole && w->at + KEYS <= keys_seen(s, w->own_first)) return;
+  if (whole && w->at + KEYS <= end_seen(s, w->own_first) && w->at >= first_seen(s, w->own_first + ATTENTION_OWN - 1))
+    return;
   UNROLL
   for (int h = 0; h < HIGH; h++) {
     UNROLL
     for (int r = 0; r < FRAGMENT_ROWS; r++) {
-      const int32_t seen = keys_seen(s, w->own_first + own_row(h, r)) - w->at;
+      const int32_t row = w->own_first + own_row(h, r);
+      const int32_t begin = first_seen(s, row) - w->at, end = end_seen(s, row) - w->at;
       UNROLL
       for (int j = 0; j < KEY_BLOCKS; j++) {
         UNROLL
         for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
-          if (j * FRAGMENT + fragment_column(c) >= seen) f->scores[h][j].at[r][c] = -wide_infinity();
+          const int32_t key = j * FRAGMENT + fragment_column(c);
+          if (key < begin || key >= end) f->scores[h][j].at[r][c] = -wide_infinity();
         }
       }
     }
@@ -195,7 +198,8 @@ DEVICE void begin_rows(forward *f, const int width) {
 /* Whether any slice shows the row a key. */
 DEVICE int sees_anything(const forward *f, int32_t row) {
   for (int32_t i = f->walk.first_index; i < f->walk.end_index; i++) {
-    if (names_rows(&f->p->slices[i], 0, row, row + 1) && keys_seen(&f->p->slices[i], row) > 0) return 1;
+    const attention_slice s = slice_at(f->p->slices, i);
+    if (names_rows(&s, 0, row, row + 1) && first_seen(&s, row) < end_seen(&s, row)) return 1;
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 /* What a block of attention goes through: it owns a tile of rows of one side (queries, or keys), and meets the rows of
  * the other side that the list of slices shows it, tile by tile: head by head where heads share keys, slice by slice in
- * the order of the list, and in each slice from the first row to the last that is seen. */
+ * the order of the list, and in each slice from the first row that is seen to the last. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -10,11 +10,20 @@
 DEVICE int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 DEVICE int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* How many of the slice's keys a row of q sees. */
-DEVICE int32_t keys_seen(const attention_slice *s, int32_t row) {
+/* With edges of the band that may be added to numbers of rows. */
+DEVICE attention_slice slice_at(const attention_slice *slices, int32_t index) {
+  attention_slice s = slices[index];
+  s.from = smaller(larger(s.from, -s.queries), s.keys);
+  s.to = smaller(larger(s.to, -s.queries), s.keys);
+  return s;
+}
+
+/* Of the slice's keys, the first that a row of q sees, and the first behind those. */
+DEVICE int32_t first_seen(const attention_slice *s, int32_t row) { return larger(row - s->first_query + s->from, 0); }
+DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   const int32_t i = row - s->first_query;
   if (i < 0 || i >= s->queries) return 0;
-  return s->causal ? larger(s->keys - s->queries + i + 1, 0) : s->keys;
+  return smaller(larger(i + s->to + 1, 0), s->keys);
 }
 
 /* Whether the slice names any of these rows. */
@@ -36,16 +45,16 @@ DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
 
 /* What the slice at w->index shows of the other side, if anything. */
 DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys) {
-  w->slice = slices[w->index];
+  w->slice = slice_at(slices, w->index);
   const attention_slice *s = &w->slice;
   if (!names_rows(s, own_keys, w->own_first, w->own_end)) return 0;
-  if (own_keys) { /* from the first query that sees the first own key */
-    const int32_t key = larger(w->own_first - s->first_key, 0);
-    w->at = s->causal ? larger(key - s->keys + s->queries, 0) : 0;
-    w->end = s->queries;
-  } else { /* up to the last key that the last own query sees */
-    w->at = 0;
-    w->end = keys_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
+  if (own_keys) { /* from the first query that sees the first own key to the last that sees the last */
+    const int32_t first = larger(w->own_first - s->first_key, 0), end = smaller(w->own_end - s->first_key, s->keys);
+    w->at = larger(first - s->to, 0);
+    w->end = smaller(larger(end - s->from, 0), s->queries);
+  } else { /* from the first key that the first own query sees to the last that the last sees */
+    w->at = first_seen(s, larger(w->own_first, s->first_query));
+    w->end = end_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
   }
   return w->at < w->end;
 }
@@ -75,7 +84,7 @@ DEVICE void walk_next(walk *w, const attention_slice *slices, const int own_keys
 DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t first, int32_t end, int32_t head,
                        int32_t heads, int32_t chunks, int32_t *found) {
   walk w;
-  const attention_slice none = {0, 0, 0, 0, 0};
+  const attention_slice none = {0, 0, 0, 0, 0, 0};
   int32_t low = p->num_slices, high = 0;
   for (int32_t i = thread(); i < p->num_slices; i += threads()) {
     if (!names_rows(&p->slices[i], own_keys, first, end)) continue;

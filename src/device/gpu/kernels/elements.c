@@ -76,6 +76,66 @@ KERNEL(convert) {
     store_as(a.to_bits, a.out, i, load(in + i));
 }
 
+/* ---- rows by their numbers --------------------------------------------------------------------------------------- */
+
+/* Where item i of all rows lies, `each` items of `elements` elements to a row: in both matrices. */
+typedef struct row_place {
+  int64_t from, to;
+} row_place;
+
+DEVICE row_place row_place_of(const copy_rows_arguments *a, int64_t i, int64_t each, int elements) {
+  const int64_t row = quotient(i, each), column = (i - row * each) * elements;
+  row_place at;
+  at.from = (a->from_rows == 0 ? row : a->from_rows[row]) * a->from_stride + column;
+  at.to = (a->to_rows == 0 ? row : a->to_rows[row]) * a->to_stride + column;
+  return at;
+}
+
+DEVICE void move_rows(const copy_rows_arguments *a, int64_t rows) {
+  const element *from = (const element *)a->from;
+  element *to = (element *)a->to;
+  if (is_aligned(from) && is_aligned(to) && a->width % VECTOR == 0 && a->from_stride % VECTOR == 0 &&
+      a->to_stride % VECTOR == 0) {
+    for (int64_t i = first_item(); i < rows * (a->width / VECTOR); i += item_step()) {
+      const row_place at = row_place_of(a, i, a->width / VECTOR, VECTOR);
+      *(sixteen_bytes *)(void *)(to + at.to) = *(const sixteen_bytes *)(const void *)(from + at.from);
+    }
+    return;
+  }
+  for (int64_t i = first_item(); i < rows * a->width; i += item_step()) {
+    const row_place at = row_place_of(a, i, a->width, 1);
+    to[at.to] = from[at.from];
+  }
+}
+
+DEVICE void convert_rows(const copy_rows_arguments *a, int64_t rows) {
+  const element *from = (const element *)a->from;
+  const int bytes = a->to_bits / 8;
+  wide values[CONVERTED];
+  if (is_aligned(from) && is_aligned(a->to) && a->width % CONVERTED == 0 && a->from_stride % CONVERTED == 0 &&
+      a->to_stride % CONVERTED == 0) {
+    for (int64_t i = first_item(); i < rows * (a->width / CONVERTED); i += item_step()) {
+      const row_place at = row_place_of(a, i, a->width / CONVERTED, CONVERTED);
+      for (int j = 0; j < CONVERTED; j += VECTOR) load_vector(from + at.from + j, values + j);
+      store_converted(a->to_bits, (sixteen_bytes *)(void *)((char *)a->to + at.to * bytes), values);
+    }
+    return;
+  }
+  for (int64_t i = first_item(); i < rows * a->width; i += item_step()) {
+    const row_place at = row_place_of(a, i, a->width, 1);
+    store_as(a->to_bits, a->to, at.to, load(from + at.from));
+  }
+}
+
+KERNEL(copy_rows) {
+  const int64_t rows = live_rows(a.capacity, a.count);
+  if (a.to_bits == TRI_GPU_TYPE) {
+    move_rows(&a, rows);
+  } else {
+    convert_rows(&a, rows);
+  }
+}
+
 /* ---- GELU -------------------------------------------------------------------------------------------------------- */
 
 /* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
@@ -145,23 +205,27 @@ DEVICE void swiglu_slopes(wide dy, wide *gate, wide *up) {
 
 KERNEL(swiglu_forward) {
   const element *x = (const element *)a.x;
+  const wide *weights = (const wide *)a.weights;
   element *y = (element *)a.y;
   const int64_t rows = live_rows(a.capacity, a.count);
   if (is_aligned(x) && is_aligned(y) && a.width % VECTOR == 0) {
     const int64_t vectors = a.width / VECTOR;
     wide gates[VECTOR], ups[VECTOR];
     for (int64_t i = first_item(); i < rows * vectors; i += item_step()) {
-      const element *from = x + (i + quotient(i, vectors) * vectors) * VECTOR;
+      const int64_t row = quotient(i, vectors);
+      const element *from = x + (i + row * vectors) * VECTOR;
+      const wide weight = weights == 0 ? 1 : weights[row];
       load_vector(from, gates);
       load_vector(from + a.width, ups);
-      for (int j = 0; j < VECTOR; j++) gates[j] = swiglu(gates[j], ups[j]);
+      for (int j = 0; j < VECTOR; j++) gates[j] = weight * swiglu(gates[j], ups[j]);
       store_vector(y + i * VECTOR, gates);
     }
     return;
   }
   for (int64_t i = first_item(); i < rows * a.width; i += item_step()) {
-    const element *from = x + i + quotient(i, a.width) * a.width;
-    store(y + i, swiglu(load(from), load(from + a.width)));
+    const int64_t row = quotient(i, a.width);
+    const element *from = x + i + row * a.width;
+    store(y + i, (weights == 0 ? 1 : weights[row]) * swiglu(load(from), load(from + a.width)));
   }
 }
 
@@ -192,6 +256,32 @@ KERNEL(swiglu_backward) {
   }
 }
 
+/* A warp for each row, whose elements all have a part in the gradient of its weight. */
+KERNEL(weighted_swiglu_backward) {
+  const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
+  element *dx = (element *)a.gradient_x;
+  const int aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && a.width % VECTOR == 0;
+  const int64_t rows = live_rows(a.capacity, a.count), warps = blocks_x() * block_warps();
+  for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
+    const wide weight = ((const wide *)a.weights)[row];
+    wide sum = 0, gates[VECTOR], ups[VECTOR], gradients[VECTOR];
+    for (int64_t column = (int64_t)lane() * VECTOR; column < a.width; column += WARP * VECTOR) {
+      const int64_t at = 2 * row * a.width + column, left = a.width - column;
+      load_part(x + at, aligned, left, gates);
+      load_part(x + at + a.width, aligned, left, ups);
+      load_part(dy + row * a.width + column, aligned, left, gradients);
+      for (int j = 0; j < VECTOR; j++) {
+        sum += gradients[j] * swiglu(gates[j], ups[j]);
+        swiglu_slopes(weight * gradients[j], &gates[j], &ups[j]);
+      }
+      store_part(dx + at, aligned, left, gates);
+      store_part(dx + at + a.width, aligned, left, ups);
+    }
+    sum = warp_sum(sum);
+    if (lane() == 0) ((wide *)a.gradient_weights)[row] = sum;
+  }
+}
+
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 /* Elements whose words are drawn together: whole vectors and whole blocks of Philox. */
@@ -213,23 +303,32 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
+/* How much farther on the words of element i lie than they would if rows were numbered 0, 1, ... */
+DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
+  if (a->rows == 0) return 0;
+  const int64_t row = quotient(i, a->options.width);
+  return (uint64_t)((a->rows[row] - row) * a->options.width);
+}
+
 KERNEL(dropout) {
   const element *x = (const element *)a.x;
   element *y = (element *)a.y;
   uint64_t first;
   const tri_random_key key = tri_dropout_stream(&a.options, a.values, &first);
   const wide factor = dropout_factor(a.options.probability);
-  const int64_t whole = is_aligned(x) && is_aligned(y) && first % 4 == 0 ? a.count / DRAWN : 0;
+  const int in_rows = a.rows == 0 || a.options.width % DRAWN == 0;
+  const int64_t whole = is_aligned(x) && is_aligned(y) && first % 4 == 0 && in_rows ? a.count / DRAWN : 0;
   wide values[DRAWN];
   uint32_t words[DRAWN];
   for (int64_t i = first_item(); i < whole; i += item_step()) {
     for (int j = 0; j < DRAWN; j += VECTOR) load_vector(x + i * DRAWN + j, values + j);
-    for (int j = 0; j < DRAWN; j += 4) tri_philox_block(key, (first + (uint64_t)(i * DRAWN + j)) / 4, words + j);
+    const uint64_t index = first + row_shift(&a, i * DRAWN) + (uint64_t)(i * DRAWN);
+    for (int j = 0; j < DRAWN; j += 4) tri_philox_block(key, (index + (uint64_t)j) / 4, words + j);
     for (int j = 0; j < DRAWN; j++) values[j] = words[j] >= a.threshold ? scaled(values[j], factor) : 0;
     for (int j = 0; j < DRAWN; j += VECTOR) store_vector(y + i * DRAWN + j, values + j);
   }
   for (int64_t i = whole * DRAWN + first_item(); i < a.count; i += item_step()) {
-    const int kept = word_of(key, first + (uint64_t)i) >= a.threshold;
+    const int kept = word_of(key, first + row_shift(&a, i) + (uint64_t)i) >= a.threshold;
     store(y + i, kept ? scaled(load(x + i), factor) : 0);
   }
 }

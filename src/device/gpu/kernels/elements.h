@@ -10,20 +10,24 @@
 #define TRI_GPU_KERNELS_elements(K)                                                                                    \
   K(add, 256)                                                                                                          \
   K(convert, 256)                                                                                                      \
+  K(copy_rows, 256)                                                                                                    \
   K(gelu_forward, 256)                                                                                                 \
   K(gelu_backward, 256)                                                                                                \
   K(swiglu_forward, 256)                                                                                               \
   K(swiglu_backward, 256)                                                                                              \
+  K(weighted_swiglu_backward, 256)                                                                                     \
   K(dropout, 256)                                                                                                      \
   K(rope, 256)
 
 enum {
   add_threads = 256,
   convert_threads = 256,
+  copy_rows_threads = 256,
   gelu_forward_threads = 256,
   gelu_backward_threads = 256,
   swiglu_forward_threads = 256,
   swiglu_backward_threads = 256,
+  weighted_swiglu_backward_threads = 256,
   dropout_threads = 256,
   rope_threads = 256
 };
@@ -45,6 +49,17 @@ typedef struct convert_arguments {
   int32_t no_padding;
 } convert_arguments;
 
+/* Rows of `width` elements; maps may be NULL. With the elements' own number of bits they keep their bits. */
+typedef struct copy_rows_arguments {
+  const void *from;
+  void *to;
+  const int32_t *from_rows, *to_rows;
+  int64_t capacity, width, from_stride, to_stride;
+  const int32_t *count;
+  int32_t to_bits;
+  int32_t no_padding;
+} copy_rows_arguments;
+
 typedef struct gelu_forward_arguments {
   const void *x;
   void *y;
@@ -65,7 +80,7 @@ typedef struct gelu_backward_arguments {
 
 /* A row of x is `width` gates and as many ups. */
 typedef struct swiglu_forward_arguments {
-  const void *x;
+  const void *x, *weights; /* weights: of rows, wide; or NULL */
   void *y;
   int64_t capacity, width;
   const int32_t *count;
@@ -78,11 +93,20 @@ typedef struct swiglu_backward_arguments {
   const int32_t *count;
 } swiglu_backward_arguments;
 
+/* Weights, and their gradients, are wide. */
+typedef struct weighted_swiglu_backward_arguments {
+  const void *x, *weights, *gradient_y;
+  void *gradient_x, *gradient_weights;
+  int64_t capacity, width;
+  const int32_t *count;
+} weighted_swiglu_backward_arguments;
+
 /* An element stays where its word is at least `threshold`. */
 typedef struct dropout_arguments {
   const void *x;
   void *y;
   const tri_step_values *values;
+  const int32_t *rows; /* of options.width elements; or NULL */
   int64_t count;
   tri_dropout options;
   uint32_t threshold;

@@ -17,6 +17,7 @@
  * Each row of the table is written by one block of one kernel, once. Which sums are made depends on the ids alone. */
 #include "device/gpu/kernels/embedding.h"
 
+#include "device/gpu/kernels/sort.h"
 #include "device/gpu/kernels/wide.h"
 
 enum { GOES_ON, TO_TABLE, HEAD, TAIL };
@@ -61,18 +62,6 @@ typedef struct sorted_tile {
   uint64_t keys[EMBEDDING_TILE];
 } sorted_tile;
 
-/* Bitonic: compares keys `apart` from each other, so that stretches of `length` ascend and descend in turn. */
-DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
-  for (int i = thread(); i < size / 2; i += threads()) {
-    const int low = (i & ~(apart - 1)) * 2 + (i & (apart - 1)), high = low + apart;
-    const uint64_t x = keys[low], y = keys[high];
-    if ((x > y) == ((low & length) == 0)) {
-      keys[low] = y;
-      keys[high] = x;
-    }
-  }
-}
-
 KERNEL(embedding_sort) {
   SHARED(sorted_tile, tile);
   const int rows = rows_of_piece(&a.rows), begin = (int)block_x() * EMBEDDING_TILE;
@@ -89,13 +78,7 @@ KERNEL(embedding_sort) {
     }
     tile->keys[i] = key;
   }
-  for (int length = 2; length <= size; length *= 2) {
-    for (int apart = length / 2; apart > 0; apart /= 2) {
-      barrier();
-      compare_keys(tile->keys, size, length, apart);
-    }
-  }
-  barrier();
+  sort_keys(tile->keys, size);
   for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
 }
 

@@ -38,8 +38,6 @@ typedef struct softmax_loss_arguments {
   const void *maximum, *sum, *label_logit;
   void *losses;
   int64_t rows;
-  int32_t ignore_index;
-  int32_t no_padding;
 } softmax_loss_arguments;
 
 /* A block for each row. The gradient has elements, the rest is wide. */
@@ -50,8 +48,6 @@ typedef struct softmax_gradient_arguments {
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
-  int32_t ignore_index;
-  int32_t no_padding;
 } softmax_gradient_arguments;
 
 #endif

@@ -9,25 +9,16 @@ typedef struct adamw_factors {
   wide step, inverse2, eps;                               /* lr / (1 - beta1^update), 1 / (1 - beta2^update) */
 } adamw_factors;
 
-/* x^n, n >= 0, by squares: no two libraries' pow agree to the last bit. */
-DEVICE double whole_power(double x, int64_t n) {
-  double out = 1;
-  for (; n > 0; n /= 2) {
-    if (n % 2 == 1) out *= x;
-    x *= x;
-  }
-  return out;
-}
-
 DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
   const tri_step_values *values = a->values;
+  const double lr = values->lr * a->lr_scale;
   f->gradient_scale = (wide)values->gradient_scale;
-  f->decay = (wide)(1.0 - values->lr * a->weight_decay);
+  f->decay = (wide)(1.0 - lr * a->weight_decay);
   f->beta1 = (wide)a->beta1;
   f->beta2 = (wide)a->beta2;
   f->rest1 = (wide)(1.0 - a->beta1);
   f->rest2 = (wide)(1.0 - a->beta2);
-  f->step = (wide)(values->lr / (1.0 - whole_power(a->beta1, values->update)));
+  f->step = (wide)(lr / (1.0 - whole_power(a->beta1, values->update)));
   f->inverse2 = (wide)(1.0 / (1.0 - whole_power(a->beta2, values->update)));
   f->eps = (wide)a->eps;
 }
@@ -41,20 +32,6 @@ DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide 
   *moment1 = m;
   *moment2 = v;
 }
-
-/* The copy in the activations' type, where there is one: WIDE_VECTOR elements to an address aligned on 8 bytes, or one.
- */
-#if TRI_GPU_TYPE == 16
-DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) {
-  const uint32_t low = bf16_of_wide(values[0]).bits | (uint32_t)bf16_of_wide(values[1]).bits << 16;
-  const uint32_t high = bf16_of_wide(values[2]).bits | (uint32_t)bf16_of_wide(values[3]).bits << 16;
-  *(uint64_t *)(void *)to = low | (uint64_t)high << 32;
-}
-DEVICE void store_narrow(element *to, wide value) { store(to, value); }
-#else
-DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) { (void)to, (void)values; }
-DEVICE void store_narrow(element *to, wide value) { (void)to, (void)value; }
-#endif
 
 KERNEL(adamw) {
   SHARED(adamw_factors, shared);

@@ -18,7 +18,7 @@ typedef struct adamw_arguments {
   void *narrow; /* or NULL: nobody wants it, or elements are wide */
   const tri_step_values *values;
   int64_t count;
-  double beta1, beta2, eps, weight_decay;
+  double beta1, beta2, eps, weight_decay, lr_scale;
 } adamw_arguments;
 
 #endif

@@ -50,4 +50,22 @@ DEVICE void load_wide_part(const wide *from, int aligned, int64_t count, wide ou
   }
 }
 
+DEVICE void store_wide_part(wide *to, int aligned, int64_t count, const wide values[VECTOR]) {
+  enum { EACH = 16 / (int)sizeof(wide) };
+  union {
+    sixteen_bytes all;
+    wide each[EACH];
+  } u;
+  if (aligned && count >= VECTOR) {
+    for (int i = 0; i < VECTOR; i += EACH) {
+      for (int j = 0; j < EACH; j++) u.each[j] = values[i + j];
+      *(sixteen_bytes *)(void *)(to + i) = u.all;
+    }
+  } else {
+    for (int j = 0; j < VECTOR; j++) {
+      if (j < count) to[j] = values[j];
+    }
+  }
+}
+
 #endif

@@ -25,4 +25,28 @@ DEVICE void store_16_bytes(wide *to, const wide values[WIDE_VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
+/* The copy in the activations' type, where there is one: WIDE_VECTOR elements to an address aligned on 8 bytes, or one.
+ */
+#if TRI_GPU_TYPE == 16
+DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) {
+  const uint32_t low = bf16_of_wide(values[0]).bits | (uint32_t)bf16_of_wide(values[1]).bits << 16;
+  const uint32_t high = bf16_of_wide(values[2]).bits | (uint32_t)bf16_of_wide(values[3]).bits << 16;
+  *(uint64_t *)(void *)to = low | (uint64_t)high << 32;
+}
+DEVICE void store_narrow(element *to, wide value) { store(to, value); }
+#else
+DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) { (void)to, (void)values; }
+DEVICE void store_narrow(element *to, wide value) { (void)to, (void)value; }
+#endif
+
+/* x^n, n >= 0, by squares: no two libraries' pow agree to the last bit. */
+DEVICE double whole_power(double x, int64_t n) {
+  double out = 1;
+  for (; n > 0; n /= 2) {
+    if (n % 2 == 1) out *= x;
+    x *= x;
+  }
+  return out;
+}
+
 #endif

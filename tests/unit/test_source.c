@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "data/source.h"
 
 #include "corpus_test.h"
 
@@ -12,16 +12,16 @@ static void open_counting(void **state, int64_t tokens, tri_corpus **out) {
 }
 
 static tri_status create_windows(const tri_corpus *corpus, int64_t sequence, int64_t vocab_size, uint64_t seed,
-                                 tri_sampler *out) {
-  const tri_sampler_options options = {.sequence = sequence, .vocab_size = vocab_size, .seed = seed, .end_of_text = -1};
-  return tri_sampler_create(corpus, &options, out);
+                                 tri_source *out) {
+  const tri_source_options options = {.sequence = sequence, .vocab_size = vocab_size, .seed = seed, .end_of_text = -1};
+  return tri_source_create(corpus, &options, out);
 }
 
 /* The place of a sample in the corpus, whose tokens are their own positions; checks that it is one piece of text. */
-static int64_t place(const tri_sampler *sampler, int64_t index) {
+static int64_t place(const tri_source *source, int64_t index) {
   int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE], positions[MAX_SEQUENCE];
-  assert_ok(tri_sampler_read(sampler, index, &(tri_sample){inputs, labels, positions}));
-  for (int64_t i = 0; i < sampler->sequence; i++) {
+  assert_ok(tri_source_read(source, index, &(tri_sample){inputs, labels, positions}));
+  for (int64_t i = 0; i < source->sequence; i++) {
     assert_int_equal(inputs[i], inputs[0] + i);
     assert_int_equal(labels[i], inputs[0] + i + 1);
     assert_int_equal(positions[i], i);
@@ -37,17 +37,17 @@ static void visits_each_window_once(void **state) {
   } cases[] = {{2, 1}, {65, 64}, {66, 64}, {128, 64}, {129, 64}, {1000, 7}, {1001, 10}, {4097, 4}, {3000, 64}};
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     tri_corpus *corpus = NULL;
-    tri_sampler sampler;
+    tri_source source;
     open_counting(state, cases[c].tokens, &corpus);
-    assert_ok(create_windows(corpus, cases[c].sequence, 1 << 20, 7, &sampler));
-    int64_t windows = sampler.per_epoch, last_first = cases[c].tokens - cases[c].sequence - 1;
+    assert_ok(create_windows(corpus, cases[c].sequence, 1 << 20, 7, &source));
+    int64_t windows = source.per_epoch, last_first = cases[c].tokens - cases[c].sequence - 1;
     assert_int_equal(windows, (cases[c].tokens - 1) / cases[c].sequence);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
       int64_t at[1200], shift = INT64_MAX;
       assert_true(windows <= 1200);
       for (int64_t i = 0; i < windows; i++) at[i] = -1;
       for (int64_t i = 0; i < windows; i++) {
-        int64_t first = place(&sampler, epoch * windows + i);
+        int64_t first = place(&source, epoch * windows + i);
         int64_t window = first == last_first ? windows - 1 : first / cases[c].sequence;
         assert_in_range(first, 0, last_first);
         assert_int_equal(at[window], -1);
@@ -63,7 +63,7 @@ static void visits_each_window_once(void **state) {
   }
 }
 
-static int64_t count_equal(const tri_sampler *a, int64_t first_a, const tri_sampler *b, int64_t first_b) {
+static int64_t count_equal(const tri_source *a, int64_t first_a, const tri_source *b, int64_t first_b) {
   int64_t equal = 0;
   for (int64_t i = 0; i < a->per_epoch; i++) {
     equal += place(a, first_a + i) / a->sequence == place(b, first_b + i) / b->sequence;
@@ -74,7 +74,7 @@ static int64_t count_equal(const tri_sampler *a, int64_t first_a, const tri_samp
 /* Two random orders of n windows agree in about one place. */
 static void epochs_and_seeds_differ(void **state) {
   tri_corpus *corpus = NULL;
-  tri_sampler one, again, other;
+  tri_source one, again, other;
   open_counting(state, 4001, &corpus);
   assert_ok(create_windows(corpus, 8, 1 << 20, 1, &one));
   assert_ok(create_windows(corpus, 8, 1 << 20, 1, &again));
@@ -91,13 +91,13 @@ static void epochs_and_seeds_differ(void **state) {
 static void small_orders_are_fair(void **state) {
   enum { WINDOWS = 5, SEQUENCE = 4, EPOCHS = 4000 };
   tri_corpus *corpus = NULL;
-  tri_sampler sampler;
+  tri_source source;
   open_counting(state, WINDOWS * SEQUENCE + SEQUENCE, &corpus);
-  assert_ok(create_windows(corpus, SEQUENCE, 1 << 20, 3, &sampler));
-  assert_int_equal(sampler.per_epoch, WINDOWS);
+  assert_ok(create_windows(corpus, SEQUENCE, 1 << 20, 3, &source));
+  assert_int_equal(source.per_epoch, WINDOWS);
   int64_t seen[WINDOWS][WINDOWS] = {{0}}, shifts[SEQUENCE] = {0};
   for (int64_t i = 0; i < (int64_t)EPOCHS * WINDOWS; i++) {
-    int64_t first = place(&sampler, i);
+    int64_t first = place(&source, i);
     seen[i % WINDOWS][first / SEQUENCE]++;
     if (i % WINDOWS == 0) shifts[first % SEQUENCE]++;
   }
@@ -115,49 +115,49 @@ static void small_orders_are_fair(void **state) {
 
 static void reads_the_text_in_order(void **state) {
   tri_corpus *corpus = NULL;
-  tri_sampler sampler;
+  tri_source source;
   int32_t inputs[10], labels[10], positions[10];
   open_counting(state, 1001, &corpus);
-  assert_ok(create_windows(corpus, 10, 1 << 20, 9, &sampler));
-  assert_int_equal(sampler.per_epoch, 100);
+  assert_ok(create_windows(corpus, 10, 1 << 20, 9, &source));
+  assert_int_equal(source.per_epoch, 100);
   for (int64_t i = 0; i < 100; i++) {
-    assert_ok(tri_sampler_read_in_order(&sampler, i, &(tri_sample){inputs, labels, positions}));
+    assert_ok(tri_source_read_in_order(&source, i, &(tri_sample){inputs, labels, positions}));
     for (int j = 0; j < 10; j++) {
       assert_int_equal(inputs[j], 10 * i + j);
       assert_int_equal(labels[j], 10 * i + j + 1);
     }
   }
-  assert_failure(tri_sampler_read_in_order(&sampler, 100, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
+  assert_failure(tri_source_read_in_order(&source, 100, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
                  "window 100 of 100");
-  assert_failure(tri_sampler_read_in_order(&sampler, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
+  assert_failure(tri_source_read_in_order(&source, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL,
                  "window -1");
-  assert_failure(tri_sampler_read(&sampler, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL, "sample -1");
+  assert_failure(tri_source_read(&source, -1, &(tri_sample){inputs, labels, positions}), TRI_INTERNAL, "sample -1");
   tri_corpus_close(corpus);
 }
 
 static void wants_one_sample_of_text(void **state) {
   tri_corpus *corpus = NULL;
-  tri_sampler sampler = {.per_epoch = -1};
+  tri_source source = {.per_epoch = -1};
   open_counting(state, 33, &corpus);
-  assert_failure(create_windows(corpus, 33, 1 << 20, 1, &sampler), TRI_BAD_CONFIG,
-                 "the corpus has 33 tokens, fewer than the 34 of one sample");
-  assert_failure(create_windows(corpus, INT64_MAX, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "has 33 tokens");
-  assert_failure(create_windows(corpus, 0, 1 << 20, 1, &sampler), TRI_BAD_CONFIG, "data.sequence is 0");
-  assert_int_equal(sampler.per_epoch, -1);
-  assert_ok(create_windows(corpus, 32, 1 << 20, 1, &sampler));
-  assert_int_equal(sampler.per_epoch, 1);
-  assert_int_equal(place(&sampler, 0), 0);
-  assert_int_equal(place(&sampler, 12345), 0);
+  assert_failure(create_windows(corpus, 33, 1 << 20, 1, &source), TRI_BAD_CONFIG,
+                 "c has 33 tokens, fewer than the 34 of one sample");
+  assert_failure(create_windows(corpus, INT64_MAX, 1 << 20, 1, &source), TRI_BAD_CONFIG, "has 33 tokens");
+  assert_failure(create_windows(corpus, 0, 1 << 20, 1, &source), TRI_BAD_CONFIG, "data.sequence is 0");
+  assert_int_equal(source.per_epoch, -1);
+  assert_ok(create_windows(corpus, 32, 1 << 20, 1, &source));
+  assert_int_equal(source.per_epoch, 1);
+  assert_int_equal(place(&source, 0), 0);
+  assert_int_equal(place(&source, 12345), 0);
   tri_corpus_close(corpus);
 }
 
 static void passes_on_a_foreign_vocabulary(void **state) {
   tri_corpus *corpus = NULL;
-  tri_sampler sampler;
+  tri_source source;
   int32_t inputs[10], labels[10], positions[10];
   open_counting(state, 11, &corpus);
-  assert_ok(create_windows(corpus, 10, 10, 1, &sampler));
-  assert_failure(tri_sampler_read(&sampler, 0, &(tri_sample){inputs, labels, positions}), TRI_BAD_FILE,
+  assert_ok(create_windows(corpus, 10, 10, 1, &source));
+  assert_failure(tri_source_read(&source, 0, &(tri_sample){inputs, labels, positions}), TRI_BAD_FILE,
                  "position 10 is 10, outside the model's");
   tri_corpus_close(corpus);
 }

@@ -1,0 +1,26 @@
+/* Memory that is given back all at once: what one rendering makes, or one template. */
+#ifndef TRI_CHAT_ARENA_H
+#define TRI_CHAT_ARENA_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+typedef struct tri_chat_block tri_chat_block;
+
+/* Starts as {.limit}. */
+typedef struct tri_chat_arena {
+  tri_chat_block *blocks;
+  char *at, *end;
+  size_t used, limit; /* bytes */
+} tri_chat_arena;
+
+/* Zeroed bytes, aligned to 16. Beyond the limit TRI_BAD_FILE, since only a template that multiplies its input gets
+ * there. */
+tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size, void *out_pointer);
+
+/* Forgets everything, and keeps a block for the next time. */
+void tri_chat_arena_reset(tri_chat_arena *arena);
+void tri_chat_arena_release(tri_chat_arena *arena);
+
+#endif

@@ -1,0 +1,206 @@
+/* Where a template is: --chat-template, or beside the tokenizer as transformers looks for it: chat_template.jinja, else
+ * "chat_template" of tokenizer_config.json, which is a string or a list of named ones. Of those "default" is taken, and
+ * "tool_use" for conversations with tools. */
+#include "chat/format.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "chat/json_value.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LARGEST_BYTES = 16 << 20, MOST_VARIABLES = 256, VALUE_BYTES = 256 << 20 };
+
+static tri_status set_variable(tri_chat_format *format, tri_chat_value name, tri_chat_value value) {
+  for (int32_t i = 0; i < format->num_variables; i++) {
+    tri_chat_value *known = &format->variables[2 * i];
+    if (known->bytes != name.bytes || memcmp(known->text, name.text, name.bytes) != 0) continue;
+    known[1] = value;
+    return TRI_OK;
+  }
+  if (format->num_variables == MOST_VARIABLES) {
+    return tri_fail(TRI_BAD_USAGE, "a chat template is told at most %d variables", MOST_VARIABLES);
+  }
+  format->variables[2 * format->num_variables] = name;
+  format->variables[2 * format->num_variables + 1] = value;
+  format->num_variables++;
+  return TRI_OK;
+}
+
+static tri_status copy_text(tri_chat_format *format, const char *text, tri_chat_value *out) {
+  return tri_chat_copy(&format->arena, text, strlen(text), out);
+}
+
+/* ---- the tokenizer's files --------------------------------------------------------------------------------------- */
+
+/* The folder of the tokenizer; "" where there is none to look in ("bytes"). */
+static void find_folder(const char *tokenizer, char out[TRI_PATH_BYTES]) {
+  out[0] = '\0';
+  if (tokenizer == NULL) return;
+  if (strncmp(tokenizer, "gpt2:", 5) == 0) tokenizer += 5;
+  const char *slash = strrchr(tokenizer, '/');
+  if (tri_path_is_directory(tokenizer)) {
+    snprintf(out, TRI_PATH_BYTES, "%s", tokenizer);
+  } else if (tri_path_exists(tokenizer)) {
+    snprintf(out, TRI_PATH_BYTES, "%.*s", slash == NULL ? 1 : (int)(slash - tokenizer),
+             slash == NULL ? "." : tokenizer);
+  }
+}
+
+static tri_status load_json(const char *path, json_t **out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  json_error_t error;
+  TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
+  /* model_max_length may be 10^30. */
+  *out = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+  tri_free(text);
+  if (*out == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s: not valid JSON at line %d, column %d", path, error.line, error.column);
+  }
+  return TRI_OK;
+}
+
+/* bos_token and the like: strings, or objects with "content". */
+static tri_status read_tokens(tri_chat_format *format, const json_t *config) {
+  static const char ending[] = "_token";
+  for (void *at = json_object_iter((json_t *)(uintptr_t)config); at != NULL;
+       at = json_object_iter_next((json_t *)(uintptr_t)config, at)) {
+    const char *key = json_object_iter_key(at);
+    const json_t *value = json_object_iter_value(at), *content = json_object_get(value, "content");
+    size_t length = strlen(key);
+    if (length < sizeof ending || strcmp(key + length - (sizeof ending - 1), ending) != 0) continue;
+    const char *text = json_string_value(content == NULL ? value : content);
+    tri_chat_value name, token;
+    if (text == NULL) continue;
+    TRI_TRY(copy_text(format, key, &name));
+    TRI_TRY(copy_text(format, text, &token));
+    TRI_TRY(set_variable(format, name, token));
+    if (strcmp(key, "eos_token") == 0) format->end = token;
+  }
+  return TRI_OK;
+}
+
+static tri_status compile(const char *where, const json_t *text, tri_chat_template **out) {
+  return tri_chat_template_compile(where, json_string_value(text), json_string_length(text), out);
+}
+
+/* A list of {"name", "template"}. */
+static tri_status read_named(tri_chat_format *format, const char *path, const json_t *list) {
+  char where[TRI_PATH_BYTES + 64], names[256] = "";
+  size_t held = 0;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *entry = json_array_get(list, i), *text = json_object_get(entry, "template");
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    if (name == NULL || !json_is_string(text)) {
+      return tri_fail(TRI_BAD_FILE, "%s: entry %zu of \"chat_template\" lacks \"name\" or \"template\", two strings",
+                      path, i);
+    }
+    snprintf(where, sizeof where, "%s, chat_template `%.30s`,", path, name);
+    bool plain = strcmp(name, "default") == 0, tools = strcmp(name, "tool_use") == 0;
+    if (plain && format->template == NULL) TRI_TRY(compile(where, text, &format->template));
+    if (tools && format->tools_template == NULL) TRI_TRY(compile(where, text, &format->tools_template));
+    if (held + 40 < sizeof names) held += (size_t)snprintf(names + held, sizeof names - held, " %.30s", name);
+  }
+  if (format->template != NULL) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: \"chat_template\" is a list of named templates (%s ), and none is called default; write the one "
+                  "that you mean to a file and give it with --chat-template",
+                  path, names);
+}
+
+/* tokenizer_config.json: tokens, and the template unless there is one already. */
+static tri_status read_config(tri_chat_format *format, const char *folder, bool wants_template) {
+  char path[TRI_PATH_BYTES], where[TRI_PATH_BYTES + 32];
+  json_t *config = NULL;
+  TRI_TRY(tri_path_join(path, folder, "tokenizer_config.json"));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(load_json(path, &config));
+  tri_status status = read_tokens(format, config);
+  const json_t *text = json_object_get(config, "chat_template");
+  if (status == TRI_OK && wants_template && json_is_string(text)) {
+    snprintf(where, sizeof where, "%s, chat_template,", path);
+    status = compile(where, text, &format->template);
+  } else if (status == TRI_OK && wants_template && json_is_array(text)) {
+    status = read_named(format, path, text);
+  }
+  json_decref(config);
+  return status;
+}
+
+static tri_status read_file(tri_chat_format *format, const char *path) {
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
+  tri_status status = tri_chat_template_compile(path, text, bytes, &format->template);
+  tri_free(text);
+  return status;
+}
+
+static tri_status read_template(tri_chat_format *format, const tri_chat_format_options *options) {
+  char folder[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  bool none = options->file != NULL && strcmp(options->file, "none") == 0;
+  find_folder(options->tokenizer, folder);
+  if (options->file != NULL && !none) TRI_TRY(read_file(format, options->file));
+  if (folder[0] != '\0') {
+    TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
+    if (options->file == NULL && tri_path_exists(path)) TRI_TRY(read_file(format, path));
+    TRI_TRY(read_config(format, folder, options->file == NULL && format->template == NULL));
+  }
+  if (format->template != NULL || none) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "there is no chat template: %s%s has neither chat_template.jinja nor \"chat_template\" in "
+                  "tokenizer_config.json; give a file with --chat-template, or `--chat-template none` where prompt and "
+                  "completion are plain text",
+                  folder[0] == '\0' ? "the tokenizer " : "", folder[0] == '\0' ? options->tokenizer : folder);
+}
+
+/* ---- what was set by hand ---------------------------------------------------------------------------------------- */
+
+/* The JSON tree is copied, so that nothing but the arena is needed. */
+static tri_status copy_value(tri_chat_format *format, tri_chat_value value, tri_chat_value *out) {
+  *out = value;
+  if (value.kind == TRI_CHAT_STRING) return tri_chat_copy(&format->arena, value.text, value.bytes, out);
+  for (int64_t i = 0; value.kind == TRI_CHAT_LIST && i < value.list->count; i++) {
+    TRI_TRY(copy_value(format, value.list->items[i], &value.list->items[i]));
+  }
+  for (int64_t i = 0; value.kind == TRI_CHAT_DICT && i < value.dict->count; i++) {
+    TRI_TRY(copy_value(format, value.dict->entries[i].key, &value.dict->entries[i].key));
+    TRI_TRY(copy_value(format, value.dict->entries[i].value, &value.dict->entries[i].value));
+  }
+  return TRI_OK;
+}
+
+static tri_status set_by_hand(tri_chat_format *format, const char *text) {
+  const char *equals = strchr(text, '=');
+  tri_chat_value name, value;
+  json_error_t error;
+  if (equals == NULL || equals == text) {
+    return tri_fail(TRI_BAD_USAGE, "--chat-set wants NAME=VALUE, such as enable_thinking=false, not `%s`", text);
+  }
+  TRI_TRY(tri_chat_copy(&format->arena, text, (size_t)(equals - text), &name));
+  json_t *json = json_loads(equals + 1, JSON_DECODE_ANY, &error);
+  tri_status status = json == NULL ? copy_text(format, equals + 1, &value) : TRI_OK;
+  if (json != NULL) status = tri_chat_of_json(&format->arena, json, &value);
+  if (status == TRI_OK && json != NULL) status = copy_value(format, value, &value);
+  json_decref(json);
+  return status == TRI_OK ? set_variable(format, name, value) : status;
+}
+
+tri_status tri_chat_format_create(const tri_chat_format_options *options, tri_chat_format *out) {
+  *out = (tri_chat_format){.arena = {.limit = VALUE_BYTES}, .now = time(NULL), .end = tri_chat_string("", 0)};
+  TRI_TRY(tri_chat_arena_alloc(&out->arena, 2 * (size_t)MOST_VARIABLES, sizeof *out->variables, &out->variables));
+  if (options->end != NULL) TRI_TRY(copy_text(out, options->end, &out->end));
+  TRI_TRY(read_template(out, options));
+  for (int i = 0; i < options->num_set; i++) TRI_TRY(set_by_hand(out, options->set[i]));
+  return TRI_OK;
+}
+
+void tri_chat_format_release(tri_chat_format *format) {
+  tri_chat_template_destroy(format->template);
+  tri_chat_template_destroy(format->tools_template);
+  tri_chat_arena_release(&format->arena);
+  *format = (tri_chat_format){0};
+}

@@ -1,0 +1,12 @@
+/* JSON as values of a chat template. */
+#ifndef TRI_CHAT_JSON_VALUE_H
+#define TRI_CHAT_JSON_VALUE_H
+
+#include "chat/value.h"
+
+#include <jansson.h>
+
+/* Strings stay in the JSON tree, which must outlive the value. */
+tri_status tri_chat_of_json(tri_chat_arena *arena, const json_t *json, tri_chat_value *out);
+
+#endif

@@ -1,0 +1,44 @@
+/* A template as a row of tokens, as Jinja with trim_blocks and lstrip_blocks cuts it. Not for others. */
+#ifndef TRI_CHAT_LEXER_H
+#define TRI_CHAT_LEXER_H
+
+#include "chat/value.h"
+
+typedef enum tri_chat_token_kind {
+  TRI_TOKEN_END,
+  TRI_TOKEN_TEXT,        /* between tags */
+  TRI_TOKEN_BEGIN_PRINT, /* {{ */
+  TRI_TOKEN_END_PRINT,
+  TRI_TOKEN_BEGIN_BLOCK, /* {% */
+  TRI_TOKEN_END_BLOCK,
+  TRI_TOKEN_NAME,
+  TRI_TOKEN_STRING, /* without its quotes, its escapes undone */
+  TRI_TOKEN_INTEGER,
+  TRI_TOKEN_REAL,
+  TRI_TOKEN_SIGN, /* "==", "(", ... */
+} tri_chat_token_kind;
+
+typedef struct tri_chat_token {
+  uint8_t kind; /* a tri_chat_token_kind */
+  int32_t line, column;
+  tri_chat_value value;
+} tri_chat_token;
+
+typedef struct tri_chat_lexer {
+  const char *name, *source;
+  size_t bytes, at;
+  size_t counted; /* the place that line and column are of */
+  int32_t line, column;
+  tri_chat_arena *arena;
+  bool in_tag, in_block;
+  bool line_starts; /* the last tag took the newline behind it along */
+  int32_t brackets;
+} tri_chat_lexer;
+
+tri_status tri_chat_lexer_next(tri_chat_lexer *lexer, tri_chat_token *out);
+
+/* A fault at a place of the template. */
+tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri_status code, const char *format, ...)
+    TRI_PRINTF(5, 6);
+
+#endif

@@ -1,0 +1,59 @@
+/* A rendering at work. Not for others. */
+#ifndef TRI_CHAT_RENDERER_H
+#define TRI_CHAT_RENDERER_H
+
+#include "chat/template.h"
+#include "chat/tree.h"
+
+typedef struct tri_chat_binding {
+  int32_t symbol;
+  tri_chat_value value;
+} tri_chat_binding;
+
+typedef struct tri_chat_loop {
+  const tri_chat_list *list;
+  int64_t index;
+  int32_t depth;
+} tri_chat_loop;
+
+typedef enum tri_chat_flow { TRI_FLOW_ON, TRI_FLOW_BREAK, TRI_FLOW_CONTINUE } tri_chat_flow;
+
+/* Variables are a stack. A scope (a loop's turn, a block) sees all below it; a macro those of its own and of the
+ * template's top level, [0, num_top). */
+struct tri_chat_renderer {
+  const tri_chat_template *template;
+  tri_chat_limits limits;
+  time_t now;
+  tri_chat_arena arena;
+  int64_t steps;
+  tri_chat_binding *bindings;
+  int32_t num_bindings, binding_room;
+  int32_t scope, frame, num_top; /* where the scope and the macro begin */
+  int32_t scopes;                /* around; 0: at the top level */
+  int32_t loops, depth;
+  int32_t loop_symbol;
+  tri_chat_value *capture; /* where printed text goes; NULL: to `out` */
+  tri_chat_rendered *out;
+  tri_chat_flow flow;
+};
+
+tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
+tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
+tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
+                               tri_chat_value *out);
+
+/* NULL: there is no such variable. */
+const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
+
+/* A failure of something that does not know where it was asked for: the same with the place before it. */
+tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
+#define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
+  do {                                                                                                                 \
+    tri_status tri_try_status_ = (call);                                                                               \
+    if (tri_try_status_ != TRI_OK) return tri_chat_place(renderer, node, tri_try_status_);                             \
+  } while (0)
+
+#define TRI_CHAT_FAIL_AT(renderer, node, code, ...)                                                                    \
+  tri_chat_fault_at((renderer)->template->name, (node)->line, (node)->column, code, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,341 @@
+#include "chat/session.h"
+
+#include "base/memory.h"
+#include "chat/conversation.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes that are rendered to find the answers of one conversation, before those found are taken as the pattern. */
+#define MOST_WORK (INT64_C(1) << 28)
+
+struct tri_chat_session {
+  const tri_chat_format *format;
+  tri_chat_renderer *renderer, *tools_renderer;
+  tri_chat_rendered whole, before, behind; /* before an answer, and with it at the end */
+  tri_chat_arena arena;
+  tri_chat_value *variables;
+  int32_t variable_room;
+  int64_t work;                           /* bytes rendered for this conversation */
+  tri_chat_span before_last, behind_last; /* in the whole: what stands around the last answer's own bytes */
+  bool has_pattern;
+  tri_chat_span *answers;
+  int64_t num_answers, answer_room;
+};
+
+tri_status tri_chat_session_create(const tri_chat_format *format, tri_chat_session **out) {
+  tri_status status = TRI_OK;
+  tri_chat_session *session = NULL;
+  TRI_TRY(tri_alloc("a chat session", 1, sizeof *session, &session));
+  session->format = format;
+  session->arena.limit = tri_chat_usual_limits.value_bytes;
+  if (format->template != NULL) {
+    TRI_TRY_GOTO(tri_chat_renderer_create(format->template, &tri_chat_usual_limits, format->now, &session->renderer),
+                 destroy);
+  }
+  if (format->tools_template != NULL) {
+    TRI_TRY_GOTO(
+        tri_chat_renderer_create(format->tools_template, &tri_chat_usual_limits, format->now, &session->tools_renderer),
+        destroy);
+  }
+  *out = session;
+  return TRI_OK;
+destroy:
+  tri_chat_session_destroy(session);
+  return status;
+}
+
+void tri_chat_session_destroy(tri_chat_session *session) {
+  if (session == NULL) return;
+  tri_chat_renderer_destroy(session->renderer);
+  tri_chat_renderer_destroy(session->tools_renderer);
+  tri_chat_rendered_release(&session->whole);
+  tri_chat_rendered_release(&session->before);
+  tri_chat_rendered_release(&session->behind);
+  tri_chat_arena_release(&session->arena);
+  tri_free(session->answers);
+  tri_free(session);
+}
+
+/* ---- rendering --------------------------------------------------------------------------------------------------- */
+
+/* As apply_chat_template: special tokens first, which whatever follows may replace. The first of equal names counts in
+ * a template's variables last, so they are given in this order. */
+static tri_status render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count, bool prompt,
+                         tri_chat_rendered *out) {
+  const tri_chat_format *format = session->format;
+  int32_t own = c->variables == NULL ? 0 : (int32_t)c->variables->count, n = 0;
+  tri_chat_value *v = NULL;
+  tri_chat_list *part = NULL;
+  bool tools = c->tools.kind != TRI_CHAT_NONE;
+  TRI_TRY(tri_chat_list_create(&session->arena, 0, TRI_CHAT_IS_LIST, &part));
+  part->items = c->messages.list->items;
+  part->count = part->room = count;
+  TRI_TRY(tri_chat_arena_alloc(&session->arena, 2 * (size_t)(format->num_variables + own + 4), sizeof *v, &v));
+  for (int32_t i = 0; i < 2 * format->num_variables; i++) v[n++] = format->variables[i];
+  for (int32_t i = 0; i < own; i++) {
+    v[n++] = c->variables->entries[i].key;
+    v[n++] = c->variables->entries[i].value;
+  }
+  v[n++] = tri_chat_text("messages"), v[n++] = tri_chat_of_list(part);
+  v[n++] = tri_chat_text("tools"), v[n++] = c->tools;
+  v[n++] = tri_chat_text("documents"), v[n++] = tri_chat_none();
+  v[n++] = tri_chat_text("add_generation_prompt"), v[n++] = tri_chat_boolean(prompt);
+  tri_chat_renderer *renderer = tools && session->tools_renderer != NULL ? session->tools_renderer : session->renderer;
+  TRI_TRY(tri_chat_render(renderer, v, n / 2, c->num_messages, out));
+  session->work += (int64_t)out->bytes;
+  return TRI_OK;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static tri_status add_answer(tri_chat_session *session, size_t begin, size_t end) {
+  if (session->num_answers == session->answer_room) {
+    int64_t room = 2 * session->answer_room + 64;
+    TRI_TRY(tri_realloc("the answers of a conversation", (size_t)room, sizeof *session->answers, &session->answers));
+    session->answer_room = room;
+  }
+  session->answers[session->num_answers++] = (tri_chat_span){begin, end};
+  return TRI_OK;
+}
+
+static bool begins_with(const tri_chat_rendered *whole, const tri_chat_rendered *part) {
+  return part->bytes <= whole->bytes && (part->bytes == 0 || memcmp(whole->text, part->text, part->bytes) == 0);
+}
+
+static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
+  return rendered->copied[message].begin <= rendered->copied[message].end;
+}
+
+/* Which message a generation block printed: of as many blocks as answers the one of the same number, otherwise the one
+ * from which bytes in it were copied; -1: nobody knows. */
+static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
+                          int64_t *next) {
+  tri_chat_span span = whole->generated[block];
+  int64_t answers = 0;
+  for (int64_t i = 0; i < c->num_messages; i++) answers += c->is_answer[i];
+  if (whole->num_generated == answers) {
+    while (!c->is_answer[*next]) (*next)++;
+    return (*next)++;
+  }
+  for (; *next < c->num_messages; (*next)++) {
+    if (was_copied(whole, *next) && whole->copied[*next].begin >= span.begin && whole->copied[*next].end <= span.end) {
+      return *next;
+    }
+  }
+  *next = 0;
+  return -1;
+}
+
+static tri_status take_generated(tri_chat_session *session, const tri_chat_conversation *c) {
+  const tri_chat_rendered *whole = &session->whole;
+  bool all = true;
+  int64_t next = 0;
+  for (int64_t i = 0; i < c->num_messages; i++) all = all && (c->trained[i] || !c->is_answer[i]);
+  for (int64_t i = 0; i < whole->num_generated; i++) {
+    tri_chat_span span = whole->generated[i];
+    int64_t message = all ? 0 : message_of(c, whole, i, &next);
+    if (message < 0) {
+      return tri_fail(TRI_BAD_FILE,
+                      "some answers are not to be learnt, and which message a generation block of the template printed "
+                      "is not known; remove `train` and `weight`, or use a template that prints one block an answer");
+    }
+    if (span.end > span.begin && (all || c->trained[message])) TRI_TRY(add_answer(session, span.begin, span.end));
+  }
+  return TRI_OK;
+}
+
+/* Where the answer of a message begins in the whole. */
+static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
+  const tri_chat_rendered *whole = &session->whole;
+  tri_status status = render(session, c, message, true, &session->before);
+  if (status == TRI_OUT_OF_MEMORY) return status;
+  if (status == TRI_OK && begins_with(whole, &session->before)) {
+    *out = session->before.bytes;
+    if (!was_copied(whole, message) || *out <= whole->copied[message].begin) return TRI_OK;
+  }
+  if (was_copied(whole, message)) {
+    *out = whole->copied[message].begin;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "where the answer of message %" PRId64
+                  " begins is not known: the template %s prints what comes before it differently once it is there, and "
+                  "copies nothing of it; use a template with {%% generation %%} blocks",
+                  message + 1, tri_chat_template_name(session->format->template));
+}
+
+/* How far two texts are put together from the same strings, from `at` in the one and `from` in the other on. */
+static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
+  int64_t i = whole->num_pieces, k = part->num_pieces;
+  size_t common = 0;
+  while (i > 0 && whole->pieces[i - 1] > at) i--;
+  while (k > 0 && part->pieces[k - 1] > from) k--;
+  for (; i < whole->num_pieces && k < part->num_pieces; i++, k++) {
+    size_t end = whole->pieces[i] - at;
+    if (end != part->pieces[k] - from) break;
+    if (memcmp(whole->text + at + common, part->text + from + common, end - common) != 0) break;
+    common = end;
+  }
+  return common;
+}
+
+static tri_status find_end(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
+  const tri_chat_rendered *whole = &session->whole, *behind = &session->behind;
+  *out = whole->bytes;
+  if (message + 1 == c->num_messages) return TRI_OK;
+  tri_status status = render(session, c, message + 1, false, &session->behind);
+  if (status == TRI_OUT_OF_MEMORY) return status;
+  if (status == TRI_OK && begins_with(whole, behind)) {
+    *out = behind->bytes;
+    if (!was_copied(whole, message) || *out >= whole->copied[message].end) return TRI_OK;
+  }
+  if (status == TRI_OK && was_copied(whole, message) && was_copied(behind, message)) {
+    size_t from = behind->copied[message].end, at = whole->copied[message].end;
+    size_t common = common_pieces(whole, at, behind, from);
+    *out = at + common;
+    if (common > 0) return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "where the answer of message %" PRId64
+                  " ends is not known: the template %s prints it differently once more messages follow; use a template "
+                  "with {%% generation %%} blocks",
+                  message + 1, tri_chat_template_name(session->format->template));
+}
+
+static bool same_text(const tri_chat_rendered *whole, tri_chat_span span, size_t at) {
+  size_t bytes = span.end - span.begin;
+  return at <= whole->bytes && bytes <= whole->bytes - at &&
+         memcmp(whole->text + span.begin, whole->text + at, bytes) == 0;
+}
+
+/* The answer of a message by what stood around the last one. */
+static tri_status follow_pattern(const tri_chat_session *session, int64_t message, size_t *begin, size_t *end) {
+  const tri_chat_rendered *whole = &session->whole;
+  tri_chat_span before = session->before_last, behind = session->behind_last;
+  if (was_copied(whole, message)) {
+    *begin = whole->copied[message].begin - (before.end - before.begin);
+    *end = whole->copied[message].end + (behind.end - behind.begin);
+    if (*begin <= whole->copied[message].begin && same_text(whole, before, *begin) &&
+        same_text(whole, behind, whole->copied[message].end)) {
+      return TRI_OK;
+    }
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "the conversation is too long to look for its answers one by one, and the template %s prints that of "
+                  "message %" PRId64
+                  " in another way than those before it; divide the conversation, or use a template "
+                  "with {%% generation %%} blocks",
+                  tri_chat_template_name(session->format->template), message + 1);
+}
+
+static tri_status find_answer(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *begin,
+                              size_t *end) {
+  const tri_chat_rendered *whole = &session->whole;
+  bool last = message + 1 == c->num_messages; /* what ends all may stand behind it */
+  if (session->has_pattern && session->work > MOST_WORK && !last) return follow_pattern(session, message, begin, end);
+  TRI_TRY(find_begin(session, c, message, begin));
+  TRI_TRY(find_end(session, c, message, end));
+  if (*end < *begin) return tri_fail(TRI_INTERNAL, "an answer of a conversation ends before it begins");
+  if (!was_copied(whole, message)) return TRI_OK;
+  session->has_pattern = true;
+  session->before_last = (tri_chat_span){*begin, whole->copied[message].begin};
+  session->behind_last = (tri_chat_span){whole->copied[message].end, *end};
+  return TRI_OK;
+}
+
+static tri_status find_answers(tri_chat_session *session, const tri_chat_conversation *c) {
+  session->has_pattern = false;
+  for (int64_t i = 0; i < c->num_messages; i++) {
+    size_t begin = 0, end = 0;
+    if (!c->trained[i]) continue;
+    TRI_TRY(find_answer(session, c, i, &begin, &end));
+    TRI_TRY(add_answer(session, begin, end));
+  }
+  return TRI_OK;
+}
+
+/* ---- without a template ------------------------------------------------------------------------------------------ */
+
+static tri_status append(tri_chat_rendered *to, tri_chat_value text) {
+  if (text.bytes > to->room - to->bytes) {
+    size_t room = 2 * (to->bytes + text.bytes) + 4096;
+    TRI_TRY(tri_realloc("a conversation", room, 1, &to->text));
+    to->room = room;
+  }
+  if (text.bytes > 0) memcpy(to->text + to->bytes, text.text, text.bytes);
+  to->bytes += text.bytes;
+  return TRI_OK;
+}
+
+/* Prompt and completion behind each other, and the text that ends all, unless the completion ends with it. */
+static tri_status join_plain(tri_chat_session *session, const tri_chat_conversation *c) {
+  tri_chat_rendered *whole = &session->whole;
+  tri_chat_value end = session->format->end;
+  if (c->prompt.kind != TRI_CHAT_STRING) {
+    return tri_fail(TRI_BAD_FILE,
+                    "messages need a chat template; `--chat-template none` is for `prompt` and `completion` that are "
+                    "strings");
+  }
+  whole->bytes = 0;
+  TRI_TRY(append(whole, c->prompt));
+  TRI_TRY(append(whole, c->completion));
+  bool ended = c->completion.bytes >= end.bytes &&
+               memcmp(c->completion.text + c->completion.bytes - end.bytes, end.text, end.bytes) == 0;
+  if (!ended) TRI_TRY(append(whole, end));
+  return add_answer(session, c->prompt.bytes, whole->bytes);
+}
+
+/* ---- a line ------------------------------------------------------------------------------------------------------ */
+
+static tri_status check_answers(const tri_chat_session *session) {
+  for (int64_t i = 0; i < session->num_answers; i++) {
+    if (session->answers[i].end > session->answers[i].begin) return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_FILE, "the template prints nothing of the answers: there is nothing to learn from");
+}
+
+static tri_status answer(tri_chat_session *session, json_t *root, const char *key) {
+  tri_chat_conversation c;
+  TRI_TRY(tri_chat_conversation_read(&session->arena, root, key, &c));
+  if (session->format->template == NULL) return join_plain(session, &c);
+  TRI_TRY(render(session, &c, c.num_messages, false, &session->whole));
+  bool tools = c.tools.kind != TRI_CHAT_NONE && session->format->tools_template != NULL;
+  const tri_chat_template *template = tools ? session->format->tools_template : session->format->template;
+  TRI_TRY(tri_chat_template_marks_answers(template) ? take_generated(session, &c) : find_answers(session, &c));
+  return check_answers(session);
+}
+
+static tri_status name_line(const char *path, int64_t line, tri_status status) {
+  char message[8192];
+  if (status == TRI_OK || status == TRI_OUT_OF_MEMORY) return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  return tri_fail(status, "%s line %" PRId64 ": %s", path, line, message);
+}
+
+static tri_status parse(tri_chat_session *session, const char *path, int64_t line, const char *text, size_t bytes,
+                        json_t **out) {
+  json_error_t error;
+  tri_chat_arena_reset(&session->arena);
+  session->num_answers = session->work = 0;
+  *out = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+  if (*out != NULL) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)", path, line, error.text,
+                  error.column);
+}
+
+static void give(const tri_chat_session *session, tri_chat_answered *out) {
+  *out = (tri_chat_answered){session->whole.text, session->whole.bytes, session->answers, session->num_answers};
+}
+
+tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const char *key,
+                                 const char *text, size_t bytes, tri_chat_answered *out) {
+  json_t *root = NULL;
+  TRI_TRY(parse(session, path, line, text, bytes, &root));
+  tri_status status = name_line(path, line, answer(session, root, key));
+  json_decref(root);
+  if (status == TRI_OK) give(session, out);
+  return status;
+}

@@ -1,0 +1,104 @@
+#include "chat/text.h"
+
+#include "tokenizer/utf8.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+/* ---- characters -------------------------------------------------------------------------------------------------- */
+
+static bool begins(char byte) { return ((uint8_t)byte & 0xC0) != 0x80; }
+
+int64_t tri_chat_text_length(const char *text, size_t bytes) {
+  int64_t count = 0;
+  for (size_t i = 0; i < bytes; i++) count += begins(text[i]);
+  return count;
+}
+
+size_t tri_chat_text_offset(const char *text, size_t bytes, int64_t index) {
+  size_t at = 0;
+  for (; at < bytes; at++) {
+    if (begins(text[at]) && index-- == 0) break;
+  }
+  return at;
+}
+
+bool tri_chat_is_space(uint32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+         code == 0x205F || code == 0x3000;
+}
+
+/* ---- stripping --------------------------------------------------------------------------------------------------- */
+
+static bool in_set(const char *letter, size_t length, uint32_t code, const tri_chat_value *set) {
+  if (set == NULL) return tri_chat_is_space(code);
+  return memmem(set->text, set->bytes, letter, length) != NULL; /* a whole letter of UTF-8 occurs only as itself */
+}
+
+void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
+                         size_t *end) {
+  uint32_t code = 0;
+  while (left && *begin < *end) {
+    size_t length = tri_utf8_decode(text + *begin, *end - *begin, &code);
+    if (length == 0 || !in_set(text + *begin, length, code, set)) break;
+    *begin += length;
+  }
+  while (right && *end > *begin) {
+    size_t first = *end - 1;
+    while (first > *begin && !begins(text[first])) first--;
+    size_t length = tri_utf8_decode(text + first, *end - first, &code);
+    if (length == 0 || !in_set(text + first, length, code, set)) break;
+    *end = first;
+  }
+}
+
+/* ---- case -------------------------------------------------------------------------------------------------------- */
+
+/* Those whose capital or small letter is several letters or depends on their neighbours (Unicode's SpecialCasing). */
+static bool is_special(uint32_t code) {
+  return code == 0xDF || code == 0x130 || code == 0x149 || code == 0x1F0 || code == 0x390 || code == 0x3A3 ||
+         code == 0x3B0 || code == 0x587 || (code >= 0x1E96 && code <= 0x1E9A) || code == 0x1E9E ||
+         (code >= 0x1F50 && code <= 0x1F57) || (code >= 0x1F80 && code <= 0x1FAF) ||
+         (code >= 0x1FB2 && code <= 0x1FFC) || (code >= 0xFB00 && code <= 0xFB17);
+}
+
+static bool is_cased(uint32_t code) {
+  utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+}
+
+static uint32_t turn(uint32_t code, tri_chat_case to, bool first) {
+  utf8proc_int32_t letter = (utf8proc_int32_t)code;
+  switch (to) {
+    case TRI_CHAT_UPPER: return (uint32_t)utf8proc_toupper(letter);
+    case TRI_CHAT_LOWER: return (uint32_t)utf8proc_tolower(letter);
+    case TRI_CHAT_TITLE:
+    case TRI_CHAT_CAPITAL: return (uint32_t)(first ? utf8proc_totitle(letter) : utf8proc_tolower(letter));
+  }
+  return code;
+}
+
+tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out) {
+  tri_chat_writer writer = {.arena = arena};
+  bool first = true; /* of the word, or of the text */
+  for (size_t i = 0; i < string.bytes;) {
+    uint32_t code = (uint8_t)string.text[i];
+    size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
+    if (code >= 0x80 && is_special(code)) {
+      return tri_fail(TRI_UNSUPPORTED, "the other case of U+%04X, which is more than one letter, is not supported",
+                      (unsigned)code);
+    }
+    TRI_TRY(tri_chat_write_code(&writer, turn(code, to, first)));
+    first = to == TRI_CHAT_TITLE && !is_cased(code);
+    i += length == 0 ? 1 : length;
+  }
+  *out = tri_chat_string(writer.text, writer.bytes);
+  out->origin = string.origin;
+  return TRI_OK;
+}
+
+size_t tri_chat_text_find(const char *text, size_t bytes, size_t from, tri_chat_value part) {
+  const char *found = memmem(text + from, bytes - from, part.text, part.bytes);
+  return found == NULL ? SIZE_MAX : (size_t)(found - text);
+}

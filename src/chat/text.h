@@ -1,0 +1,27 @@
+/* Python's functions of str on UTF-8. Positions and lengths are of characters, as Python counts them. */
+#ifndef TRI_CHAT_TEXT_H
+#define TRI_CHAT_TEXT_H
+
+#include "chat/value.h"
+
+/* Characters of a text. */
+int64_t tri_chat_text_length(const char *text, size_t bytes);
+/* The byte at which character `index` begins; `bytes` where there are fewer. */
+size_t tri_chat_text_offset(const char *text, size_t bytes, int64_t index);
+
+/* What str.isspace finds. */
+bool tri_chat_is_space(uint32_t code);
+
+/* [*begin, *end) without white space, or without the characters of `set` (NULL: white space), on either side. */
+void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
+                         size_t *end);
+
+typedef enum tri_chat_case { TRI_CHAT_UPPER, TRI_CHAT_LOWER, TRI_CHAT_TITLE, TRI_CHAT_CAPITAL } tri_chat_case;
+
+/* Letters whose other case is more than one letter are TRI_UNSUPPORTED, and the message names the first. */
+tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out);
+
+/* Where `part` first occurs at or behind `from`; SIZE_MAX: nowhere. */
+size_t tri_chat_text_find(const char *text, size_t bytes, size_t from, tri_chat_value part);
+
+#endif

@@ -1,0 +1,148 @@
+#include "base/config.h"
+#include "checkpoint/huggingface_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static tri_status require_whole_heads(const tri_json_reader *from) {
+  double rotated = 1;
+  TRI_TRY(tri_reader_number(from, "partial_rotary_factor", 1, &rotated));
+  if (rotated == 1) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; only 1 is supported", from->path, rotated);
+}
+
+TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
+
+typedef struct rope_reader {
+  tri_json_reader from;   /* the object of its own */
+  const char *key, *type; /* as they stand in the file */
+} rope_reader;
+
+static tri_status check_asked(const rope_reader *rope, const char *const *asked) {
+  for (; *asked != NULL; asked++) {
+    if (tri_reader_get(&rope->from, *asked) != NULL) continue;
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` of type %s has no `%s`", rope->from.path, rope->key, rope->type, *asked);
+  }
+  return TRI_OK;
+}
+
+static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
+  static const char *const asked[] = {"factor", NULL};
+  TRI_TRY(check_asked(rope, asked));
+  return tri_reader_positive(&rope->from, "factor", 1, &out->factor);
+}
+
+static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
+  static const char *const asked[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                      "original_max_position_embeddings", NULL};
+  TRI_TRY(check_asked(rope, asked));
+  TRI_TRY(tri_reader_positive(&rope->from, "factor", 1, &out->factor));
+  TRI_TRY(tri_reader_positive(&rope->from, "low_freq_factor", 1, &out->low_freq_factor));
+  TRI_TRY(tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor));
+  return tri_reader_size(&rope->from, "original_max_position_embeddings", 8192, &out->original_max_sequence);
+}
+
+/* A number that may be absent, for which 0 stands here; transformers takes 0 for absent too but in attention_factor. */
+static tri_status get_optional_number(const tri_json_reader *from, const char *key, double *out) {
+  TRI_TRY(tri_reader_number(from, key, 0, out));
+  return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
+}
+
+/* Without a factor it is how much longer texts are than at first. */
+static tri_status read_yarn(const rope_reader *rope, const tri_model *model, tri_rope_scaling *out) {
+  const tri_json_reader *from = &rope->from;
+  static const char *const asked[] = {"factor", NULL};
+  const json_t *original = tri_reader_get(from, "original_max_position_embeddings"),
+               *factor = tri_reader_get(from, "attention_factor");
+  if (original == NULL) TRI_TRY(check_asked(rope, asked));
+  TRI_TRY(tri_reader_size(from, "original_max_position_embeddings", model->max_sequence, &out->original_max_sequence));
+  double ratio = (double)model->max_sequence / (double)out->original_max_sequence;
+  TRI_TRY(tri_reader_positive(from, "factor", ratio, &out->factor));
+  TRI_TRY(get_optional_number(from, "attention_factor", &out->attention_factor));
+  if (factor != NULL && out->attention_factor == 0)
+    return tri_reader_wrong(from, "attention_factor", "a number above 0");
+  TRI_TRY(get_optional_number(from, "mscale", &out->mscale));
+  TRI_TRY(get_optional_number(from, "mscale_all_dim", &out->mscale_all_dim));
+  TRI_TRY(get_optional_number(from, "beta_fast", &out->beta_fast));
+  TRI_TRY(get_optional_number(from, "beta_slow", &out->beta_slow));
+  if (out->beta_fast == 0) out->beta_fast = 32;
+  if (out->beta_slow == 0) out->beta_slow = 1;
+  return tri_reader_bool(from, "truncate", true, &out->truncate);
+}
+
+/* Behind its factor. To transformers the longest sequence of the config is the original one, beyond which frequencies
+ * change; it has no key for how far texts may go, and we write one of our own. */
+static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
+  tri_rope_scaling *scaling = &model->rope_scaling;
+  scaling->original_max_sequence = model->max_sequence;
+  double reach = fmin((double)model->max_sequence * scaling->factor, 1 << 30);
+  return tri_reader_size(config, "max_sequence", reach < 1 ? 1 : (int64_t)reach, &model->max_sequence);
+}
+
+/* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both. The type
+ * was once called `type`. */
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  const char *key = tri_reader_get(from, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
+  const char *type = NULL;
+  rope_reader rope = {.from = {.path = from->path, .object = tri_reader_get(from, key)}, .key = key};
+  TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
+  if (rope.from.object == NULL) return TRI_OK;
+  if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
+  TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
+  TRI_TRY(require_whole_heads(&rope.from));
+  TRI_TRY(tri_reader_word(&rope.from, "type", "default", &type));
+  TRI_TRY(tri_reader_word(&rope.from, "rope_type", type, &type));
+  if (strcmp(type, "default") == 0) return TRI_OK;
+  tri_rope_scaling *scaling = &out->rope_scaling;
+  if (!rope_types_find(type, &scaling->type)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn and llama3 are supported", from->path,
+                    key, type);
+  }
+  rope.type = type;
+  switch (scaling->type) {
+    case TRI_ROPE_LLAMA3: return read_llama3(&rope, scaling);
+    case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
+    case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(from, out);
+    case TRI_ROPE_YARN: return read_yarn(&rope, out, scaling);
+  }
+  return TRI_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *yarn_json(const tri_rope_scaling *s) {
+  json_t *out = json_pack("{s:s, s:f, s:I, s:f, s:f, s:b}", "rope_type", rope_types_word(s->type), "factor", s->factor,
+                          "original_max_position_embeddings", (json_int_t)s->original_max_sequence, "beta_fast",
+                          s->beta_fast, "beta_slow", s->beta_slow, "truncate", s->truncate);
+  if (s->attention_factor != 0) json_object_set_new(out, "attention_factor", json_real(s->attention_factor));
+  if (s->mscale != 0) json_object_set_new(out, "mscale", json_real(s->mscale));
+  if (s->mscale_all_dim != 0) json_object_set_new(out, "mscale_all_dim", json_real(s->mscale_all_dim));
+  return out;
+}
+
+/* In the form of version 4, which later versions read too. */
+static json_t *rope_json(const tri_rope_scaling *scaling) {
+  const char *type = rope_types_word(scaling->type);
+  if (tri_rope_is_plain(scaling)) return json_null();
+  switch (scaling->type) {
+    case TRI_ROPE_LLAMA3: break;
+    case TRI_ROPE_LINEAR:
+    case TRI_ROPE_DYNAMIC: return json_pack("{s:s, s:f}", "rope_type", type, "factor", scaling->factor);
+    case TRI_ROPE_YARN: return yarn_json(scaling);
+  }
+  return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", type, "factor", scaling->factor, "low_freq_factor",
+                   scaling->low_freq_factor, "high_freq_factor", scaling->high_freq_factor,
+                   "original_max_position_embeddings", (json_int_t)scaling->original_max_sequence);
+}
+
+void tri_huggingface_write_rope(const tri_model *m, json_t *to) {
+  json_object_set_new(to, "rope_theta", json_real(m->rope_theta));
+  json_object_set_new(to, "rope_scaling", rope_json(&m->rope_scaling));
+  if (m->rope_scaling.type != TRI_ROPE_DYNAMIC) return;
+  json_object_set_new(to, "max_position_embeddings", json_integer((json_int_t)m->rope_scaling.original_max_sequence));
+  json_object_set_new(to, "max_sequence", json_integer((json_int_t)m->max_sequence));
+}

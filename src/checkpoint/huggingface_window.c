@@ -1,0 +1,84 @@
+#include "base/memory.h"
+#include "checkpoint/huggingface_parts.h"
+#include "model/window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* ["full_attention", "sliding_attention", ...], for each layer. */
+static tri_status read_layer_types(const tri_json_reader *from, const json_t *types, tri_model *out) {
+  bool *windowed = NULL;
+  if (!json_is_array(types) || json_array_size(types) != (size_t)out->num_layers) {
+    return tri_fail(TRI_BAD_FILE, "%s: `layer_types` is not a list of %" PRId64 " (num_hidden_layers)", from->path,
+                    out->num_layers);
+  }
+  TRI_TRY(tri_alloc("layers", (size_t)out->num_layers, sizeof *windowed, &windowed));
+  tri_status status = TRI_OK;
+  for (size_t i = 0; i < json_array_size(types) && status == TRI_OK; i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    windowed[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
+    if (windowed[i] || (type != NULL && strcmp(type, "full_attention") == 0)) continue;
+    status =
+        tri_fail(TRI_UNSUPPORTED, "%s: `layer_types` has `%.40s`; full_attention and sliding_attention are supported",
+                 from->path, type == NULL ? "?" : type);
+  }
+  if (status == TRI_OK) status = tri_window_layers_print(windowed, out->num_layers, out->window_layers);
+  tri_free(windowed);
+  return status;
+}
+
+/* Which layers look back through the window: from `max_window_layers` on, or as `layer_types` says. */
+static tri_status read_window_layers(const tri_json_reader *from, const tri_dialect_window *window, tri_model *out) {
+  const json_t *types = window->by_layer ? tri_reader_get(from, "layer_types") : NULL;
+  int64_t full = 0;
+  if (types != NULL) {
+    TRI_TRY(read_layer_types(from, types, out));
+  } else if (window->full_layers > 0) {
+    TRI_TRY(tri_reader_count(from, "max_window_layers", window->full_layers, &full));
+    if (full < out->num_layers) snprintf(out->window_layers, sizeof out->window_layers, "%" PRId64 "-", full);
+  }
+  if (full < out->num_layers && (types == NULL || out->window_layers[0] != '\0')) return TRI_OK;
+  out->window = 0; /* in no layer */
+  out->window_layers[0] = '\0';
+  return TRI_OK;
+}
+
+tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  const tri_dialect_window *window = &dialect->window;
+  bool used = false;
+  out->window = 0;
+  if (!window->known) return TRI_OK;
+  TRI_TRY(tri_reader_bool(from, "use_sliding_window", !window->switched, &used));
+  if (!used) return TRI_OK;
+  TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));
+  return out->window == 0 ? TRI_OK : read_window_layers(from, window, out);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *layer_types_json(const tri_model *m) {
+  json_t *out = json_array();
+  for (int64_t i = 0; i < m->num_layers; i++) {
+    json_array_append_new(out, json_string(tri_model_window(m, i) > 0 ? "sliding_attention" : "full_attention"));
+  }
+  return out;
+}
+
+void tri_huggingface_write_window(const tri_model *m, const tri_dialect *dialect, json_t *to) {
+  const tri_dialect_window *window = &dialect->window;
+  const bool used = m->window != 0;
+  json_t *size = used ? json_integer((json_int_t)m->window) : json_null();
+  if (window->switched) json_object_set_new(to, "use_sliding_window", json_boolean(used));
+  if (window->known && (used || !window->switched)) json_object_set(to, "sliding_window", size);
+  if (used && window->by_layer) json_object_set_new(to, "layer_types", layer_types_json(m));
+  /* For who knows no layer_types, where they say the same. */
+  if (used && window->full_layers > 0) {
+    int64_t full = 0;
+    while (full < m->num_layers && tri_model_window(m, full) == 0) full++;
+    json_object_set_new(to, "max_window_layers", json_integer((json_int_t)full));
+  }
+  json_decref(size);
+}

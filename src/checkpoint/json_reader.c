@@ -1,0 +1,64 @@
+#include "checkpoint/json_reader.h"
+
+#include <stdlib.h>
+
+const json_t *tri_reader_get(const tri_json_reader *from, const char *key) {
+  const json_t *value = json_object_get(from->object, key);
+  return json_is_null(value) ? NULL : value;
+}
+
+tri_status tri_reader_wrong(const tri_json_reader *from, const char *key, const char *wanted) {
+  char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
+  tri_status status = tri_fail(TRI_BAD_FILE, "%s: `%s` is %.100s, but should be %s", from->path, key,
+                               text == NULL ? "?" : text, wanted);
+  free(text);
+  return status;
+}
+
+tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out) {
+  const json_t *value = tri_reader_get(from, key);
+  if (value != NULL && (!json_is_integer(value) || json_integer_value(value) < 1)) {
+    return tri_reader_wrong(from, key, "an integer of at least 1");
+  }
+  *out = value == NULL ? fallback : (int64_t)json_integer_value(value);
+  return TRI_OK;
+}
+
+tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out) {
+  return tri_reader_size(from, key, json_is_null(json_object_get(from->object, key)) ? 0 : fallback, out);
+}
+
+tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out) {
+  const json_t *value = tri_reader_get(from, key);
+  if (value != NULL && (!json_is_integer(value) || json_integer_value(value) < 0)) {
+    return tri_reader_wrong(from, key, "an integer of at least 0");
+  }
+  *out = value == NULL ? fallback : (int64_t)json_integer_value(value);
+  return TRI_OK;
+}
+
+tri_status tri_reader_number(const tri_json_reader *from, const char *key, double fallback, double *out) {
+  const json_t *value = tri_reader_get(from, key);
+  if (value != NULL && !json_is_number(value)) return tri_reader_wrong(from, key, "a number");
+  *out = value == NULL ? fallback : json_number_value(value);
+  return TRI_OK;
+}
+
+tri_status tri_reader_positive(const tri_json_reader *from, const char *key, double fallback, double *out) {
+  TRI_TRY(tri_reader_number(from, key, fallback, out));
+  return *out > 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
+}
+
+tri_status tri_reader_bool(const tri_json_reader *from, const char *key, bool fallback, bool *out) {
+  const json_t *value = tri_reader_get(from, key);
+  if (value != NULL && !json_is_boolean(value)) return tri_reader_wrong(from, key, "true or false");
+  *out = value == NULL ? fallback : json_is_true(value);
+  return TRI_OK;
+}
+
+tri_status tri_reader_word(const tri_json_reader *from, const char *key, const char *fallback, const char **out) {
+  const json_t *value = tri_reader_get(from, key);
+  if (value != NULL && !json_is_string(value)) return tri_reader_wrong(from, key, "a string");
+  *out = value == NULL ? fallback : json_string_value(value);
+  return TRI_OK;
+}

@@ -1,0 +1,32 @@
+/* Reading an object of a JSON file key by key: of the type that is wanted, or a failure that names the file and the
+ * key. A key that is missing or null has its fallback. */
+#ifndef TRI_CHECKPOINT_JSON_READER_H
+#define TRI_CHECKPOINT_JSON_READER_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tri_json_reader {
+  const char *path; /* of the file, for messages */
+  const json_t *object;
+} tri_json_reader;
+
+/* NULL where it is missing or null. */
+const json_t *tri_reader_get(const tri_json_reader *from, const char *key);
+
+/* Of at least 1; the same where null stands for 0, and only a missing key for the fallback; of at least 0. */
+tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
+tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
+tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
+tri_status tri_reader_number(const tri_json_reader *from, const char *key, double fallback, double *out);
+tri_status tri_reader_positive(const tri_json_reader *from, const char *key, double fallback, double *out);
+tri_status tri_reader_bool(const tri_json_reader *from, const char *key, bool fallback, bool *out);
+tri_status tri_reader_word(const tri_json_reader *from, const char *key, const char *fallback, const char **out);
+
+/* The failure: "PATH: `KEY` is 3, but should be WANTED". */
+tri_status tri_reader_wrong(const tri_json_reader *from, const char *key, const char *wanted);
+
+#endif

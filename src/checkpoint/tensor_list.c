@@ -1,0 +1,90 @@
+#include "checkpoint/tensor_list.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool ends_with(const char *text, const char *ending) {
+  size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* Masks and frequencies, which follow from the configuration; what an optimizer keeps. */
+static bool may_be_left(const char *name) {
+  static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",    ".rotary_emb.inv_freq",
+                                        TRI_CHECKPOINT_MOMENT1, TRI_CHECKPOINT_MOMENT2, TRI_CHECKPOINT_MASTER};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    if (ends_with(name, endings[i])) return true;
+  }
+  return false;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void add_tensors(const tri_parameter_table *table, bool tied, int64_t *count, tri_parameter *out) {
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    int64_t first = 0;
+    if ((entry->tied_to >= 0) != tied) continue;
+    for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++)
+      out[(*count)++] = tri_parameter_tensor(entry, t, &first);
+  }
+}
+
+static void add_names(tri_tensor_list *list, int64_t count) {
+  for (int64_t t = 0; t < count; t++) {
+    const char *name = list->tensors[t].name, *dot = strchr(name, '.');
+    list->names[list->num_names++] = name;
+    if (dot != NULL) list->names[list->num_names++] = dot + 1;
+  }
+  qsort(list->names, (size_t)list->num_names, sizeof *list->names, compare_names);
+}
+
+tri_status tri_tensor_list_create(const tri_parameter_table *table, tri_tensor_list *out) {
+  size_t all = 0;
+  for (int64_t e = 0; e < table->num_entries; e++) all += (size_t)tri_parameter_num_tensors(&table->entries[e]);
+  TRI_TRY(tri_alloc("the tensors of a model", all, sizeof *out->tensors, &out->tensors));
+  TRI_TRY(tri_alloc("the tensors of a model", 2 * all, sizeof *out->names, &out->names));
+  int64_t count = 0;
+  add_tensors(table, false, &count, out->tensors);
+  out->count = count;
+  add_tensors(table, true, &count, out->tensors);
+  add_names(out, count);
+  return TRI_OK;
+}
+
+void tri_tensor_list_release(tri_tensor_list *list) {
+  tri_free(list->names);
+  tri_free(list->tensors);
+}
+
+/* A tied model's output projection may be there a second time: it is the embedding. */
+bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
+  return bsearch(&name, list->names, (size_t)list->num_names, sizeof *list->names, compare_names) != NULL ||
+         may_be_left(name);
+}
+
+/* ---- what a model has no place for ------------------------------------------------------------------------------- */
+
+static void look_through(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
+    const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
+    if (tri_tensor_list_knows(list, entry.tensor->name)) continue;
+    if (out->count++ == 0) out->first = entry.tensor->name;
+  }
+}
+
+tri_status tri_checkpoint_find_left_out(const tri_checkpoint *from, const tri_model *model, tri_left_out *out) {
+  tri_parameter_table *table = NULL;
+  tri_tensor_list list = {0};
+  *out = (tri_left_out){0};
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  tri_status status = tri_tensor_list_create(table, &list);
+  if (status == TRI_OK) look_through(from, &list, out);
+  tri_tensor_list_release(&list);
+  tri_parameter_table_destroy(table);
+  return status;
+}

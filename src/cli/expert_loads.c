@@ -1,0 +1,59 @@
+#include "cli/expert_loads.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/parts.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { MOST_BYTES = 1 << 30 };
+
+typedef struct sums {
+  double imbalance;
+  int64_t layers;
+} sums;
+
+/* Rows of the busiest holder beside those of the one with most experts, were all equally busy. */
+static void add_layer(const json_t *layer, int64_t holders, sums *to) {
+  const json_t *load = json_object_get(layer, "load");
+  const int64_t experts = (int64_t)json_array_size(load), most_experts = (experts + holders - 1) / holders;
+  double all = 0, most = 0;
+  for (int64_t h = 0; h < holders; h++) {
+    double rows = 0;
+    for (int64_t e = tri_part_begin(experts, holders, h); e < tri_part_begin(experts, holders, h + 1); e++) {
+      rows += json_number_value(json_array_get(load, (size_t)e));
+    }
+    all += rows;
+    if (rows > most) most = rows;
+  }
+  if (all <= 0) return;
+  to->imbalance += most / (all * (double)most_experts / (double)experts);
+  to->layers++;
+}
+
+static void add_step(const char *line, size_t bytes, int64_t holders, sums *to) {
+  json_t *step = json_loadb(line, bytes, 0, NULL); /* a line that is not whole has nothing */
+  const json_t *layers = json_object_get(step, "experts");
+  for (size_t i = 0; i < json_array_size(layers); i++) add_layer(json_array_get(layers, i), holders, to);
+  json_decref(step);
+}
+
+tri_status tri_expert_loads_imbalance(const char *metrics, int64_t holders, double *out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  sums sum = {0};
+  *out = 0;
+  if (!tri_path_exists(metrics)) return TRI_OK;
+  TRI_TRY(tri_file_read(metrics, MOST_BYTES, &text, &bytes));
+  for (const char *line = text; line != NULL && *line != '\0';) {
+    const char *end = strchr(line, '\n');
+    add_step(line, end == NULL ? strlen(line) : (size_t)(end - line), holders, &sum);
+    line = end == NULL ? NULL : end + 1;
+  }
+  tri_free(text);
+  if (sum.layers == 0) return TRI_OK;
+  const double mean = sum.imbalance / (double)sum.layers;
+  *out = mean < 1 ? 1 : mean;
+  return TRI_OK;
+}

@@ -1,0 +1,393 @@
+/* Parts that change hands: part s of every rank's `from` goes to rank s.
+ *
+ * Nothing is added, and no rank knows more than the sizes of what it gives and gets. Between nodes every part is a
+ * message, and all of them are under way at once. Inside a node the ranks meet in one step (pass.c): in its buffer of
+ * that step each writes where its parts for the others are and, if they are small, the parts themselves. A larger
+ * `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a second
+ * step, behind which nobody reads it any more. What lies elsewhere goes by messages, which its owner starts without
+ * asking and the others expect when they have read so. Each rank chooses for its own parts alone.
+ *
+ * A part's length is known on both sides, and compared: in the step, or when the message has come. */
+#include "base/memory.h"
+#include "comm/internal.h"
+
+#include <string.h>
+
+enum {
+  TAG = 3,                   /* exchange.c has those before it */
+  IN_BUFFER_BYTES = 1 << 14, /* up to here copying twice is faster than meeting twice */
+  SPAN_BYTES = 1 << 22       /* between looks at how much of the others' memory has become resident here */
+};
+
+typedef enum parts_way {
+  PARTS_IN_BUFFER = 1,
+  PARTS_IN_PLACE, /* where the note says */
+  PARTS_BY_MESSAGES
+} parts_way;
+
+/* What a rank shows the others of its node, in its buffer: `first` is where a rank's part begins, in bytes, behind
+ * this or in the note's segment. */
+typedef struct shown {
+  int64_t way;
+  struct {
+    int64_t first, bytes;
+  } parts[]; /* [num_local] */
+} shown;
+
+static size_t shown_bytes(const tri_group_impl *group) {
+  return sizeof(shown) + (size_t)group->num_local * sizeof(((shown *)NULL)->parts[0]);
+}
+
+static shown *shown_by(const tri_group_impl *group, int local, uint64_t step) {
+  return (shown *)(void *)group->staging[local].buffers[step % 2];
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static size_t part_bytes(const tri_request *request, const int64_t *begins, int rank) {
+  return (size_t)(begins[rank + 1] - begins[rank]) * request->sum->bytes;
+}
+
+static size_t given_bytes(const tri_request *request, int to) { return part_bytes(request, request->begins, to); }
+
+static size_t got_bytes(const tri_request *request, int from) { return part_bytes(request, request->to_begins, from); }
+
+static const char *given_at(const tri_request *request, int to) {
+  return request->values + (size_t)request->begins[to] * request->sum->bytes;
+}
+
+static char *got_at(const tri_request *request, int from) {
+  return request->to + (size_t)request->to_begins[from] * request->sum->bytes;
+}
+
+static bool is_here(const tri_group_impl *group, int rank) { return group->nodes[rank] == group->node; }
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static int local_of(const tri_group_impl *group, int rank) {
+  int local = 0;
+  while (group->local_ranks[local] != rank) local++;
+  return local;
+}
+
+static size_t pieces_of(size_t bytes) { return bytes / TRI_MOST_MESSAGE_BYTES + (bytes % TRI_MOST_MESSAGE_BYTES != 0); }
+
+/* Both sides know an empty part for what it is. */
+static tri_status post(tri_request *request, int peer, char *data, size_t bytes, bool receives) {
+  tri_group_impl *group = request->group;
+  const bool here = is_here(group, peer);
+  MPI_Comm comm = here ? group->node_comm : group->exchange;
+  const int number = here ? local_of(group, peer) : peer;
+  for (size_t at = 0; at < bytes; at += TRI_MOST_MESSAGE_BYTES) {
+    const size_t size = bytes - at < TRI_MOST_MESSAGE_BYTES ? bytes - at : TRI_MOST_MESSAGE_BYTES;
+    tri_part_message *message = &request->messages[request->num_messages];
+    *message = (tri_part_message){.peer = peer, .bytes = (int)size, .receives = receives};
+    if (receives) {
+      TRI_MPI(group->name, MPI_Irecv(data + at, (int)size, MPI_BYTE, number, TAG, comm, &message->request));
+    } else {
+      TRI_MPI(group->name, MPI_Isend(data + at, (int)size, MPI_BYTE, number, TAG, comm, &message->request));
+    }
+    request->num_messages++;
+  }
+  return TRI_OK;
+}
+
+static tri_status post_receive(tri_request *request, int from) {
+  return post(request, from, got_at(request, from), got_bytes(request, from), true);
+}
+
+static tri_status post_send(tri_request *request, int to) {
+  return post(request, to, (char *)(uintptr_t)given_at(request, to), given_bytes(request, to), false);
+}
+
+/* To and from the ranks of other nodes; beginning with the next, so that not all send to one first. */
+static tri_status post_between_nodes(tri_request *request) {
+  const tri_group_impl *group = request->group;
+  for (int i = 1; i < group->size; i++) {
+    int from = (group->rank + group->size - i) % group->size;
+    if (!is_here(group, from)) TRI_TRY(post_receive(request, from));
+  }
+  for (int i = 1; i < group->size; i++) {
+    int to = (group->rank + i) % group->size;
+    if (!is_here(group, to)) TRI_TRY(post_send(request, to));
+  }
+  return TRI_OK;
+}
+
+static tri_status wrong_length(const tri_request *request, int peer, int64_t sent, size_t expected) {
+  return tri_comm_lost("%s: in collective %llu, %s, rank %d gives %lld bytes to rank %d, which expects %zu",
+                       request->group->name, (unsigned long long)request->number,
+                       tri_operation_name(request->operation), peer, (long long)sent, request->group->rank, expected);
+}
+
+/* MPI itself fails a message that is too long. */
+static tri_status finish_messages(tri_request *request, bool *moved) {
+  while (request->num_finished < request->num_messages) {
+    tri_part_message *message = &request->messages[request->num_finished];
+    int finished = 0, count = 0;
+    MPI_Status status;
+    TRI_MPI(request->group->name, MPI_Test(&message->request, &finished, &status));
+    if (!finished) return TRI_OK;
+    if (message->receives) {
+      TRI_MPI(request->group->name, MPI_Get_count(&status, MPI_BYTE, &count));
+      if (count != message->bytes) return wrong_length(request, message->peer, count, (size_t)message->bytes);
+    }
+    request->num_finished++;
+    *moved = true;
+  }
+  return TRI_OK;
+}
+
+int tri_parts_behind(const tri_request *request) {
+  return request->num_finished < request->num_messages ? request->messages[request->num_finished].peer : -1;
+}
+
+/* ---- inside a node ----------------------------------------------------------------------------------------------- */
+
+static parts_way choose(const tri_request *request, size_t bytes) {
+  const tri_group_impl *group = request->group;
+  const bool fits = bytes <= group->buffer_bytes - shown_bytes(group);
+  uint64_t offset;
+  if (fits && bytes <= IN_BUFFER_BYTES) return PARTS_IN_BUFFER;
+  if (tri_share_find(request->values, request->bytes, &offset) != 0) return PARTS_IN_PLACE;
+  return fits ? PARTS_IN_BUFFER : PARTS_BY_MESSAGES;
+}
+
+/* Where a part begins in what the others read, after `held` bytes of those before it. */
+static tri_status offer(tri_request *request, parts_way way, int to, char *buffer, size_t held, int64_t *first) {
+  const size_t bytes = given_bytes(request, to);
+  switch (way) {
+    case PARTS_IN_BUFFER:
+      *first = (int64_t)held;
+      if (bytes > 0) memcpy(buffer + held, given_at(request, to), bytes);
+      return TRI_OK;
+    case PARTS_IN_PLACE: *first = (int64_t)(given_at(request, to) - request->values); return TRI_OK;
+    case PARTS_BY_MESSAGES: *first = 0; return post_send(request, to);
+  }
+  return tri_fail(TRI_INTERNAL, "parts go no way %d", (int)way);
+}
+
+/* Tells the others of the node where this rank's parts for them are. */
+static tri_status show(tri_request *request) {
+  tri_group_impl *group = request->group;
+  shown *mine = shown_by(group, group->local, group->step + 1);
+  char *buffer = (char *)mine + shown_bytes(group);
+  size_t bytes = 0, held = 0;
+  for (int l = 0; l < group->num_local; l++) {
+    if (l != group->local) bytes += given_bytes(request, group->local_ranks[l]);
+  }
+  const parts_way way = choose(request, bytes);
+  mine->way = way;
+  for (int l = 0; l < group->num_local; l++) {
+    const int to = group->local_ranks[l];
+    const size_t part = given_bytes(request, to);
+    mine->parts[l].bytes = (int64_t)part;
+    if (l == group->local) continue;
+    TRI_TRY(offer(request, way, to, buffer, held, &mine->parts[l].first));
+    held += part;
+  }
+  tri_pass_write_note(request, way == PARTS_IN_PLACE);
+  tri_pass_publish(group);
+  return TRI_OK;
+}
+
+static tri_status read_in_place(tri_request *request, int local, size_t first, size_t bytes) {
+  const tri_group_impl *group = request->group;
+  const int from = group->local_ranks[local];
+  const tri_note *note = &group->staging[local].flag->notes[group->step % 2];
+  const char *base = tri_share_look(note->segment, note->offset, group->machine_ranks[local]);
+  char *to = got_at(request, from);
+  if (base == NULL) {
+    return tri_comm_lost("%s: rank %d does not see segment %u, in which rank %d has its parts of an all_to_all",
+                         group->name, group->rank, (unsigned)note->segment, from);
+  }
+  for (size_t at = 0; at < bytes; at += SPAN_BYTES) {
+    const size_t now = bytes - at < SPAN_BYTES ? bytes - at : SPAN_BYTES;
+    tri_share_looking(base + first + at, now);
+    memcpy(to + at, base + first + at, now);
+  }
+  return TRI_OK;
+}
+
+/* Gets the part of the node's rank `local`, or begins to expect it. */
+static tri_status take(tri_request *request, int local) {
+  const tri_group_impl *group = request->group;
+  const int from = group->local_ranks[local];
+  const size_t bytes = got_bytes(request, from);
+  const shown *theirs = shown_by(group, local, group->step);
+  const size_t first = (size_t)theirs->parts[group->local].first;
+  if ((size_t)theirs->parts[group->local].bytes != bytes) {
+    return wrong_length(request, from, theirs->parts[group->local].bytes, bytes);
+  }
+  if (bytes == 0) return TRI_OK;
+  switch ((parts_way)theirs->way) {
+    case PARTS_IN_BUFFER:
+      memcpy(got_at(request, from), (const char *)theirs + shown_bytes(group) + first, bytes);
+      return TRI_OK;
+    case PARTS_IN_PLACE: return read_in_place(request, local, first, bytes);
+    case PARTS_BY_MESSAGES: return post_receive(request, from);
+  }
+  return tri_comm_lost("%s: rank %d gives its parts of an all_to_all in way %lld, which there is not", group->name,
+                       from, (long long)theirs->way);
+}
+
+/* When all have come: reads, and says so where somebody's memory was read. */
+static tri_status meet(tri_request *request) {
+  tri_group_impl *group = request->group;
+  bool in_place = false;
+  TRI_TRY(tri_pass_check_notes(request));
+  for (int l = 0; l < group->num_local; l++) {
+    in_place = in_place || shown_by(group, l, group->step)->way == PARTS_IN_PLACE;
+  }
+  for (int i = 1; i < group->num_local; i++) { /* not all from the same one at once */
+    TRI_TRY(take(request, (group->local + i) % group->num_local));
+  }
+  request->parts_phase = TRI_PARTS_MESSAGES;
+  if (!in_place) return TRI_OK;
+  request->parts_phase = TRI_PARTS_LEAVE;
+  tri_pass_publish(group);
+  return TRI_OK;
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_parts_begin(tri_request *request) {
+  const tri_group_impl *group = request->group;
+  request->stage = TRI_STAGE_PARTS;
+  request->parts_phase = group->num_local > 1 ? TRI_PARTS_MEET : TRI_PARTS_MESSAGES;
+  if (group->num_nodes > 1) TRI_TRY(post_between_nodes(request));
+  if (group->num_local > 1) TRI_TRY(show(request));
+  const size_t own = given_bytes(request, group->rank);
+  if (own > 0) memcpy(got_at(request, group->rank), given_at(request, group->rank), own);
+  return TRI_OK;
+}
+
+/* *through if the phase is. */
+static tri_status advance_phase(tri_request *request, bool *through) {
+  *through = tri_pass_behind(request->group) < 0;
+  switch (request->parts_phase) {
+    case TRI_PARTS_MEET: return *through ? meet(request) : TRI_OK;
+    case TRI_PARTS_LEAVE:
+      if (*through) request->parts_phase = TRI_PARTS_MESSAGES;
+      return TRI_OK;
+    case TRI_PARTS_MESSAGES: break;
+  }
+  *through = false;
+  request->done = request->num_finished == request->num_messages;
+  return TRI_OK;
+}
+
+tri_status tri_parts_advance(tri_request *request, bool *moved) {
+  TRI_TRY(finish_messages(request, moved));
+  for (bool through = true; through && !request->done;) {
+    TRI_TRY(advance_phase(request, &through));
+    *moved = *moved || through;
+  }
+  return TRI_OK;
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+/* A request with its tables behind it: the begins, and as many messages as there may be. */
+static tri_status make(const tri_request *description, tri_request **out) {
+  const int size = description->group->size, rank = description->group->rank;
+  const size_t begins = (size_t)size + 1;
+  size_t messages = 0;
+  tri_request *request = NULL;
+  for (int r = 0; r < size; r++) {
+    if (r != rank) messages += pieces_of(given_bytes(description, r)) + pieces_of(got_bytes(description, r));
+  }
+  const size_t tables = 2 * begins * sizeof(int64_t) + messages * sizeof(tri_part_message);
+  TRI_TRY(tri_alloc("an all_to_all", 1, sizeof *request + tables, &request));
+  *request = *description;
+  int64_t *copied = (int64_t *)(request + 1); /* the caller's need not stay */
+  memcpy(copied, description->begins, begins * sizeof *copied);
+  memcpy(copied + begins, description->to_begins, begins * sizeof *copied);
+  request->begins = copied;
+  request->to_begins = copied + begins;
+  request->messages = (tri_part_message *)(void *)(copied + 2 * begins);
+  *out = request;
+  return TRI_OK;
+}
+
+static tri_status check(const tri_group *group, const tri_request *request) {
+  const size_t given = given_bytes(request, group->rank), kept = got_bytes(request, group->rank);
+  if (given == kept) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "%s over %s: rank %d gives %zu bytes to itself and expects %zu",
+                  tri_operation_name(request->operation), group->name, group->rank, given, kept);
+}
+
+/* *out stays NULL in a group of one, where all is done. */
+static tri_status enqueue(const tri_group *group, const tri_request *description, tri_request **out) {
+  TRI_TRY(check(group, description));
+  if (group->impl == NULL) {
+    if (description->bytes > 0) memcpy(description->to, description->values, description->bytes);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_comm_check());
+  TRI_TRY(make(description, out));
+  tri_collective_enqueue(*out);
+  return TRI_OK;
+}
+
+static tri_status start(const tri_group *group, const tri_request *description, tri_request **out) {
+  tri_request *request = NULL;
+  bool moved = false;
+  *out = NULL;
+  TRI_TRY(enqueue(group, description, &request));
+  if (request != NULL) TRI_TRY(tri_collective_advance(request->group, &moved));
+  *out = request;
+  return TRI_OK;
+}
+
+static tri_request describe(const tri_group *group, tri_operation operation, size_t element_bytes,
+                            const int64_t *from_begins, const void *from, const int64_t *to_begins, void *to) {
+  return (tri_request){.group = group->impl,
+                       .operation = operation,
+                       .bytes = (size_t)from_begins[group->size] * element_bytes,
+                       .sum = tri_sum_none(element_bytes),
+                       .values = (char *)(uintptr_t)from,
+                       .count = from_begins[group->size],
+                       .begins = from_begins,
+                       .to = to,
+                       .to_begins = to_begins};
+}
+
+tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
+                          const int64_t *to_begins, void *to) {
+  tri_request *request = NULL;
+  const tri_request description =
+      describe(group, TRI_ALL_TO_ALL, tri_dtype_bytes(type), from_begins, from, to_begins, to);
+  TRI_TRY(enqueue(group, &description, &request));
+  if (request == NULL) return TRI_OK;
+  TRI_TRY(tri_comm_finish(request)); /* on failure the job is lost, and what MPI may still write to stays */
+  tri_free(request);
+  return TRI_OK;
+}
+
+tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
+                                const int64_t *to_begins, void *to, tri_request **out) {
+  tri_request description = describe(group, TRI_ALL_TO_ALL, tri_dtype_bytes(type), from_begins, from, to_begins, to);
+  description.background = true;
+  return start(group, &description, out);
+}
+
+tri_status tri_pass_round_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
+                                size_t receive_bytes, void *receive, tri_request **out) {
+  const int size = group->size;
+  int64_t *begins = NULL;
+  if (to < 0 || to >= size || from < 0 || from >= size) {
+    return tri_fail(TRI_INTERNAL, "pass over %s: there is no rank %d, or %d, of %d", group->name, to, from, size);
+  }
+  TRI_TRY(tri_alloc("a pass", 2 * ((size_t)size + 1), sizeof *begins, &begins));
+  int64_t *given = begins, *got = begins + size + 1;
+  for (int r = 0; r <= size; r++) {
+    given[r] = r > to ? (int64_t)send_bytes : 0;
+    got[r] = r > from ? (int64_t)receive_bytes : 0;
+  }
+  tri_request description = describe(group, TRI_PASS_ROUND, 1, given, send, got, receive);
+  description.background = true;
+  tri_status status = start(group, &description, out);
+  tri_free(begins);
+  return status;
+}

@@ -1,0 +1,103 @@
+/* Products of rows that lie in groups, each group with a matrix of its own. The host does not know how the rows fall
+ * into groups, so there are as many blocks as there can be tiles at most; each finds its group in `begins`, and those
+ * beyond the last tile leave. Tiles begin at a group's first row, and the sum over a group's rows (the gradient of its
+ * matrix) too: what other groups there are shows nowhere. */
+#include "device/gpu/kernels/grouped.h"
+
+#include "device/gpu/kernels/matmul_tile.h"
+#include "device/gpu/kernels/scan.h"
+
+/* ---- whose rows -------------------------------------------------------------------------------------------------- */
+
+typedef struct stretch {
+  int64_t first, rows;
+} stretch;
+
+/* The rows of a group, among `all`. */
+DEVICE stretch rows_of_group(const grouped_arguments *a, int64_t group, int64_t all) {
+  const int64_t first = a->begins[group], behind = a->begins[group + 1];
+  const int64_t end = behind < all ? behind : all;
+  stretch s;
+  s.first = first < 0 ? 0 : first;
+  s.rows = end > s.first ? end - s.first : 0;
+  return s;
+}
+
+typedef struct found_group {
+  int group, before;    /* which, -1 for none, and the tiles of rows of all before it */
+  int each[MOST_WARPS]; /* while it is sought */
+} found_group;
+
+/* Which group tile `tile` of rows is of, of all groups' tiles one after the other: a thread has a group at a time. */
+DEVICE void find_group(const grouped_arguments *a, const int side, int64_t tile, found_group *found) {
+  int64_t before = 0;
+  if (thread() == 0) found->group = -1;
+  for (int64_t base = 0; base < a->groups && before <= tile; base += threads()) {
+    const int64_t group = base + thread();
+    int all, own = 0;
+    if (group < a->groups) own = (int)((rows_of_group(a, group, a->product.m).rows + side - 1) / side);
+    const int64_t start = before + block_sum_before(own, found->each, &all);
+    before += all;
+    if (tile >= start && tile < start + own) {
+      found->group = (int)group;
+      found->before = (int)start;
+    }
+  }
+  barrier();
+}
+
+DEVICE const void *element_at(const void *array, int64_t i) { return (const element *)array + i; }
+DEVICE void *result_at(const matmul_arguments *p, int64_t i) {
+  return p->c_is_wide ? (void *)((wide *)p->c + i) : (void *)((element *)p->c + i);
+}
+
+/* ---- the two forms ----------------------------------------------------------------------------------------------- */
+
+DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, element *tiles, const int side,
+                          const int threads) {
+  matmul_arguments p = a->product;
+  const int64_t columns = (p.n + side - 1) / side;
+  find_group(a, side, block_x() / columns, found);
+  if (found->group < 0) return; /* all threads of the block */
+  const stretch own = rows_of_group(a, found->group, p.m);
+  p.a = element_at(p.a, own.first * p.lda);
+  p.b = element_at(p.b, found->group * a->stride);
+  p.c = result_at(&p, own.first * p.ldc);
+  p.m = own.rows;
+  multiply_tile(&p, block_x() - found->before * columns, tiles, side, threads);
+}
+
+/* A matrix whose group has no rows becomes zero. */
+DEVICE void multiply_columns(const grouped_arguments *a, element *tiles, const int side, const int threads) {
+  matmul_arguments p = a->product;
+  const int64_t each = ((p.m + side - 1) / side) * ((p.n + side - 1) / side), group = block_x() / each;
+  const stretch own = rows_of_group(a, group, p.k);
+  if (own.rows == 0 && p.accumulate) return; /* all threads of the block */
+  p.a = element_at(p.a, own.first * p.lda);
+  p.b = element_at(p.b, own.first * p.ldb);
+  p.c = result_at(&p, group * a->stride);
+  p.k = own.rows;
+  multiply_tile(&p, block_x() - group * each, tiles, side, threads);
+}
+
+KERNEL(grouped_large) {
+  SHARED_ASKED(tile_memory, tiles);
+  SHARED(found_group, found);
+  multiply_rows(&a, found, (element *)(void *)tiles, MATMUL_LARGE, grouped_large_threads);
+}
+
+KERNEL(grouped_small) {
+  SHARED_ASKED(tile_memory, tiles);
+  SHARED(found_group, found);
+  multiply_rows(&a, found, (element *)(void *)tiles, MATMUL_SMALL, grouped_small_threads);
+}
+
+KERNEL(grouped_gradient_large) {
+  SHARED_ASKED(tile_memory, tiles);
+  multiply_columns(&a, (element *)(void *)tiles, MATMUL_LARGE, grouped_gradient_large_threads);
+}
+
+KERNEL(grouped_gradient_small) {
+  SHARED_ASKED(tile_memory, tiles);
+  multiply_columns(&a, (element *)(void *)tiles, MATMUL_SMALL, grouped_gradient_small_threads);
+}

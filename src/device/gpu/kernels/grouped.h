@@ -1,0 +1,32 @@
+/* Products of rows that lie in groups: kernels/grouped.c. */
+#ifndef TRI_DEVICE_GPU_KERNELS_GROUPED_H
+#define TRI_DEVICE_GPU_KERNELS_GROUPED_H
+
+#include "device/gpu/kernels/matmul.h"
+
+#define TRI_GPU_KERNELS_grouped(K)                                                                                     \
+  K(grouped_large, 256)                                                                                                \
+  K(grouped_small, 128)                                                                                                \
+  K(grouped_gradient_large, 256)                                                                                       \
+  K(grouped_gradient_small, 128)
+
+enum {
+  grouped_large_threads = 256,
+  grouped_small_threads = 128,
+  grouped_gradient_large_threads = 256,
+  grouped_gradient_small_threads = 128
+};
+
+/* device/description.h, tri_grouped_matmul. Tiles as those of matmul.h. */
+typedef struct grouped_arguments {
+  matmul_arguments product; /* of all rows */
+  const int32_t *begins;
+  int64_t groups, stride; /* in elements */
+} grouped_arguments;
+
+typedef grouped_arguments grouped_large_arguments;
+typedef grouped_arguments grouped_small_arguments;
+typedef grouped_arguments grouped_gradient_large_arguments;
+typedef grouped_arguments grouped_gradient_small_arguments;
+
+#endif

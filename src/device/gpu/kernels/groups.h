@@ -1,0 +1,69 @@
+/* Which rows a group has, and sums of rows that come back: kernels/groups.c. */
+#ifndef TRI_DEVICE_GPU_KERNELS_GROUPS_H
+#define TRI_DEVICE_GPU_KERNELS_GROUPS_H
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_groups(K)                                                                                      \
+  K(groups_sort, 256)                                                                                                  \
+  K(groups_scan, 256)                                                                                                  \
+  K(groups_begins, 1024)                                                                                               \
+  K(groups_place, 256)                                                                                                 \
+  K(sum_rows, 256)
+
+enum {
+  groups_sort_threads = 256,
+  groups_scan_threads = 256,
+  groups_begins_threads = 1024,
+  groups_place_threads = 256,
+  sum_rows_threads = 256
+};
+
+enum {
+  GROUPS_TILE = 1024,          /* pairs that a block sorts, a power of two */
+  GROUPS_TILE_BITS = 10,       /* its logarithm */
+  GROUPS_MOST = (1 << 21) - 1, /* groups: a key of 32 bits has one of them, or one more, and a place in the tile */
+  SUM_ROWS_AHEAD = 4           /* terms that are read at once */
+};
+
+/* Pairs (row, j): `chosen` to a row. counts[groups + 1, tiles]: how many of a tile each group has, and none has. */
+typedef struct groups_sort_arguments {
+  const int32_t *experts;
+  int32_t *keys; /* of each tile in order: the group, and behind it the place in the tile; or NULL */
+  int32_t *counts;
+  int64_t capacity, chosen, groups, tiles;
+  const int32_t *count;
+} groups_sort_arguments;
+
+/* A block for each row of counts, which become those of the tiles before; totals[groups + 1]. */
+typedef struct groups_scan_arguments {
+  int32_t *counts, *totals;
+  int64_t capacity, chosen, tiles;
+  const int32_t *count;
+} groups_scan_arguments;
+
+typedef struct groups_begins_arguments {
+  const int32_t *totals;
+  int32_t *begins;
+  int64_t groups;
+} groups_begins_arguments;
+
+/* `places` holds the keys of each tile at first. */
+typedef struct groups_place_arguments {
+  const int32_t *begins, *counts;
+  int32_t *order, *sources, *places;
+  int64_t groups, capacity, chosen, tiles;
+  const int32_t *count;
+} groups_place_arguments;
+
+typedef struct sum_rows_arguments {
+  const int32_t *places;
+  const void *in;
+  void *out;
+  int64_t capacity, terms, width;
+  const int32_t *count;
+  int32_t accumulate;
+  int32_t no_padding;
+} sum_rows_arguments;
+
+#endif

@@ -1,0 +1,41 @@
+/* Of matrices beside products: kernels/matrices.c. */
+#ifndef TRI_DEVICE_GPU_KERNELS_MATRICES_H
+#define TRI_DEVICE_GPU_KERNELS_MATRICES_H
+
+#include "device/step_values.h"
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_matrices(K) K(matrix_normalise, 256) K(matrix_polynomial, 256) K(matrix_step, 256)
+
+enum { matrix_normalise_threads = 256, matrix_polynomial_threads = 256, matrix_step_threads = 256 };
+
+/* Side of the tiles that blocks take one at a time. */
+enum { MATRIX_TILE = 64 };
+
+/* Strides as in tri_matrix_copy. */
+typedef struct matrix_normalise_arguments {
+  const void *in; /* wide */
+  const tri_exact_sum *squares;
+  void *out;
+  int64_t rows, columns, in_row, out_row, out_column;
+  double eps;
+} matrix_normalise_arguments;
+
+typedef struct matrix_polynomial_arguments {
+  const void *a, *b;
+  void *out;
+  int64_t size;
+  double factors[3];
+} matrix_polynomial_arguments;
+
+/* Strides as in tri_matrix_step; parameter is wide, narrow may be NULL. */
+typedef struct matrix_step_arguments {
+  const void *x;
+  void *parameter, *narrow;
+  const tri_step_values *values;
+  int64_t rows, columns, parameter_row, x_row, x_column;
+  double weight_decay, lr_scale, scale;
+} matrix_step_arguments;
+
+#endif

@@ -1,0 +1,122 @@
+/* Routers: kernels/router.c. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_H
+#define TRI_DEVICE_GPU_KERNELS_ROUTER_H
+
+#include "device/step_values.h"
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_router(K)                                                                                      \
+  K(router_forward, 128)                                                                                               \
+  K(router_backward, 128)                                                                                              \
+  K(router_loads, 256)                                                                                                 \
+  K(router_load_totals, 256)                                                                                           \
+  K(router_balance, 256)                                                                                               \
+  K(router_z_loss, 256)                                                                                                \
+  K(router_not_finite, 256)                                                                                            \
+  K(router_count, 256)
+
+enum {
+  router_forward_threads = 128,
+  router_backward_threads = 128,
+  router_loads_threads = 256,
+  router_load_totals_threads = 256,
+  router_balance_threads = 256,
+  router_z_loss_threads = 256,
+  router_not_finite_threads = 256,
+  router_count_threads = 256
+};
+
+enum {
+  ROUTER_EXPERTS = 1024, /* as TRI_ROUTER_EXPERTS and TRI_ROUTER_CHOSEN */
+  ROUTER_CHOSEN = 64,
+  ROUTER_LOAD_ROWS = 32, /* rows whose scores a block of router_loads sums at a time */
+  ROUTER_Z_ROWS = 64     /* rows whose part of the loss a block adds up */
+};
+
+/* tri_router (base/router.h). */
+typedef struct router_kind {
+  int32_t experts, chosen, groups, kept_groups, best_of_group;
+  int32_t sigmoid, quota, normalised;
+  double scale;
+} router_kind;
+
+/* Each warp has `warp_bytes` of shared memory, a multiple of 16. Floating-point arrays are wide. */
+typedef struct router_forward_arguments {
+  const int32_t *labels;     /* or NULL */
+  const void *logits, *bias; /* bias: or NULL */
+  int32_t *experts;
+  void *weights;
+  int64_t capacity, warp_bytes;
+  const int32_t *count;
+  router_kind kind;
+} router_forward_arguments;
+
+typedef struct router_backward_arguments {
+  const void *logits;
+  const int32_t *experts;
+  const void *gradient_weights, *balance; /* balance: or NULL */
+  const tri_step_values *values;
+  void *gradient_logits;
+  int64_t capacity, warp_bytes, first_row, sequence_rows;
+  const int32_t *count;
+  double z;
+  router_kind kind;
+} router_backward_arguments;
+
+/* slabs[sequences, num_slabs, 2, experts]: those of a slab of a sequence's rows. */
+typedef struct router_loads_arguments {
+  const void *logits;
+  const int32_t *experts;
+  void *slabs;
+  int64_t capacity, first_row, sequence_rows, slab_rows, num_slabs;
+  const int32_t *count;
+  router_kind kind;
+} router_loads_arguments;
+
+/* loads[sequences, width] = the sums of slabs[sequences, num_slabs, width]. */
+typedef struct router_load_totals_arguments {
+  const void *slabs;
+  void *loads;
+  int64_t sequences, num_slabs, width;
+} router_load_totals_arguments;
+
+/* A block for each sequence, and a number of `parts`. */
+typedef struct router_balance_arguments {
+  const tri_step_values *values;
+  const void *loads;
+  void *balance;
+  double *parts;
+  double coefficient;
+  router_kind kind;
+} router_balance_arguments;
+
+typedef struct router_z_loss_arguments {
+  const tri_step_values *values;
+  const void *logits;
+  const int32_t *experts;
+  double *parts;
+  int64_t capacity;
+  const int32_t *count;
+  double z;
+  router_kind kind;
+} router_z_loss_arguments;
+
+/* Rows with a weight that is no finite number, of each tile of kernels/groups.h: the tile that has the row's first
+ * pair. */
+typedef struct router_not_finite_arguments {
+  const void *weights;
+  int32_t *found;
+  int64_t capacity, chosen;
+  const int32_t *count;
+} router_not_finite_arguments;
+
+/* counts[block] += the sum of a row of tiles[blocks, tiles]. */
+typedef struct router_count_arguments {
+  const int32_t *tiles;
+  int64_t *counts;
+  int64_t capacity, chosen, stride; /* between rows of tiles */
+  const int32_t *count;
+} router_count_arguments;
+
+#endif

@@ -1,0 +1,197 @@
+/* Which experts a row goes to (base/router.h), by a warp: each lane has every so manieth of a row's numbers, in shared
+ * memory, and a bit for each of them that can still be chosen. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
+#define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
+
+#include "device/gpu/kernels/primitives.h"
+#include "device/gpu/kernels/router.h"
+
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
+
+typedef struct statistics {
+  wide most, sum; /* of a row of logits: the largest, and the sum of exp(logit - most) */
+} statistics;
+
+DEVICE statistics statistics_of(const wide *logits, int experts) {
+  statistics s;
+  s.most = -wide_infinity();
+  s.sum = 0;
+  for (int i = lane(); i < experts; i += WARP) s.most = logits[i] > s.most ? logits[i] : s.most;
+  s.most = warp_maximum(s.most);
+  for (int i = lane(); i < experts; i += WARP) s.sum += wide_exp(logits[i] - s.most);
+  s.sum = warp_sum(s.sum);
+  return s;
+}
+
+DEVICE wide softmax_of(const statistics *s, wide logit) { return wide_exp(logit - s->most) / s->sum; }
+
+DEVICE wide score_of(const router_kind *kind, const statistics *s, wide logit) {
+  return kind->sigmoid ? 1 / (1 + wide_exp(-logit)) : softmax_of(s, logit);
+}
+
+/* What scores are divided by to be normalised: a softmax's are already. */
+DEVICE wide sum_of_scores(const router_kind *kind, const wide *logits) {
+  wide sum = 0;
+  if (!kind->sigmoid) return 1;
+  for (int i = lane(); i < kind->experts; i += WARP) sum += 1 / (1 + wide_exp(-logits[i]));
+  return warp_sum(sum);
+}
+
+/* What the scores of the chosen, whose sum this is, are divided by. */
+DEVICE wide divisor_of(const router_kind *kind, wide sum) {
+  if (!kind->normalised) return 1;
+  return kind->sigmoid ? sum + (wide)1e-20 : sum;
+}
+
+/* ---- the best ---------------------------------------------------------------------------------------------------- */
+
+typedef struct candidate {
+  wide value;
+  int index; /* -1: none */
+} candidate;
+
+/* Which comes first: the larger one, the first of equals. What is no number is better than any, so that it is seen in
+ * the weights. */
+DEVICE int comes_before(candidate x, candidate y) {
+  const int x_odd = x.value != x.value, y_odd = y.value != y.value;
+  if (x.index < 0 || y.index < 0) return x.index >= 0;
+  if (x_odd || y_odd) return x_odd && (!y_odd || x.index < y.index);
+  return x.value > y.value || (x.value == y.value && x.index < y.index);
+}
+
+DEVICE candidate candidate_of(const wide *values, int index) {
+  candidate c;
+  c.value = index < 0 ? 0 : values[index];
+  c.index = index;
+  return c;
+}
+
+/* The best of values[count] that is open, which is closed. A lane reads what it has written itself. */
+DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
+  candidate best = candidate_of(values, -1);
+  for (int i = lane(), bit = 0; i < count; i += WARP, bit++) {
+    const candidate own = candidate_of(values, i);
+    if ((*open >> bit & 1u) != 0 && comes_before(own, best)) best = own;
+  }
+  for (int mask = WARP / 2; mask > 0; mask /= 2) {
+    candidate other;
+    other.value = shuffle_wide(best.value, mask);
+    other.index = shuffle_int(best.index, mask);
+    if (comes_before(other, best)) best = other;
+  }
+  if (best.index >= 0 && best.index % WARP == lane()) *open &= ~(1u << best.index / WARP);
+  return best;
+}
+
+/* By one lane: the best of values [first, end) that comes after `last`, of all where that is none. */
+DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
+  candidate best = candidate_of(values, -1);
+  for (int i = first; i < end; i++) {
+    const candidate own = candidate_of(values, i);
+    if ((last.index < 0 || comes_before(last, own)) && comes_before(own, best)) best = own;
+  }
+  return best;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+/* A warp's shared memory: choices of experts; of groups, a score, then the choice of the last expert that may be taken,
+ * and its number (GROUP_DROPPED: none may; GROUP_WHOLE: all may); scores of the chosen. */
+typedef struct router_memory {
+  wide *choice, *groups, *chosen;
+  int32_t *last_of_group;
+} router_memory;
+
+enum { GROUP_DROPPED = -1, GROUP_WHOLE = -2 };
+
+DEVICE router_memory memory_of_warp(void *at, const router_kind *kind) {
+  router_memory m;
+  m.choice = (wide *)at;
+  m.groups = m.choice + kind->experts;
+  m.chosen = m.groups + kind->groups;
+  m.last_of_group = (int32_t *)(void *)(m.chosen + kind->chosen);
+  return m;
+}
+
+DEVICE wide group_score(const router_kind *kind, const wide *choice, int group) {
+  const int width = kind->experts / kind->groups;
+  candidate one = candidate_of(choice, -1);
+  wide sum = 0;
+  for (int i = 0; i < kind->best_of_group; i++) {
+    one = next_best(choice, group * width, (group + 1) * width, one);
+    sum += one.value;
+  }
+  return sum;
+}
+
+/* Of a group that is kept, the last expert within its quota. */
+DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group) {
+  const int width = kind->experts / kind->groups;
+  candidate one = candidate_of(m->choice, -1);
+  for (int i = 0; i < kind->chosen / kind->kept_groups; i++)
+    one = next_best(m->choice, group * width, (group + 1) * width, one);
+  m->groups[group] = one.value;
+  m->last_of_group[group] = one.index;
+}
+
+/* A lane has the groups whose numbers it would have as experts. */
+DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
+  uint32_t open = ~0u;
+  for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
+  for (int i = 0; i < kind->kept_groups; i++) take_best(m->groups, kind->groups, &open);
+  for (int g = lane(), bit = 0; g < kind->groups; g += WARP, bit++) {
+    if ((open >> bit & 1u) != 0) {
+      m->last_of_group[g] = GROUP_DROPPED;
+    } else if (kind->quota) {
+      set_quota(kind, m, g);
+    } else {
+      m->last_of_group[g] = GROUP_WHOLE;
+    }
+  }
+}
+
+DEVICE int may_be_chosen(const router_kind *kind, const router_memory *m, int expert) {
+  const int group = expert / (kind->experts / kind->groups);
+  candidate last;
+  last.index = m->last_of_group[group];
+  if (last.index == GROUP_DROPPED) return 0;
+  if (last.index == GROUP_WHOLE) return 1;
+  last.value = m->groups[group];
+  return !comes_before(last, candidate_of(m->choice, expert));
+}
+
+/* Bits of the lane's experts that may be chosen. */
+DEVICE uint32_t open_experts(const router_kind *kind, const router_memory *m) {
+  uint32_t open = 0;
+  if (kind->groups == 1) return ~0u;
+  warp_barrier(); /* choices are there for all lanes */
+  choose_groups(kind, m);
+  warp_barrier();
+  for (int i = lane(), bit = 0; i < kind->experts; i += WARP, bit++) open |= (uint32_t)may_be_chosen(kind, m, i) << bit;
+  return open;
+}
+
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
+
+/* By a warp, into experts[chosen] and weights[chosen]. */
+DEVICE void route_row(const router_kind *kind, const router_memory *m, const wide *logits, const wide *bias,
+                      int32_t *experts, wide *weights) {
+  const statistics s = statistics_of(logits, kind->experts);
+  wide sum = 0;
+  for (int i = lane(); i < kind->experts; i += WARP)
+    m->choice[i] = score_of(kind, &s, logits[i]) + (bias == 0 ? 0 : bias[i]);
+  uint32_t open = open_experts(kind, m);
+  for (int j = 0; j < kind->chosen; j++) {
+    const int best = take_best(m->choice, kind->experts, &open).index;
+    const wide score = score_of(kind, &s, logits[best]);
+    sum += score;
+    if (j % WARP != lane()) continue;
+    experts[j] = best;
+    m->chosen[j] = score;
+  }
+  const wide by = divisor_of(kind, sum);
+  for (int j = lane(); j < kind->chosen; j += WARP) weights[j] = (wide)kind->scale * m->chosen[j] / by;
+  warp_barrier(); /* before the next row */
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* Optimizers beside AdamW: kernels/updates.c. All arrays are wide, but `narrow` is of elements: it is NULL where nobody
+ * wants it, or elements are wide. */
+#ifndef TRI_DEVICE_GPU_KERNELS_UPDATES_H
+#define TRI_DEVICE_GPU_KERNELS_UPDATES_H
+
+#include "device/step_values.h"
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_updates(K) K(lion, 256) K(sgd, 256) K(schedule_free, 256) K(lerp, 256) K(momentum, 256)
+
+enum { lion_threads = 256, sgd_threads = 256, schedule_free_threads = 256, lerp_threads = 256, momentum_threads = 256 };
+
+typedef struct lion_arguments {
+  void *parameter;
+  const void *gradient;
+  void *moment, *narrow;
+  const tri_step_values *values;
+  int64_t count;
+  double beta1, beta2, weight_decay, lr_scale;
+} lion_arguments;
+
+typedef struct sgd_arguments {
+  void *parameter;
+  const void *gradient;
+  void *moment, *narrow;
+  const tri_step_values *values;
+  int64_t count;
+  double momentum, weight_decay, lr_scale;
+  int32_t nesterov;
+  int32_t no_padding;
+} sgd_arguments;
+
+typedef struct schedule_free_arguments {
+  void *y;
+  const void *gradient;
+  void *z, *moment2, *narrow;
+  const tri_step_values *values;
+  int64_t count;
+  double beta1, beta2, eps, weight_decay, lr_scale;
+} schedule_free_arguments;
+
+typedef struct lerp_arguments {
+  const void *a, *b;
+  void *out;
+  int64_t count;
+  double weight;
+} lerp_arguments;
+
+typedef struct momentum_arguments {
+  const void *gradient;
+  void *moment, *out;
+  const tri_step_values *values;
+  int64_t count;
+  double beta;
+  int32_t nesterov;
+  int32_t no_padding;
+} momentum_arguments;
+
+#endif

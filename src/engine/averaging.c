@@ -1,0 +1,81 @@
+/* Optimizers that evaluate another point than the one that they train (tri_optimizer.evaluated). */
+#include "engine/engine_internal.h"
+#include "optimizers/run.h"
+
+/* ---- the average ------------------------------------------------------------------------------------------------- */
+
+tri_averaging tri_engine_averaging(const tri_engine *engine) { return engine->averaging; }
+
+void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging) { engine->averaging = averaging; }
+
+tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight) {
+  const tri_optimizer_settings *settings = engine->options.optimizer;
+  const tri_optimizer *optimizer = tri_optimizer_that_averages(settings);
+  tri_averaging next = engine->averaging;
+  *weight = 0;
+  if (optimizer == NULL) return next;
+  if (lr > next.highest_lr) next.highest_lr = lr;
+  const double own = optimizer->weight(settings, updates + 1, next.highest_lr);
+  next.weights += own;
+  if (next.weights > 0) *weight = own / next.weights;
+  return next;
+}
+
+/* ---- points ------------------------------------------------------------------------------------------------------ */
+
+static bool averages(const tri_update_call *call) {
+  return call->optimizer != NULL && call->optimizer->evaluated != NULL;
+}
+
+/* Parameters of which each replica has changed its part become whole. */
+static tri_status gather_values(tri_engine *engine) {
+  for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
+    const tri_bucket *bucket = &engine->parts.buckets->entries[b];
+    if (engine->options.layout->zero == 0 || bucket->ranks == 1 || bucket->values_sharded) continue;
+    TRI_TRY(tri_exchange_all_gather(engine->executor->ranks.exchange,
+                                    tri_mesh_group(engine->options.mesh, bucket->replicas),
+                                    tri_dtype_wide(engine->options.precision), bucket->begins,
+                                    tri_executor_bucket_values(engine->executor, bucket)));
+  }
+  tri_engine_parameters_changed(engine);
+  return TRI_OK;
+}
+
+/* The trained point is put into the gradients' memory and the evaluated one in its place; or it comes back. */
+static tri_status change_point(tri_engine *engine, bool evaluated) {
+  tri_queue *queue = engine->device->queue;
+  const tri_updates *updates = engine->parts.updates;
+  if (tri_optimizer_that_averages(engine->options.optimizer) == NULL) return TRI_OK;
+  tri_queue_at(queue, "average", -1, NULL);
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    const tri_dtype wide = tri_dtype_wide(call->type);
+    if (!averages(call)) continue;
+    void *values = tri_executor_call_values(engine->executor, call);
+    void *kept = tri_executor_call_gradients(engine->executor, call);
+    TRI_KERNEL_CALL(queue, convert, call->count, wide, evaluated ? values : kept, wide, evaluated ? kept : values);
+    if (!evaluated) continue;
+    TRI_KERNEL_CALL(queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings), kept,
+                    tri_executor_state(engine->executor, call, 0), values);
+  }
+  return gather_values(engine);
+}
+
+tri_status tri_engine_show_evaluated(tri_engine *engine) { return change_point(engine, true); }
+
+tri_status tri_engine_show_trained(tri_engine *engine) { return change_point(engine, false); }
+
+tri_status tri_engine_begin_states(tri_engine *engine) {
+  tri_queue *queue = engine->device->queue;
+  const tri_updates *updates = engine->parts.updates;
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    const tri_dtype wide = tri_dtype_wide(call->type);
+    for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
+      if (!call->optimizer->states[s].as_value) continue;
+      TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_executor_call_values(engine->executor, call), wide,
+                      tri_executor_state(engine->executor, call, s));
+    }
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,261 @@
+#include "engine/batch.h"
+
+#include "base/memory.h"
+#include "engine/batch_cuts.h"
+
+#include <string.h>
+
+struct tri_batch_maker {
+  int64_t batch, tokens, lists, most_slices;
+  int32_t *ids, *labels, *positions; /* [batch, tokens] */
+  tri_batch_cuts cuts;
+};
+
+static tri_status fill(const tri_op_list *list, tri_batch_maker *maker) {
+  const tri_op_context context = tri_op_list_context(list);
+  size_t count = (size_t)(maker->batch * maker->tokens);
+  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->ids, &maker->ids));
+  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->labels, &maker->labels));
+  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->positions, &maker->positions));
+  for (int64_t i = 0; i < maker->batch * maker->tokens; i++) maker->positions[i] = (int32_t)(i % maker->tokens);
+  maker->lists = tri_op_context_lists(&context);
+  return tri_batch_cuts_create(&context, maker->batch, &maker->cuts);
+}
+
+tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out) {
+  tri_batch_maker *maker = NULL;
+  TRI_TRY(tri_alloc("a micro-batch", 1, sizeof *maker, &maker));
+  *maker = (tri_batch_maker){.batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices};
+  tri_status status = fill(list, maker);
+  if (status != TRI_OK) {
+    tri_batch_maker_destroy(maker);
+    return status;
+  }
+  *out = maker;
+  return TRI_OK;
+}
+
+void tri_batch_maker_destroy(tri_batch_maker *maker) {
+  if (maker == NULL) return;
+  tri_batch_cuts_destroy(&maker->cuts);
+  tri_free(maker->ids);
+  tri_free(maker->labels);
+  tri_free(maker->positions);
+  tri_free(maker);
+}
+
+tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i) {
+  int64_t at = i * maker->tokens;
+  return (tri_sample){maker->ids + at, maker->labels + at, maker->positions + at};
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
+  int64_t rank = maker->cuts.context.rank, row = 0;
+  for (int64_t b = 0; b < maker->batch; b++) {
+    const tri_sequence_cut *cut = &maker->cuts.own[b];
+    for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
+      int64_t first = b * maker->tokens + cut->ranges[i].first, count = cut->ranges[i].end - cut->ranges[i].first;
+      size_t bytes = (size_t)count * sizeof(int32_t);
+      memcpy(to->ids + row, maker->ids + first, bytes);
+      memcpy(to->labels + row, maker->labels + first, bytes);
+      memcpy(to->positions + row, maker->positions + first, bytes);
+      for (int64_t t = 0; t < count && to->numbers != NULL; t++) to->numbers[row + t] = (int32_t)(first + t);
+      row += count;
+    }
+  }
+}
+
+/* One part of the cuts of all sequences: its tokens lie sequence after sequence. */
+typedef struct part {
+  const tri_sequence_cut *cuts; /* [batch] */
+  int64_t number;
+} part;
+
+/* Where in `all` the tokens lie that both have, in their order. Returns their number. */
+static int64_t find_places(const tri_batch_maker *maker, part some, part all, int32_t *places) {
+  int64_t found = 0, first_row = 0;
+  for (int64_t b = 0; b < maker->batch; b++) {
+    const tri_sequence_cut *x = &some.cuts[b], *y = &all.cuts[b];
+    int64_t i = x->begins[some.number], j = y->begins[all.number];
+    while (i < x->begins[some.number + 1] && j < y->begins[all.number + 1]) {
+      const tri_token_range *r = &x->ranges[i], *s = &y->ranges[j];
+      int64_t first = r->first > s->first ? r->first : s->first, end = r->end < s->end ? r->end : s->end;
+      for (int64_t t = first; t < end; t++) {
+        places[found++] = (int32_t)(first_row + y->before[j] + t - s->first);
+      }
+      if (r->end < s->end) {
+        i++;
+      } else {
+        j++;
+      }
+    }
+    first_row += tri_sequence_cut_rows(y, all.number);
+  }
+  return found;
+}
+
+static part own_of(const tri_batch_maker *maker, int64_t rank) { return (part){maker->cuts.own, rank}; }
+static part joined_of(const tri_batch_maker *maker, int64_t outer_rank) {
+  return (part){maker->cuts.joined, outer_rank};
+}
+static part keys_of(const tri_batch_maker *maker, int64_t outer_rank) { return (part){maker->cuts.keys, outer_rank}; }
+
+static void find_inner_order(const tri_batch_maker *maker, int32_t *order) {
+  const tri_op_context *context = &maker->cuts.context;
+  for (int64_t r = 0; r < context->inner; r++) {
+    part own = own_of(maker, context->outer_rank * context->inner + r);
+    order += find_places(maker, own, joined_of(maker, context->outer_rank), order);
+  }
+}
+
+/* Where the tokens that both have lie in `all`, for the part of `some` cuts that each outer rank has, and where those
+ * of each begin. */
+static void find_all_places(const tri_batch_maker *maker, const tri_sequence_cut *some, part all, int32_t *places,
+                            int64_t *begins) {
+  begins[0] = 0;
+  for (int64_t r = 0; r < maker->cuts.context.outer; r++) {
+    begins[r + 1] = begins[r] + find_places(maker, (part){some, r}, all, places + begins[r]);
+  }
+}
+
+/* The keys that come from each outer rank, and those of this rank that each of them needs. */
+static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
+  const tri_batch_cuts *cuts = &maker->cuts;
+  part own = joined_of(maker, cuts->context.outer_rank), needed = keys_of(maker, cuts->context.outer_rank);
+  if (to->outer_order != NULL) {
+    find_all_places(maker, cuts->joined, needed, to->outer_order, counts->receive_begins);
+  }
+  if (to->send_rows != NULL) find_all_places(maker, cuts->keys, own, to->send_rows, counts->send_begins);
+}
+
+/* ---- slices ------------------------------------------------------------------------------------------------------ */
+
+/* Queries side by side in their part, of one document, that begins at `document`. */
+typedef struct piece {
+  int64_t sequence, document, first, end; /* tokens */
+  int64_t row;                            /* of the first, among this rank's queries */
+} piece;
+
+/* A list of slices that grows. */
+typedef struct slicing {
+  tri_attention_slice *slices;
+  int64_t first, count, most;
+  int64_t window; /* 0: none */
+} slicing;
+
+/* Every query sees every key. */
+static bool is_full(const tri_attention_slice *slice) {
+  return slice->from + slice->queries <= 1 && slice->to >= slice->keys - 1;
+}
+
+/* Queries behind those of `last` that see all of the same keys. */
+static bool goes_on(const tri_attention_slice *last, const tri_attention_slice *next) {
+  return is_full(last) && is_full(next) && last->first_key == next->first_key && last->keys == next->keys &&
+         last->first_query + last->queries == next->first_query;
+}
+
+static tri_status put(slicing *to, tri_attention_slice slice) {
+  if (slice.keys == 0) return TRI_OK;
+  if (to->count > to->first) {
+    tri_attention_slice *last = &to->slices[to->count - 1];
+    if (goes_on(last, &slice)) {
+      *last = tri_slice_full(last->first_query, last->queries + slice.queries, last->first_key, last->keys);
+      return TRI_OK;
+    }
+  }
+  if (to->count - to->first == to->most) {
+    return tri_fail(TRI_INTERNAL, "a batch has more documents than the %ld that it was planned with", (long)to->most);
+  }
+  to->slices[to->count++] = slice;
+  return TRI_OK;
+}
+
+/* What a piece sees of a part's keys, which begin at a row in this sequence: from its document's first token to its
+ * own, which are the last of these keys where the part has them. */
+static tri_status put_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
+  const tri_sequence_cut *cut = &keys.cuts[p->sequence];
+  int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);
+  int64_t before = tri_sequence_cut_before(cut, keys.number, p->first);
+  int64_t end = tri_sequence_cut_before(cut, keys.number, p->end);
+  int64_t queries = p->end - p->first, first_key = first_row + first;
+  return put(to, end > before ? tri_slice_causal(p->row, queries, first_key, end - first)
+                              : tri_slice_full(p->row, queries, first_key, end - first));
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The same through a window: a slice for each range of the part's tokens, of the queries that see any of them. */
+static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
+  const tri_sequence_cut *cut = &keys.cuts[p->sequence];
+  const int64_t seen = larger(p->document, p->first - window + 1); /* the first token that any query sees */
+  for (int64_t i = tri_sequence_cut_find(cut, keys.number, seen); i < cut->begins[keys.number + 1]; i++) {
+    const tri_token_range *range = &cut->ranges[i];
+    int64_t key = larger(range->first, seen), end_key = smaller(range->end, p->end);
+    if (key >= end_key) break;
+    int64_t query = larger(p->first, key), end_query = smaller(p->end, end_key - 1 + window);
+    tri_attention_slice slice = tri_slice_full(p->row + query - p->first, end_query - query,
+                                               first_row + cut->before[i] + key - range->first, end_key - key);
+    slice.from = (int32_t)(query - key - window + 1);
+    slice.to = (int32_t)(query - key);
+    TRI_TRY(put(to, slice));
+  }
+  return TRI_OK;
+}
+
+/* The pieces of a range of tokens, cut where documents begin. */
+static tri_status put_range(const tri_batch_maker *maker, int64_t sequence, tri_token_range range, int64_t row,
+                            part keys, int64_t first_row, slicing *to) {
+  const int32_t *positions = maker->positions + sequence * maker->tokens;
+  piece p = {.sequence = sequence, .row = row};
+  for (p.first = range.first; p.first < range.end; p.first = p.end) {
+    p.end = tri_document_end(positions, p.first, range.end);
+    p.document = tri_document_begin(positions, p.first);
+    TRI_TRY(to->window > 0 ? put_windowed(keys, first_row, &p, to->window, to) : put_piece(keys, first_row, &p, to));
+    p.row += p.end - p.first;
+  }
+  return TRI_OK;
+}
+
+static tri_status put_list(const tri_batch_maker *maker, part keys, slicing *to) {
+  int64_t rank = maker->cuts.context.outer_rank, row = 0, first_row = 0;
+  to->first = to->count;
+  for (int64_t b = 0; b < maker->batch; b++) {
+    const tri_sequence_cut *cut = &maker->cuts.joined[b];
+    for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
+      TRI_TRY(put_range(maker, b, cut->ranges[i], row, keys, first_row, to));
+      row += cut->ranges[i].end - cut->ranges[i].first;
+    }
+    first_row += tri_sequence_cut_rows(&keys.cuts[b], keys.number);
+  }
+  return TRI_OK;
+}
+
+/* Blocks that pass are what each rank has; else keys are those that were gathered, or the rank's own. */
+static part block_of(const tri_batch_maker *maker, int64_t block) {
+  const tri_op_context *context = &maker->cuts.context;
+  if (tri_op_context_rings(context)) return joined_of(maker, block);
+  return context->outer > 1 ? keys_of(maker, context->outer_rank) : joined_of(maker, 0);
+}
+
+static tri_status put_lists(const tri_batch_maker *maker, const tri_batch *to, int64_t *begins) {
+  const int64_t blocks = tri_op_context_blocks(&maker->cuts.context);
+  slicing slices = {.slices = to->slices, .most = maker->most_slices};
+  for (int64_t l = 0; l < maker->lists; l++) {
+    begins[l] = slices.count;
+    slices.window = maker->cuts.context.windows.tokens[l / blocks];
+    TRI_TRY(put_list(maker, block_of(maker, l % blocks), &slices));
+  }
+  begins[maker->lists] = slices.count;
+  return TRI_OK;
+}
+
+tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
+  tri_batch_cuts_make(&maker->cuts, maker->positions);
+  keep_rows(maker, to);
+  if (to->inner_order != NULL) find_inner_order(maker, to->inner_order);
+  find_keys_that_pass(maker, to, counts);
+  return put_lists(maker, to, counts->slice_begins);
+}

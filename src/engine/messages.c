@@ -1,0 +1,152 @@
+/* Messages of device memory. On a staged device what is sent comes down to the host first, and what was received goes
+ * up when it has come; where MPI reaches the memory, it waits for what the device has queued before. So messages begin
+ * later than they are started: in the order in which they were, since those of one tag are matched so. */
+#include "engine/exchange_internal.h"
+
+static void enlist_message(tri_exchange *x, tri_exchange_request *r) {
+  tri_exchange_request **last = &x->pending;
+  while (*last != NULL) last = &(*last)->next;
+  *last = r;
+}
+
+static void delist_message(tri_exchange *x, const tri_exchange_request *r) {
+  for (tri_exchange_request **at = &x->pending; *at != NULL; at = &(*at)->next) {
+    if (*at != r) continue;
+    *at = r->next;
+    return;
+  }
+}
+
+static bool is_pending(const tri_exchange_request *r) {
+  const tri_exchange_request *at = r->x->pending;
+  while (at != NULL && at != r) at = at->next;
+  return at != NULL;
+}
+
+/* Where MPI finds device memory that it reaches. */
+static void *reached_address(const tri_exchange *x, void *memory) {
+  tri_device *device = x->queue->device;
+  return device->driver->peer_address(device, memory);
+}
+
+/* A message that begins when the device has come so far: with its values in host memory, or, where MPI reaches them,
+ * with what computes them, or what has read them before. */
+static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
+  if (tri_exchange_is_reached(x, r->kind)) {
+    r->host = reached_address(x, r->values);
+    return tri_queue_mark(x->queue, &r->done);
+  }
+  tri_queue_at(x->copies, "send", -1, "staging");
+  TRI_TRY(tri_exchange_follow(x));
+  TRI_TRY(tri_queue_download(x->copies, r->host, r->values, r->bytes));
+  return tri_queue_mark(x->copies, &r->done);
+}
+
+static tri_status start_message(tri_exchange_request *r, void *memory) {
+  switch (r->kind) {
+    case EXCHANGE_SEND: return tri_send_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
+    case EXCHANGE_RECEIVE: return tri_receive_start(&r->group, r->peer, r->tag, r->bytes, memory, &r->comm);
+    case EXCHANGE_ALL_REDUCE:
+    case EXCHANGE_ALL_MAXIMUM:
+    case EXCHANGE_REDUCE_SCATTER:
+    case EXCHANGE_ALL_GATHER: break;
+  }
+  return tri_fail(TRI_INTERNAL, "a collective is no message");
+}
+
+/* It begins when it may. */
+static tri_status advance_message(tri_exchange_request *r, bool wait) {
+  if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
+  if (!tri_exchange_is_reached(r->x, r->kind)) r->x->waits++;
+  TRI_TRY(tri_device_event_wait(&r->done));
+  delist_message(r->x, r);
+  return start_message(r, r->host);
+}
+
+/* Those that were to begin before it come first. */
+static tri_status begin_message(tri_exchange_request *r) {
+  while (is_pending(r)) TRI_TRY(advance_message(r->x->pending, true));
+  return TRI_OK;
+}
+
+tri_status tri_exchange_messages_advance(tri_exchange *x) {
+  while (x->pending != NULL) {
+    const tri_exchange_request *first = x->pending;
+    TRI_TRY(advance_message(x->pending, false));
+    if (x->pending == first) break;
+  }
+  return TRI_OK;
+}
+
+/* A send waits for what computes its values; a message that MPI receives into device memory, for what has read that
+ * before. One that is received into host memory begins at once, and its copy to the device waits instead. */
+static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direct) {
+  const bool reached = tri_exchange_is_reached(x, r->kind);
+  r->staged = !direct && (r->kind == EXCHANGE_SEND || !reached);
+  if (direct) return start_message(r, r->values);
+  if (reached || r->kind == EXCHANGE_SEND) {
+    TRI_TRY(prepare_message(x, r));
+    enlist_message(x, r);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_queue_mark(x->queue, &r->free));
+  return start_message(r, r->host);
+}
+
+tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
+  bool direct;
+  TRI_TRY(tri_exchange_reach(x, &direct)); /* what is sent is there, and nothing that is queued reads the other box */
+  TRI_TRY(tri_exchange_make(x, what, out));
+  tri_status status = begin_now(x, *out, direct);
+  if (status != TRI_OK) tri_exchange_drop(out);
+  return status;
+}
+
+static tri_status start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
+  bool taken;
+  TRI_TRY(tri_exchange_ask_device(x, what, &taken));
+  return taken ? TRI_OK : tri_exchange_message_start(x, what, out);
+}
+
+tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
+                                   const void *data, void *host, tri_exchange_request **out) {
+  tri_exchange_request what = {.kind = EXCHANGE_SEND,
+                               .group = *group,
+                               .values = (char *)(uintptr_t)data,
+                               .host = host,
+                               .bytes = bytes,
+                               .peer = to,
+                               .tag = tag};
+  return start(x, &what, out);
+}
+
+tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
+                                      void *data, void *host, tri_exchange_request **out) {
+  tri_exchange_request what = {.kind = EXCHANGE_RECEIVE,
+                               .group = *group,
+                               .values = data,
+                               .host = host,
+                               .bytes = bytes,
+                               .peer = from,
+                               .tag = tag};
+  return start(x, &what, out);
+}
+
+tri_status tri_exchange_message_arrive(tri_exchange_request *r) {
+  tri_exchange *x = r->x;
+  TRI_TRY(begin_message(r));
+  TRI_TRY(tri_exchange_wait_for(x, NULL, &r->comm));
+  if (!r->staged || r->kind == EXCHANGE_SEND) return TRI_OK;
+  tri_queue_at(x->copies, "receive", -1, "staging");
+  TRI_TRY(tri_queue_wait(x->copies, &r->free));
+  TRI_TRY(tri_queue_upload(x->copies, r->values, r->host, r->bytes));
+  return tri_queue_mark(x->copies, &r->done);
+}
+
+tri_status tri_exchange_message_finish(tri_exchange_request *r) {
+  TRI_TRY(tri_exchange_message_arrive(r));
+  if (!r->staged || r->kind == EXCHANGE_SEND) return TRI_OK;
+  TRI_TRY(tri_exchange_join(r));
+  r->x->waits++;
+  return tri_device_event_wait(&r->done); /* the host's box is used again */
+}

@@ -1,0 +1,36 @@
+#include "model/dialect.h"
+
+#define FIELD TRI_DIALECT_FIELD
+
+const tri_dialect_key tri_dialect_llama_sizes[] = {
+    FIELD("vocab_size", SIZE, vocab_size),
+    FIELD("max_position_embeddings", SIZE, max_sequence),
+    FIELD("hidden_size", SIZE, hidden_size),
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_ffn_size[] = {
+    FIELD("intermediate_size", SIZE, ffn_size),
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_no_biases[] = {
+    TRI_DIALECT_ONLY("attention_bias", "false", "a bias on the output projection of attention"),
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_llama_rest[] = {
+    FIELD("num_hidden_layers", SIZE, num_layers),
+    FIELD("num_attention_heads", SIZE, num_heads),
+    FIELD("num_key_value_heads", SIZE_OR_NULL, num_kv_heads),
+    FIELD("head_dim", SIZE, head_dim),
+    {.key = "hidden_act", .kind = TRI_DIALECT_FIXED, .value = "\"silu\"", .other_value = "\"swish\""},
+    FIELD("rms_norm_eps", POSITIVE, norm_eps),
+    FIELD("initializer_range", NUMBER, init_std),
+    {.key = "partial_rotary_factor", .kind = TRI_DIALECT_FIXED, .value = "1", .only_read = true},
+    {.key = "rope_theta", .kind = TRI_DIALECT_ROPE},
+    {.key = "attention_dropout", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
+    FIELD("tie_word_embeddings", BOOL, tied),
+    {.key = "sliding_window", .kind = TRI_DIALECT_WINDOW},
+    {.key = NULL},
+};

@@ -1,0 +1,66 @@
+/* How Hugging Face's config.json says the models of a family: which keys stand for which numbers. Rows only; they are
+ * read and written by checkpoint/huggingface.h. */
+#ifndef TRI_MODEL_DIALECT_H
+#define TRI_MODEL_DIALECT_H
+
+#include "model/model.h"
+
+#include <stddef.h>
+
+typedef enum tri_dialect_kind {
+  TRI_DIALECT_SIZE,         /* int64_t of at least 1                                                        */
+  TRI_DIALECT_SIZE_OR_NULL, /* likewise, and null is 0; where a key is missing it is as in `absent`         */
+  TRI_DIALECT_COUNT,        /* int64_t of at least 0; null is 0                                             */
+  TRI_DIALECT_FIRST_LAYERS, /* int64_t n, as the list 0, 1, ..., n - 1                                      */
+  TRI_DIALECT_NUMBER,       /* double                                                                       */
+  TRI_DIALECT_POSITIVE,     /* double above 0: in a tri_model 0 stands for what is left out                 */
+  TRI_DIALECT_BOOL,         /* bool                                                                         */
+  TRI_DIALECT_ACTIVATION,   /* tri_activation                                                               */
+  TRI_DIALECT_ROPE,         /* `rope_theta` and `rope_scaling`, in the forms that they had over time        */
+  TRI_DIALECT_WINDOW,       /* `sliding_window` and what says which layers have it: tri_dialect_window      */
+  TRI_DIALECT_FIXED,        /* no number of a model: only one value is supported                            */
+} tri_dialect_kind;
+
+typedef struct tri_dialect_key {
+  const char *key; /* NULL ends a table */
+  size_t offset;   /* in tri_model */
+  tri_dialect_kind kind;
+  bool only_read, only_written;
+  const char *value, *other_value; /* FIXED: as JSON. The first is written, and means the same as none; others may not
+                                      be but the second */
+  const char *what;                /* FIXED: what any other value asks for */
+} tri_dialect_key;
+
+typedef struct tri_dialect_window {
+  bool known;
+  bool switched;       /* only with `use_sliding_window`                                                       */
+  bool by_layer;       /* `layer_types` may say which layers                                                   */
+  int64_t full_layers; /* else the first `max_window_layers` have none; so many where that is missing; 0: not read */
+} tri_dialect_window;
+
+enum { TRI_DIALECT_TABLES = 5 };
+
+/* One `model_type`. Families may have several, which say the same in other words. */
+typedef struct tri_dialect {
+  const char *model_type, *architecture;
+  bool (*is)(const tri_model *model);          /* whether a model is called so; NULL: all that none before is */
+  tri_status (*check)(const tri_model *model); /* whether these words suffice; may be empty */
+  tri_model absent;                            /* what transformers takes for keys that are missing */
+  tri_dialect_window window;
+  const tri_dialect_key *tables[TRI_DIALECT_TABLES]; /* NULL behind the last */
+} tri_dialect;
+
+#define TRI_DIALECT_FIELD(KEY, KIND, FIELD)                                                                            \
+  { .key = KEY, .kind = TRI_DIALECT_##KIND, .offset = offsetof(tri_model, FIELD) }
+/* Another name of a key, which is read where the first is missing. */
+#define TRI_DIALECT_ALSO(KEY, KIND, FIELD)                                                                             \
+  { .key = KEY, .kind = TRI_DIALECT_##KIND, .offset = offsetof(tri_model, FIELD), .only_read = true }
+#define TRI_DIALECT_ONLY(KEY, VALUE, WHAT)                                                                             \
+  { .key = KEY, .kind = TRI_DIALECT_FIXED, .value = VALUE, .what = WHAT, .only_read = true }
+
+/* Of Llama and all that took its words: before and behind the widths of feed-forward parts. */
+extern const tri_dialect_key tri_dialect_llama_sizes[], tri_dialect_llama_rest[], tri_dialect_ffn_size[];
+/* Attention without biases, which the models that have this key would put on the output projection too. */
+extern const tri_dialect_key tri_dialect_no_biases[];
+
+#endif

@@ -1,0 +1,56 @@
+/* dots.llm1 (2025, arXiv 2506.05767): the router of DeepSeek-V3 (2024, arXiv 2412.19437), with ordinary attention and
+ * norms of its heads. A sigmoid for each expert, of which the best few are chosen by score and bias, within the best
+ * groups; the bias follows the load. The first layers are without experts, and all tokens meet some. */
+#include "model/family.h"
+
+#define FIELD TRI_DIALECT_FIELD
+#define ALSO TRI_DIALECT_ALSO
+static const tri_dialect_key keys[] = {
+    FIELD("n_routed_experts", SIZE, num_experts),
+    ALSO("num_local_experts", SIZE, num_experts),
+    FIELD("n_shared_experts", COUNT, shared_experts),
+    FIELD("num_experts_per_tok", SIZE, experts_per_token),
+    FIELD("moe_intermediate_size", SIZE, expert_ffn_size),
+    FIELD("first_k_dense_replace", COUNT, dense_layers),
+    FIELD("n_group", SIZE, router_groups),
+    FIELD("topk_group", SIZE, router_kept_groups),
+    FIELD("norm_topk_prob", BOOL, router_normalised),
+    FIELD("routed_scaling_factor", POSITIVE, router_scale),
+    {.key = NULL},
+};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "dots1",
+     .architecture = "Dots1ForCausalLM",
+     .absent = {.vocab_size = 152064,
+                .max_sequence = 2048,
+                .hidden_size = 4608,
+                .ffn_size = 10944,
+                .expert_ffn_size = 1408,
+                .num_layers = 62,
+                .num_heads = 32,
+                .num_kv_heads = 32,
+                .router_scoring = TRI_ROUTER_SIGMOID,
+                .router_groups = 1,
+                .router_kept_groups = 1,
+                .router_scale = 1,
+                .router_bias = true,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .window = 4096},
+     .window = {.known = true, .by_layer = true, .full_layers = 62},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_llama_rest, tri_dialect_no_biases, keys}},
+    {.model_type = NULL},
+};
+
+static const tri_blocks blocks = {
+    .qk_norm = TRI_QK_NORM_HEADS, TRI_BLOCKS_EXPERT_NAMES, .dense_layers = true, .shared_experts = true};
+
+const tri_family_table tri_family_dots1 = {
+    .asks_for_ffn_size = true,
+    .usual = {.router_scoring = TRI_ROUTER_SIGMOID, .router_normalised = true, .router_bias = true},
+    .dialects = dialects,
+    .blocks = &blocks,
+    .check = tri_blocks_check,
+    TRI_BLOCKS_FUNCTIONS};

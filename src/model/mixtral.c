@@ -1,0 +1,48 @@
+/* Mixtral (Jiang et al. 2024, arXiv 2401.04088): Llama with experts in every layer. The best few of a softmax over all,
+ * their weights divided by their sum. */
+#include "model/family.h"
+
+#define FIELD TRI_DIALECT_FIELD
+#define ALSO TRI_DIALECT_ALSO
+static const tri_dialect_key keys[] = {
+    FIELD("num_local_experts", SIZE, num_experts),
+    ALSO("num_experts", SIZE, num_experts),
+    FIELD("num_experts_per_tok", SIZE, experts_per_token),
+    {.key = NULL},
+};
+static const tri_dialect_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .absent = {.vocab_size = 32000,
+                .max_sequence = 131072,
+                .hidden_size = 4096,
+                .expert_ffn_size = 14336,
+                .num_layers = 32,
+                .num_heads = 32,
+                .num_kv_heads = 8,
+                .num_experts = 8,
+                .experts_per_token = 2,
+                .router_normalised = true,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .rope_theta = 1e6},
+     .window = {.known = true},
+     .tables = {tri_dialect_llama_sizes, widths, tri_dialect_llama_rest, keys}},
+    {.model_type = NULL},
+};
+
+#define EXPERT "model.layers.%ld.block_sparse_moe.experts.%ld."
+static const tri_blocks blocks = {.windows = TRI_WINDOWS_ALL,
+                                  .router = "block_sparse_moe.gate.weight",
+                                  .router_bias = "block_sparse_moe.gate.e_score_correction_bias",
+                                  .gate_up = {EXPERT "w1.weight", EXPERT "w3.weight"},
+                                  .down = EXPERT "w2.weight"};
+
+const tri_family_table tri_family_mixtral = {.asks_for_ffn_size = true,
+                                             .usual = {.router_normalised = true},
+                                             .dialects = dialects,
+                                             .blocks = &blocks,
+                                             .check = tri_blocks_check,
+                                             TRI_BLOCKS_FUNCTIONS};

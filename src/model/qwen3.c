@@ -1,0 +1,31 @@
+/* Qwen 3 (2025, arXiv 2505.09388): Llama with norms of queries and keys, head by head, and a width of heads of its own.
+ */
+#include "model/family.h"
+
+static const tri_dialect dialects[] = {
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .absent = {.vocab_size = 151936,
+                .max_sequence = 32768,
+                .hidden_size = 4096,
+                .ffn_size = 22016,
+                .num_layers = 32,
+                .num_heads = 32,
+                .num_kv_heads = 32,
+                .head_dim = 128,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .window = 4096},
+     .window = {.known = true, .switched = true, .by_layer = true, .full_layers = 28},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_llama_rest, tri_dialect_no_biases}},
+    {.model_type = NULL},
+};
+
+static const tri_blocks blocks = {.qk_norm = TRI_QK_NORM_HEADS};
+
+const tri_family_table tri_family_qwen3 = {.asks_for_ffn_size = true,
+                                           .dialects = dialects,
+                                           .blocks = &blocks,
+                                           .check = tri_blocks_check,
+                                           TRI_BLOCKS_FUNCTIONS};

@@ -1,0 +1,50 @@
+/* Qwen 3 with experts (2025, arXiv 2505.09388): the best few of a softmax over all. The first layers may be without. */
+#include "model/family.h"
+
+#define FIELD TRI_DIALECT_FIELD
+#define ALSO TRI_DIALECT_ALSO
+static const tri_dialect_key keys[] = {
+    FIELD("num_experts", SIZE, num_experts),
+    ALSO("num_local_experts", SIZE, num_experts),
+    FIELD("num_experts_per_tok", SIZE, experts_per_token),
+    FIELD("moe_intermediate_size", SIZE, expert_ffn_size),
+    FIELD("norm_topk_prob", BOOL, router_normalised),
+    {.key = "decoder_sparse_step",
+     .kind = TRI_DIALECT_FIXED,
+     .value = "1",
+     .what = "a layer without experts between others"},
+    FIELD("mlp_only_layers", FIRST_LAYERS, dense_layers),
+    {.key = NULL},
+};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .absent = {.vocab_size = 151936,
+                .max_sequence = 32768,
+                .hidden_size = 2048,
+                .ffn_size = 6144,
+                .expert_ffn_size = 768,
+                .num_layers = 24,
+                .num_heads = 32,
+                .num_kv_heads = 4,
+                .num_experts = 128,
+                .experts_per_token = 8,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .window = 4096},
+     .window = {.known = true, .switched = true},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_llama_rest, tri_dialect_no_biases, keys}},
+    {.model_type = NULL},
+};
+
+static const tri_blocks blocks = {
+    .qk_norm = TRI_QK_NORM_HEADS, .windows = TRI_WINDOWS_ALL, TRI_BLOCKS_EXPERT_NAMES, .dense_layers = true};
+
+const tri_family_table tri_family_qwen3_moe = {.asks_for_ffn_size = true,
+                                               .usual = {.router_normalised = true},
+                                               .dialects = dialects,
+                                               .blocks = &blocks,
+                                               .check = tri_blocks_check,
+                                               TRI_BLOCKS_FUNCTIONS};

@@ -1,0 +1,360 @@
+/* Rows of experts come back to their tokens and are added up, in the order of the token's experts; the parts that the
+ * ranks of a holder have made of a row are added first, in the order of the ranks.
+ *
+ * Nearly always all rows of a pool lie in one window, which `dispatch`, `arrive` and `experts` have worked on. Where a
+ * pool has more, this call works on the rest, window by window, in scratch memory: their rows still lie at their
+ * sources, and are sent once more in the backward passes. So nothing is dropped, and memory is known before. */
+#include "base/count.h"
+#include "ops/experts_internal.h"
+
+enum { ROWS, TABLES, X, WEIGHTS };
+
+typedef struct combine {
+  tri_expert_rows rows;
+  tri_expert_calls calls;
+  int64_t ffn;
+} combine;
+
+static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                   tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const combine *at = call->attributes;
+  (void)inputs;
+  outputs[0] = (tri_shape){at->rows.pairs / at->rows.chosen, at->rows.width, call->type};
+  return TRI_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* The workspace, in order. */
+typedef struct scratch {
+  char *places;  /* [pairs, width]: rows of this rank's pairs */
+  char *numbers; /* [pairs], wide */
+  int32_t *here, *arrivals;
+  char *x, *weights; /* of a later window: its rows and their weights, */
+  char *up, *active; /* what the experts make of them; */
+  char *y;           /* what comes of that, or its gradient; */
+  char *up_gradient, *active_gradient, *weights_gradient;
+  char *products;
+} scratch;
+
+static char *take(char **end, int64_t rows, int64_t width, tri_dtype type) {
+  char *at = *end;
+  *end += tri_bytes_in_lines(tri_bytes_times(tri_bytes_times((size_t)rows, (size_t)width), tri_dtype_bytes(type)));
+  return at;
+}
+
+static size_t lay_out(const tri_op_call *call, char *base, scratch *s) {
+  const combine *at = call->attributes;
+  const tri_expert_rows *rows = &at->rows;
+  const tri_dtype type = call->type, wide = tri_dtype_wide(type);
+  const int64_t capacity = tri_expert_rows_come_again(rows) ? rows->capacity : 0;
+  const int64_t pairs = rows->tensor_ranks > 1 || capacity > 0 ? rows->pairs : 0;
+  char *end = base;
+  s->places = take(&end, pairs, rows->width, type);
+  s->numbers = take(&end, pairs, 1, wide);
+  s->here = (int32_t *)(void *)take(&end, capacity > 0 ? rows->num_experts + 1 : 0, 1, TRI_INT32);
+  s->arrivals = (int32_t *)(void *)take(&end, capacity, 1, TRI_INT32);
+  s->x = take(&end, capacity, rows->width, type);
+  s->weights = take(&end, capacity, 1, wide);
+  s->up = take(&end, capacity, 2 * at->ffn, type);
+  s->active = take(&end, capacity, at->ffn, type);
+  s->y = take(&end, capacity, rows->width, type);
+  if (call->training) {
+    s->up_gradient = take(&end, capacity, 2 * at->ffn, type);
+    s->active_gradient = take(&end, capacity, at->ffn, type);
+    s->weights_gradient = take(&end, capacity, 1, wide);
+  }
+  s->products = end;
+  return (size_t)(end - base);
+}
+
+static tri_status op_combine_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+  const combine *at = call->attributes;
+  scratch s = {0};
+  static char origin[1];
+  size_t up = 0, down = 0;
+  if (!tri_expert_rows_travel(&at->rows)) return TRI_OK;
+  if (tri_expert_rows_come_again(&at->rows)) {
+    TRI_TRY(tri_experts_workspace(tri_expert_call(call, at->calls.gate_up), device, &up));
+    TRI_TRY(tri_experts_workspace(tri_expert_call(call, at->calls.down), device, &down));
+  }
+  out->workspace_bytes = tri_bytes_plus(lay_out(call, origin, &s), up > down ? up : down);
+  return TRI_OK;
+}
+
+static size_t op_combine_passing(const tri_op_call *call) {
+  const combine *at = call->attributes;
+  return tri_expert_passing_bytes(call, &at->rows);
+}
+
+/* ---- one rank ---------------------------------------------------------------------------------------------------- */
+
+static const int32_t *table(const tri_run *run, const tri_op_call *call, int64_t first) {
+  return tri_expert_table(run, call->inputs[TABLES], first);
+}
+
+static tri_status add_up(tri_run *run, const tri_op_call *call, const void *at_places, void *out, bool accumulate) {
+  const combine *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, sum_rows, call->type, tri_all_rows(tri_run_rows(run, call)), at->rows.chosen,
+                  at->rows.width, table(run, call, at->rows.places), at_places, out, accumulate);
+  return TRI_OK;
+}
+
+static tri_status spread_alone(tri_run *run, const tri_op_call *call) {
+  const combine *at = call->attributes;
+  const int64_t pairs = tri_run_rows(run, call) * at->rows.chosen, width = at->rows.width;
+  const int32_t *placed = table(run, call, at->rows.begins) + at->rows.experts;
+  const tri_row_copy rows = {(tri_rows){pairs, placed}, width, call->type, call->type, width, width};
+  TRI_KERNEL_CALL(run->queue, copy_rows, &rows, table(run, call, at->rows.sources), run->gradients[call->outputs[0]],
+                  NULL, run->gradients[call->inputs[ROWS]]);
+  return TRI_OK;
+}
+
+/* ---- a later window ---------------------------------------------------------------------------------------------- */
+
+typedef struct window {
+  tri_run *run;
+  const tri_op_call *call;
+  const combine *at;
+  tri_expert_notes notes;
+  scratch memory;
+  tri_travel rows, numbers;
+} window;
+
+static window window_of(tri_run *run, const tri_op_call *call) {
+  const combine *at = call->attributes;
+  window w = {.run = run, .call = call, .at = at};
+  w.notes = tri_expert_notes_of(&at->rows, run->notes[at->calls.dispatch]);
+  (void)lay_out(call, run->workspace, &w.memory);
+  return w;
+}
+
+/* The notes have copies of the tables for the first window alone, so those of others are made where they are wanted.
+ * The device may still be reading the first's: nothing has waited for it where that window's rows do not leave the
+ * rank. */
+static tri_status open_window(window *w, int64_t number) {
+  const tri_expert_rows *rows = &w->at->rows;
+  const tri_expert_notes *n = &w->notes;
+  const int32_t *arrivals = table(w->run, w->call, rows->arrivals);
+  tri_expert_window(rows, n, number);
+  if (number > 0) {
+    arrivals = w->memory.arrivals;
+    if (number == 1) TRI_TRY(tri_queue_finish(w->run->queue));
+    tri_expert_arrivals(rows, n, number, n->here, n->arrivals);
+    TRI_TRY(tri_queue_upload_now(w->run->queue, w->memory.here, n->here,
+                                 (size_t)(rows->num_experts + 1) * sizeof *n->here));
+    TRI_TRY(tri_queue_upload_now(w->run->queue, w->memory.arrivals, n->arrivals,
+                                 (size_t)n->received[rows->ranks] * sizeof *n->arrivals));
+  }
+  w->rows = tri_expert_travel(w->run, w->call, rows, n, arrivals);
+  w->numbers = tri_expert_numbers_travel(w->rows);
+  return TRI_OK;
+}
+
+static const tri_op_call *gate_up_of(const window *w) { return tri_expert_call(w->call, w->at->calls.gate_up); }
+static const tri_op_call *down_of(const window *w) { return tri_expert_call(w->call, w->at->calls.down); }
+
+static tri_rows live_rows(const window *w) {
+  return (tri_rows){w->at->rows.capacity, w->memory.here + w->at->rows.num_experts};
+}
+
+static tri_status forward_to_active(const window *w) {
+  const scratch *m = &w->memory;
+  tri_run *run = w->run;
+  const tri_op_call *call = w->call;
+  TRI_TRY(tri_expert_send(run, &w->rows, table(run, call, w->at->rows.sources), run->slots[call->inputs[X]], m->x));
+  TRI_TRY(tri_expert_send(run, &w->numbers, table(run, call, w->at->rows.order), run->slots[call->inputs[WEIGHTS]],
+                          m->weights));
+  TRI_TRY(tri_experts_multiply(run, gate_up_of(w), m->here, m->x, m->up, m->products));
+  TRI_KERNEL_CALL(run->queue, weighted_swiglu_forward, call->type, live_rows(w), w->at->ffn, m->up, m->weights,
+                  m->active);
+  return TRI_OK;
+}
+
+/* From the gradient of the sum to that of what gate and up made. */
+static tri_status back_to_up(const window *w) {
+  const scratch *m = &w->memory;
+  tri_run *run = w->run;
+  TRI_TRY(tri_expert_send(run, &w->rows, table(run, w->call, w->at->rows.sources), run->gradients[w->call->outputs[0]],
+                          m->y));
+  TRI_TRY(tri_experts_multiply_back(run, down_of(w), m->here, m->y, m->active_gradient, m->products));
+  TRI_KERNEL_CALL(run->queue, weighted_swiglu_backward, w->call->type, live_rows(w), w->at->ffn, m->up, m->weights,
+                  m->active_gradient, m->up_gradient, m->weights_gradient);
+  return TRI_OK;
+}
+
+static tri_status forward_window(window *w, int64_t number) {
+  const void *returned = NULL;
+  TRI_TRY(open_window(w, number));
+  TRI_TRY(forward_to_active(w));
+  TRI_TRY(tri_experts_multiply(w->run, down_of(w), w->memory.here, w->memory.active, w->memory.y, w->memory.products));
+  return tri_expert_return(w->run, &w->rows, w->memory.y, w->memory.places, &returned);
+}
+
+static tri_status backward_input_window(window *w, int64_t number) {
+  const scratch *m = &w->memory;
+  const void *returned = NULL;
+  TRI_TRY(open_window(w, number));
+  TRI_TRY(forward_to_active(w));
+  TRI_TRY(back_to_up(w));
+  TRI_TRY(tri_experts_multiply_back(w->run, gate_up_of(w), m->here, m->up_gradient, m->x, m->products));
+  TRI_TRY(tri_expert_return(w->run, &w->rows, m->x, m->places, &returned));
+  TRI_TRY(tri_expert_return(w->run, &w->numbers, m->weights_gradient, m->numbers, &returned));
+  return tri_expert_pairs_of_places(w->run, &w->numbers, table(w->run, w->call, w->at->rows.order), returned,
+                                    w->run->gradients[w->call->inputs[WEIGHTS]]);
+}
+
+static tri_status backward_weight_window(window *w, int64_t number) {
+  const scratch *m = &w->memory;
+  TRI_TRY(open_window(w, number));
+  TRI_TRY(forward_to_active(w));
+  TRI_TRY(back_to_up(w));
+  TRI_TRY(tri_experts_accumulate(w->run, down_of(w), m->here, m->active, m->y, m->products));
+  return tri_experts_accumulate(w->run, gate_up_of(w), m->here, m->x, m->up_gradient, m->products);
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
+  const combine *at = call->attributes;
+  const void *rows = run->slots[call->inputs[ROWS]];
+  void *out = run->slots[call->outputs[0]];
+  if (!tri_expert_rows_travel(&at->rows)) return add_up(run, call, rows, out, false);
+  window w = window_of(run, call);
+  TRI_TRY(open_window(&w, 0));
+  TRI_TRY(tri_expert_return(run, &w.rows, rows, w.memory.places, &rows));
+  for (int64_t i = 1; i < *w.notes.windows; i++) TRI_TRY(forward_window(&w, i));
+  return add_up(run, call, rows, out, false);
+}
+
+/* The gradient of X begins with what later windows give; that of the weights has its place for every pair. */
+static tri_status later_inputs(window *w) {
+  const tri_op_call *call = w->call;
+  tri_run *run = w->run;
+  const combine *at = w->at;
+  void *gradient_x = run->gradients[call->inputs[X]];
+  const size_t row = (size_t)at->rows.width * tri_dtype_bytes(call->type);
+  if (*w->notes.windows == 1) {
+    if (call->accumulate[X]) return TRI_OK;
+    TRI_KERNEL_CALL(run->queue, fill_zero, (size_t)(at->rows.pairs / at->rows.chosen) * row, gradient_x);
+    return TRI_OK;
+  }
+  TRI_KERNEL_CALL(run->queue, fill_zero, (size_t)at->rows.pairs * row, w->memory.places);
+  for (int64_t i = 1; i < *w->notes.windows; i++) TRI_TRY(backward_input_window(w, i));
+  return add_up(run, call, w->memory.places, gradient_x, call->accumulate[X]);
+}
+
+static tri_status op_combine_backward_input(tri_run *run, const tri_op_call *call) {
+  const combine *at = call->attributes;
+  if (!tri_expert_rows_travel(&at->rows)) return spread_alone(run, call);
+  window w = window_of(run, call);
+  if (call->inputs[X] >= 0) TRI_TRY(later_inputs(&w));
+  TRI_TRY(open_window(&w, 0));
+  return tri_expert_send(run, &w.rows, table(run, call, at->rows.sources), run->gradients[call->outputs[0]],
+                         run->gradients[call->inputs[ROWS]]);
+}
+
+static tri_status op_combine_backward_weight(tri_run *run, const tri_op_call *call) {
+  window w = window_of(run, call);
+  for (int64_t i = 1; i < *w.notes.windows; i++) TRI_TRY(backward_weight_window(&w, i));
+  return TRI_OK;
+}
+
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+/* Of the first window: rows come back, are added up over a holder's ranks, and for each token; gradients go there. */
+static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const combine *at = call->attributes;
+  const tri_expert_rows *rows = &at->rows;
+  const double row = tri_expert_row_bytes(call, rows), pairs = (double)rows->pairs;
+  const double parts = rows->tensor_ranks > 1 ? 2.0 + 3.0 * (double)(rows->tensor_ranks - 1) : 0;
+  const double here = tri_expert_rows_first(rows);
+  if (tri_pass_choose(pass, 1, 0, 0) > 0) {
+    out->elements = pairs * (double)rows->width;
+    out->bytes = (pairs + (double)call->rows) * row;
+    out->spread = parts * pairs * row;
+    out->copied = (tri_expert_rows_travel(rows) ? 2.0 * here * row : 0) + out->spread;
+  } else if (tri_expert_rows_travel(rows)) {
+    out->spread = 2.0 * (tri_expert_rows_sent(rows) - pairs) * row;
+    out->copied = 2.0 * (pairs + here) * row + out->spread;
+  } else {
+    out->copied = 2.0 * pairs * row;
+  }
+  if (tri_expert_rows_travel(rows)) out->exchanges[0] = tri_expert_exchange(rows, here, row, 1);
+}
+
+/* What is done for each later window, in products as large as half of that of gate and up (which is 2; down is 1), and
+ * in passings of rows and of numbers: the forward up to the activation, and what the pass wants of that. */
+typedef struct later_work {
+  double products, rows, numbers;
+} later_work;
+
+static later_work later_of(tri_pass pass) {
+  switch (pass) {
+    case TRI_PASS_FORWARD: return (later_work){3, 2, 1};
+    case TRI_PASS_BACKWARD_INPUT: return (later_work){5, 3, 2};
+    case TRI_PASS_BACKWARD_WEIGHT: return (later_work){6, 2, 1};
+  }
+  return (later_work){0};
+}
+
+static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const combine *at = call->attributes;
+  const tri_expert_rows *rows = &at->rows;
+  const later_work work = later_of(pass);
+  const double windows = tri_expert_rows_later_windows(rows), row = tri_expert_row_bytes(call, rows);
+  if (windows == 0) return;
+  const double each = (rows->expected - tri_expert_rows_first(rows)) / windows, count = (double)rows->num_experts;
+  const double width = (double)rows->width, ffn = (double)at->ffn, element = (double)tri_dtype_bytes(call->type);
+  const double swiglu = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element; /* bytes of a row */
+  out->rows = each / count;
+  out->inner = width;
+  out->columns = 2.0 * ffn;
+  out->products = windows * count * work.products / 2;
+  out->form = TRI_PRODUCT_TURNED;
+  out->flops = 2.0 * out->rows * out->inner * out->columns * out->products;
+  out->bytes += windows * work.products * (each * (width + ffn) + count * width * ffn) * element;
+  out->copied += windows * each * (4.0 * work.rows * row + swiglu);
+  out->exchanges[1] = tri_expert_exchange(rows, each, row, windows * work.rows);
+  out->exchanges[2] = tri_expert_exchange(rows, each, tri_expert_number_bytes(call), windows * work.numbers);
+}
+
+static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  *out = (tri_cost){0};
+  if (tri_pass_choose(pass, 1, 1, 0) > 0) first_cost(call, pass, out);
+  later_cost(call, pass, out);
+}
+
+#define FUNCTIONS                                                                                                      \
+  .name = "combine", .no_gradients = 1u << TABLES, .shape = op_combine_shape, .memory = op_combine_memory,             \
+  .passing = op_combine_passing, .forward = op_combine_forward, .backward_input = op_combine_backward_input,           \
+  .cost = op_combine_cost
+
+static const tri_op op_combine = {FUNCTIONS, .keeps_inputs = 1u << TABLES};
+
+/* Where there may be later windows, the experts' gradients have a part from here. */
+static const tri_op op_combine_windows = {
+    FUNCTIONS,
+    .keeps_inputs = 1u << TABLES | 1u << X | 1u << WEIGHTS,
+    .adds_gradients = 1u << X,
+    .backward_weight = op_combine_backward_weight,
+};
+
+#undef FUNCTIONS
+
+tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *rows, const tri_expert_calls *calls, int64_t ffn,
+                          int32_t experts, int32_t tables, int32_t x, int32_t weights, int32_t *out) {
+  const void *kept = NULL;
+  const combine at = {*rows, *calls, ffn};
+  const bool again = tri_expert_rows_come_again(rows);
+  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
+  tri_op_call call = tri_op_call_of(again ? &op_combine_windows : &op_combine, kept);
+  call.inputs[ROWS] = experts;
+  call.inputs[TABLES] = tables;
+  call.inputs[X] = again ? x : -1;
+  call.inputs[WEIGHTS] = again ? weights : -1;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

@@ -1,0 +1,74 @@
+/* The calls of a layer of experts, in their order.
+ *
+ * Each rank routes rows of its own. Ranks that split a layer and all have the same rows take a slice each first, and
+ * join their results at the end. What all tokens meet is a dense part like any other; it stands where rows are on their
+ * way, so that both go on at once, unless it needs rows that were not sliced: then it comes first, since the gradient
+ * of a slice cannot be added to another. */
+#include "ops/experts_internal.h"
+
+typedef struct building {
+  tri_op_list *list;
+  const tri_expert_layer *layer;
+  const tri_expert_parameters *parameters;
+} building;
+
+static tri_status append_shared(const building *b, int32_t x, int32_t *out) {
+  const tri_expert_layer *layer = b->layer;
+  tri_op_list *list = b->list;
+  const int64_t ffn = tri_op_share(list, layer->shared_ffn_size), width = layer->width;
+  int32_t y;
+  TRI_TRY(tri_op_enter_tensor(list, x, &y));
+  TRI_TRY(tri_op_linear(list, width, 2 * ffn, TRI_WEIGHT_OUT_IN, y, b->parameters->shared_gate, -1, &y));
+  TRI_TRY(tri_op_swiglu(list, y, &y));
+  return tri_op_linear_row(list, ffn, width, TRI_WEIGHT_OUT_IN, y, b->parameters->shared_down, -1, out);
+}
+
+/* From rows of this rank's own to what their experts make of them, and beside that what all tokens meet. */
+static tri_status append_experts(const building *b, int32_t x, int32_t *out, int32_t *shared) {
+  const tri_expert_layer *layer = b->layer;
+  tri_op_list *list = b->list;
+  const int64_t tensor_ranks = tri_op_list_ranks(list, TRI_DOMAIN_EXPERT_TENSOR), width = layer->width;
+  const int64_t ffn = layer->ffn_size / tensor_ranks;
+  tri_expert_rows rows;
+  tri_routed routed;
+  tri_dispatched to;
+  tri_expert_calls calls;
+  int32_t up, active, y;
+  TRI_TRY(tri_op_route(list, layer, x, b->parameters->router, b->parameters->router_bias, &routed));
+  TRI_TRY(tri_expert_rows_plan(list, layer, &rows));
+  TRI_TRY(tri_op_dispatch(list, &rows, x, routed, &to));
+  if (shared != NULL) TRI_TRY(append_shared(b, x, shared));
+  list->expert = true;
+  TRI_TRY(tri_op_arrive(list, &rows, &to));
+  calls.dispatch = to.call;
+  TRI_TRY(tri_op_experts(list, &rows, width, 2 * ffn, to.rows, to.tables, b->parameters->gate_up, &up));
+  calls.gate_up = list->slots[up].producer;
+  TRI_TRY(tri_op_weighted_swiglu(list, &rows, ffn, up, to.weights, to.tables, &active));
+  TRI_TRY(tri_op_experts(list, &rows, ffn, width, active, to.tables, b->parameters->down, &y));
+  calls.down = list->slots[y].producer;
+  return tri_op_combine(list, &rows, &calls, ffn, y, to.tables, x, routed.weights, out);
+}
+
+static tri_status append_layer(const building *b, int32_t x, int32_t *out) {
+  tri_op_list *list = b->list;
+  const bool has_shared = b->layer->shared_ffn_size > 0;
+  const bool cuts = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) > 1 && !list->sliced;
+  int32_t shared = -1;
+  if (!cuts) {
+    TRI_TRY(append_experts(b, x, out, has_shared ? &shared : NULL));
+  } else {
+    if (has_shared) TRI_TRY(append_shared(b, x, &shared));
+    TRI_TRY(tri_op_between_ranks(list, &tri_take_slice, x, &x));
+    TRI_TRY(append_experts(b, x, out, NULL));
+    TRI_TRY(tri_op_between_ranks(list, &tri_join_slices, *out, out));
+  }
+  return has_shared ? tri_op_add(list, *out, shared, out) : TRI_OK;
+}
+
+tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
+                               const tri_expert_parameters *parameters, int32_t x, int32_t *out) {
+  const building b = {list, layer, parameters};
+  tri_status status = append_layer(&b, x, out);
+  list->expert = false;
+  return status;
+}

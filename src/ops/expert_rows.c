@@ -1,0 +1,371 @@
+#include "base/count.h"
+#include "base/memory.h"
+#include "base/parts.h"
+#include "ops/context.h"
+#include "ops/experts_internal.h"
+
+#include <math.h>
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+
+/* Tokens of a micro-batch on this rank, and on that which has most. */
+static void find_rows(const tri_op_list *list, int64_t *own, int64_t *most) {
+  const tri_op_context context = tri_op_list_context(list);
+  int64_t first = 0, tokens = 0;
+  *own = list->batch * list->sequence;
+  for (int64_t r = 0; r < context.ranks; r++) tokens = larger(tokens, tri_op_context_rows(&context, r));
+  *most = list->batch * tokens;
+  if (!list->sliced) return;
+  tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &first, own);
+  *most = divided_up(*most, tri_op_list_ranks(list, TRI_DOMAIN_TENSOR));
+}
+
+static tri_status keep_holders(tri_op_list *list, int64_t holders, tri_expert_rows *at) {
+  int64_t *begins = NULL;
+  const void *kept = NULL;
+  TRI_TRY(tri_alloc("holders of experts", (size_t)holders + 1, sizeof *begins, &begins));
+  for (int64_t h = 0; h <= holders; h++) begins[h] = tri_part_begin(at->experts, holders, h);
+  tri_status status = tri_op_list_keep(list, begins, ((size_t)holders + 1) * sizeof *begins, &kept);
+  tri_free(begins);
+  at->holder_begins = kept;
+  return status;
+}
+
+double tri_expert_rows_asked(const tri_op_list *list, const tri_expert_rows *at) {
+  const int64_t holders = at->ranks / at->tensor_ranks;
+  const double imbalance = list->shard.expert_imbalance > 0 ? list->shard.expert_imbalance : 1;
+  const double share = (double)divided_up(at->experts, holders) / (double)at->experts;
+  return (double)(at->ranks * at->most_pairs) * share * imbalance;
+}
+
+static double expected_rows(const tri_op_list *list, const tri_expert_rows *at) {
+  const double rows = tri_expert_rows_asked(list, at);
+  const int64_t most = at->most_of_expert > 0 ? at->capacity : at->most;
+  return rows < (double)most ? rows : (double)most;
+}
+
+/* All ranks find the same. */
+static void find_capacity(const tri_op_list *list, int64_t most_rows, int64_t holders, tri_expert_rows *at) {
+  const double room = list->shard.expert_capacity > 0 ? list->shard.expert_capacity : 1.5;
+  const int64_t most_experts = divided_up(at->experts, holders), all = at->ranks * at->most_pairs;
+  at->most = at->ranks * most_rows * smaller(at->chosen, most_experts);
+  at->capacity = at->most;
+  if (list->shard.capacity_drop) {
+    at->most_of_expert = larger(1, (int64_t)ceil(room * (double)all / (double)at->experts));
+    at->capacity = smaller(at->most, most_experts * at->most_of_expert);
+  } else if (at->ranks > 1) {
+    at->capacity = smaller(at->most, larger(1, (int64_t)ceil(room * (double)all / (double)holders)));
+  }
+}
+
+static int64_t take(int64_t *end, int64_t length) {
+  const int64_t first = *end;
+  *end += divided_up(length, 16) * 16;
+  return first;
+}
+
+tri_status tri_expert_rows_plan(tri_op_list *list, const tri_expert_layer *layer, tri_expert_rows *out) {
+  tri_expert_rows at = {.ranks = tri_op_list_ranks(list, TRI_DOMAIN_EXPERT),
+                        .rank = tri_op_list_rank(list, TRI_DOMAIN_EXPERT),
+                        .tensor_ranks = tri_op_list_ranks(list, TRI_DOMAIN_EXPERT_TENSOR),
+                        .experts = layer->router.experts,
+                        .chosen = layer->router.chosen,
+                        .width = layer->width,
+                        .router = list->num_routers - 1};
+  const int64_t holders = at.ranks / at.tensor_ranks, holder = at.rank / at.tensor_ranks;
+  int64_t rows = 0, most_rows = 0;
+  find_rows(list, &rows, &most_rows);
+  at.pairs = rows * at.chosen;
+  at.most_pairs = most_rows * at.chosen;
+  TRI_TRY(keep_holders(list, holders, &at));
+  at.first_expert = at.holder_begins[holder];
+  at.num_experts = at.holder_begins[holder + 1] - at.first_expert;
+  find_capacity(list, most_rows, holders, &at);
+  at.expected = expected_rows(list, &at);
+  at.kept = at.most_of_expert > 0 ? take(&at.length, at.pairs) : 0;
+  at.begins = take(&at.length, at.experts + 1);
+  at.order = take(&at.length, at.pairs);
+  at.sources = take(&at.length, at.pairs);
+  at.places = take(&at.length, at.pairs);
+  const bool travel = tri_expert_rows_travel(&at);
+  at.here = travel ? take(&at.length, at.num_experts + 1) : at.begins;
+  at.arrivals = travel ? take(&at.length, at.capacity) : 0;
+  *out = at;
+  return TRI_OK;
+}
+
+/* ---- notes ------------------------------------------------------------------------------------------------------- */
+
+static void *put(char *base, size_t *end, int64_t count, size_t size) {
+  void *at = base == NULL ? NULL : base + *end;
+  *end = tri_bytes_plus(*end, tri_bytes_in_lines(tri_bytes_times((size_t)count, size)));
+  return at;
+}
+
+static size_t lay_out(const tri_expert_rows *at, char *base, tri_expert_notes *n) {
+  const int64_t several = tri_expert_rows_travel(at) ? at->ranks + 1 : 0, dropped = at->most_of_expert > 0;
+  size_t end = 0;
+  n->passing = put(base, &end, 1, sizeof *n->passing);
+  n->windows = put(base, &end, 1, sizeof *n->windows);
+  n->begins = put(base, &end, several > 0 || dropped ? at->ranks * (at->experts + 1) : 0, sizeof *n->begins);
+  n->first_place = put(base, &end, several, sizeof *n->first_place);
+  n->sent = put(base, &end, several, sizeof *n->sent);
+  n->received = put(base, &end, several, sizeof *n->received);
+  n->sent_elements = put(base, &end, several, sizeof *n->sent_elements);
+  n->received_elements = put(base, &end, several, sizeof *n->received_elements);
+  n->here = put(base, &end, several > 0 ? at->num_experts + 1 : 0, sizeof *n->here);
+  n->arrivals = put(base, &end, several > 0 ? at->capacity : 0, sizeof *n->arrivals);
+  n->experts = put(base, &end, dropped ? at->pairs : 0, sizeof *n->experts);
+  n->left = put(base, &end, dropped ? at->experts : 0, sizeof *n->left);
+  return end;
+}
+
+size_t tri_expert_notes_bytes(const tri_expert_rows *at) {
+  tri_expert_notes notes;
+  if (!tri_expert_rows_travel(at) && at->most_of_expert == 0) return 0;
+  return lay_out(at, NULL, &notes);
+}
+
+tri_expert_notes tri_expert_notes_of(const tri_expert_rows *at, void *memory) {
+  tri_expert_notes notes = {0};
+  if (memory != NULL) (void)lay_out(at, memory, &notes);
+  return notes;
+}
+
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
+
+static int64_t rows_of(const tri_expert_rows *at, const tri_expert_notes *n, int64_t rank, int64_t expert) {
+  const int32_t *begins = n->begins + rank * (at->experts + 1) + expert;
+  return begins[1] - begins[0];
+}
+
+int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_notes *n) {
+  int64_t most = 0;
+  for (int64_t h = 0; h < at->ranks / at->tensor_ranks; h++) {
+    int64_t pool = 0;
+    for (int64_t r = 0; r < at->ranks; r++) {
+      const int32_t *begins = n->begins + r * (at->experts + 1);
+      pool += begins[at->holder_begins[h + 1]] - begins[at->holder_begins[h]];
+    }
+    most = larger(most, pool);
+  }
+  return larger(1, divided_up(most, at->capacity));
+}
+
+/* A run of rows of a pool that lies in a window: of one expert and source. */
+typedef struct stretch {
+  int64_t into, count; /* from the run's row `into` on; in the window from row `row` on */
+  int64_t row;
+} stretch;
+
+static stretch within(int64_t first, int64_t rows, int64_t window_first, int64_t window_end) {
+  const int64_t from = larger(first, window_first), to = smaller(first + rows, window_end);
+  return (stretch){from - first, larger(0, to - from), from - window_first};
+}
+
+/* What this rank sends to a holder, and what each rank sends to it, if it is that of this rank. */
+static void window_of_holder(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window, int64_t holder,
+                             int64_t *first_place, int64_t *sent, int64_t *received) {
+  const int64_t first = window * at->capacity, end = first + at->capacity;
+  int64_t row = 0;
+  *sent = 0;
+  *first_place = 0;
+  for (int64_t e = at->holder_begins[holder]; e < at->holder_begins[holder + 1]; e++) {
+    for (int64_t r = 0; r < at->ranks; r++) {
+      const int64_t rows = rows_of(at, n, r, e);
+      const stretch s = within(row, rows, first, end);
+      row += rows;
+      if (s.count == 0) continue;
+      if (received != NULL) received[r + 1] += s.count;
+      if (r != at->rank) continue;
+      if (*sent == 0) *first_place = n->begins[at->rank * (at->experts + 1) + e] + s.into;
+      *sent += s.count;
+    }
+  }
+}
+
+void tri_expert_window(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window) {
+  for (int64_t r = 0; r <= at->ranks; r++) n->received[r] = 0;
+  n->sent[0] = 0;
+  for (int64_t p = 0; p < at->ranks; p++) {
+    const int64_t holder = p / at->tensor_ranks;
+    int64_t sent = n->sent[p] - (p > 0 ? n->sent[p - 1] : 0);
+    if (p % at->tensor_ranks == 0) {
+      bool own = holder == at->rank / at->tensor_ranks;
+      window_of_holder(at, n, window, holder, &n->first_place[p], &sent, own ? n->received : NULL);
+    } else {
+      n->first_place[p] = n->first_place[p - 1];
+    }
+    n->sent[p + 1] = n->sent[p] + sent;
+  }
+  for (int64_t r = 0; r < at->ranks; r++) n->received[r + 1] += n->received[r];
+}
+
+void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window, int32_t *here,
+                         int32_t *arrivals) {
+  const int64_t first = window * at->capacity, end = first + at->capacity;
+  int64_t *next = n->received_elements; /* of each source, the number of its next arriving row */
+  int64_t row = 0;
+  for (int64_t r = 0; r < at->ranks; r++) next[r] = n->received[r];
+  for (int64_t i = 0; i < at->num_experts; i++) {
+    here[i] = (int32_t)(larger(first, smaller(row, end)) - first);
+    for (int64_t r = 0; r < at->ranks; r++) {
+      const int64_t rows = rows_of(at, n, r, at->first_expert + i);
+      const stretch s = within(row, rows, first, end);
+      for (int64_t k = 0; k < s.count; k++) arrivals[next[r]++] = (int32_t)(s.row + k);
+      row += rows;
+    }
+  }
+  here[at->num_experts] = (int32_t)(larger(first, smaller(row, end)) - first);
+}
+
+/* ---- travel ------------------------------------------------------------------------------------------------------ */
+
+/* What passes: rows that this rank has, on their way out or come back, and behind them those of a window. */
+static size_t own_bytes(const tri_expert_rows *at, tri_dtype type) {
+  size_t rows = (size_t)(at->most_pairs * at->tensor_ranks), element = tri_dtype_bytes(type);
+  size_t numbers = tri_bytes_times(rows, tri_dtype_bytes(tri_dtype_wide(type)));
+  size_t values = tri_bytes_times(tri_bytes_times(rows, (size_t)at->width), element);
+  return tri_bytes_in_lines(values > numbers ? values : numbers);
+}
+
+size_t tri_expert_passing_bytes(const tri_op_call *call, const tri_expert_rows *at) {
+  const size_t rows = (size_t)at->capacity;
+  size_t numbers = tri_bytes_times(rows, tri_dtype_bytes(tri_dtype_wide(call->type)));
+  size_t values = tri_bytes_times(tri_bytes_times(rows, (size_t)at->width), tri_dtype_bytes(call->type));
+  if (!tri_expert_rows_travel(at)) return 0;
+  return tri_bytes_plus(own_bytes(at, call->type), tri_bytes_in_lines(values > numbers ? values : numbers));
+}
+
+tri_travel tri_expert_travel(const tri_run *run, const tri_op_call *call, const tri_expert_rows *at,
+                             const tri_expert_notes *notes, const int32_t *arrivals) {
+  char *own = run->passing;
+  return (tri_travel){.at = at,
+                      .notes = notes,
+                      .arrivals = arrivals,
+                      .type = call->type,
+                      .width = at->width,
+                      .own = own,
+                      .window = own + own_bytes(at, call->type)};
+}
+
+tri_travel tri_expert_numbers_travel(tri_travel travel) {
+  travel.type = tri_dtype_wide(travel.type);
+  travel.width = 1;
+  return travel;
+}
+
+static char *row_at(const tri_travel *t, const void *rows, int64_t row) {
+  return (char *)(uintptr_t)rows + (size_t)(row * t->width) * tri_dtype_bytes(t->type);
+}
+
+static tri_status copy(tri_run *run, const tri_travel *t, int64_t rows, const int32_t *from_rows, const void *from,
+                       const int32_t *to_rows, void *to) {
+  const tri_row_copy what = {tri_all_rows(rows), t->width, t->type, t->type, t->width, t->width};
+  if (rows == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, copy_rows, &what, from_rows, from, to_rows, to);
+  return TRI_OK;
+}
+
+static void set_elements(const tri_travel *t) {
+  const tri_expert_notes *n = t->notes;
+  for (int64_t r = 0; r <= t->at->ranks; r++) {
+    n->sent_elements[r] = n->sent[r] * t->width;
+    n->received_elements[r] = n->received[r] * t->width;
+  }
+}
+
+/* Neighbours that begin where the one before ends are copied together. */
+tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_t *map, const void *x,
+                                 tri_passing **out) {
+  const tri_expert_notes *n = t->notes;
+  const int64_t ranks = t->at->ranks;
+  for (int64_t p = 0, next; p < ranks; p = next) {
+    next = p + 1;
+    while (next < ranks && n->first_place[next] == n->first_place[p] + n->sent[next] - n->sent[p]) next++;
+    TRI_TRY(copy(run, t, n->sent[next] - n->sent[p], map + n->first_place[p], x, NULL, row_at(t, t->own, n->sent[p])));
+  }
+  set_elements(t);
+  return tri_run_all_to_all_start(run, TRI_DOMAIN_EXPERT, t->type, n->sent_elements, t->own, n->received_elements,
+                                  t->window, out);
+}
+
+tri_status tri_expert_send_end(tri_run *run, const tri_travel *t, tri_passing **passing, void *window) {
+  TRI_TRY(tri_run_pass_wait(run, passing));
+  return copy(run, t, t->notes->received[t->at->ranks], NULL, t->window, t->arrivals, window);
+}
+
+tri_status tri_expert_send(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x, void *window) {
+  tri_passing *passing = NULL;
+  TRI_TRY(tri_expert_send_start(run, travel, map, x, &passing));
+  return tri_expert_send_end(run, travel, &passing, window);
+}
+
+tri_status tri_expert_return_start(tri_run *run, const tri_travel *t, const void *window, tri_passing **out) {
+  const tri_expert_notes *n = t->notes;
+  TRI_TRY(copy(run, t, n->received[t->at->ranks], t->arrivals, window, NULL, t->window));
+  set_elements(t);
+  return tri_run_all_to_all_start(run, TRI_DOMAIN_EXPERT, t->type, n->received_elements, t->window, n->sent_elements,
+                                  t->own, out);
+}
+
+/* What a holder's ranks return, one after the other. */
+static tri_status add_parts(tri_run *run, const tri_travel *t, int64_t p, void *places) {
+  const tri_expert_notes *n = t->notes;
+  const int64_t rows = n->sent[p + 1] - n->sent[p];
+  char *to = row_at(t, places, n->first_place[p]);
+  TRI_TRY(copy(run, t, rows, NULL, row_at(t, t->own, n->sent[p]), NULL, to));
+  for (int64_t i = 1; i < t->at->tensor_ranks && rows > 0; i++) {
+    TRI_KERNEL_CALL(run->queue, add, t->type, tri_all_rows(rows), t->width, to, row_at(t, t->own, n->sent[p + i]), to);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_expert_return_end(tri_run *run, const tri_travel *t, tri_passing **passing, void *places,
+                                 const void **out) {
+  const tri_expert_rows *at = t->at;
+  TRI_TRY(tri_run_pass_wait(run, passing));
+  *out = t->own;
+  if (at->tensor_ranks == 1 && *t->notes->windows == 1) return TRI_OK;
+  for (int64_t p = 0; p < at->ranks; p += at->tensor_ranks) TRI_TRY(add_parts(run, t, p, places));
+  *out = places;
+  return TRI_OK;
+}
+
+tri_status tri_expert_return(tri_run *run, const tri_travel *travel, const void *window, void *places,
+                             const void **out) {
+  tri_passing *passing = NULL;
+  TRI_TRY(tri_expert_return_start(run, travel, window, &passing));
+  return tri_expert_return_end(run, travel, &passing, places, out);
+}
+
+/* A holder's places lie side by side, and its rows in the window among them. */
+tri_status tri_expert_pairs_of_places(tri_run *run, const tri_travel *t, const int32_t *order, const void *places,
+                                      void *pairs) {
+  const tri_expert_notes *n = t->notes;
+  for (int64_t p = 0; p < t->at->ranks; p += t->at->tensor_ranks) {
+    const int64_t first = n->first_place[p];
+    TRI_TRY(copy(run, t, n->sent[p + 1] - n->sent[p], NULL, row_at(t, places, first), order + first, pairs));
+  }
+  return TRI_OK;
+}
+
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+double tri_expert_rows_later_windows(const tri_expert_rows *at) {
+  if (!tri_expert_rows_come_again(at) || at->expected <= (double)at->capacity) return 0;
+  return ceil(at->expected / (double)at->capacity) - 1;
+}
+
+tri_cost_exchange tri_expert_exchange(const tri_expert_rows *at, double rows, double bytes, double times) {
+  /* Of a window as much of what a rank has as of the pool. */
+  const double sent = tri_expert_rows_sent(at) * (at->expected > 0 ? rows / at->expected : 1);
+  return (tri_cost_exchange){.collective = TRI_COLLECTIVE_ALL_TO_ALL,
+                             .domain = TRI_DOMAIN_EXPERT,
+                             .bytes = (sent > rows ? sent : rows) * bytes,
+                             .times = times};
+}

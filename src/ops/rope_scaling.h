@@ -1,0 +1,48 @@
+/* How rotary positions are stretched beyond the lengths that a model first saw. */
+#ifndef TRI_OPS_ROPE_SCALING_H
+#define TRI_OPS_ROPE_SCALING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum tri_rope_type {
+  TRI_ROPE_LLAMA3,  /* Llama 3.1: slow frequencies by `factor`, fast ones not                                */
+  TRI_ROPE_LINEAR,  /* all by `factor`: positions are divided by it                                          */
+  TRI_ROPE_DYNAMIC, /* "dynamic NTK": the base grows with the length of the sequence beyond the original one */
+  TRI_ROPE_YARN,    /* YaRN: slow frequencies by `factor`, fast ones not; and what attention sees is scaled  */
+} tri_rope_type;
+
+/* By the names that transformers has for them, which are ours. */
+#define TRI_ROPE_TYPES(X)                                                                                              \
+  X("llama3", TRI_ROPE_LLAMA3)                                                                                         \
+  X("linear", TRI_ROPE_LINEAR) X("dynamic", TRI_ROPE_DYNAMIC) X("yarn", TRI_ROPE_YARN)
+
+/* Members that a type does not name below mean nothing to it. */
+typedef struct tri_rope_scaling {
+  tri_rope_type type;
+  double factor;
+  double low_freq_factor, high_freq_factor; /* llama3 */
+  int64_t original_max_sequence;            /* llama3, dynamic, yarn */
+  /* yarn */
+  double attention_factor;       /* of queries and keys; 0: what follows from the factor and both mscales */
+  double mscale, mscale_all_dim; /* 0: not given */
+  double beta_fast, beta_slow;   /* turns within the original length from which on / up to which ... */
+  bool truncate;                 /* ... counted to whole pairs */
+} tri_rope_scaling;
+
+/* That of a model of which nothing is said. */
+tri_rope_scaling tri_rope_scaling_none(void);
+
+/* Whether it changes nothing: llama3 and linear with factor 1. */
+bool tri_rope_is_plain(const tri_rope_scaling *scaling);
+bool tri_rope_scalings_equal(const tri_rope_scaling *a, const tri_rope_scaling *b);
+
+/* By how much a pair of components turns from one position to the next, in a sequence of `length` tokens, which matters
+ * to `dynamic` alone. Pairs are 0 .. head_dim / 2 - 1. */
+double tri_rope_frequency(const tri_rope_scaling *scaling, double theta, int64_t head_dim, int64_t length,
+                          int64_t pair);
+
+/* What cosines and sines are multiplied by, thus scores by its square. */
+double tri_rope_attention_factor(const tri_rope_scaling *scaling);
+
+#endif

@@ -1,0 +1,350 @@
+/* Muon (Jordan et al. 2024): the step of a matrix is its momentum made orthogonal, by a polynomial that drives all
+ * singular values towards 1 (Newton-Schulz).
+ *
+ * A matrix is orthogonalised whole. Where tensor ranks hold pieces of it, each of them gathers the momentum of all and
+ * works the step out for itself: so all come to the same bits, and nothing has to be sent back. Queries, keys, values,
+ * gates and each expert are matrices of their own, whatever lies beside them in memory. */
+#include "base/count.h"
+#include "base/memory.h"
+#include "optimizers/matrix.h"
+#include "optimizers/run.h"
+
+#include <math.h>
+
+static const tri_config_word scales[] = {{"moonlight", TRI_MUON_MOONLIGHT}, {"keller", TRI_MUON_KELLER}, {NULL, 0}};
+
+static const tri_config_key keys[] = {
+    {.name = "momentum",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_muon_settings, momentum),
+     .fallback = "0.95",
+     .range = {.low = 0, .high = 1, .open_high = true},
+     .help = "decay of the average of gradients"},
+    {.name = "nesterov",
+     .type = TRI_CONFIG_BOOL,
+     .offset = offsetof(tri_muon_settings, nesterov),
+     .fallback = "true",
+     .help = "Nesterov's momentum"},
+    {.name = "scale",
+     .type = TRI_CONFIG_CHOICE,
+     .offset = offsetof(tri_muon_settings, scale),
+     .words = scales,
+     .fallback = "moonlight",
+     .help = "of a step: moonlight is 0.2 sqrt(longer side), for AdamW's rate and decay; keller sqrt(out / in), at "
+             "least 1"},
+    {.name = "iterations",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_muon_settings, iterations),
+     .fallback = "5",
+     .range = {.low = 1, .high = 100},
+     .help = "of Newton-Schulz"},
+};
+const tri_config_table tri_muon_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+
+/* Of I, A and A A in an iteration X = (3.4445 I - 4.7750 A + 2.0315 A A) X with A = X X^T. */
+static const double factors[3] = {3.4445, -4.7750, 2.0315};
+
+static const double norm_eps = 1e-7;
+
+/* A matrix to orthogonalise: its shorter side and its longer one. */
+typedef struct sides {
+  int64_t shorter, longer;
+  bool turned; /* it is stored with the longer side first, and turned for the iterations */
+} sides;
+
+static sides sides_of(const tri_matrix_shape *shape) {
+  if (shape->rows > shape->columns) return (sides){shape->columns, shape->rows, true};
+  return (sides){shape->rows, shape->columns, false};
+}
+
+static double step_scale(const tri_muon_settings *settings, const tri_parameter *tensor,
+                         const tri_matrix_shape *shape) {
+  const double out = (double)(tensor->in_out ? shape->columns : shape->rows);
+  const double in = (double)(tensor->in_out ? shape->rows : shape->columns);
+  switch (settings->scale) {
+    case TRI_MUON_MOONLIGHT: return 0.2 * sqrt(out > in ? out : in);
+    case TRI_MUON_KELLER: return out > in ? sqrt(out / in) : 1.0;
+  }
+  return 0;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Products of an iteration, all of the activations' type. */
+typedef struct products {
+  tri_matmul square, fourth, next; /* A = X X^T; A A; and their sum with I, times X */
+} products;
+
+static products products_of(const sides *s, tri_dtype type) {
+  const int64_t m = s->shorter, n = s->longer;
+  const tri_matmul plain = {.a_type = type, .b_type = type, .c_type = type};
+  products p = {plain, plain, plain};
+  p.square.m = p.square.n = m;
+  p.square.k = p.square.lda = p.square.ldb = n;
+  p.square.ldc = m;
+  p.square.b_transposed = true;
+  p.fourth.m = p.fourth.n = p.fourth.k = m;
+  p.fourth.lda = p.fourth.ldb = p.fourth.ldc = m;
+  p.next.m = p.next.k = p.next.lda = m;
+  p.next.n = p.next.ldb = p.next.ldc = n;
+  return p;
+}
+
+/* Offsets in the workspace. */
+typedef struct scratch {
+  size_t parts;       /* of all ranks' momentum, where the tensor is split */
+  size_t whole;       /* one matrix, where it does not lie in one piece */
+  size_t x, y;        /* X, and the next one */
+  size_t a, b;        /* A, and A A */
+  size_t sum;         /* of squares */
+  size_t of_products; /* what products want */
+  size_t bytes;
+} scratch;
+
+static size_t take(size_t *end, size_t bytes) {
+  const size_t begin = *end;
+  *end = tri_bytes_plus(begin, tri_bytes_in_lines(bytes));
+  return begin;
+}
+
+static bool lies_in_one_piece(const tri_matrix_shape *shape, int64_t ranks) {
+  return ranks == 1 && shape->matrices == 1;
+}
+
+static tri_status lay_out(const tri_update_call *call, const tri_device_description *device, scratch *out) {
+  const tri_parameter *tensor = &call->tensor;
+  const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
+  const sides s = sides_of(&shape);
+  const int64_t ranks = tri_matrix_ranks(tensor, &call->seat.shape);
+  const size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type)), element = tri_dtype_bytes(call->type);
+  const size_t m = (size_t)s.shorter, n = (size_t)s.longer;
+  const products p = products_of(&s, call->type);
+  const tri_matmul *const all[] = {&p.square, &p.fourth, &p.next};
+  int64_t elements = 0;
+  size_t end = 0, most = 0;
+  for (int64_t r = 0; r < ranks && ranks > 1; r++) elements += tri_parameter_of_rank(tensor, ranks, r).count;
+  *out = (scratch){0};
+  out->parts = take(&end, (size_t)elements * wide);
+  out->whole = take(&end, lies_in_one_piece(&shape, ranks) ? 0 : m * n * wide);
+  out->x = take(&end, m * n * element);
+  out->y = take(&end, m * n * element);
+  out->a = take(&end, m * m * element);
+  out->b = take(&end, m * m * element);
+  out->sum = take(&end, sizeof(tri_exact_sum));
+  for (int i = 0; i < 3 && device != NULL; i++) {
+    size_t bytes = 0;
+    TRI_TRY(device->matmul_workspace(device, all[i], &bytes));
+    if (bytes > most) most = bytes;
+  }
+  out->of_products = take(&end, most);
+  out->bytes = end;
+  return TRI_OK;
+}
+
+static tri_status muon_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes) {
+  scratch of;
+  TRI_TRY(lay_out(call, device, &of));
+  *bytes = of.bytes;
+  return TRI_OK;
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
+
+/* A call at work. */
+typedef struct muon {
+  const tri_update_run *run;
+  const tri_update_call *call;
+  tri_matrix_shape shape;
+  sides sides;
+  scratch at;
+  char *memory;    /* the workspace */
+  int64_t ranks;   /* that hold pieces */
+  int64_t *begins; /* [ranks + 1]: of their momentum in `parts`; NULL where there is one */
+  char *momentum;  /* `parts`, or what there is of one rank */
+} muon;
+
+static char *behind(const muon *u, char *array, int64_t elements) {
+  return array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(u->call->type));
+}
+
+/* The momentum of every rank's part, this one's from its gradient. */
+static tri_status find_momentum(muon *u) {
+  const tri_update_run *run = u->run;
+  const tri_muon_settings *settings = &u->call->settings->muon;
+  const tri_momentum options = {settings->momentum, settings->nesterov};
+  const tri_domain parts = u->call->tensor.placement.parts;
+  const int64_t rank = tri_domain_rank(&u->call->seat.shape, &u->call->seat.place, parts);
+  u->momentum = u->ranks > 1 ? u->memory + u->at.parts : run->gradient;
+  char *own = u->ranks > 1 ? behind(u, u->momentum, u->begins[rank]) : u->momentum;
+  TRI_KERNEL_CALL(run->queue, momentum, u->call->type, u->call->count, &options, run->values, run->gradient,
+                  run->states[0], own);
+  if (u->ranks == 1) return TRI_OK;
+  return run->collectives->all_gather(run->ranks, parts, tri_dtype_wide(u->call->type), u->begins, u->momentum);
+}
+
+/* One matrix in one piece, wide. */
+static tri_status find_whole(const muon *u, int64_t matrix, char **out) {
+  const tri_dtype wide = tri_dtype_wide(u->call->type);
+  *out = u->momentum;
+  if (lies_in_one_piece(&u->shape, u->ranks)) return TRI_OK;
+  *out = u->memory + u->at.whole;
+  for (int64_t r = 0; r < u->ranks; r++) {
+    if (tri_matrix_is_copy(&u->call->tensor, u->ranks, r)) continue;
+    const tri_parameter of = tri_parameter_of_rank(&u->call->tensor, u->ranks, r);
+    const tri_matrix_piece piece = tri_matrix_piece_of(&of, matrix);
+    const int64_t begin = u->begins == NULL ? 0 : u->begins[r];
+    const tri_row_copy copy = {.rows = tri_all_rows(piece.rows),
+                               .width = piece.columns,
+                               .from_type = wide,
+                               .to_type = wide,
+                               .from_stride = piece.row_elements,
+                               .to_stride = u->shape.columns};
+    TRI_KERNEL_CALL(u->run->queue, copy_rows, &copy, NULL, behind(u, u->momentum, begin + piece.at), NULL,
+                    behind(u, *out, piece.row * u->shape.columns + piece.column));
+  }
+  return TRI_OK;
+}
+
+static tri_status normalise(const muon *u, const char *whole, char *x) {
+  tri_queue *queue = u->run->queue;
+  const tri_dtype type = u->call->type;
+  tri_exact_sum *sum = (tri_exact_sum *)(void *)(u->memory + u->at.sum);
+  const int64_t rows = u->shape.rows, columns = u->shape.columns;
+  const tri_matrix_copy copy = {.rows = rows,
+                                .columns = columns,
+                                .in_row = columns,
+                                .out_row = u->sides.turned ? 1 : columns,
+                                .out_column = u->sides.turned ? rows : 1};
+  TRI_KERNEL_CALL(queue, fill_zero, sizeof *sum, sum);
+  TRI_KERNEL_CALL(queue, block_squares, type, rows * columns, TRI_BLOCK_ELEMENTS, whole, sum);
+  TRI_KERNEL_CALL(queue, matrix_normalise, type, &copy, whole, sum, norm_eps, x);
+  return TRI_OK;
+}
+
+/* *x becomes orthogonal, nearly; its memory and *y's change places. */
+static tri_status orthogonalise(const muon *u, char **x, char **y) {
+  tri_queue *queue = u->run->queue;
+  const tri_dtype type = u->call->type;
+  const products p = products_of(&u->sides, type);
+  char *a = u->memory + u->at.a, *b = u->memory + u->at.b, *workspace = u->memory + u->at.of_products;
+  const tri_matrix_polynomial polynomial = {u->sides.shorter, {factors[0], factors[1], factors[2]}};
+  for (int64_t i = 0; i < u->call->settings->muon.iterations; i++) {
+    TRI_KERNEL_CALL(queue, matmul, &p.square, *x, *x, NULL, a, workspace);
+    TRI_KERNEL_CALL(queue, matmul, &p.fourth, a, a, NULL, b, workspace);
+    TRI_KERNEL_CALL(queue, matrix_polynomial, type, &polynomial, a, b, b);
+    TRI_KERNEL_CALL(queue, matmul, &p.next, b, *x, NULL, *y, workspace);
+    char *last = *x;
+    *x = *y;
+    *y = last;
+  }
+  return TRI_OK;
+}
+
+/* This rank's piece of the step. */
+static tri_status take_step(const muon *u, int64_t matrix, const char *x) {
+  const tri_update_call *call = u->call;
+  const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
+  const size_t element = tri_dtype_bytes(call->type);
+  const bool turned = u->sides.turned;
+  const tri_matrix_step step = {.rows = piece.rows,
+                                .columns = piece.columns,
+                                .parameter_row = piece.row_elements,
+                                .x_row = turned ? 1 : u->shape.columns,
+                                .x_column = turned ? u->shape.rows : 1,
+                                .weight_decay = call->weight_decay,
+                                .lr_scale = call->lr_scale,
+                                .scale = step_scale(&call->settings->muon, &call->tensor, &u->shape)};
+  const char *from = x + (size_t)(piece.row * step.x_row + piece.column * step.x_column) * element;
+  char *narrow = u->run->narrow == NULL ? NULL : (char *)u->run->narrow + (size_t)piece.at * element;
+  TRI_KERNEL_CALL(u->run->queue, matrix_step, call->type, &step, u->run->values, from,
+                  behind(u, u->run->value, piece.at), narrow);
+  return TRI_OK;
+}
+
+static tri_status make_steps(muon *u) {
+  TRI_TRY(find_momentum(u));
+  for (int64_t matrix = 0; matrix < u->shape.matrices; matrix++) {
+    char *whole = NULL, *x = u->memory + u->at.x, *y = u->memory + u->at.y;
+    TRI_TRY(find_whole(u, matrix, &whole));
+    TRI_TRY(normalise(u, whole, x));
+    TRI_TRY(orthogonalise(u, &x, &y));
+    TRI_TRY(take_step(u, matrix, x));
+  }
+  return TRI_OK;
+}
+
+static tri_status muon_update(const tri_update_run *run, const tri_update_call *call) {
+  muon u = {.run = run,
+            .call = call,
+            .shape = tri_matrix_shape_of(&call->tensor),
+            .memory = run->workspace,
+            .ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape)};
+  u.sides = sides_of(&u.shape);
+  TRI_TRY(lay_out(call, NULL, &u.at));
+  if (u.ranks > 1) {
+    TRI_TRY(tri_alloc("parts of a matrix", (size_t)u.ranks + 1, sizeof *u.begins, &u.begins));
+    for (int64_t r = 0; r < u.ranks; r++) {
+      u.begins[r + 1] = u.begins[r] + tri_parameter_of_rank(&call->tensor, u.ranks, r).count;
+    }
+  }
+  const tri_status status = make_steps(&u);
+  tri_free(u.begins);
+  return status;
+}
+
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+
+static tri_cost cost_of(const tri_matmul *product, double times, tri_product_form form) {
+  const double m = (double)product->m, n = (double)product->n, k = (double)product->k;
+  const double element = (double)tri_dtype_bytes(product->a_type);
+  return (tri_cost){.flops = times * 2.0 * m * n * k,
+                    .bytes = times * (m * k + k * n + m * n) * element,
+                    .rows = m,
+                    .inner = k,
+                    .columns = n,
+                    .products = 1,
+                    .form = form};
+}
+
+static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
+  const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
+  const sides s = sides_of(&shape);
+  const products p = products_of(&s, call->type);
+  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape);
+  const double times = (double)(shape.matrices * call->settings->muon.iterations);
+  const double all = (double)(shape.matrices * shape.rows * shape.columns);
+  const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
+               element = (double)tri_dtype_bytes(call->type);
+  const bool copied = !lies_in_one_piece(&shape, ranks);
+  out[0] = cost_of(&p.square, times, TRI_PRODUCT_TURNED);
+  out[1] = cost_of(&p.fourth, times, TRI_PRODUCT_PLAIN);
+  out[2] = cost_of(&p.next, times, TRI_PRODUCT_PLAIN);
+  /* The norm, X from that, the step; the polynomial of each iteration; copies into one piece. */
+  out[3] = (tri_cost){.bytes = all * (2.0 * wide + 2.0 * element) +
+                               3.0 * times * (double)s.shorter * (double)s.shorter * element +
+                               (copied ? 2.0 * all * wide : 0)};
+  if (ranks > 1) {
+    out[3].exchanges[0] = (tri_cost_exchange){
+        .collective = TRI_COLLECTIVE_ALL_GATHER, .domain = call->tensor.placement.parts, .bytes = all * wide};
+  }
+  return 4;
+}
+
+static double muon_work(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
+  const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
+  const sides s = sides_of(&shape);
+  const double m = (double)s.shorter, n = (double)s.longer;
+  return (double)(shape.matrices * settings->muon.iterations) * (4.0 * m * m * n + 2.0 * m * m * m);
+}
+
+const tri_optimizer tri_optimizer_muon = {
+    .name = "muon",
+    .takes = 1u << TRI_GROUP_MATRICES,
+    .unit = TRI_UNIT_MATRIX,
+    .num_states = 1,
+    .states = {{.suffix = ".momentum_buffer", .with_sign = true}},
+    .workspace = muon_workspace,
+    .update = muon_update,
+    .costs = muon_costs,
+    .work = muon_work,
+};

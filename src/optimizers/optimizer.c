@@ -1,0 +1,113 @@
+#include "optimizers/optimizer.h"
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+#define ROW(VALUE, name) {#name, TRI_OPTIMIZER_##VALUE},
+const tri_config_word tri_optimizer_words[] = {TRI_OPTIMIZERS(ROW){NULL, 0}};
+static const tri_config_word group_words[] = {{"auto", TRI_OPTIMIZER_AUTO}, TRI_OPTIMIZERS(ROW){NULL, 0}};
+#undef ROW
+
+const tri_config_word tri_state_storage_words[] = {
+    {"fp32", TRI_STATE_WIDE}, {"bf16", TRI_STATE_BF16}, {"int8", TRI_STATE_INT8}, {NULL, 0}};
+
+const tri_optimizer *tri_optimizer_named(tri_optimizer_name name) {
+#define TABLE(VALUE, name)                                                                                             \
+  case TRI_OPTIMIZER_##VALUE: return &tri_optimizer_##name;
+  switch (name) { TRI_OPTIMIZERS(TABLE) }
+#undef TABLE
+  return NULL;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+#define GROUP_KEYS(decay)                                                                                              \
+  {                                                                                                                    \
+    {.name = "name",                                                                                                   \
+     .type = TRI_CONFIG_CHOICE,                                                                                        \
+     .offset = offsetof(tri_group_settings, name),                                                                     \
+     .words = group_words,                                                                                             \
+     .fallback = "auto",                                                                                               \
+     .help = "the optimizer of this group; auto is optimizer.name where that takes it, else adamw"},                   \
+        {.name = "lr_scale",                                                                                           \
+         .type = TRI_CONFIG_DOUBLE,                                                                                    \
+         .offset = offsetof(tri_group_settings, lr_scale),                                                             \
+         .fallback = "1.0",                                                                                            \
+         .range = {.low = 0, .high = 1e9},                                                                             \
+         .help = "its rate is optimizer.lr times this"},                                                               \
+        {.name = "weight_decay_scale",                                                                                 \
+         .type = TRI_CONFIG_DOUBLE,                                                                                    \
+         .offset = offsetof(tri_group_settings, weight_decay_scale),                                                   \
+         .fallback = decay,                                                                                            \
+         .range = {.low = 0, .high = 1e9},                                                                             \
+         .help = "its decay is optimizer.weight_decay times this"},                                                    \
+  }
+static const tri_config_key decayed_keys[] = GROUP_KEYS("1.0"), vector_keys[] = GROUP_KEYS("0.0");
+
+#define GROUP_TABLE(KEYS)                                                                                              \
+  { .noun = "run file", .keys = KEYS, .num_keys = sizeof KEYS / sizeof *KEYS }
+const tri_config_table tri_group_keys = GROUP_TABLE(decayed_keys), tri_vector_group_keys = GROUP_TABLE(vector_keys);
+
+const tri_optimizer_settings *tri_optimizer_settings_default(void) {
+#define GROUP(decay)                                                                                                   \
+  { TRI_OPTIMIZER_AUTO, 1.0, decay }
+  static const tri_optimizer_settings settings = {.name = TRI_OPTIMIZER_ADAMW,
+                                                  .betas = {0.9, 0.95},
+                                                  .eps = 1e-8,
+                                                  .weight_decay = 0.1,
+                                                  .state = TRI_STATE_WIDE,
+                                                  .muon = {0.95, true, TRI_MUON_MOONLIGHT, 5},
+                                                  .schedule_free = {0.0, 2.0},
+                                                  .sgd = {0.9, false},
+                                                  .groups = {GROUP(1.0), GROUP(1.0), GROUP(1.0), GROUP(0.0)}};
+#undef GROUP
+  return &settings;
+}
+
+/* ---- who takes what ---------------------------------------------------------------------------------------------- */
+
+static bool takes(const tri_optimizer *optimizer, tri_parameter_group group) {
+  return (optimizer->takes >> (unsigned)group & 1u) != 0;
+}
+
+const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group) {
+  const int own = settings->groups[group].name;
+  const tri_optimizer *common = tri_optimizer_named(settings->name);
+  if (own != TRI_OPTIMIZER_AUTO) return tri_optimizer_named((tri_optimizer_name)own);
+  return takes(common, group) ? common : &tri_optimizer_adamw;
+}
+
+const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+  if (!tri_parameter_has_gradient(parameter)) return NULL;
+  return tri_optimizer_of_group(settings, tri_parameter_group_of(parameter));
+}
+
+bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    switch (tri_optimizer_of_group(settings, (tri_parameter_group)g)->unit) {
+      case TRI_UNIT_MATRIX: return true;
+      case TRI_UNIT_ELEMENTS: break;
+    }
+  }
+  return false;
+}
+
+const tri_optimizer *tri_optimizer_that_averages(const tri_optimizer_settings *settings) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_optimizer *optimizer = tri_optimizer_of_group(settings, (tri_parameter_group)g);
+    if (optimizer->evaluated != NULL) return optimizer;
+  }
+  return NULL;
+}
+
+tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_parameter_group group = (tri_parameter_group)g;
+    const tri_optimizer *optimizer = tri_optimizer_of_group(settings, group);
+    if (!takes(optimizer, group)) {
+      return tri_fail(TRI_BAD_CONFIG, "`optimizer.%s.name` %s: %s is for matrices alone; use auto, or adamw",
+                      tri_parameter_group_name(group), optimizer->name, optimizer->name);
+    }
+    if (optimizer->check != NULL) TRI_TRY(optimizer->check(settings));
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,37 @@
+/* Gradient descent with momentum, as torch.optim.SGD: its weight decay is added to the gradient. */
+#include "optimizers/run.h"
+
+static const tri_config_key keys[] = {
+    {.name = "momentum",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_sgd_settings, momentum),
+     .fallback = "0.9",
+     .range = {.low = 0, .high = 1, .open_high = true},
+     .help = "share of the last step that goes into the next"},
+    {.name = "nesterov",
+     .type = TRI_CONFIG_BOOL,
+     .offset = offsetof(tri_sgd_settings, nesterov),
+     .fallback = "false",
+     .help = "Nesterov's momentum"},
+};
+const tri_config_table tri_sgd_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+
+static tri_status sgd_update(const tri_update_run *run, const tri_update_call *call) {
+  const tri_sgd_settings *settings = &call->settings->sgd;
+  const tri_sgd options = {.momentum = settings->momentum,
+                           .nesterov = settings->nesterov,
+                           .weight_decay = call->weight_decay,
+                           .lr_scale = call->lr_scale};
+  TRI_KERNEL_CALL(run->queue, sgd, call->type, call->count, &options, run->values, run->value, run->gradient,
+                  run->states[0], run->narrow);
+  return TRI_OK;
+}
+
+const tri_optimizer tri_optimizer_sgd = {
+    .name = "sgd",
+    .takes = TRI_ALL_GROUPS,
+    .unit = TRI_UNIT_ELEMENTS,
+    .num_states = 1,
+    .states = {{.suffix = ".momentum_buffer", .with_sign = true}},
+    .update = sgd_update,
+};

@@ -1,0 +1,182 @@
+#include "plan/call_price.h"
+
+/* ---- one pass ---------------------------------------------------------------------------------------------------- */
+
+static bool same_cost(const tri_cost *a, const tri_cost *b) {
+  bool same_product = a->rows == b->rows && a->inner == b->inner && a->columns == b->columns &&
+                      a->products == b->products && a->form == b->form && a->passing == b->passing;
+  bool same_work = a->flops == b->flops && a->vector_flops == b->vector_flops && a->bytes == b->bytes &&
+                   a->copied == b->copied && a->spread == b->spread && a->elements == b->elements &&
+                   a->scores == b->scores;
+  bool same_exchanges = true;
+  for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
+    const tri_cost_exchange *x = &a->exchanges[e], *y = &b->exchanges[e];
+    same_exchanges = same_exchanges && x->collective == y->collective && x->domain == y->domain &&
+                     x->bytes == y->bytes && x->times == y->times && x->beside == y->beside;
+  }
+  return same_product && same_work && same_exchanges;
+}
+
+static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
+  tri_cost cost = {0};
+  call->op->cost(call, pass, &cost);
+  for (int i = 0; i < pricer->count; i++) {
+    bool same = pricer->known[i].op == call->op && pricer->known[i].pass == pass;
+    if (same && same_cost(&pricer->known[i].cost, &cost)) return pricer->known[i].price;
+  }
+  tri_price price = tri_price_pass(pricer->cluster, pricer->system, call, pass, &pricer->shape);
+  if (pricer->count == TRI_PRICER_KNOWN) return price;
+  const int at = pricer->count++;
+  pricer->known[at].op = call->op;
+  pricer->known[at].pass = pass;
+  pricer->known[at].cost = cost;
+  pricer->known[at].price = price;
+  return price;
+}
+
+/* ---- what passes between ranks beside products ------------------------------------------------------------------- */
+
+/* A collective goes on beside a computation, which keeps `beside` of its rate until one of both is through. */
+static void lay_over(const tri_pricer *pricer, const tri_price *collective, double compute_s, tri_price *together) {
+  double beside = pricer->cluster->beside;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    double over = collective->along_s[axis];
+    if (compute_s / beside < over) over = compute_s / beside;
+    together->along_s[axis] -= over;
+    together->compute_s += over * (1 - beside);
+    compute_s -= over * beside;
+  }
+}
+
+/* Whether it does nothing but pass rows between the ranks that split a layer, one way or the other. */
+static bool passes_rows(const tri_op_call *call) {
+  tri_cost cost = {0};
+  call->op->cost(call, TRI_PASS_BACKWARD_INPUT, &cost);
+  return cost.flops <= 0 && cost.copied <= 0 && cost.exchanges[0].bytes > 0 &&
+         cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
+}
+
+/* The product that reads what such a call has made, and no other call does: the one behind it. */
+static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call *call) {
+  const tri_slot *slot = &list->slots[call->outputs[0]];
+  if (slot->last_consumer != call->index + 1 || !passes_rows(call)) return NULL;
+  const tri_op_call *next = &list->calls[slot->last_consumer];
+  return next->op->backward_weight != NULL && next->inputs[0] == call->outputs[0] ? next : NULL;
+}
+
+static bool collects(const tri_op_call *call) {
+  tri_cost cost = {0};
+  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  return cost.exchanges[0].collective == TRI_COLLECTIVE_ALL_GATHER;
+}
+
+bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call) {
+  return system->gathers_again && collects(call) && product_of(list, call) != NULL;
+}
+
+/* Of a product behind a collective: its weight's gradient beside the collective of its input's and, where its input is
+ * collected again for the former, that beside the input's gradient (Korthikanti et al. 2022, section 4.2.2). */
+static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
+  const tri_op_call *product = product_of(list, call);
+  bool again = tri_price_gathers_again(pricer->system, list, call);
+  tri_price gathered = {.launch_s = out->forward.launch_s};
+  if (product == NULL) return;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) gathered.along_s[axis] = out->forward.along_s[axis];
+  if (again) out->backward_weight = tri_price_plus(out->backward_weight, gathered);
+  if (!pricer->system->overlap_layers || pricer->cluster->carries) return;
+  double weight_s = price_pass(pricer, product, TRI_PASS_BACKWARD_WEIGHT).compute_s;
+  lay_over(pricer, &out->backward_input, weight_s, &out->together);
+  if (again)
+    lay_over(pricer, &gathered, price_pass(pricer, product, TRI_PASS_BACKWARD_INPUT).compute_s, &out->together);
+}
+
+/* ---- what goes on beside other calls ----------------------------------------------------------------------------- */
+
+/* Rows on their way: exchange 0 of a call's pass. */
+static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
+  tri_cost cost = {0};
+  call->op->cost(call, pass, &cost);
+  return tri_price_exchange(pricer->cluster, pricer->system, call, &cost.exchanges[0], &pricer->shape);
+}
+
+/* What the calls between two compute in a pass: all of them, or those that run again. */
+static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t from, int64_t to, tri_pass pass,
+                        bool again) {
+  double sum = 0;
+  for (int64_t c = from + 1; c < to; c++) {
+    const tri_op_call *call = &list->calls[c];
+    const bool there =
+        tri_pass_choose(pass, 1, call->op->backward_input != NULL, call->op->backward_weight != NULL) > 0;
+    if (!there || (again && !tri_price_runs_again(pricer->system, pricer->layout, call))) continue;
+    sum += price_pass(pricer, call, pass).compute_s;
+  }
+  return sum;
+}
+
+/* As much of the rows' time goes on beside so much computing. */
+static double lay_beside(const tri_pricer *pricer, double rows, double compute_s, tri_price *price) {
+  const double beside = pricer->cluster->beside, over = rows < compute_s / beside ? rows : compute_s / beside;
+  price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] -= over;
+  price->compute_s += over * (1 - beside);
+  return over;
+}
+
+static bool goes_beside(const tri_pricer *pricer) {
+  return pricer->system->overlap_experts && !pricer->cluster->carries;
+}
+
+/* Going forward it is a call that awaits rows that waits, going back the one that made its input. */
+static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
+  const int64_t sender = list->slots[call->inputs[0]].producer;
+  const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);
+  if (tri_price_runs_again(pricer->system, pricer->layout, call)) {
+    lay_beside(pricer, rows, between_s(pricer, list, sender, call->index, TRI_PASS_FORWARD, true), &out->again);
+  }
+  lay_beside(pricer, rows, between_s(pricer, list, sender, call->index, TRI_PASS_FORWARD, false), &out->forward);
+}
+
+static void price_returned(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
+  const int64_t awaiting = list->slots[call->outputs[0]].last_consumer;
+  const double rows = rows_s(pricer, call, TRI_PASS_BACKWARD_INPUT);
+  if (!list->calls[awaiting].op->awaits) return;
+  double inputs_s = between_s(pricer, list, call->index, awaiting, TRI_PASS_BACKWARD_INPUT, false);
+  double weights_s = between_s(pricer, list, call->index, awaiting, TRI_PASS_BACKWARD_WEIGHT, false);
+  double over = lay_beside(pricer, rows, inputs_s, &out->backward_input);
+  lay_beside(pricer, rows - over, weights_s, &out->together);
+}
+
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
+
+void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tri_call_price *out) {
+  const tri_op_call *call = &list->calls[at];
+  *out = (tri_call_price){.forward = price_pass(pricer, call, TRI_PASS_FORWARD)};
+  if (call->op->backward_input != NULL) out->backward_input = price_pass(pricer, call, TRI_PASS_BACKWARD_INPUT);
+  if (call->op->backward_weight != NULL) out->backward_weight = price_pass(pricer, call, TRI_PASS_BACKWARD_WEIGHT);
+  if (tri_price_runs_again(pricer->system, pricer->layout, call)) out->again = out->forward;
+  if (call->outputs[0] >= 0) price_beside(pricer, list, call, out);
+  if (!goes_beside(pricer)) return;
+  if (call->op->awaits) price_awaited(pricer, list, call, out);
+  if (call->outputs[0] >= 0) price_returned(pricer, list, call, out);
+}
+
+/* Without what is copied before and behind it. */
+static double pairs_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price) {
+  tri_cost cost = {0};
+  call->op->cost(call, pass, &cost);
+  double elements = cost.copied / 2 / (double)tri_dtype_bytes(call->type);
+  if (cost.copied <= 0) return price->compute_s;
+  return price->compute_s - tri_price_work(pricer->cluster, call->type, TRI_WORK_COPY, elements, cost.copied);
+}
+
+tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *list, int64_t at) {
+  const tri_op_call *call = &list->calls[at];
+  tri_cost cost = {0};
+  tri_call_price price;
+  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  if (cost.scores <= 0) return (tri_attention_price){0, 0};
+  tri_pricer_call(pricer, list, at, &price);
+  double forward_s = pairs_s(pricer, call, TRI_PASS_FORWARD, &price.forward);
+  double again_s = tri_price_runs_again(pricer->system, pricer->layout, call) ? forward_s : 0;
+  return (tri_attention_price){forward_s,
+                               again_s + pairs_s(pricer, call, TRI_PASS_BACKWARD_INPUT, &price.backward_input)};
+}

@@ -1,0 +1,235 @@
+#include "schedule/layout_values.h"
+
+#include "schedule/layout_config.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { MOST_KEYS = 32, MOST_MICRO_BATCH = 64, MOST_CHUNKS = 16 };
+
+/* ---- values worth trying ----------------------------------------------------------------------------------------- */
+
+static void append(tri_layout_values *out, int64_t value) {
+  assert(out->count < TRI_LAYOUT_VALUES); /* no number of ranks or of layers has as many divisors */
+  out->values[out->count++] = value;
+}
+
+void tri_layout_fill_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)layout;
+  for (int64_t t = 1; t <= space->devices && t <= space->model->num_heads; t++) {
+    if (space->devices % t == 0 && space->model->num_heads % t == 0) append(out, t);
+  }
+}
+
+void tri_layout_fill_context(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  append(out, 1);
+  for (int64_t c = 2; c <= space->sequence / TRI_LAYOUT_LEAST_TOKENS; c++) {
+    if (space->devices % (layout->tensor * c) == 0) append(out, c);
+  }
+}
+
+void tri_layout_fill_exchange(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)space;
+  append(out, TRI_CONTEXT_GATHER);
+  if (layout->context == 1) return;
+  append(out, TRI_CONTEXT_HEADS);
+  append(out, TRI_CONTEXT_RING);
+}
+
+void tri_layout_fill_inner(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)space;
+  switch (layout->context_exchange) {
+    case TRI_CONTEXT_HEADS: append(out, 0); return; /* all of them */
+    case TRI_CONTEXT_GATHER:
+    case TRI_CONTEXT_RING: break;
+  }
+  append(out, 0);
+  for (int64_t u = 2; u < layout->context; u++) {
+    if (layout->context % u == 0) append(out, u);
+  }
+}
+
+void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)layout;
+  append(out, 1);
+  for (int64_t e = 2; e <= space->devices && e <= space->model->num_experts; e++) {
+    if (space->devices % e == 0) append(out, e);
+  }
+}
+
+/* An expert is narrower than a dense layer, and nobody splits it over more ranks. */
+void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  append(out, 1);
+  if (space->model->num_experts == 0) return;
+  for (int64_t t = 2; t <= layout->tensor; t++) {
+    if (space->devices % (layout->expert * t) == 0 && space->model->expert_ffn_size % t == 0) append(out, t);
+  }
+}
+
+void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_layout *layout,
+                                       tri_layout_values *out) {
+  (void)space;
+  append(out, 0);
+  if (layout->tensor > 1) append(out, 1);
+}
+
+void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)layout;
+  for (const tri_config_word *what = tri_recompute_words; what->name != NULL; what++) {
+    if (what->value != (int)TRI_RECOMPUTE_EXPERTS || space->model->num_experts > 0) append(out, what->value);
+  }
+}
+
+void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)layout;
+  for (int64_t size = 1; size <= MOST_MICRO_BATCH; size++) {
+    if (space->global_batch % size == 0) append(out, size);
+  }
+}
+
+void tri_layout_fill_pipeline(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  int64_t others = layout->tensor * layout->context;
+  for (int64_t p = 1; p <= space->model->num_layers + 2; p++) {
+    if (space->devices % (others * p) != 0) continue;
+    if (space->devices / p % (layout->expert * layout->expert_tensor) != 0) continue;
+    int64_t data = space->devices / (others * p);
+    if (space->global_batch % (data * layout->micro_batch) == 0) append(out, p);
+  }
+}
+
+/* GPipe takes as long as 1F1B and holds more. */
+void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  (void)space;
+  append(out, TRI_SCHEDULE_1F1B);
+  if (layout->pipeline == 1) return;
+  append(out, TRI_SCHEDULE_ZERO_BUBBLE);
+  append(out, TRI_SCHEDULE_INTERLEAVED);
+}
+
+/* Chunks that are equally long, by layers or with the embedding and the head as a layer each. */
+void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  int64_t layers = space->model->num_layers, chunks = (layers + 2) / layout->pipeline;
+  switch (layout->schedule) {
+    case TRI_SCHEDULE_GPIPE:
+    case TRI_SCHEDULE_1F1B:
+    case TRI_SCHEDULE_ZERO_BUBBLE: append(out, 1); return;
+    case TRI_SCHEDULE_INTERLEAVED: break;
+  }
+  for (int64_t v = 2; v <= chunks && v <= MOST_CHUNKS; v++) {
+    int64_t stages = v * layout->pipeline;
+    if (layers % stages == 0 || (layers + 2) % stages == 0) append(out, v);
+  }
+}
+
+/* ZeRO says nothing where there is one replica. */
+void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  int64_t data = space->devices / (layout->tensor * layout->context * layout->pipeline);
+  bool several = space->global_batch / data > layout->micro_batch;
+  append(out, 0);
+  for (int64_t zero = 1; zero <= 3 && data * layout->context > 1; zero++) {
+    if (zero != 2 || !several || !space->sums_whole) append(out, zero);
+  }
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+int64_t tri_layout_value(const tri_layout *layout, const tri_config_key *key) {
+  const void *at = (const char *)layout + key->offset;
+  if (key->type == TRI_CONFIG_CHOICE) return *(const int *)at;
+  if (key->type == TRI_CONFIG_BOOL) return *(const bool *)at;
+  return *(const int64_t *)at;
+}
+
+static void set_value(tri_layout *layout, const tri_config_key *key, int64_t value) {
+  void *at = (char *)layout + key->offset;
+  if (key->type == TRI_CONFIG_CHOICE) {
+    *(int *)at = (int)value;
+  } else if (key->type == TRI_CONFIG_BOOL) {
+    *(bool *)at = value != 0;
+  } else {
+    *(int64_t *)at = value;
+  }
+}
+
+const tri_layout_search *tri_layout_search_of(const tri_config_key *key) { return key->more; }
+
+bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use) {
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *key = &tri_layout_table.keys[k];
+    const tri_layout_search *search = tri_layout_search_of(key);
+    if (search == NULL || search->use < use) continue;
+    if (tri_layout_value(a, key) != tri_layout_value(b, key)) return false;
+  }
+  return true;
+}
+
+bool tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key) {
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *other = &tri_layout_table.keys[k];
+    const tri_layout_search *search = tri_layout_search_of(other);
+    bool same = other == key || (search != NULL && search->with != NULL && strcmp(search->with, key->name) == 0);
+    if (same && tri_layout_value(a, other) != tri_layout_value(b, other)) return true;
+  }
+  return false;
+}
+
+/* ---- combinations ------------------------------------------------------------------------------------------------ */
+
+typedef struct visiting {
+  const tri_layout_space *space;
+  const tri_config_key *keys[MOST_KEYS]; /* in the order in which they are taken */
+  int64_t count;
+  tri_status (*visit)(void *context, const tri_layout *layout);
+  void *context;
+} visiting;
+
+static bool is_taken(const visiting *all, const char *name) {
+  for (int64_t i = 0; i < all->count; i++) {
+    if (strcmp(all->keys[i]->name, name) == 0) return true;
+  }
+  return false;
+}
+
+static bool is_ready(const visiting *all, const tri_config_key *key) {
+  const tri_layout_search *search = tri_layout_search_of(key);
+  if (search == NULL || is_taken(all, key->name)) return false;
+  for (int i = 0; i < TRI_LAYOUT_AFTER && search->after[i] != NULL; i++) {
+    if (!is_taken(all, search->after[i])) return false;
+  }
+  return true;
+}
+
+/* The next of them: what layers depend on before all others, else in the order of the rows. */
+static const tri_config_key *next_key(const visiting *all) {
+  const tri_config_key *next = NULL;
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *key = &tri_layout_table.keys[k];
+    if (!is_ready(all, key)) continue;
+    if (next == NULL || tri_layout_search_of(next)->use < tri_layout_search_of(key)->use) next = key;
+  }
+  return next;
+}
+
+/* As deep as there are keys. */
+static tri_status take(const visiting *all, int64_t depth, tri_layout *layout) {
+  tri_layout_values found = {.count = 0};
+  if (depth == all->count) return all->visit(all->context, layout);
+  tri_layout_search_of(all->keys[depth])->fill(all->space, layout, &found);
+  for (int64_t i = 0; i < found.count; i++) {
+    set_value(layout, all->keys[depth], found.values[i]);
+    TRI_TRY(take(all, depth + 1, layout));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
+                            void *context) {
+  visiting all = {.space = space, .visit = visit, .context = context};
+  tri_layout layout;
+  TRI_TRY(tri_layout_parse("", &layout));
+  for (const tri_config_key *key = next_key(&all); key != NULL; key = next_key(&all)) {
+    assert(all.count < MOST_KEYS);
+    all.keys[all.count++] = key;
+  }
+  return take(&all, 0, &layout);
+}

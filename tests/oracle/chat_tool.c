@@ -1,0 +1,70 @@
+/* Renders chat templates for Python: chat_tool TEMPLATE, then one JSON object a line on standard input, the variables
+ * of one rendering each; one JSON object a line comes back, with "text" and "generated" (pairs of bytes), or "error".
+ */
+#include "base/file.h"
+#include "base/memory.h"
+#include "chat/json_value.h"
+#include "chat/template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tri_status render_line(tri_chat_renderer *renderer, const char *line, tri_chat_rendered *out) {
+  json_error_t error;
+  tri_chat_arena arena = {.limit = (size_t)1 << 30};
+  tri_chat_value value, *variables = NULL;
+  json_t *root = json_loads(line, JSON_ALLOW_NUL, &error);
+  if (root == NULL) return tri_fail(TRI_BAD_FILE, "not JSON: %s", error.text);
+  tri_status status = tri_chat_of_json(&arena, root, &value);
+  int64_t count = status == TRI_OK ? value.dict->count : 0;
+  if (status == TRI_OK) status = tri_chat_arena_alloc(&arena, 2 * (size_t)count, sizeof *variables, &variables);
+  for (int64_t i = 0; status == TRI_OK && i < count; i++) {
+    variables[2 * i] = value.dict->entries[i].key;
+    variables[2 * i + 1] = value.dict->entries[i].value;
+  }
+  if (status == TRI_OK) status = tri_chat_render(renderer, variables, (int32_t)count, 0, out);
+  tri_chat_arena_release(&arena);
+  json_decref(root);
+  return status;
+}
+
+static void print_result(tri_status status, const tri_chat_rendered *r) {
+  json_t *generated = json_array(), *answer = json_object();
+  for (int64_t i = 0; status == TRI_OK && i < r->num_generated; i++) {
+    json_array_append_new(generated,
+                          json_pack("[I, I]", (json_int_t)r->generated[i].begin, (json_int_t)r->generated[i].end));
+  }
+  if (status == TRI_OK) {
+    json_object_set_new(answer, "text", json_stringn(r->bytes == 0 ? "" : r->text, r->bytes));
+  } else {
+    json_object_set_new(answer, "error", json_string(tri_status_message()));
+    json_object_set_new(answer, "status", json_integer(tri_status_exit(status)));
+  }
+  json_object_set_new(answer, "generated", generated);
+  json_dumpf(answer, stdout, JSON_COMPACT);
+  putchar('\n');
+  json_decref(answer);
+}
+
+int main(int count, char **words) {
+  char *text = NULL, *line = NULL;
+  size_t bytes = 0, room = 0;
+  tri_chat_template *template = NULL;
+  tri_chat_renderer *renderer = NULL;
+  tri_chat_rendered rendered = {0};
+  if (count != 2) return 2;
+  if (tri_file_read(words[1], 1 << 24, &text, &bytes) != TRI_OK ||
+      tri_chat_template_compile("template", text, bytes, &template) != TRI_OK ||
+      tri_chat_renderer_create(template, &tri_chat_usual_limits, time(NULL), &renderer) != TRI_OK) {
+    fprintf(stderr, "%s\n", tri_status_message());
+    return 1;
+  }
+  while (getline(&line, &room, stdin) > 0) print_result(render_line(renderer, line, &rendered), &rendered);
+  free(line);
+  tri_chat_rendered_release(&rendered);
+  tri_chat_renderer_destroy(renderer);
+  tri_chat_template_destroy(template);
+  tri_free(text);
+  return 0;
+}

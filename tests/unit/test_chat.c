@@ -1,0 +1,268 @@
+/* Chat templates and conversations: what is refused and how it is said, limits, and where answers are. What templates
+ * render is compared with Jinja's results in tests/oracle/test_chat.py. */
+#include "chat/session.h"
+
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- templates --------------------------------------------------------------------------------------------------- */
+
+static tri_status compile(const char *text, tri_chat_template **out) {
+  return tri_chat_template_compile("t.jinja", text, strlen(text), out);
+}
+
+static void expect_refused(const char *text, tri_status wanted, const char *message) {
+  tri_chat_template *template = NULL;
+  tri_status status = compile(text, &template);
+  if (status == TRI_OK) fail_msg("%s was compiled", text);
+  if (strstr(tri_status_message(), message) == NULL) fail_msg("%s: \"%s\"", text, tri_status_message());
+  assert_int_equal(status, wanted);
+}
+
+static void test_refused_by_name(void **state) {
+  (void)state;
+  expect_refused("a\n {% include 'b' %}", TRI_UNSUPPORTED,
+                 "t.jinja line 2 column 5: the statement `include` is not supported");
+  expect_refused("{{ a | wordwrap }}", TRI_UNSUPPORTED, "line 1 column 8: the filter `wordwrap` is not supported");
+  expect_refused("{{ a is sameas b }}", TRI_UNSUPPORTED, "line 1 column 9: the test `sameas` is not supported");
+  expect_refused("{{ a.append(1) }}", TRI_UNSUPPORTED, "the method `append()` is not supported");
+  expect_refused("{{ a.__class__ }}", TRI_UNSUPPORTED, "line 1 column 6: the attribute `__class__`");
+  expect_refused("{% for a in b recursive %}{% endfor %}", TRI_UNSUPPORTED, "`recursive` loops");
+  expect_refused("{{ f(*a) }}", TRI_UNSUPPORTED, "(* and **) are not supported");
+  expect_refused("{% macro m() %}{% generation %}{% endgeneration %}{% endmacro %}", TRI_UNSUPPORTED,
+                 "a generation block inside of a macro");
+}
+
+static void test_bad_templates(void **state) {
+  (void)state;
+  expect_refused("{% if a %}b", TRI_BAD_FILE, "line 1 column 12: the template ends here, and `endif` is missing");
+  expect_refused("{% if a %}{% endfor %}", TRI_BAD_FILE, "`endfor` begins no statement here");
+  expect_refused("{{ a", TRI_BAD_FILE, "the tag is not closed; `}}` is missing");
+  expect_refused("{{ 'a }}", TRI_BAD_FILE, "line 1 column 4: the string is not closed; its ' is missing");
+  expect_refused("{{ a b }}", TRI_BAD_FILE, "line 1 column 6: `}}` is missing before `b`");
+  expect_refused("{{ a ? b }}", TRI_BAD_FILE, "line 1 column 6: U+003F does not belong in a tag");
+  expect_refused("{# a", TRI_BAD_FILE, "the comment is not closed");
+  expect_refused("{% break %}", TRI_BAD_FILE, "`break` stands outside of any loop");
+}
+
+static void test_nesting_is_bounded(void **state) {
+  (void)state;
+  char text[4096];
+  memset(text, '(', sizeof text - 1);
+  memcpy(text, "{{ ", 3);
+  text[sizeof text - 1] = 0;
+  expect_refused(text, TRI_BAD_FILE, "nested more than 400 deep");
+}
+
+static tri_status render(const char *text, const tri_chat_limits *limits, tri_chat_rendered *out) {
+  tri_chat_template *template = NULL;
+  tri_chat_renderer *renderer = NULL;
+  CHECK_OK(compile(text, &template));
+  CHECK_OK(tri_chat_renderer_create(template, limits, 0, &renderer));
+  tri_status status = tri_chat_render(renderer, NULL, 0, 0, out);
+  tri_chat_renderer_destroy(renderer);
+  tri_chat_template_destroy(template);
+  return status;
+}
+
+static void expect_failure(const char *text, const char *message) {
+  const tri_chat_limits limits = {.steps = 1000000, .value_bytes = 1 << 20, .output_bytes = 1 << 20};
+  tri_chat_rendered rendered = {0};
+  if (render(text, &limits, &rendered) == TRI_OK) fail_msg("%s was rendered", text);
+  if (strstr(tri_status_message(), message) == NULL) fail_msg("%s: \"%s\"", text, tri_status_message());
+  tri_chat_rendered_release(&rendered);
+}
+
+static void test_rendering_is_bounded(void **state) {
+  (void)state;
+  expect_failure(
+      "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(9) %}{% endfor %}{% endfor %}"
+      "{% endfor %}",
+      "more than 1 MiB of values");
+  expect_failure("{% for a in 'x' * 3000 %}{% for b in 'y' * 900 %}{{ loop.index is none }}{% endfor %}{% endfor %}",
+                 "more than 1");
+  expect_failure("{{ 'abc' * 100000000 }}", "more than 1 MiB");
+  expect_failure("{% set n = namespace(t='x') %}{% for a in range(90) %}{% set n.t = n.t + n.t %}{% endfor %}",
+                 "a text of more than 1 MiB");
+  expect_failure("{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}", "the template calls itself more than 1000 deep");
+}
+
+static void test_mistakes_name_their_place(void **state) {
+  (void)state;
+  expect_failure("\n\n {{ a.b }}", "t.jinja line 3 column 7: `a` is undefined");
+  expect_failure("{{ 'a' + 1 }}", "t.jinja line 1 column 8: `+` of a str and a int means nothing");
+  expect_failure("{{ 1 // 0 }}", "a number is divided by zero");
+  expect_failure("{{ 9223372036854775807 + 1 }}", "numbers beyond 64 bits are not supported");
+  expect_failure("{{ raise_exception('roles!') }}",
+                 "t.jinja line 1 column 19: the template refuses the conversation: roles!");
+  expect_failure("{{ g(1) }}", "the function `g` is not known");
+}
+
+/* ---- conversations ----------------------------------------------------------------------------------------------- */
+
+static const char plain[] =
+    "{% for m in messages %}{% if m.role == 'user' and loop.index0 % 2 == 1 %}{{ raise_exception('turns!') }}{% endif "
+    "%}"
+    "<{{ m.role }}>{{ m.content }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+typedef struct reader {
+  tri_chat_format format;
+  tri_chat_session *session;
+  tri_chat_answered answered;
+} reader;
+
+static tri_status read_line(reader *r, const char *source, const char *line) {
+  *r = (reader){.format = {.end = tri_chat_string("<eos>", 5)}};
+  if (source != NULL) CHECK_OK(compile(source, &r->format.template));
+  CHECK_OK(tri_chat_session_create(&r->format, &r->session));
+  return tri_chat_session_read(r->session, "c.jsonl", 5, NULL, line, strlen(line), &r->answered);
+}
+
+static void release(reader *r) {
+  tri_chat_session_destroy(r->session);
+  tri_chat_template_destroy(r->format.template);
+}
+
+/* The text with [ ] around answers. */
+static void expect_answers(const char *source, const char *line, const char *wanted) {
+  reader r;
+  char text[1024];
+  size_t at = 0, held = 0;
+  if (read_line(&r, source, line) != TRI_OK) fail_msg("%s: \"%s\"", line, tri_status_message());
+  for (int64_t i = 0; i <= r.answered.num_answers; i++) {
+    bool last = i == r.answered.num_answers;
+    size_t begin = last ? r.answered.bytes : r.answered.answers[i].begin,
+           end = last ? begin : r.answered.answers[i].end;
+    held += (size_t)snprintf(text + held, sizeof text - held, "%.*s", (int)(begin - at), r.answered.text + at);
+    if (!last)
+      held += (size_t)snprintf(text + held, sizeof text - held, "[%.*s]", (int)(end - begin), r.answered.text + begin);
+    at = end;
+  }
+  assert_string_equal(text, wanted);
+  release(&r);
+}
+
+static void expect_bad(const char *source, const char *line, const char *message) {
+  reader r;
+  if (read_line(&r, source, line) == TRI_OK) fail_msg("%s was read", line);
+  if (strstr(tri_status_message(), message) == NULL) fail_msg("%s: \"%s\"", line, tri_status_message());
+  if (strstr(tri_status_message(), "c.jsonl line 5") == NULL) fail_msg("no line: \"%s\"", tri_status_message());
+  release(&r);
+}
+
+#define USER(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
+#define ASSISTANT(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+#define MESSAGES(list) "{\"messages\": [" list "]}"
+
+static void test_forms(void **state) {
+  (void)state;
+  expect_answers(plain, MESSAGES(USER("a") ", " ASSISTANT("b") ", " USER("c") ", " ASSISTANT("d")),
+                 "<user>a<end><assistant>[b<end>]<user>c<end><assistant>[d<end>]");
+  expect_answers(plain, "{\"prompt\": \"a\", \"completion\": \"b\"}", "<user>a<end><assistant>[b<end>]");
+  expect_answers(
+      plain, "{\"prompt\": [" USER("a") ", " ASSISTANT("b") ", " USER("c") "], \"completion\": [" ASSISTANT("d") "]}",
+      "<user>a<end><assistant>b<end><user>c<end><assistant>[d<end>]");
+  expect_answers(
+      plain, "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}",
+      "<user>a<end><assistant>[b<end>]");
+  expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b\"}", "a[b<eos>]");
+  expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b<eos>\"}", "a[b<eos>]");
+}
+
+static void test_weights(void **state) {
+  (void)state;
+  expect_answers(plain,
+                 MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0}, " USER(
+                     "c") ", " ASSISTANT("d")),
+                 "<user>a<end><assistant>b<end><user>c<end><assistant>[d<end>]");
+  expect_answers(
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+      "{% else %}{{ m.content }}{% endif %}{% endfor %}",
+      MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"train\": false}, " USER("c") ", " ASSISTANT(
+          "d")),
+      "abc[d]");
+  expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}, " ASSISTANT("b")),
+             "`messages`, message 1: only answers of the assistant can be learnt");
+  expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0.5}"),
+             "message 2: `weight` must be 0 (context only) or 1 (learnt)");
+}
+
+/* Templates that print the past in another way than the present. */
+static void test_answers_without_a_common_beginning(void **state) {
+  (void)state;
+  expect_answers(
+      "{% for m in messages %}{% if loop.last %}!{% endif %}<{{ m.role }}>{{ m.content + '<end>' }}{% endfor %}"
+      "{% if add_generation_prompt %}?{% else %}<all>{% endif %}",
+      MESSAGES(USER("a") ", " ASSISTANT("b") ", " USER("c") ", " ASSISTANT("d")),
+      "<user>a<end><assistant>[b<end>]<user>c<end>!<assistant>[d<end><all>]");
+  expect_bad(
+      "{% for m in messages %}{{ m.content }}{% if not loop.last %}|{% endif %}{% endfor %}"
+      "{% if not add_generation_prompt %}.{% endif %}",
+      MESSAGES(USER("a") ", " ASSISTANT("b") ", " USER("c") ", " ASSISTANT("d")),
+      "where the answer of message 2 ends is not known: the template t.jinja prints it differently");
+  expect_bad("{% for m in messages %}{{ m.role }}{% endfor %}{{ messages | length }}",
+             MESSAGES(USER("a") ", " ASSISTANT("b")), "where the answer of message 2 begins is not known");
+}
+
+static void test_long_conversations(void **state) {
+  (void)state;
+  enum { TURNS = 6000 };
+  char *line = malloc(TURNS * 200), *at = line;
+  reader r;
+  at += sprintf(at, "{\"messages\": [");
+  for (int i = 0; i < TURNS; i++) {
+    at += sprintf(at, "%s" USER("question %d") ", " ASSISTANT("the answer to it is %d"), i == 0 ? "" : ", ", i, i);
+  }
+  sprintf(at, "]}");
+  if (read_line(&r, plain, line) != TRI_OK) fail_msg("%s", tri_status_message());
+  assert_int_equal(r.answered.num_answers, TURNS);
+  for (int i = 0; i < TURNS; i++) {
+    char wanted[64];
+    tri_chat_span span = r.answered.answers[i];
+    int length = snprintf(wanted, sizeof wanted, "the answer to it is %d<end>", i);
+    assert_int_equal(span.end - span.begin, length);
+    assert_memory_equal(r.answered.text + span.begin, wanted, (size_t)length);
+  }
+  release(&r);
+  free(line);
+}
+
+static void test_bad_conversations(void **state) {
+  (void)state;
+  expect_bad(plain, MESSAGES(USER("a")),
+             "the conversation has no answer: none of its 1 messages is of the role assistant");
+  expect_bad(plain, MESSAGES(""), "the conversation has no messages");
+  expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
+             "the template refuses the conversation: turns!");
+  expect_bad(plain, "{\"text\": \"a\", \"id\": 1}",
+             "there is none of the keys `messages`, `prompt` and `conversations`; it has `text`, `id`: choose");
+  expect_bad(plain, "{\"messages\": \"a\"}", "`messages` is a string; it must be a list of messages");
+  expect_bad(plain, MESSAGES("1"), "`messages`, message 1 is a number, not an object");
+  expect_bad(plain, MESSAGES("{\"content\": \"a\"}"), "message 1: `role` is missing");
+  expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\"}"), "message 2: `content` is missing");
+  expect_bad(plain, "{\"conversations\": [{\"from\": \"narrator\", \"value\": \"a\"}]}",
+             "`from` is \"narrator\"; known are human");
+  expect_bad(plain, "{\"prompt\": \"a\"}", "`prompt` is a string and `completion` is missing");
+  expect_bad(plain, "[1]", "the line is an array, not an object");
+  expect_bad(plain, "{", "is not valid JSON");
+  expect_bad(NULL, MESSAGES(USER("a") ", " ASSISTANT("b")), "messages need a chat template");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_refused_by_name),
+      cmocka_unit_test(test_bad_templates),
+      cmocka_unit_test(test_nesting_is_bounded),
+      cmocka_unit_test(test_rendering_is_bounded),
+      cmocka_unit_test(test_mistakes_name_their_place),
+      cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_answers_without_a_common_beginning),
+      cmocka_unit_test(test_long_conversations),
+      cmocka_unit_test(test_bad_conversations),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
