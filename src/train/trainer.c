@@ -33,6 +33,7 @@
 #include "train/products.h"
 #include "train/readiness.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -545,10 +546,31 @@ static double work_flops(const trainer *t) {
   return tokens * tri_model_flops_per_token(&c->model, c->data.sequence, 1) / t->mesh.world.size;
 }
 
+/* The summary is of a run that has ended: none is left of the steps before these. */
+static tri_status remove_summary(const trainer *t) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
+  if (unlink(path) == 0 || errno == ENOENT) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* A run that was through: what follows its last checkpoint is done now if it was killed between the two. */
+static tri_status finish_ended(trainer *t) {
+  char path[TRI_PATH_BYTES];
+  tri_log(
+      "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
+      "never",
+      t->config->output, (long)t->progress.step);
+  if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
+  return is_first(t) && !tri_path_exists(path) ? write_summary(t) : TRI_OK;
+}
+
 static tri_status trainer_run(trainer *t) {
   TRI_TRY(tri_peak_flops(t->device, t->config->precision, work_flops(t), &t->peak_flops));
   announce(t);
   TRI_TRY(watch(t));
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, is_first(t) ? remove_summary(t) : TRI_OK));
   tri_stop_defer();
   tri_status status = loop(t);
   tri_log_progress_end();
@@ -575,12 +597,7 @@ static tri_status trainer_train(trainer *t, const char *resume) {
   TRI_TRY(tri_common_status(
       world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
   TRI_TRY(open_output(t, resume));
-  if (t->progress.step < t->config->optimizer.steps) return trainer_run(t);
-  tri_log(
-      "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
-      "never",
-      t->config->output, (long)t->progress.step);
-  return TRI_OK;
+  return t->progress.step < t->config->optimizer.steps ? trainer_run(t) : finish_ended(t);
 }
 
 static tri_status dry_run(trainer *t, int rank) {

@@ -349,6 +349,25 @@ def test_snapshots(tmp_path, corpus, undisturbed_snapshots, lost):
     assert not snapshots(tmp_path), "nothing stays in memory after a good end"
 
 
+def test_killed_behind_its_last_save(tmp_path, corpus):
+    """Between the last checkpoint and the end of the run: whoever starts it again finds it through, and ends what was left."""
+    two_nodes = {**os.environ, "TRIREME_RANKS_PER_NODE": "1"}
+    path = write_run(tmp_path, corpus, steps=SNAPSHOT_STEPS, data=2, zero=1)
+    process, errors = start_and_kill(tmp_path, path, *SNAPSHOT_KEYS, step=5, rank=1, env=two_nodes)
+    left = {part: part.read_bytes() for part in snapshots(tmp_path)}
+    assert process is not None and left, errors
+    for what in ("through", "through already"):
+        done = subprocess.run([TRIREME, "train", path, "-n", "2", *SNAPSHOT_KEYS], env=two_nodes, capture_output=True, text=True)
+        assert done.returncode == 0 and ("steps already" in done.stderr) == (what == "through already"), done.stderr
+        assert not snapshots(tmp_path), what
+        assert json.loads((tmp_path / "run/summary.json").read_text())["steps"] == SNAPSHOT_STEPS, what
+        (tmp_path / "run/summary.json").unlink()  # as the kill would have left it
+        for part, raw in left.items():
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(raw)
+    subprocess.run([TRIREME, "train", path, "-n", "2", *SNAPSHOT_KEYS], env=two_nodes, capture_output=True, check=True)
+
+
 def test_elastic(tmp_path, corpus):
     """Other ranks than the layout asks for: the nearest layout takes over, the losses go on as if nothing had happened."""
     path = write_run(tmp_path, corpus, tensor=2, pipeline=2)
