@@ -30,16 +30,8 @@ static tri_status check_names(const tri_checkpoint *from, const tri_tensor_list 
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Rounds to nearest even; what is no number stays none. */
-static uint16_t to_bf16(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  if (value != value) return (uint16_t)(bits >> 16 | 0x40);
-  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 static void narrow(const float *in, int64_t count, uint16_t *out) {
-  for (int64_t i = 0; i < count; i++) out[i] = to_bf16(in[i]);
+  for (int64_t i = 0; i < count; i++) out[i] = tri_bf16_of(in[i]);
 }
 
 typedef struct copying {
