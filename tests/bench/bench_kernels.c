@@ -125,7 +125,7 @@ static tri_status sum_rows(bench *b) {
   return KERNEL(sum_rows, b->type, tri_all_rows(ROWS / 2), 2, WIDTH, b->turned, X, Z, false);
 }
 static tri_status dropout(bench *b) {
-  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5, 0}, &(tri_step_values){.seed = 1}, NULL, X, Z);
+  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5, 0, 0}, &(tri_step_values){.seed = 1}, NULL, X, Z);
 }
 static tri_status rope(bench *b) {
   return KERNEL(rope, b->type, tri_all_rows(ROWS), WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);

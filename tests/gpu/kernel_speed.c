@@ -122,7 +122,7 @@ typedef struct rows_call {
     const tri_dtype type = c->s->type, wide = c->s->wide;                                                              \
     const tri_rows all = tri_all_rows(c->rows);                                                                        \
     const tri_norm norm = tri_norm_of_rows(type, all, c->width, 1e-5);                                                 \
-    const tri_dropout dropout = {0.1, 3, c->width, 0, c->width};                                                       \
+    const tri_dropout dropout = {0.1, 3, c->width, 0, c->width, 0};                                                    \
     const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1, 1};                                                                 \
     (void)round, (void)wide, (void)all, (void)norm, (void)dropout, (void)adamw;                                        \
     TRI_KERNEL_CALL(queue, __VA_ARGS__);                                                                               \

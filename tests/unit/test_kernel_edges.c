@@ -288,7 +288,7 @@ static void check_dropout(tri_device *device) {
       /* Two whole sequences of 7 elements before it where there is room for them. */
       int64_t before = first[f] > 14 ? 2 : 0;
       tri_step_values values = {.seed = 77, .step = 5, .first_sample = before};
-      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0};
+      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0, 0};
       CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, &options, &values, NULL, x, y));
       for (int i = 0; i < COUNT; i++) {
         bool keeps = (double)tri_random_u32(key, first[f] + (uint64_t)i) >= probability[p] * 0x1p32;
@@ -321,7 +321,7 @@ static void check_dropout_of_shares(tri_device *device) {
   for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i % 1000 + 1);
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
     const int64_t width = widths[w];
-    const tri_dropout options = {0.4, 3, TOKENS * width, 2 * width, width};
+    const tri_dropout options = {0.4, 3, TOKENS * width, 2 * width, width, 0};
     CHECK_OK(KERNEL(dropout, TRI_FP32, SEQUENCES * TOKENS * width, &options, &values, NULL, x, whole));
     for (int rank = 0; rank < 2; rank++) {
       int64_t count = 0;

@@ -376,7 +376,7 @@ static void dropout_by_rows_arguments(bench *b) {
 }
 static tri_status dropout_by_rows_call(tri_device *device, bench *b) {
   tri_step_values values = {.seed = 9, .step = 2, .first_sample = 3};
-  tri_dropout options = {0.3, 77, 1000, b->flag ? 7 : 0, b->width};
+  tri_dropout options = {0.3, 77, 1000, b->flag ? 7 : 0, b->width, b->flag ? 3 * b->width + 1 : 0};
   const int64_t count = b->rows * b->width;
   TRI_TRY(KERNEL(dropout, b->type, count, &options, &values, backwards(b), data_of(b, 0), data_of(b, 1)));
   return KERNEL(dropout, b->type, count, &options, &values, positions_of(b), data_of(b, 2), data_of(b, 2));

@@ -220,8 +220,10 @@ tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count
   tri_random_key key = tri_dropout_stream(options, values, &first);
   double threshold = options->probability * 0x1p32;
   const int64_t width = options->width;
+  const bool flat = tri_dropout_is_flat(options, rows);
   for (int64_t i = 0; i < count; i++) {
-    const int64_t index = rows == NULL ? i : rows[i / width] * width + i % width;
+    const int64_t row = flat || rows == NULL ? 0 : rows[i / width] - i / width;
+    const int64_t index = flat ? i : (row + i / width) * tri_dropout_row(options) + i % width;
     bool kept = (double)tri_random_u32(key, first + (uint64_t)index) >= threshold;
     store(type, y, i, kept ? load(type, x, i) / (1.0 - options->probability) : 0.0);
   }
