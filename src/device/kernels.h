@@ -151,12 +151,13 @@ typedef struct tri_device_kernels {
   tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
                            bool accumulate);
 
-  /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] and position_table wide;
-   * position_table may be NULL, and nobody then reads positions. An id outside [first_id, first_id + table_rows) gives
-   * a row of zeros (before the position is added): it belongs to another rank's slice of the vocabulary. */
+  /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] of `type` or wide, as
+   * table_type says, and position_table wide; the sum is wide. position_table may be NULL, and nobody then reads
+   * positions. An id outside [first_id, first_id + table_rows) gives a row of zeros (before the position is added): it
+   * belongs to another rank's slice of the vocabulary. */
   tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
-                                  int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
-                                  const void *position_table, void *out);
+                                  int64_t first_id, int64_t table_rows, tri_dtype table_type, const void *table,
+                                  const int32_t *positions, const void *position_table, void *out);
   /* gradient_table[ids[r] - first_id] += gradient[r]; always accumulates; ids outside the slice are skipped. */
   tri_status (*embedding_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                    int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table);

@@ -55,7 +55,12 @@ static tri_status column_sum(bench *b) {
   return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, X, b->columns[0], true);
 }
 static tri_status embedding(bench *b) {
-  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, b->positions, Y, Z);
+  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, TRI_FP32, X,
+                b->positions, Y, Z);
+}
+static tri_status embedding_narrow(bench *b) {
+  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, b->type, X, NULL, NULL,
+                Z);
 }
 static tri_status embedding_backward(bench *b) {
   return KERNEL(embedding_backward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, Z);
@@ -237,6 +242,7 @@ static const bench_case cases[] = {
     {"copy_rows fp32 to bf16", copy_rows_to_bf16, 0, 1.5},
     {"column_sum", column_sum, 1, 0},
     {"embedding_forward", embedding, 1, 1},
+    {"embedding_forward of the type", embedding_narrow, 2, 0},
     {"embedding_backward", embedding_backward, 1, 2},
     {"position_backward", position_backward, 1, 0.25},
     {"layer_norm_forward", layer_norm, 2, 0},

@@ -151,7 +151,9 @@ WORK(layer_norm_backward_weight, layer_norm_backward_weight, &norm, c->y, c->x, 
 WORK(rms_norm_forward, rms_norm_forward, &norm, c->x, NULL, NULL, c->weight, c->z, c->rstd)
 WORK(rms_norm_backward_input, rms_norm_backward_input, &norm, c->y, c->x, c->weight, c->rstd, c->z, false)
 WORK(rms_norm_backward_weight, rms_norm_backward_weight, &norm, c->y, c->x, c->rstd, c->weight, true)
-WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, c->table, c->places, c->table,
+WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, wide, c->table, c->places,
+     c->table, c->z)
+WORK(embedding_narrow, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, type, c->table, NULL, NULL,
      c->z)
 WORK(embedding_backward, embedding_backward, type, all, c->width, c->ids, 0, c->vocabulary, c->x, c->table)
 WORK(position_backward, position_backward, type, all, c->width, c->places, c->positions, c->x, c->table, true)
@@ -252,6 +254,7 @@ static void rows(bench *s) {
       {"rms_norm_backward_input", work_rms_norm_backward_input, 3 * n * e},
       {"rms_norm_backward_weight", work_rms_norm_backward_weight, 2 * n * e},
       {"embedding_forward", work_embedding_forward, n * (2 * w + e)},
+      {"embedding_forward, a table of the type", work_embedding_narrow, 2 * n * e},
       {"embedding_backward", work_embedding_backward, n * (2 * w + e)},
       {"position_backward", work_position_backward, n * e},
       {"adamw", work_adamw, n / 2 * 7 * w},

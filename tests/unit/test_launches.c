@@ -222,7 +222,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, convert, m->rows * m->inner, type, x, other, x);
   TRI_KERNEL_CALL(q, convert, m->vocabulary * m->width, other, x, type, x);
   TRI_KERNEL_CALL(q, column_sum, type, rows, m->inner, x, x, true);
-  TRI_KERNEL_CALL(q, embedding_forward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x,
+  TRI_KERNEL_CALL(q, embedding_forward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, type, x,
                   (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, embedding_backward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x, x);
   TRI_KERNEL_CALL(q, position_backward, type, rows, m->width, (const int32_t *)(void *)x, m->sequence, x, x, true);

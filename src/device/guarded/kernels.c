@@ -21,8 +21,8 @@
   X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
   X(scale, tri_dtype, int64_t, double, const void *, void *)                                                           \
   X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
-  X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *, \
-    const void *, void *)                                                                                              \
+  X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, tri_dtype, const void *,       \
+    const int32_t *, const void *, void *)                                                                             \
   X(embedding_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)         \
   X(position_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, const void *, void *, bool)             \
   X(layer_norm_forward, const tri_norm *, const void *, const void *, void *, const void *, const void *, void *,      \
