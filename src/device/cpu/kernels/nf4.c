@@ -85,11 +85,13 @@ static tri_status quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, 
 
 /* ---- from codes -------------------------------------------------------------------------------------------------- */
 
+#if !defined(__AVX512BW__)
 /* numbers[16] times `largest`, rounded. */
 INLINE void round_to_bf16(const float *numbers, float largest, uint16_t rounded[TRI_NF4_CODES]) {
   for (int c = 0; c < TRI_NF4_CODES; c += LANES)
     *(vh_memory *)(rounded + c) = vf_to_bf16_exactly(*(const vf_memory *)(numbers + c) * largest);
 }
+#endif
 
 #if defined(__AVX512BW__)
 /* Sixteen bytes become words of 32 bits whose halves are their upper and their lower four bits: only the lowest five
