@@ -227,6 +227,9 @@ static tri_status quantise(bench *b) {
 static tri_status dequantise(bench *b) {
   return KERNEL(dequantise_blocks, b->type, PARAMETERS, true, (uint8_t *)Z, (float *)(void *)W, Y);
 }
+/* Of activations; what is kept lies in W. */
+static tri_status quantise_nf4(bench *b) { return KERNEL(quantise_nf4, b->type, PARAMETERS, X, W); }
+static tri_status dequantise_nf4(bench *b) { return KERNEL(dequantise_nf4, b->type, 0, PARAMETERS, PARAMETERS, W, Y); }
 static tri_status squares(bench *b) {
   tri_exact_sum sum = {{0}, 0, 0};
   return KERNEL(block_squares, b->type, PARAMETERS, 256, X, &sum);
@@ -282,6 +285,8 @@ static const bench_case cases[] = {
     {"matrix_step transposed", step_turned, 1.0 * PARAMETERS / COUNT, 2.0 * PARAMETERS / COUNT},
     {"quantise_blocks", quantise, 0, 1.25 * PARAMETERS / COUNT},
     {"dequantise_blocks", dequantise, 0, 1.25 * PARAMETERS / COUNT},
+    {"quantise_nf4", quantise_nf4, 2.0 * PARAMETERS / COUNT, 0.125 * PARAMETERS / COUNT},
+    {"dequantise_nf4", dequantise_nf4, 1.0 * PARAMETERS / COUNT, 0.125 * PARAMETERS / COUNT},
     {"sum_of_squares", squares, 0, 1.0 * PARAMETERS / COUNT},
     {"fill_zero", zero, 0, 1.0 * PARAMETERS / COUNT},
 };

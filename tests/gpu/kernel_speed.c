@@ -183,6 +183,8 @@ WORK(matrix_step_turned, matrix_step, type,
      &(tri_matrix_step){c->rows / 2, c->width, c->width, 1, c->rows / 2, 0.1, 1, 0.2}, c->values, c->x, c->table, NULL)
 WORK(quantise, quantise_blocks, type, c->rows * c->width / 2, true, c->table, c->z, c->moment2)
 WORK(dequantise, dequantise_blocks, type, c->rows * c->width / 2, true, c->z, c->moment2, c->moment1)
+WORK(quantise_nf4, quantise_nf4, type, c->rows * c->width, c->x, c->moment2)
+WORK(dequantise_nf4, dequantise_nf4, type, 0, c->rows * c->width, c->rows * c->width, c->moment2, c->z)
 WORK(block_squares, block_squares, type, c->rows * c->width / 2, 65536, c->table, c->sum)
 
 /* Each row once, in halves that have changed places. */
@@ -271,6 +273,8 @@ static void rows(bench *s) {
       {"matrix_polynomial", work_matrix_polynomial, square * square * 3 * e},
       {"quantise_blocks", work_quantise, n / 2 * (w + 1)},
       {"dequantise_blocks", work_dequantise, n / 2 * (w + 1)},
+      {"quantise_nf4", work_quantise_nf4, n * (2 * e + 0.5)},
+      {"dequantise_nf4", work_dequantise_nf4, n * (e + 0.5)},
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -79,6 +79,8 @@
   X(matrix_step, tri_dtype, const tri_matrix_step *, const tri_step_values *, const void *, void *, void *)            \
   X(quantise_blocks, tri_dtype, int64_t, bool, const void *, uint8_t *, float *)                                       \
   X(dequantise_blocks, tri_dtype, int64_t, bool, const uint8_t *, const float *, void *)                               \
+  X(quantise_nf4, tri_dtype, int64_t, const void *, void *)                                                            \
+  X(dequantise_nf4, tri_dtype, int64_t, int64_t, int64_t, const void *, void *)                                        \
   X(block_squares, tri_dtype, int64_t, int64_t, const void *, tri_exact_sum *)                                         \
   X(sum, tri_dtype, int64_t, const void *, double *, bool)                                                             \
   X(exact_add, const double *, tri_exact_sum *)

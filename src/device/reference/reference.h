@@ -167,6 +167,11 @@ tri_status tri_reference_quantise_blocks(tri_queue *queue, tri_dtype type, int64
 tri_status tri_reference_dequantise_blocks(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign,
                                            const uint8_t *codes, const float *scales, void *out);
 
+/* nf4.c */
+tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
+tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                                        const void *kept, void *values);
+
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Element i of an array of some type, as a double, and back (bf16 rounds to nearest even). */
