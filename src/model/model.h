@@ -6,6 +6,7 @@
 #include "base/router.h"
 #include "base/status.h"
 #include "device/dtype.h"
+#include "model/tuning.h"
 #include "ops/rope_scaling.h"
 
 #include <stdbool.h>
@@ -58,6 +59,7 @@ typedef struct tri_model {
   tri_rope_scaling rope_scaling;
   int64_t window;                              /* keys that a query sees at most, itself among them (llama); 0: all */
   char window_layers[TRI_WINDOW_LAYERS_BYTES]; /* the layers that have it: window.h                                 */
+  tri_tuning tuning;                           /* what of it is trained                                             */
 } tri_model;
 
 /* Longer sequences than this are never assumed: what they cost depends on their length, and most are shorter. */
