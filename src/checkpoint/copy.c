@@ -34,14 +34,6 @@ static tri_status check_names(const tri_merged *merged, const tri_tensor_list *l
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Rounds to nearest even; what is no number stays none. */
-static uint16_t to_bf16(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  if (value != value) return (uint16_t)(bits >> 16 | 0x40);
-  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 /* Rounded to odd: where the value is none of fp32's, the last bit says so to who rounds it once more, which then comes
  * to what rounding the value itself would have. */
 static float to_odd(double value) {
@@ -64,7 +56,7 @@ static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type
   uint16_t *to_halves = out;
   for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *singles; i++) to_singles[i] = (float)doubles[i];
   for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *to_halves; i++) {
-    to_halves[i] = to_bf16(wide ? to_odd(doubles[i]) : singles[i]);
+    to_halves[i] = tri_bf16_of(wide ? to_odd(doubles[i]) : singles[i]);
   }
 }
 

@@ -396,7 +396,7 @@ tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *nam
 }
 
 static tri_status read_run(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
-                           const tri_checkpoint_slice *slice, const tri_slice_run *run, tri_slice_window *window,
+                           const tri_checkpoint_slice *slice, const tri_slice_run *run, tri_slice_extent *window,
                            uint64_t *sum) {
   size_t element = tri_dtype_bytes(type);
   for (int64_t done = 0; done < run->count;) {
@@ -416,13 +416,13 @@ tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char
   const tri_safetensors_tensor *tensor = NULL;
   if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
   TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
-  tri_slice_window window = {0};
+  tri_slice_extent window = {0};
   tri_status status = TRI_OK;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
     TRI_TRY_GOTO(read_run(file, tensor, type, slice, &run, &window, sum), done);
   }
 done:
-  tri_slice_window_release(&window);
+  tri_slice_extent_release(&window);
   return status;
 }
 
@@ -432,7 +432,7 @@ tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const cha
 }
 
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out) {
-  tri_slice_window window = {0};
+  tri_slice_extent window = {0};
   tri_status status = TRI_OK;
   *out = -1;
   for (int64_t at = 0, count; at < slice->count && *out < 0; at += count) {
@@ -443,7 +443,7 @@ tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tr
     if (bad >= 0) *out = at + bad;
   }
 done:
-  tri_slice_window_release(&window);
+  tri_slice_extent_release(&window);
   return status;
 }
 

@@ -359,10 +359,6 @@ bool tri_peft_is_folder(const char *folder) {
 
 /* ---- beginning with one ------------------------------------------------------------------------------------------ */
 
-static double scale_of(const tri_adapter *adapter) {
-  return adapter->alpha == 0 ? 2 : adapter->alpha / (double)adapter->rank;
-}
-
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
   tri_peft *peft = NULL;
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
@@ -382,11 +378,11 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       "them equal",
                       folder, (long)from->rank, (long)adapter->rank);
   }
-  if (status == TRI_OK && scale_of(from) != scale_of(adapter)) {
+  if (status == TRI_OK && tri_adapter_scale(from) != tri_adapter_scale(adapter)) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
                       "make them equal",
-                      folder, from->alpha, scale_of(adapter) * (double)adapter->rank);
+                      folder, from->alpha, tri_adapter_scale(adapter) * (double)adapter->rank);
   }
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
     status = tri_fail(TRI_BAD_CONFIG,

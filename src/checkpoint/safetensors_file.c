@@ -104,11 +104,19 @@ static bool is_real(tri_safetensors_type type) {
          type == TRI_SAFETENSORS_F64;
 }
 
+/* Element i of an array of a type that holds real numbers: fp32, from which bf16 is rounded, or fp64. */
+static void put_element(tri_dtype type, void *out, int64_t i, double value) {
+  const uint16_t narrow = tri_bf16_of((float)value);
+  if (type == TRI_BF16) {
+    memcpy((char *)out + 2 * i, &narrow, sizeof narrow);
+  } else {
+    tri_wide_set(type, out, i, value);
+  }
+}
+
 static tri_status read_converted(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                  int64_t first, int64_t count, void *out, uint64_t *sum) {
   int64_t width = tri_safetensors_type_bits(tensor->type) / 8;
-  float *out_fp32 = out;
-  double *out_fp64 = out;
   char *raw = NULL;
   int64_t room = count < CONVERT_ELEMENTS ? count : CONVERT_ELEMENTS;
   TRI_TRY(tri_alloc("the buffer that converts a tensor", (size_t)room, (size_t)width, &raw));
@@ -119,14 +127,7 @@ static tri_status read_converted(const tri_safetensors_file *file, const tri_saf
         tri_safetensors_read_bytes(file, tensor, (uint64_t)((first + done) * width), (uint64_t)(piece * width), raw),
         free_raw);
     if (sum != NULL) *sum += tri_element_sum((size_t)width, first + done, piece, raw);
-    for (int64_t i = 0; i < piece; i++) {
-      double value = element(tensor->type, raw, i);
-      if (type == TRI_FP64) {
-        out_fp64[done + i] = value;
-      } else {
-        out_fp32[done + i] = (float)value;
-      }
-    }
+    for (int64_t i = 0; i < piece; i++) put_element(type, out, done + i, element(tensor->type, raw, i));
     done += piece;
   }
 free_raw:
@@ -142,7 +143,7 @@ tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri
     if (sum != NULL) *sum += tri_element_sum_parallel((size_t)width, first, count, out);
     return TRI_OK;
   }
-  if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64)) {
+  if (is_real(tensor->type) && (type == TRI_FP32 || type == TRI_FP64 || type == TRI_BF16)) {
     return read_converted(file, tensor, type, first, count, out, sum);
   }
   return tri_fail(TRI_UNSUPPORTED, "%s: tensor `%.200s` is %s, which cannot be read as %s", file->input.path,

@@ -52,7 +52,7 @@ struct tri_checkpoint_saving {
   char (*names)[TRI_PEFT_NAME_BYTES]; /* of an adapter's weights in their files */
   uint64_t *sums;
   tri_checkpoint_slice *slices; /* of this rank, by tensor */
-  tri_slice_window window;
+  tri_slice_extent window;
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
@@ -302,7 +302,7 @@ static void save_destroy(saving *s) {
   json_decref(s->facts);
   tri_free(s->files);
   tri_free(s->slices);
-  tri_slice_window_release(&s->window);
+  tri_slice_extent_release(&s->window);
   tri_free(s->sums);
   tri_free(s->names);
   tri_free(s->tensors);

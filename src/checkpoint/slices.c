@@ -18,7 +18,7 @@ bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run) {
   return true;
 }
 
-static tri_status open_window(tri_slice_window *window, size_t element, int64_t *count) {
+static tri_status open_window(tri_slice_extent *window, size_t element, int64_t *count) {
   int64_t most = TRI_SLICE_COPY_BYTES / (int64_t)element;
   if (*count > most) *count = most;
   if (window->copy != NULL) return TRI_OK;
@@ -29,7 +29,7 @@ static char *data_at(const tri_checkpoint_slice *slice, size_t element, int64_t 
   return (char *)slice->data + (size_t)at * element;
 }
 
-tri_status tri_slice_read(tri_slice_window *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
+tri_status tri_slice_read(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                           int64_t *count, const void **out) {
   *out = data_at(slice, element, at);
   if (slice->memory == NULL) return TRI_OK;
@@ -39,7 +39,7 @@ tri_status tri_slice_read(tri_slice_window *window, const tri_checkpoint_slice *
   return slice->memory->read(slice->memory->context, window->copy, from, (size_t)*count * element);
 }
 
-tri_status tri_slice_write(tri_slice_window *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
+tri_status tri_slice_write(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                            int64_t *count, void **out) {
   *out = data_at(slice, element, at);
   if (slice->memory == NULL) return TRI_OK;
@@ -48,14 +48,14 @@ tri_status tri_slice_write(tri_slice_window *window, const tri_checkpoint_slice 
   return TRI_OK;
 }
 
-tri_status tri_slice_written(const tri_slice_window *window, const tri_checkpoint_slice *slice, size_t element,
+tri_status tri_slice_written(const tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element,
                              int64_t at, int64_t count) {
   if (slice->memory == NULL) return TRI_OK;
   return slice->memory->write(slice->memory->context, data_at(slice, element, at), window->copy,
                               (size_t)count * element);
 }
 
-void tri_slice_window_release(tri_slice_window *window) {
+void tri_slice_extent_release(tri_slice_extent *window) {
   tri_free(window->copy);
-  *window = (tri_slice_window){0};
+  *window = (tri_slice_extent){0};
 }

@@ -52,7 +52,7 @@ tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tr
 
 static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, uint64_t *sum) {
   size_t element = tri_dtype_bytes(type);
-  tri_slice_window window = {0};
+  tri_slice_extent window = {0};
   tri_status status = TRI_OK;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {
     for (int64_t done_count = 0, count; done_count < run.count; done_count += count) {
@@ -63,7 +63,7 @@ static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, u
     }
   }
 done:
-  tri_slice_window_release(&window);
+  tri_slice_extent_release(&window);
   return status;
 }
 

@@ -112,7 +112,7 @@ static tri_status measure_all_attention(const tables *t) {
 
 static tri_status measure_call(const tables *t, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0}, products[TRI_MEASURED_MOST_PRODUCTS];
-  call->op->cost(call, pass, &cost);
+  tri_op_cost(call, pass, &cost);
   int count = tri_measured_products_of(call, &cost, products);
   for (int i = 0; i < count; i++) {
     const tri_cost *p = &products[i];
@@ -136,7 +136,7 @@ static tri_status measure_sliced(const tables *t, int64_t tensor) {
     const tri_op_call *call = &list->calls[c];
     status = measure_call(t, call, TRI_PASS_FORWARD);
     if (status == TRI_OK && call->op->backward_input != NULL) status = measure_call(t, call, TRI_PASS_BACKWARD_INPUT);
-    if (status == TRI_OK && call->op->backward_weight != NULL) status = measure_call(t, call, TRI_PASS_BACKWARD_WEIGHT);
+    if (status == TRI_OK && tri_op_has_weights(call)) status = measure_call(t, call, TRI_PASS_BACKWARD_WEIGHT);
   }
   tri_op_list_destroy(list);
   return status;

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef enum tri_dtype { TRI_FP32, TRI_BF16, TRI_FP64, TRI_INT32 } tri_dtype;
 
@@ -49,6 +50,14 @@ static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double 
     case TRI_BF16:
     case TRI_INT32: return;
   }
+}
+
+/* Rounds to nearest even; what is no number stays none. */
+static inline uint16_t tri_bf16_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
 /* Whether a number that somebody has written is still one where it is used, in the wide type of these activations: not

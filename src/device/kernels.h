@@ -79,9 +79,9 @@ enum { TRI_QUANTISED_BLOCK = 256 };
  * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
  * be wrong without (they sum over rows, or read tables by ids or positions that nobody has filled in) and those of an
  * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
- * slices name, the loss those that have labels; convert, dropout and fill_zero go over all of an array, element by
- * element, and what they make of the rest nobody reads. A product of counted rows is the simplest case of one by groups
- * of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
+ * slices name, the loss those that have labels; convert, scale, dropout and fill_zero go over all of an array, element
+ * by element, and what they make of the rest nobody reads. A product of counted rows is the simplest case of one by
+ * groups of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
   const int32_t *count;
@@ -144,6 +144,9 @@ typedef struct tri_device_kernels {
   /* out[R,C] = a + b; out may be a or b (in place). */
   tri_status (*add)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
                     void *out);
+  /* y = factor x, both type[count], multiplied in the wide type and rounded once; for fp32 and bf16 the factor is one
+   * of fp32, or taken for the nearest. In place: y may be x. */
+  tri_status (*scale)(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y);
   /* out[C] (+)= sum over the rows of in[R,C]; out is wide. */
   tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
                            bool accumulate);

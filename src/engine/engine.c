@@ -64,8 +64,12 @@ static tri_status set_up(tri_engine *engine) {
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
   TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
   TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
-  TRI_TRY(tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed,
-                         tri_dtype_wide(options->precision), tri_executor_values(engine->executor)));
+  tri_value_arrays arrays = {.trained = tri_executor_values(engine->executor)};
+  for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
+    arrays.frozen[kept] = tri_executor_frozen(engine->executor, (tri_stored)kept);
+  }
+  TRI_TRY(tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed, options->precision,
+                         &arrays));
   return tri_engine_begin_states(engine);
 }
 

@@ -247,7 +247,7 @@ static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, con
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *head = &table->entries[i];
-    if (head->tied_to < 0) continue;
+    if (head->tied_to < 0 || head->frozen) continue;
     const tri_parameter *embedding = &table->entries[head->tied_to];
     void *of_head = engine->executor->parameters[i].gradient;
     void *of_embedding = engine->executor->parameters[head->tied_to].gradient;

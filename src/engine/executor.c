@@ -97,14 +97,29 @@ void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket 
   return element_at(executor, executor->plan->gradient_values, bucket->gradients_at + into);
 }
 
+char *tri_executor_frozen(const tri_executor *executor, tri_stored stored) {
+  return executor->arena + executor->plan->frozen[stored];
+}
+
+/* What is not trained; the gradient of a vector may come with another's. */
+static void resolve_frozen(const tri_executor *executor, const tri_parameter *entry, tri_run_parameter *out) {
+  const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
+  out->value = tri_executor_frozen(executor, entry->stored) + (size_t)entry->offset * element;
+  if (executor->training && entry->num_dims == 1) out->gradient = executor->arena + executor->plan->sink;
+}
+
 /* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */
 static void resolve_parameter(tri_executor *executor, int64_t index) {
   const tri_parameter_table *table = executor->table;
   const tri_parameter *entry = &table->entries[index];
   tri_run_parameter *parameter = &executor->parameters[index];
   size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
-  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, index);
+  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, table, index);
   if (entry->count == 0) return;
+  if (entry->frozen) {
+    resolve_frozen(executor, entry, parameter);
+    return;
+  }
   if (bucket != NULL) {
     size_t into = (size_t)(entry->offset - bucket->first) * element;
     parameter->value = (char *)tri_executor_bucket_values(executor, bucket) + into;
@@ -404,7 +419,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_INPUT);
       TRI_TRY(call->op->backward_input(run, call));
     }
-    if (backward->weights && call->op->backward_weight != NULL) {
+    if (backward->weights && tri_op_has_weights(call)) {
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
       TRI_TRY(call->op->backward_weight(run, call));
     }

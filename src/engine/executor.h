@@ -85,8 +85,10 @@ void *tri_executor_call_gradients(const tri_executor *executor, const tri_update
 void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state);
 void *tri_executor_update_workspace(const tri_executor *executor);
 
-/* Flat arrays of the wide type; tri_stretch_of_... say where an entry lies in them. */
+/* Flat arrays of the wide type; tri_stretch_of_... say where an entry lies in them. Then those of what is not trained,
+ * in the type of how it is kept. */
 void *tri_executor_values(const tri_executor *executor);
+char *tri_executor_frozen(const tri_executor *executor, tri_stored stored);
 void *tri_executor_gradients(const tri_executor *executor);
 
 /* A bucket's values, or gradients, whole (of a sharded one: its slot, while it is filled), and this rank's part. */

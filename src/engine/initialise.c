@@ -4,6 +4,9 @@
 #include "base/random.h"
 #include "device/queue.h"
 
+#include <math.h>
+#include <string.h>
+
 enum { CHUNK_ELEMENTS = 1 << 16 };
 
 static double value_of(const tri_parameter *parameter, tri_random_key key, int64_t index) {
@@ -11,6 +14,7 @@ static double value_of(const tri_parameter *parameter, tri_random_key key, int64
     case TRI_INIT_ZERO: return 0.0;
     case TRI_INIT_ONE: return 1.0;
     case TRI_INIT_NORMAL: return parameter->std * tri_random_normal(key, (uint64_t)index);
+    case TRI_INIT_UNIFORM: return parameter->std * sqrt(12.0) * (tri_random_uniform(key, (uint64_t)index) - 0.5);
   }
   return 0.0;
 }
@@ -30,14 +34,24 @@ static void fill_chunk(const tri_parameter *tensor, tri_random_key key, int64_t 
 
 typedef struct filling {
   tri_device *device;
-  tri_dtype wide;
+  tri_dtype wide, kept; /* numbers as they are made, and as they are kept */
   char *host, *values;
 } filling;
+
+/* Over the wide numbers, from the front on. */
+static void make_narrow(char *host, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    float value;
+    memcpy(&value, host + 4 * i, sizeof value);
+    const uint16_t narrow = tri_bf16_of(value);
+    memcpy(host + 2 * i, &narrow, sizeof narrow);
+  }
+}
 
 /* What this rank has of a tensor of its arrays' stretch `own` of a parameter. */
 static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, int64_t number, tri_random_key key,
                               tri_stretch own) {
-  size_t element = tri_dtype_bytes(f->wide);
+  size_t element = tri_dtype_bytes(f->kept);
   int64_t of_tensor = 0;
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &of_tensor);
   const int64_t before = number * tri_parameter_global_count(&tensor);
@@ -45,6 +59,7 @@ static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, 
   for (int64_t done_count = 0; done_count < part.count; done_count += CHUNK_ELEMENTS) {
     int64_t count = part.count - done_count < CHUNK_ELEMENTS ? part.count - done_count : CHUNK_ELEMENTS;
     fill_chunk(&tensor, key, before, part.first + done_count, count, f->wide, f->host);
+    if (f->kept != f->wide) make_narrow(f->host, count);
     char *to = f->values + (size_t)(part.at + done_count) * element;
     TRI_TRY(tri_queue_upload_now(f->device->queue, to, f->host, (size_t)count * element));
   }
@@ -52,10 +67,10 @@ static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, 
 }
 
 tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, const tri_buckets *buckets,
-                          uint64_t seed, tri_dtype wide, void *values) {
-  filling f = {.device = device, .wide = wide, .values = values};
+                          uint64_t seed, tri_dtype type, const tri_value_arrays *arrays) {
+  filling f = {.device = device, .wide = tri_dtype_wide(type)};
   tri_status status = TRI_OK;
-  TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, tri_dtype_bytes(wide), &f.host));
+  TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, tri_dtype_bytes(f.wide), &f.host));
   for (int64_t p = 0; p < table->num_entries; p++) {
     const tri_parameter *parameter = &table->entries[p];
     if (parameter->alias) continue;
@@ -63,6 +78,8 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
     tri_queue_at(device->queue, "initial values", -1, NULL);
     tri_stretch own = tri_stretch_of_values(buckets, table, p);
+    f.kept = tri_stored_type(parameter->stored, type);
+    f.values = parameter->frozen ? arrays->frozen[parameter->stored] : arrays->trained;
     for (int64_t t = 0; t < tri_parameter_num_tensors(parameter) && own.count > 0; t++) {
       TRI_TRY_GOTO(fill_tensor(&f, parameter, t, key, own), done);
     }

@@ -5,10 +5,16 @@
 #include "model/parameters.h"
 #include "schedule/buckets.h"
 
-/* Writes the initial value of every parameter that this rank holds into `values` (device memory, of `wide`; where:
- * tri_stretch_of_values). An element is a function of the seed, the parameter's number in the table and its global
- * index, so it does not depend on the layout. */
+/* Arrays of values, in device memory: of what is trained, wide, and of what is not, by how it is kept. */
+typedef struct tri_value_arrays {
+  void *trained;
+  void *frozen[TRI_NUM_STORED];
+} tri_value_arrays;
+
+/* Writes the initial value of every parameter that this rank holds into its array (where: tri_stretch_of_values);
+ * `type` is that of activations. An element is a function of the seed, the parameter's number in the table and its
+ * global index, so it does not depend on the layout. */
 tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, const tri_buckets *buckets,
-                          uint64_t seed, tri_dtype wide, void *values);
+                          uint64_t seed, tri_dtype type, const tri_value_arrays *arrays);
 
 #endif

@@ -27,6 +27,23 @@ static const char *suffix_of(const tri_optimizer *optimizer, int64_t kept) {
   return kept < optimizer->num_states ? optimizer->states[kept].suffix : optimizer->trained;
 }
 
+/* Which of a table's entries are tensors of the list. Of an adapted model a checkpoint has what is trained; the rest is
+ * the base's, and stays where that is. */
+static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+  if (!table->has_factors) return true;
+  switch (use) {
+    case TRI_SHARDS_SAVE:
+    case TRI_SHARDS_LOAD: return !entry->frozen;
+    case TRI_SHARDS_LOAD_BASE: break;
+  }
+  return !entry->factor;
+}
+
+/* Its tensors in a checkpoint; those of a tied pair are one. */
+static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+  return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
+}
+
 static tri_status allocate_lists(const tri_parameter_table *table, const tri_optimizer_settings *settings,
                                  tri_shards *shards) {
   size_t weights = 0, kept = 0;
@@ -48,19 +65,20 @@ static void add_kept(tri_shards *shards, const tri_parameter *tensor, const char
   shards->optimizer[i] = tensor_of(tensor, shards->names[i], wide);
 }
 
-/* Those of a tied pair are one tensor. */
-static tri_status list_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings, tri_dtype wide,
+static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options, tri_shards_use use,
                                tri_shards *shards) {
+  const tri_optimizer_settings *settings = options->optimizer;
+  const tri_dtype wide = tri_dtype_wide(options->precision);
   TRI_TRY(allocate_lists(table, settings, shards));
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *parameter = &table->entries[e];
     const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
-    int64_t tensors = parameter->tied_to >= 0 ? 0 : tri_parameter_num_tensors(parameter), first = 0;
+    int64_t tensors = num_listed(table, parameter, use), first = 0;
     for (int64_t t = 0; t < tensors; t++) {
       int64_t i = shards->num_weights++;
       tri_parameter *tensor = &shards->parts[i];
       *tensor = tri_parameter_tensor(parameter, t, &first);
-      shards->weights[i] = tensor_of(tensor, tensor->name, wide);
+      shards->weights[i] = tensor_of(tensor, tensor->name, tri_stored_type(parameter->stored, options->precision));
       for (int64_t k = 0; k < kept_of(optimizer); k++) add_kept(shards, tensor, suffix_of(optimizer, k), wide);
     }
   }
@@ -160,7 +178,7 @@ typedef struct holder {
 
 static tri_stretch saved_values(const holder *h, int64_t entry) {
   tri_stretch stretch = tri_stretch_of_values(h->buckets, h->table, entry);
-  const tri_bucket *bucket = tri_bucket_of(h->buckets, entry);
+  const tri_bucket *bucket = tri_bucket_of(h->buckets, h->table, entry);
   bool sharded = bucket != NULL && bucket->values_sharded;
   return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
@@ -176,7 +194,8 @@ static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && en
 static bool is_to_save(tri_shards_use use) {
   switch (use) {
     case TRI_SHARDS_SAVE: return true;
-    case TRI_SHARDS_LOAD: return false;
+    case TRI_SHARDS_LOAD:
+    case TRI_SHARDS_LOAD_BASE: return false;
   }
   return false;
 }
@@ -236,13 +255,14 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
 static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
                        int64_t stride) {
   const tri_executor *executor = l->engine->executor;
-  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
+  void *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
-    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(values, first, count),
-        tri_executor_values(executor), element, tri_executor_memory(executor));
+    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(values, first, count), array, element,
+        tri_executor_memory(executor));
   }
 }
 
@@ -272,15 +292,14 @@ typedef struct tensor_numbers {
   int64_t weight, kept;
 } tensor_numbers;
 
-static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings,
+static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings, tri_shards_use use,
                            int64_t num_weights, tensor_numbers *out) {
   tensor_numbers next = {0, num_weights};
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
-    if (entry->tied_to >= 0) continue;
-    next.weight += tri_parameter_num_tensors(entry);
-    next.kept += kept_of(tri_optimizer_of(settings, entry)) * tri_parameter_num_tensors(entry);
+    next.weight += num_listed(table, entry, use);
+    next.kept += kept_of(tri_optimizer_of(settings, entry)) * num_listed(table, entry, use);
   }
 }
 
@@ -309,10 +328,11 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
   tensor_numbers *numbers = NULL;
   TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
   tri_status status = allocate_slices(engine, shards);
-  if (status == TRI_OK) number_tensors(table, engine->options.optimizer, shards->num_weights, numbers);
+  if (status == TRI_OK) number_tensors(table, engine->options.optimizer, use, shards->num_weights, numbers);
   for (int64_t e = 0; e < table->num_entries && status == TRI_OK; e++) {
     const tri_parameter *entry = &table->entries[e];
     if (l.saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
+    if (!is_listed(table, entry, use)) continue;
     l.weight = numbers[e].weight;
     l.kept = numbers[e].kept;
     add_entry(&l, e);
@@ -322,10 +342,9 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
 }
 
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out) {
-  tri_shards shards = {0};
+  tri_shards shards = {.base = use == TRI_SHARDS_LOAD_BASE};
   const tri_engine_options *options = &engine->options;
-  tri_status status =
-      list_tensors(engine->parts.table, options->optimizer, tri_dtype_wide(options->precision), &shards);
+  tri_status status = list_tensors(engine->parts.table, options, use, &shards);
   if (status == TRI_OK) status = list_slices(engine, use, &shards);
   if (status != TRI_OK) {
     tri_shards_release(&shards);
@@ -337,6 +356,11 @@ tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards 
 
 bool tri_shards_keep_narrow(const tri_engine *engine) {
   const tri_updates *updates = engine->parts.updates;
+  const tri_parameter_table *table = engine->parts.table;
+  const tri_dtype type = engine->options.precision;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    if (tri_stored_type(table->entries[e].stored, type) != tri_dtype_wide(type)) return true;
+  }
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
     for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
@@ -407,17 +431,18 @@ size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_par
   const holder h = {options->layout, parts->buckets, parts->table, {tri_layout_mesh(options->layout), *place}};
   const tri_optimizer_settings *settings =
       options->optimizer != NULL ? options->optimizer : tri_optimizer_settings_default();
-  int64_t elements = 0;
+  size_t bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(options->precision));
   for (int64_t e = 0; e < parts->table->num_entries; e++) {
     const tri_parameter *entry = &parts->table->entries[e];
     const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
-    if (!is_saved(entry)) continue;
+    if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_SHARDS_SAVE)) continue;
     const bool averages = optimizer != NULL && optimizer->trained != NULL;
-    elements += saved_values(&h, e).count; /* or the point that it trains */
+    const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
+    bytes += (size_t)saved_values(&h, e).count * element; /* or the point that it trains */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const int64_t count = saved_of_call(&h, &parts->updates->calls[c]).count;
-      if (optimizer != NULL) elements += (optimizer->num_states + (averages ? 1 : 0)) * count;
+      if (optimizer != NULL) bytes += (size_t)((optimizer->num_states + (averages ? 1 : 0)) * count) * wide;
     }
   }
-  return (size_t)elements * tri_dtype_bytes(tri_dtype_wide(options->precision));
+  return bytes;
 }

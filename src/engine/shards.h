@@ -21,11 +21,13 @@ typedef struct tri_shards {
    * numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
+  bool base;                        /* TRI_SHARDS_LOAD_BASE */
   struct tri_shards_staged *staged; /* [num_staged]: of slices that are made on the way */
   int64_t num_staged;
 } tri_shards;
 
-typedef enum tri_shards_use { TRI_SHARDS_SAVE, TRI_SHARDS_LOAD } tri_shards_use;
+/* With an adapter (model/tuning.h) the first two are of what is trained, and the last of the model beneath it. */
+typedef enum tri_shards_use { TRI_SHARDS_SAVE, TRI_SHARDS_LOAD, TRI_SHARDS_LOAD_BASE } tri_shards_use;
 
 /* LOCAL. Release with tri_shards_release; slices stay valid as long as the engine. */
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out);
@@ -35,7 +37,8 @@ void tri_shards_release(tri_shards *shards);
  * where some of them were made. */
 tri_status tri_shards_written(tri_engine *engine);
 
-/* Whether states are kept in another type than they are saved in: what was loaded need not be what was in the file. */
+/* Whether states, or what is not trained, are kept in another type than others: what was loaded need not be what was in
+ * the file. */
 bool tri_shards_keep_narrow(const tri_engine *engine);
 
 /* Bytes of a tensor's elements in a slice; of all slices. */

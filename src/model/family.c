@@ -1,5 +1,6 @@
 #include "model/family.h"
 
+#include "base/memory.h"
 #include "model/window.h"
 #include "ops/context.h"
 #include "ops/ops.h"
@@ -87,6 +88,66 @@ static bool is_training(tri_list_purpose purpose) {
   return false;
 }
 
+static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index) {
+  const tri_parameter *entry = &table->entries[index];
+  return (tri_op_parameter){.out = entry->in_out ? entry->local[1] : entry->local[0],
+                            .index = (int32_t)index,
+                            .factors = {-1, -1},
+                            .stored = entry->stored,
+                            .frozen = entry->frozen,
+                            .joined = entry->joined};
+}
+
+/* The family's parameters by their numbers, then the factors. */
+static void number_parameters(const tri_parameter_table *table, int32_t *number_of, tri_op_parameter *facts) {
+  int32_t next = 0;
+  for (int factors = 0; factors < 2; factors++) {
+    for (int64_t i = 0; i < table->num_entries; i++) {
+      if (table->entries[i].factor != (factors == 1)) continue;
+      facts[next] = facts_of(table, i);
+      number_of[i] = next++;
+    }
+  }
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    for (int which = 0; which < 2; which++) {
+      const int32_t factor = table->entries[i].factors[which];
+      if (!table->entries[i].factor && factor >= 0) facts[number_of[i]].factors[which] = number_of[factor];
+    }
+  }
+}
+
+static tri_status set_parameters(const tri_model *model, const tri_parameter_table *table, tri_op_list *list) {
+  const tri_adapter *from = &model->tuning.adapter;
+  const tri_op_adapter adapter = {from->rank, from->rank > 0 ? tri_adapter_scale(from) : 0, from->dropout};
+  const size_t count = (size_t)table->num_entries;
+  tri_op_parameter *facts = NULL;
+  int32_t *number_of = NULL;
+  tri_status status = tri_alloc("parameters", count, sizeof *facts, &facts);
+  if (status == TRI_OK) status = tri_alloc("parameters", count, sizeof *number_of, &number_of);
+  if (status == TRI_OK) {
+    number_parameters(table, number_of, facts);
+    status = tri_op_list_set_parameters(list, facts, table->num_entries, &adapter);
+  }
+  tri_free(number_of);
+  tri_free(facts);
+  return status;
+}
+
+/* Of the whole table, whatever layers the list has. */
+static tri_status look_at_parameters(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share share = {.seat = request->shard.seat,
+                                 .sequence_parallel = request->shard.sequence_parallel,
+                                 .chunks = &all,
+                                 .num_chunks = 1};
+  tri_parameter_table *table = NULL;
+  if (tri_tuning_is_full(&model->tuning)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, &share, &table));
+  tri_status status = set_parameters(model, table, list);
+  tri_parameter_table_destroy(table);
+  return status;
+}
+
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out) {
   tri_op_list *list = NULL;
   bool training = is_training(request->purpose);
@@ -101,7 +162,8 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   list->together = read_together(request);
   list->weights_pass = request->weights_pass;
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
-  tri_status status = append_all(model, request, list);
+  tri_status status = look_at_parameters(model, request, list);
+  if (status == TRI_OK) status = append_all(model, request, list);
   if (status != TRI_OK) {
     tri_op_list_destroy(list);
     return status;

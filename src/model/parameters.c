@@ -222,6 +222,7 @@ static bool sees_slices(const tri_parameter *entry, const tri_model_share *share
 }
 
 bool tri_parameter_has_gradient(const tri_parameter *parameter) {
+  if (parameter->frozen) return false;
   switch (parameter->rule) {
     case TRI_RULE_OPTIMIZER: return true;
     case TRI_RULE_BALANCE: return false;
@@ -243,6 +244,23 @@ static int64_t aligned(int64_t elements) {
   return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
 }
 
+/* Behind the entry before it in an array, which ends at *end. */
+static void place(tri_parameter *entry, int64_t *end) {
+  if (!entry->joined) *end = aligned(*end);
+  entry->offset = entry->gradient_offset = *end;
+  *end += entry->count;
+}
+
+/* Gradients of aliases are apart from those of what they are. */
+static void place_gradients_of_aliases(tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    tri_parameter *entry = &table->entries[i];
+    if (!entry->alias || entry->frozen) continue;
+    entry->gradient_offset = table->num_gradient_elements;
+    table->num_gradient_elements += aligned(entry->count);
+  }
+}
+
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
   const tri_layer_range all = {-1, INT64_MAX};
   const tri_model_share whole = {.seat = tri_mesh_seat_alone(), .chunks = &all, .num_chunks = 1};
@@ -256,19 +274,13 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
     if (entry->tied_to >= 0) entry->counted = false;
     if (entry->alias) {
       entry->offset = table->entries[entry->tied_to].offset;
-      continue;
+    } else {
+      place(entry, entry->frozen ? &table->num_frozen[entry->stored] : &end);
     }
-    if (!entry->joined) end = aligned(end);
-    entry->offset = entry->gradient_offset = end;
-    end += entry->count;
   }
   table->num_elements = table->num_gradient_elements = aligned(end);
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    tri_parameter *entry = &table->entries[i];
-    if (!entry->alias) continue;
-    entry->gradient_offset = table->num_gradient_elements;
-    table->num_gradient_elements += aligned(entry->count);
-  }
+  for (int s = 0; s < TRI_NUM_STORED; s++) table->num_frozen[s] = aligned(table->num_frozen[s]);
+  place_gradients_of_aliases(table);
 }
 
 int64_t tri_parameter_run_length(const tri_parameter *tensor) {
@@ -294,6 +306,7 @@ static tri_status create(const tri_model *model, const tri_model_share *share, c
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
   table->only = only;
   tri_status status = tri_family_of(model)->parameters(model, table);
+  if (status == TRI_OK) status = tri_tuning_apply(model, table);
   if (status != TRI_OK) {
     tri_parameter_table_destroy(table);
     return status;

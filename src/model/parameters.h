@@ -16,10 +16,16 @@
 
 #include "base/domain.h"
 #include "model/model.h"
+#include "ops/op.h"
 
 #include <stddef.h>
 
-typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL } tri_init;
+typedef enum tri_init {
+  TRI_INIT_ZERO,
+  TRI_INIT_ONE,
+  TRI_INIT_NORMAL,
+  TRI_INIT_UNIFORM, /* around 0 */
+} tri_init;
 
 typedef enum tri_part {
   TRI_PART_EMBEDDING,
@@ -88,18 +94,22 @@ typedef struct tri_parameter {
   tri_part part;
   tri_parameter_rule rule;
   tri_init init;
-  double std;      /* TRI_INIT_NORMAL */
-  bool in_out;     /* a matrix is stored [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads;   /* each rank of its parts has its gradient of the heads that it has, whatever the rows */
-  bool joined;     /* lies directly behind the one before it: together they are one matrix of a product */
-  int32_t tied_to; /* the parameter whose values these are, or -1 */
+  double std;         /* TRI_INIT_NORMAL, TRI_INIT_UNIFORM */
+  bool in_out;        /* a matrix is stored [in, out], as GPT-2's are; else [out, in] */
+  bool by_heads;      /* each rank of its parts has its gradient of the heads that it has, whatever the rows */
+  bool joined;        /* lies directly behind the one before it: together they are one matrix of a product */
+  int32_t tied_to;    /* the parameter whose values these are, or -1 */
+  bool frozen;        /* not trained (tuning.h): it has neither gradient nor states, and lies in no bucket */
+  tri_stored stored;  /* how it is kept; what is trained is wide */
+  bool factor;        /* of an adapter */
+  int32_t factors[2]; /* of a matrix: its adapter's A and B, or -1 */
 
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
   int64_t first_member, num_members; /* of a stack */
   int64_t count;                     /* elements; 0 where it lies on another stage */
-  int64_t offset;                    /* first element in the flat arrays */
+  int64_t offset;                    /* first element in the flat arrays; where frozen, in the array of its kind */
   int64_t gradient_offset;           /* the same in the gradients' array; another only for an alias */
   bool alias;                        /* values and moments are those of tied_to, on this rank */
   bool counted; /* this rank is the one whose part counts where ranks of placement.parts, or stages, hold copies */
@@ -113,6 +123,8 @@ typedef struct tri_parameter_table {
   int64_t num_elements;               /* of a flat array on this rank, padding included */
   int64_t num_gradient_elements;      /* of the gradients' array: as many, or more with an alias */
   int64_t num_values;                 /* of the whole model */
+  int64_t num_frozen[TRI_NUM_STORED]; /* elements of what is not trained on this rank, by how it is kept */
+  bool has_factors;                   /* it is an adapted model's */
   const struct tri_model_share *only; /* while it is made: whose layers it has; NULL: all */
 } tri_parameter_table;
 
@@ -162,6 +174,12 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 /* Whether the optimizer changes it, by a gradient; else it has none, and no moments. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
+
+/* Whether this rank has something of it in the flat arrays: not of another stage's, nor of what is not trained, nor
+ * twice of a tied pair. */
+static inline bool tri_parameter_is_in_arrays(const tri_parameter *parameter) {
+  return parameter->count > 0 && !parameter->alias && !parameter->frozen;
+}
 
 const char *tri_part_name(tri_part part);
 

@@ -90,9 +90,9 @@ static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shap
 static tri_status chunk_needs(const tri_op_call *call, const tri_device_description *device, int64_t rows,
                               tri_op_memory *out) {
   chunk_products p = products_of(call, rows);
-  TRI_TRY(tri_weight_memory(device, &p.logits, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
-  TRI_TRY(tri_weight_memory(device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
+  TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     p.weight.accumulate = accumulate == 1;
     size_t bytes = 0;
@@ -156,6 +156,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
+  if (tri_op_is_frozen(call, 0)) return TRI_OK;
   return tri_weight_accumulate(run, call, &at->weight, &p.weight, hidden, m.logits, m.scratch);
 }
 
@@ -177,12 +178,15 @@ static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_cal
   return TRI_OK;
 }
 
-/* Where a backward follows, the forward makes the gradients too: three products of one size. The ranks of a tensor
+/* Where a backward follows, the forward makes the gradients too: three products of one size, two where the weight is
+ * frozen. The ranks of a tensor
  * group join three numbers a row. */
 static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
-  double element = (double)tri_dtype_bytes(call->type), products = call->training ? 3.0 : 1.0;
+  double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
+                                                                   : tri_op_is_frozen(call, 0) ? 2.0
+                                                                                               : 3.0;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   if (pass == TRI_PASS_BACKWARD_INPUT) {

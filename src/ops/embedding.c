@@ -40,13 +40,15 @@ static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *
   const void *gradient = run->gradients[call->outputs[0]];
   size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
   tri_run_parameter *token = &run->parameters[call->parameters[0]];
-  if (!token->gradient_written) {
+  if (!token->gradient_written && !tri_op_is_frozen(call, 0)) {
     TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)at->table_rows, token->gradient);
     token->gradient_written = true;
   }
-  TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
-                  run->ids, at->first_id, at->table_rows, gradient, token->gradient);
-  if (call->parameters[1] < 0) return TRI_OK;
+  if (!tri_op_is_frozen(call, 0)) {
+    TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
+                    run->ids, at->first_id, at->table_rows, gradient, token->gradient);
+  }
+  if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
   TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
                   run->positions, at->max_sequence, gradient, position->gradient, position->gradient_written);

@@ -45,10 +45,10 @@ static tri_matmul gradient_of(const tri_op_call *call) {
 static tri_status op_experts_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const experts *at = call->attributes;
   tri_matmul product = product_of(call, TRI_DIRECTION_FORWARD);
-  TRI_TRY(tri_weights_memory(device, &product, at->count, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
   product = product_of(call, TRI_DIRECTION_BACKWARD);
-  TRI_TRY(tri_weights_memory(device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
+  TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
   product = gradient_of(call);
   return tri_weights_gradient_memory(device, &product, at->count, out);
 }
@@ -127,6 +127,7 @@ static const tri_op op_experts = {
     .name = "experts",
     .of_experts = true,
     .keeps_inputs = 1u << X | 1u << TABLES,
+    .only_for_weights = 1u << X,
     .no_gradients = 1u << TABLES,
     .shape = op_experts_shape,
     .memory = op_experts_memory,

@@ -27,8 +27,8 @@ static tri_status op_last_logits_memory(const tri_op_call *call, const tri_devic
   int64_t batch = call->rows / call->sequence;
   tri_matmul piece = product_of(call, batch, call->sequence);
   tri_matmul one = product_of(call, batch, 1);
-  TRI_TRY(tri_weight_memory(device, &piece, TRI_DIRECTION_FORWARD, out));
-  return tri_weight_memory(device, &one, TRI_DIRECTION_FORWARD, out);
+  TRI_TRY(tri_weight_memory(call, device, &piece, TRI_DIRECTION_FORWARD, out));
+  return tri_weight_memory(call, device, &one, TRI_DIRECTION_FORWARD, out);
 }
 
 static tri_status op_last_logits_prepare(tri_run *run, const tri_op_call *call) {

@@ -8,6 +8,7 @@
  * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank makes its columns
  * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
  * is the same on all. */
+#include "ops/factors.h"
 #include "ops/weight.h"
 
 typedef struct linear {
@@ -35,13 +36,13 @@ static tri_status op_linear_memory(const tri_op_call *call, const tri_device_des
   const linear *at = call->attributes;
   tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = has_bias(call);
-  TRI_TRY(tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out));
   if (!call->training) {
     forward.m = call->rows / call->sequence; /* generation, one position at a time */
-    return tri_weight_memory(device, &forward, TRI_DIRECTION_FORWARD, out);
+    return tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out);
   }
   tri_matmul backward = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
-  TRI_TRY(tri_weight_memory(device, &backward, TRI_DIRECTION_BACKWARD, out));
+  TRI_TRY(tri_weight_memory(call, device, &backward, TRI_DIRECTION_BACKWARD, out));
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
     gradient.accumulate = accumulate == 1;
@@ -83,9 +84,11 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
   const linear *at = call->attributes;
   const void *gradient_y = run->gradients[call->outputs[0]];
   tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
-  TRI_TRY(
-      tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
-  if (call->parameters[1] < 0) return TRI_OK;
+  if (!tri_op_is_frozen(call, 0)) {
+    const void *x = run->slots[call->inputs[0]];
+    TRI_TRY(tri_weight_accumulate(run, call, &at->weight, &product, x, gradient_y, run->workspace));
+  }
+  if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
   TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(tri_run_rows(run, call)), at->weight.out, gradient_y,
                   bias->gradient, bias->gradient_written);
@@ -117,6 +120,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
 static const tri_op op_linear = {
     .name = "linear",
     .keeps_inputs = 1u << 0,
+    .only_for_weights = 1u << 0,
     .adds_gradients = 1u << 0,
     .shape = op_linear_shape,
     .memory = op_linear_memory,
@@ -137,8 +141,7 @@ static tri_status op_linear_append(tri_op_list *list, const linear *attributes, 
   call.parameters[1] = bias;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_factors(list, attributes->weight.in, weight, x, outputs[0], out);
 }
 
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,

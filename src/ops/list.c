@@ -90,6 +90,27 @@ tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *const
   return TRI_OK;
 }
 
+tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter *parameters, int64_t count,
+                                      const tri_op_adapter *adapter) {
+  const void *kept = NULL;
+  TRI_TRY(tri_op_list_keep(list, parameters, (size_t)count * sizeof *parameters, &kept));
+  list->parameters = kept;
+  list->num_parameters = count;
+  list->adapter = *adapter;
+  return TRI_OK;
+}
+
+/* How a call's parameters are kept, and which are not trained. */
+static void look_up_parameters(const tri_op_list *list, tri_op_call *call) {
+  for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
+    if (call->parameters[i] < 0) continue;
+    const tri_op_parameter *parameter = &list->parameters[call->parameters[i]];
+    if (parameter->frozen) call->frozen |= 1u << i;
+    if (i == 0) call->stored = parameter->stored;
+    call->parameters[i] = parameter->index;
+  }
+}
+
 tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
   tri_op_call call = {.op = op, .attributes = attributes, .constant = -1, .sum = -1};
   for (int i = 0; i < TRI_OP_INPUTS; i++) call.inputs[i] = -1;
@@ -158,6 +179,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.area = tri_op_window_area(list->area, list->tokens, list->windows.tokens[list->window]);
   call.type = list->type;
   call.training = list->training;
+  look_up_parameters(list, &call);
 
   tri_shape in[TRI_OP_INPUTS] = {0};
   tri_shape out[TRI_OP_OUTPUTS] = {0};
@@ -186,7 +208,7 @@ static void find_readers(tri_op_list *list) {
       if (call->inputs[i] < 0) continue;
       tri_slot *slot = &list->slots[call->inputs[i]];
       slot->last_consumer = call->index;
-      if (list->training && (call->op->keeps_inputs >> i & 1u) != 0) slot->kept = true;
+      if (list->training && tri_op_keeps_input(call, i)) slot->kept = true;
     }
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
       if (call->outputs[i] < 0) continue;

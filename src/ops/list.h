@@ -55,6 +55,23 @@ typedef struct tri_op_windows {
   int64_t tokens[TRI_OP_WINDOWS]; /* that a query sees at most; 0: all before it */
 } tri_op_windows;
 
+/* What a list has to know of a parameter beside its number, which families give: of an adapted model, or one of which
+ * some is frozen. */
+typedef struct tri_op_parameter {
+  int64_t out;        /* of a matrix: how many outputs this rank has of it */
+  int32_t index;      /* in the table, where factors lie between */
+  int32_t factors[2]; /* numbers of its adapter's A and B, or -1 */
+  tri_stored stored;
+  bool frozen;
+  bool joined; /* lies directly behind the one before it: together they are one matrix of a product */
+} tri_op_parameter;
+
+/* Of factors beside matrices (ops.h). */
+typedef struct tri_op_adapter {
+  int64_t rank;
+  double scale, dropout;
+} tri_op_adapter;
+
 typedef struct tri_op_list {
   tri_op_call *calls;
   int64_t num_calls;
@@ -80,6 +97,10 @@ typedef struct tri_op_list {
   bool recomputable;       /* the calls that follow may be run again before their backward */
   tri_dtype type;
   bool training;
+  const tri_op_parameter *parameters; /* [num_parameters], the family's, then factors; NULL: all are trained, and wide,
+                                         and each one's number is its index */
+  int64_t num_parameters;
+  tri_op_adapter adapter;
   void **blocks; /* attributes */
   int64_t num_blocks;
 } tri_op_list;
@@ -97,6 +118,10 @@ void tri_op_list_destroy(tri_op_list *list);
 
 /* The list is for that rank: before the first call. */
 void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard);
+
+/* Before the first call: what the list knows of the model's parameters, [count], which are copied. */
+tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter *parameters, int64_t count,
+                                      const tri_op_adapter *adapter);
 
 /* Before the first call: a window that calls may have. It is none where no sequence has more `positions`. Then, which
  * the calls that follow have. */

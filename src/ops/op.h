@@ -22,6 +22,23 @@
 /* The most that a call has of each. */
 enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
 
+/* How the values of a parameter are kept: wide, or as products read them. */
+#define TRI_STORED(X)                                                                                                  \
+  X(WIDE, wide)                                                                                                        \
+  X(NARROW, narrow) /* in the activations' type */
+#define TRI_STORED_VALUE(VALUE, name) TRI_STORED_##VALUE,
+typedef enum tri_stored { TRI_STORED(TRI_STORED_VALUE) } tri_stored;
+enum { TRI_NUM_STORED = TRI_STORED_NARROW + 1 };
+
+/* The type of a parameter that is kept so beside activations of a type. */
+static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations) {
+  switch (stored) {
+    case TRI_STORED_WIDE: return tri_dtype_wide(activations);
+    case TRI_STORED_NARROW: break;
+  }
+  return activations;
+}
+
 typedef enum tri_pass {
   TRI_PASS_FORWARD,
   TRI_PASS_BACKWARD_INPUT,
@@ -106,24 +123,25 @@ typedef struct tri_cost {
 /* One differentiable operation. */
 struct tri_op {
   const char *name;
-  const char *work;        /* what its elements are measured as (work.h); NULL: its own name */
-  unsigned keeps_inputs;   /* bit i: a backward pass reads input i                                           */
-  unsigned keeps_outputs;  /* bit j: a backward pass reads output j                                          */
-  bool in_place;           /* forward may write output 0 over input 0                                        */
-  bool backward_in_place;  /* backward_input may write the gradient of input 0 over that of output 0         */
-  bool passes_gradient;    /* each input's gradient is that of output 0: no work where they share memory     */
-  bool passes_messages;    /* its rows come from another stage, or go to one                                 */
-  unsigned adds_gradients; /* bit i: backward_input can add to the gradient of input i                        */
-  unsigned no_gradients;   /* bit i: input i has no gradient: it is no value of the model's, but a number of one  */
-  bool of_experts;         /* makes rows of experts */
-  bool routes;             /* counts what goes to each expert in a step */
-  bool makes_loss;         /* leaves the loss of the micro-batch in the run                                  */
-  bool cheap;              /* its output takes more memory than time: worth making again                     */
-  bool sums;               /* output 0 is input 0 + input 1, and no more                                     */
-  bool clears_gradient;    /* the first backward_weight of a step clears the gradient of parameter 0          */
-  bool takes_sum;          /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
-  bool awaits;             /* waits for what is on its way since the call that made input 0: exchange 0 of its forward
-                              goes on beside the calls between, and so does exchange 0 of that call's backward_input */
+  const char *work;          /* what its elements are measured as (work.h); NULL: its own name */
+  unsigned keeps_inputs;     /* bit i: a backward pass reads input i                                           */
+  unsigned keeps_outputs;    /* bit j: a backward pass reads output j                                          */
+  unsigned only_for_weights; /* bit i: of those, input i is read for the gradients of parameters alone       */
+  bool in_place;             /* forward may write output 0 over input 0                                        */
+  bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0         */
+  bool passes_gradient;      /* each input's gradient is that of output 0: no work where they share memory     */
+  bool passes_messages;      /* its rows come from another stage, or go to one                                 */
+  unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i                        */
+  unsigned no_gradients;     /* bit i: input i has no gradient: it is no value of the model's, but a number of one  */
+  bool of_experts;           /* makes rows of experts */
+  bool routes;               /* counts what goes to each expert in a step */
+  bool makes_loss;           /* leaves the loss of the micro-batch in the run                                  */
+  bool cheap;                /* its output takes more memory than time: worth making again                     */
+  bool sums;                 /* output 0 is input 0 + input 1, and no more                                     */
+  bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0          */
+  bool takes_sum;            /* forward can make its input 0 where that is a sum: tri_op_call.sum              */
+  bool awaits;               /* waits for what is on its way since the call that made input 0: exchange 0 of its forward
+                                goes on beside the calls between, and so does exchange 0 of that call's backward_input */
 
   /* Local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -152,6 +170,8 @@ struct tri_op_call {
   int32_t layer;          /* of the model; -1 before the first, num_layers behind the last */
   int32_t inputs[TRI_OP_INPUTS], outputs[TRI_OP_OUTPUTS];
   int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
+  unsigned frozen;                       /* bit i: parameter i is not trained: nobody wants its gradient */
+  tri_stored stored;                     /* how parameter 0 is kept */
   int32_t constant;
   int32_t window;                 /* which of the list's windows, and so which slices */
   int32_t sum;                    /* the call right before it, where its forward can do that one's too: one pass over
@@ -169,5 +189,34 @@ struct tri_op_call {
   bool again;                     /* and is: recompute.h */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient before */
 };
+
+static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {
+  return (call->frozen >> parameter & 1u) != 0;
+}
+
+/* Whether the backward of the weights has anything to do. */
+static inline bool tri_op_has_weights(const tri_op_call *call) {
+  if (call->op->backward_weight == NULL) return false;
+  bool any = false, all_frozen = true;
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
+    if (call->parameters[i] < 0) continue;
+    any = true;
+    all_frozen = all_frozen && tri_op_is_frozen(call, i);
+  }
+  return !any || !all_frozen;
+}
+
+/* Whether a backward pass reads an input. */
+static inline bool tri_op_keeps_input(const tri_op_call *call, int input) {
+  const unsigned kept = call->op->keeps_inputs & ~(tri_op_has_weights(call) ? 0u : call->op->only_for_weights);
+  return (kept >> input & 1u) != 0;
+}
+
+/* What a pass costs: nothing where nobody wants what it makes. */
+static inline void tri_op_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT && !tri_op_has_weights(call)) return;
+  call->op->cost(call, pass, out);
+}
 
 #endif

@@ -68,12 +68,12 @@ static tri_matmul logits_product(const tri_op_call *call, int64_t rows) {
 static tri_status op_route_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const route *at = call->attributes;
   tri_matmul product = logits_product(call, call->rows);
-  TRI_TRY(tri_weight_memory(device, &product, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out));
   if (call->training) {
     product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
     for (int accumulate = 0; accumulate < 2; accumulate++) {
       product.accumulate = accumulate == 1;
-      TRI_TRY(tri_weight_memory(device, &product, TRI_DIRECTION_BACKWARD, out));
+      TRI_TRY(tri_weight_memory(call, device, &product, TRI_DIRECTION_BACKWARD, out));
       tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
       size_t bytes = 0;
       gradient.accumulate = accumulate == 1;
@@ -177,6 +177,7 @@ static tri_status op_route_backward_input(tri_run *run, const tri_op_call *call)
 static tri_status op_route_backward_weight(tri_run *run, const tri_op_call *call) {
   const route *at = call->attributes;
   const void *gradient = NULL;
+  if (tri_op_is_frozen(call, 0)) return TRI_OK;
   TRI_TRY(logits_gradient(run, call, &gradient));
   tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
   return tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient,

@@ -66,14 +66,15 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 }
 
 /* Whether the device wants the weight packed for this product. Where it does not, the product reads the parameter
- * itself, in the wide type. */
-static tri_status choose_form(const tri_device_description *device, const tri_matmul *product, tri_matmul *out,
-                              size_t *packed_bytes) {
+ * itself, in the type that it is kept in. */
+static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                              tri_matmul *out, size_t *packed_bytes) {
+  const bool stays = product->b_passing || tri_op_is_frozen(call, 0);
   *packed_bytes = 0;
   *out = *product;
-  if (!product->b_passing) TRI_TRY(device->matmul_packed(device, product, packed_bytes));
+  if (!stays) TRI_TRY(device->matmul_packed(device, product, packed_bytes));
   out->b_packed = *packed_bytes > 0;
-  if (!out->b_packed) out->b_type = tri_dtype_wide(product->b_type);
+  if (!out->b_packed) out->b_type = tri_stored_type(call->stored, product->b_type);
   return TRI_OK;
 }
 
@@ -82,11 +83,11 @@ static tri_direction holder(const tri_device_description *device, tri_direction 
   return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
 }
 
-tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
-                             tri_op_memory *out) {
+tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                             tri_direction direction, tri_op_memory *out) {
   tri_matmul chosen;
   size_t packed_bytes = 0, workspace_bytes = 0;
-  TRI_TRY(choose_form(device, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(call, device, product, &chosen, &packed_bytes));
   TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = packed_bytes;
@@ -116,7 +117,7 @@ static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmu
                           tri_direction direction) {
   tri_matmul chosen;
   size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(product->b_type));
-  TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
   const char *value = run->parameters[call->parameters[0]].value;
   char *buffer = buffer_of(run, call, direction);
@@ -137,7 +138,7 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace) {
   tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(choose_form(&run->queue->device->description, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
   const void *b = chosen.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
   TRI_KERNEL_CALL(run->queue, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
@@ -157,19 +158,19 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
 
 /* ---- in groups --------------------------------------------------------------------------------------------------- */
 
-static tri_status grouped_form(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
-                               tri_grouped_matmul *out, size_t *packed_bytes) {
+static tri_status grouped_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                               int64_t matrices, tri_grouped_matmul *out, size_t *packed_bytes) {
   *out = (tri_grouped_matmul){.groups = matrices};
-  TRI_TRY(choose_form(device, product, &out->product, packed_bytes));
+  TRI_TRY(choose_form(call, device, product, &out->product, packed_bytes));
   out->stride = out->product.b_packed ? (int64_t)*packed_bytes : product->k * product->n;
   return TRI_OK;
 }
 
-tri_status tri_weights_memory(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
-                              tri_direction direction, tri_op_memory *out) {
+tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                              int64_t matrices, tri_direction direction, tri_op_memory *out) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0, workspace_bytes = 0;
-  TRI_TRY(grouped_form(device, product, matrices, &grouped, &packed_bytes));
+  TRI_TRY(grouped_form(call, device, product, matrices, &grouped, &packed_bytes));
   TRI_TRY(device->grouped_workspace(device, &grouped, &workspace_bytes));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = tri_bytes_times(packed_bytes, (size_t)matrices);
@@ -186,7 +187,7 @@ tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri
                                 void *workspace) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0;
-  TRI_TRY(grouped_form(&run->queue->device->description, product, matrices, &grouped, &packed_bytes));
+  TRI_TRY(grouped_form(call, &run->queue->device->description, product, matrices, &grouped, &packed_bytes));
   const void *b =
       grouped.product.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, x, b, y, workspace);

@@ -3,7 +3,8 @@
  * The parameter itself is plain and wide. For its products a device may want it packed in a layout of its own, and bf16
  * activations want it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
  * step. Where packed is no more than narrow, the update itself may write it (tri_run_copy). Forward reads it as [in,
- * out], the backward of the inputs as [out, in], each from a buffer of the call. */
+ * out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read where it
+ * lies, in the type that it is kept in: a second copy would be as large as what freezing saves. */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -29,8 +30,8 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
 /* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
-tri_status tri_weight_memory(const tri_device_description *device, const tri_matmul *product, tri_direction direction,
-                             tri_op_memory *out);
+tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                             tri_direction direction, tri_op_memory *out);
 
 /* Fills the buffer of this direction from the parameter, unless the update has; that of the forward serves both where
  * the device packs plain. */
@@ -50,8 +51,8 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
  * The same of rows in groups, each with a matrix of its own; the parameter has `matrices` of them, [out, in] each, and
  * `begins` says where the rows of each begin (device/description.h). The product has as its m, or k in a gradient, what
  * rows there may be of all. */
-tri_status tri_weights_memory(const tri_device_description *device, const tri_matmul *product, int64_t matrices,
-                              tri_direction direction, tri_op_memory *out);
+tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+                              int64_t matrices, tri_direction direction, tri_op_memory *out);
 tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,
                                        int64_t matrices, tri_op_memory *out);
 tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,

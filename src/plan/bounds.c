@@ -115,7 +115,7 @@ static tri_status add_put_off(const tri_op_list *list, int64_t layer, unit_price
     for (int64_t s = 0; s < list->num_slots; s++) {
       if (buffer_of[s] != b) continue;
       mine = mine && is_of_layer(list, s, layer);
-      stays = stays || list->calls[list->slots[s].producer].op->backward_weight != NULL;
+      stays = stays || tri_op_has_weights(&list->calls[list->slots[s].producer]);
       bytes = (double)tri_shape_bytes(&list->slots[s].shape);
     }
     if (mine && stays) unit->put_off += bytes;

@@ -19,7 +19,7 @@ static bool same_cost(const tri_cost *a, const tri_cost *b) {
 
 static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_cost(call, pass, &cost);
   for (int i = 0; i < pricer->count; i++) {
     bool same = pricer->known[i].op == call->op && pricer->known[i].pass == pass;
     if (same && same_cost(&pricer->known[i].cost, &cost)) return pricer->known[i].price;
@@ -51,7 +51,7 @@ static void lay_over(const tri_pricer *pricer, const tri_price *collective, doub
 /* Whether it does nothing but pass rows between the ranks that split a layer, one way or the other. */
 static bool passes_rows(const tri_op_call *call) {
   tri_cost cost = {0};
-  call->op->cost(call, TRI_PASS_BACKWARD_INPUT, &cost);
+  tri_op_cost(call, TRI_PASS_BACKWARD_INPUT, &cost);
   return cost.flops <= 0 && cost.copied <= 0 && cost.exchanges[0].bytes > 0 &&
          cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
 }
@@ -61,12 +61,12 @@ static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call 
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (slot->last_consumer != call->index + 1 || !passes_rows(call)) return NULL;
   const tri_op_call *next = &list->calls[slot->last_consumer];
-  return next->op->backward_weight != NULL && next->inputs[0] == call->outputs[0] ? next : NULL;
+  return tri_op_has_weights(next) && next->inputs[0] == call->outputs[0] ? next : NULL;
 }
 
 static bool collects(const tri_op_call *call) {
   tri_cost cost = {0};
-  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  tri_op_cost(call, TRI_PASS_FORWARD, &cost);
   return cost.exchanges[0].collective == TRI_COLLECTIVE_ALL_GATHER;
 }
 
@@ -95,7 +95,7 @@ static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_
 /* Rows on their way: exchange 0 of a call's pass. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_cost(call, pass, &cost);
   return tri_price_exchange(pricer->cluster, pricer->system, call, &cost.exchanges[0], &pricer->shape);
 }
 
@@ -105,8 +105,7 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   double sum = 0;
   for (int64_t c = from + 1; c < to; c++) {
     const tri_op_call *call = &list->calls[c];
-    const bool there =
-        tri_pass_choose(pass, 1, call->op->backward_input != NULL, call->op->backward_weight != NULL) > 0;
+    const bool there = tri_pass_choose(pass, 1, call->op->backward_input != NULL, tri_op_has_weights(call)) > 0;
     if (!there || (again && !tri_price_runs_again(pricer->system, pricer->layout, call))) continue;
     sum += price_pass(pricer, call, pass).compute_s;
   }
@@ -151,7 +150,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
   const tri_op_call *call = &list->calls[at];
   *out = (tri_call_price){.forward = price_pass(pricer, call, TRI_PASS_FORWARD)};
   if (call->op->backward_input != NULL) out->backward_input = price_pass(pricer, call, TRI_PASS_BACKWARD_INPUT);
-  if (call->op->backward_weight != NULL) out->backward_weight = price_pass(pricer, call, TRI_PASS_BACKWARD_WEIGHT);
+  if (tri_op_has_weights(call)) out->backward_weight = price_pass(pricer, call, TRI_PASS_BACKWARD_WEIGHT);
   if (tri_price_runs_again(pricer->system, pricer->layout, call)) out->again = out->forward;
   if (call->outputs[0] >= 0) price_beside(pricer, list, call, out);
   if (!goes_beside(pricer)) return;
@@ -162,7 +161,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
 /* Without what is copied before and behind it. */
 static double pairs_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price) {
   tri_cost cost = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_cost(call, pass, &cost);
   double elements = cost.copied / 2 / (double)tri_dtype_bytes(call->type);
   if (cost.copied <= 0) return price->compute_s;
   return price->compute_s - tri_price_work(pricer->cluster, call->type, TRI_WORK_COPY, elements, cost.copied);
@@ -172,7 +171,7 @@ tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *
   const tri_op_call *call = &list->calls[at];
   tri_cost cost = {0};
   tri_call_price price;
-  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  tri_op_cost(call, TRI_PASS_FORWARD, &cost);
   if (cost.scores <= 0) return (tri_attention_price){0, 0};
   tri_pricer_call(pricer, list, at, &price);
   double forward_s = pairs_s(pricer, call, TRI_PASS_FORWARD, &price.forward);

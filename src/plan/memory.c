@@ -116,7 +116,7 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
     for (int64_t i = 0; i < list->num_calls; i++) {
       const tri_op_call *call = &list->calls[i];
       tri_cost cost = {0};
-      call->op->cost(call, TRI_PASS_FORWARD, &cost);
+      tri_op_cost(call, TRI_PASS_FORWARD, &cost);
       frames[c] += score_bytes(request, call, &cost, &scores);
       frames[c] -= gathered_bytes(request, list, call, &gathered);
     }

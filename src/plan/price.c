@@ -155,7 +155,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_price price = {0};
   tri_op_call whole = *call;
   if (!system->flash_attention) whole.area = 1; /* masked scores are made, too, and passed over */
-  call->op->cost(&whole, pass, &cost);
+  tri_op_cost(&whole, pass, &cost);
   if (!measured_s(cluster, system, call, &cost, pass, &price)) {
     price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
   }
@@ -196,7 +196,7 @@ bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, co
   bool whole = system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
   if (system->selective_attention && layout->recompute == TRI_RECOMPUTE_SELECTIVE && call->recomputable) {
     tri_cost cost = {0};
-    call->op->cost(call, TRI_PASS_FORWARD, &cost);
+    tri_op_cost(call, TRI_PASS_FORWARD, &cost);
     return cost.scores > 0;
   }
   return call->again || (whole && call->layer % layout->recompute_every == 0);

@@ -24,7 +24,7 @@ static bool gathers_keys(const tri_cost *cost) {
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};
-  call->op->cost(call, pass, &cost);
+  tri_op_cost(call, pass, &cost);
   double own = (double)call->rows, elements = cost.copied / 2 / (double)tri_dtype_bytes(call->type);
   double copied_s = tri_price_work(pricer->cluster, call->type, TRI_WORK_COPY, elements, cost.copied);
   return tri_price_collectives_s(price) + copied_s * 2 * (all_rows - own) / (all_rows + own);
@@ -35,7 +35,7 @@ static void row_pairs_add(tri_pricer *pricer, const tri_op_list *list, int64_t a
   double all_rows = (double)(list->batch * list->tokens);
   tri_call_price price;
   tri_cost cost = {0};
-  call->op->cost(call, TRI_PASS_FORWARD, &cost);
+  tri_op_cost(call, TRI_PASS_FORWARD, &cost);
   if (!gathers_keys(&cost)) return;
   tri_pricer_call(pricer, list, at, &price);
   double times = tri_price_runs_again(pricer->system, pricer->layout, call) ? 2 : 1;

@@ -83,6 +83,8 @@ typedef struct loading {
   tri_shards held, saved; /* what this rank holds, and its share of what all hold together */
 } loading;
 
+static bool has_adapter(const loading *l) { return tri_tuning_has_adapter(&l->config->model.tuning); }
+
 static bool takes_optimizer(const loading *l, const tri_checkpoint *checkpoint) {
   return l->how != TRI_TAKE_UP_WEIGHTS && tri_identity_same_optimizer(l->config, checkpoint) &&
          has_optimizer(checkpoint, &l->held);
@@ -123,7 +125,7 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   const char *path = tri_checkpoint_path(checkpoint);
   bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
   bool optimizer = takes_optimizer(l, checkpoint);
-  bool whole = has_state && converts(l->engine, checkpoint, &l->held);
+  bool whole = has_state && (l->held.base || converts(l->engine, checkpoint, &l->held));
   tri_status status = TRI_OK;
   if (has_state || !l->plain_too)
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
@@ -191,12 +193,14 @@ static tri_status load_named(loading *l, const char *given, bool optimizer, char
   return load_from(l, path, &damaged);
 }
 
-/* A run that has nothing to go on from begins with the weights that `init` names, if it does. */
+/* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with
+ * factors that `adapter.from` names. */
 static tri_status load_init(loading *l) {
   char path[TRI_PATH_BYTES];
-  if (l->config->init[0] == '\0') return TRI_OK;
+  const char *from = has_adapter(l) ? l->config->adapter_from : l->config->init;
+  if (from[0] == '\0') return TRI_OK;
   l->how = TRI_TAKE_UP_WEIGHTS;
-  return load_named(l, l->config->init, false, path);
+  return load_named(l, from, false, path);
 }
 
 /* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
@@ -251,4 +255,15 @@ tri_status tri_checkpointing_load(tri_engine *engine, const tri_run_config *conf
   *found = path[0] != '\0';
   if (!*found || l.how != TRI_TAKE_UP_BRANCH) return TRI_OK;
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
+}
+
+tri_status tri_checkpointing_load_base(tri_engine *engine, const tri_run_config *config, tri_identity *identity) {
+  const tri_group *world = &tri_engine_mesh(engine)->world;
+  loading l = {.engine = engine, .config = config, .identity = identity, .how = TRI_TAKE_UP_WEIGHTS};
+  char path[TRI_PATH_BYTES];
+  if (!has_adapter(&l)) return TRI_OK;
+  tri_status status = tri_common_status(world, tri_shards_create(engine, TRI_SHARDS_LOAD_BASE, &l.held));
+  if (status == TRI_OK) status = tri_common_status(world, load_named(&l, config->init, false, path));
+  tri_shards_release(&l.held);
+  return status;
 }

@@ -164,12 +164,33 @@ static json_t *optimizers_json(const tri_run_config *config) {
   return object;
 }
 
+enum { TUNING_BYTES = 2 * TRI_TUNING_TEXT_BYTES + 100 };
+
+static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES]) {
+  char targets[TRI_TUNING_TEXT_BYTES], train[TRI_TUNING_TEXT_BYTES];
+  out[0] = '\0';
+  if (adapter->rank == 0) return;
+  tri_tuning_describe(&adapter->targets, targets, sizeof targets);
+  tri_tuning_describe(&adapter->train, train, sizeof train);
+  snprintf(out, TUNING_BYTES, "rank %ld, scale %.17g, targets %s%s%s", (long)adapter->rank, tri_adapter_scale(adapter),
+           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train);
+}
+
+/* What of the model is trained. */
+static json_t *trained_json(const tri_run_config *config) {
+  char freeze[TRI_TUNING_TEXT_BYTES], adapter[TUNING_BYTES];
+  tri_tuning_describe(&config->model.tuning.freeze, freeze, sizeof freeze);
+  describe_adapter(&config->model.tuning.adapter, adapter);
+  return json_pack("{s:s, s:s}", "freeze", freeze, "adapter", adapter);
+}
+
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
-  return json_pack("{s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:o}", "run", identity->run, "tokenizer",
+  return json_pack("{s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:o, s:o}", "run", identity->run, "tokenizer",
                    identity->tokenizer, "train", train_json(identity, config), "validation", "path",
                    config->data.validation, "fingerprint", identity->validation, "documents",
                    tri_run_config_documents(config->data.documents), "packing",
-                   tri_run_config_packing(config->data.packing), "optimizers", optimizers_json(config));
+                   tri_run_config_packing(config->data.packing), "optimizers", optimizers_json(config), "trained",
+                   trained_json(config));
 }
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
@@ -180,7 +201,8 @@ static const char *const of_shape[] = {
     "num_experts", "expert_ffn_size", "shared_experts", "dense_layers", "router_bias", NULL};
 
 static const char *const other_keys[] = {
-    "run", "data.train", "data.tokenizer", "data.documents", "data.packing", "optimizer.name", NULL};
+    "run",     "data.train", "data.tokenizer", "data.documents", "data.packing", "optimizer.name", "freeze",
+    "adapter", NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -432,6 +454,20 @@ static void compare_bases(const tri_identity *identity, const json_t *said, chan
   add_change(c, "adapter", there, here);
 }
 
+static const char *or_none(const char *text) { return text[0] == '\0' ? "none" : text; }
+
+/* What was not trained has no states. */
+static void compare_trained(const json_t *said, changes *c) {
+  const json_t *there = json_object_get(said, "trained");
+  const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
+  char own_freeze[TRI_TUNING_TEXT_BYTES], own_adapter[TUNING_BYTES];
+  if (said == NULL) return;
+  tri_tuning_describe(&c->config->model.tuning.freeze, own_freeze, sizeof own_freeze);
+  describe_adapter(&c->config->model.tuning.adapter, own_adapter);
+  if (strcmp(freeze, own_freeze) != 0) add_change(c, "freeze", or_none(freeze), or_none(own_freeze));
+  if (strcmp(adapter, own_adapter) != 0) add_change(c, "adapter", or_none(adapter), or_none(own_adapter));
+}
+
 static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
                                const json_t *said) {
   const char *there = text_at(said, "run");
@@ -487,11 +523,13 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
       compare_corpora(identity, said, &c);
       compare_samples(said, &c);
       compare_optimizers(said, &c);
+      compare_trained(said, &c);
       break;
     case TRI_TAKE_UP_BRANCH:
       compare_corpora(identity, said, &c);
       compare_samples(said, &c);
       compare_optimizers(said, &c);
+      compare_trained(said, &c);
       break;
     case TRI_TAKE_UP_WEIGHTS: break;
   }

@@ -151,6 +151,37 @@ static const tri_config_key checkpoint_keys[] = {
 };
 TABLE(checkpoint_table, checkpoint_keys);
 
+static const tri_config_key word_keys[] = {
+    {.name = "name",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_tuning_word, text),
+     .bytes = sizeof(((tri_tuning_word *)0)->text),
+     .example = "q_proj",
+     .help = "a name, or a pattern with * and ?"},
+};
+TABLE(word_table, word_keys);
+
+#define WORDS(NAME, MEMBER)                                                                                            \
+  KEY(NAME, MEMBER.words, TRI_CONFIG_LIST),                                                                            \
+      .table = &word_table, .plain = "name", .in_line = true, .bytes = sizeof(tri_tuning_word),                        \
+      .count = offsetof(tri_run_config, MEMBER.count), .range = {.low = 0, .high = TRI_TUNING_WORDS}
+
+static const tri_config_key adapter_keys[] = {
+    {COUNT("rank", model.tuning.adapter.rank, 0, 1 << 16), .fallback = "0",
+     .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},
+    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6}, .derived = "twice the rank",
+     .help = "what the factors add is multiplied by alpha / rank"},
+    {NUMBER("dropout", model.tuning.adapter.dropout), .range = {.low = 0, .high = 1, .open_high = true},
+     .fallback = "0.0", .help = "of what the factors read"},
+    {WORDS("targets", model.tuning.adapter.targets), .derived = "all-linear",
+     .help = "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the layers"},
+    {WORDS("train", model.tuning.adapter.train), .derived = "none",
+     .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"},
+    {TEXT("from", adapter_from), .fallback = "",
+     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
+};
+TABLE(adapter_table, adapter_keys);
+
 static const tri_config_key run_keys[] = {
     {.name = "model",
      .type = TRI_CONFIG_SECTION,
@@ -194,6 +225,12 @@ static const tri_config_key run_keys[] = {
      .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
     {TEXT("init", init), .fallback = "",
      .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
+    {WORDS("freeze", model.tuning.freeze), .derived = "none",
+     .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"},
+    {.name = "adapter",
+     .type = TRI_CONFIG_SECTION,
+     .table = &adapter_table,
+     .help = "trained factors beside matrices that stay as they are (LoRA)"},
     {TEXT("allow_change", allow_change), .fallback = "",
      .help =
          "keys in which what is taken up may differ from this run, with commas between: model.rope_theta, data.train"},
@@ -341,6 +378,14 @@ static tri_status finish_sources(tri_run_config *c) {
   return tri_run_config_shares(c, &shares);
 }
 
+/* ---- what is trained ------------------------------------------------------------------------------------------- */
+
+static tri_status check_tuning(const tri_run_config *c) {
+  TRI_TRY(tri_tuning_check(&c->model));
+  if (!tri_tuning_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`adapter` is for a model that somebody has trained: name its folder in `init`");
+}
+
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
 /* A run that begins with somebody's weights has their model, unless it says another. */
@@ -370,6 +415,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
   }
+  TRI_TRY(tri_config_blame(root, check_tuning(out)));
   return tri_config_blame(root, check_run(out));
 }
 

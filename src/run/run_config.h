@@ -70,8 +70,9 @@ typedef struct tri_run_config {
   bool elastic;         /* a layout that does not fit the ranks gives way to the nearest that does */
   int64_t max_restarts; /* of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
-  char init[TRI_PATH_BYTES]; /* whose weights a new run begins with; "" is none */
-  char allow_change[512];    /* keys in which what is taken up may differ from the run (identity.h) */
+  char init[TRI_PATH_BYTES];         /* whose weights a new run begins with; "" is none */
+  char adapter_from[TRI_PATH_BYTES]; /* whose factors the model's adapter begins with; "" is none */
+  char allow_change[512];            /* keys in which what is taken up may differ from the run (identity.h) */
 } tri_run_config;
 
 /* Reads and checks a run file, then applies `--set key=value` overrides in order. `model:` may be a preset's name

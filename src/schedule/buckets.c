@@ -44,7 +44,7 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
   TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (entry->count == 0 || entry->alias) continue;
+    if (!tri_parameter_is_in_arrays(entry)) continue;
     int32_t chunk = chunk_of(share, entry->layer);
     bool tied = entry->tied_to >= 0 || i == shared;
     bool full = aligned(filled) >= enough;
@@ -118,7 +118,8 @@ static void place(const tri_layout *layout, const tri_parameter_table *table, in
   buckets->gradient_elements += table->num_gradient_elements - table->num_elements;
 }
 
-const tri_bucket *tri_bucket_of(const tri_buckets *buckets, int64_t entry) {
+const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_table *table, int64_t entry) {
+  if (table->entries[entry].frozen) return NULL;
   for (int64_t b = 0; b < buckets->count; b++) {
     if (entry >= buckets->entries[b].first_entry && entry < buckets->entries[b].end_entry) return &buckets->entries[b];
   }
@@ -143,7 +144,7 @@ static tri_stretch part_within(const tri_parameter *entry, int64_t first, int64_
 tri_stretch tri_stretch_of_values(const tri_buckets *buckets, const tri_parameter_table *table, int64_t index) {
   const tri_parameter *entry = &table->entries[index];
   if (entry->alias) return tri_stretch_of_values(buckets, table, entry->tied_to);
-  const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, index);
+  const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, index);
   if (bucket == NULL) return (tri_stretch){0, entry->count, entry->offset};
   if (bucket->values_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->values_at);
   return part_within(entry, bucket->first, bucket->end, bucket->values_at);
@@ -151,7 +152,8 @@ tri_stretch tri_stretch_of_values(const tri_buckets *buckets, const tri_paramete
 
 tri_stretch tri_stretch_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table, int64_t index) {
   const tri_parameter *entry = &table->entries[index];
-  const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, index);
+  if (entry->frozen) return (tri_stretch){0, 0, 0};
+  const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
     int64_t behind = table->num_gradient_elements - entry->gradient_offset; /* the last in either array */
     return (tri_stretch){0, entry->count, buckets->gradient_elements - behind};

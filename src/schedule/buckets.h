@@ -51,7 +51,8 @@ typedef struct tri_buckets {
   int64_t value_slot_elements, gradient_slot_elements; /* of one slot; 0 without */
 } tri_buckets;
 
-/* What of an entry this rank has in an array, and where. */
+/* What of an entry this rank has in an array, and where. What is not trained lies in an array of its kind
+ * (tri_parameter_table.num_frozen). */
 typedef struct tri_stretch {
   int64_t first, count; /* elements of the entry's local part */
   int64_t at;           /* of the array */
@@ -64,8 +65,8 @@ tri_stretch tri_stretch_of_gradients(const tri_buckets *buckets, const tri_param
 /* What of a stretch is in `count` elements of the entry from `first` on; counted from there. */
 tri_stretch tri_stretch_within(tri_stretch whole, int64_t first, int64_t count);
 
-/* The bucket that holds an entry; NULL for an alias and for what is not on this rank. */
-const tri_bucket *tri_bucket_of(const tri_buckets *buckets, int64_t entry);
+/* The bucket that holds an entry; NULL for an alias, for what is not trained and for what is not on this rank. */
+const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_table *table, int64_t entry);
 
 /* For the table of the rank whose share it is; `element_bytes` is that of a gradient. Release with
  * tri_buckets_destroy. */

@@ -65,7 +65,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
     if (!stays_whole(by)) work += (uint64_t)at->count * ELEMENT_WORK;
     some = some || stays_whole(by);
     do (*i)++;
-    while (*i < bucket->end_entry && (table->entries[*i].count == 0 || table->entries[*i].alias));
+    while (*i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[*i]));
     end = *i < bucket->end_entry ? table->entries[*i].offset : bucket->end;
     more = *i < bucket->end_entry && end % TRI_BLOCK_ELEMENTS != 0;
   }

@@ -41,7 +41,7 @@ static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t ca
 static bool branch_may_share(const grouping *g, const tri_op_call *add) {
   int32_t x = add->inputs[0], branch = add->inputs[1];
   int32_t producer = g->list->slots[branch].producer;
-  if (g->split_backward && g->list->calls[producer].op->backward_weight != NULL) return false;
+  if (g->split_backward && tri_op_has_weights(&g->list->calls[producer])) return false;
   return others_come_before(g->list, x, add->index, producer) && g->list->slots[branch].last_consumer == add->index;
 }
 

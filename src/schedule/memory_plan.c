@@ -86,7 +86,7 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
       if (call->inputs[i] != slot) continue;
       int64_t again = call->again ? time_again(list, c, pass, split) + (reader(list, c) - c) : 0;
-      int64_t backward = (call->op->keeps_inputs >> i & 1u) != 0 ? time_of(list, c, pass, split) : 0;
+      int64_t backward = tri_op_keeps_input(call, i) ? time_of(list, c, pass, split) : 0;
       if (again > last) last = again;
       if (backward > last) last = backward;
     }
@@ -143,7 +143,7 @@ static void find_buffer_lives(planning *p) {
     int32_t buffer = p->buffer_of[s];
     if (buffer < 0) continue;
     const tri_slot *slot = &list->slots[s];
-    bool weights_read = list->calls[slot->producer].op->backward_weight != NULL;
+    bool weights_read = tri_op_has_weights(&list->calls[slot->producer]);
     tri_pass last_pass = weights_read ? TRI_PASS_BACKWARD_WEIGHT : TRI_PASS_BACKWARD_INPUT;
     int64_t first = time_of(list, slot->last_consumer, TRI_PASS_BACKWARD_INPUT, split);
     int64_t last = time_of(list, slot->producer, last_pass, split);
@@ -414,10 +414,15 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
   plan->parameters = take(&end, tri_bytes_times((size_t)request->num_values, element));
   plan->value_slots = take(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
+  for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
+    const size_t bytes = tri_dtype_bytes(tri_stored_type((tri_stored)kept, request->lists[0]->type));
+    plan->frozen[kept] = take(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
+  }
   plan->parameter_bytes = end;
   if (request->training) {
     plan->gradient_values = take(&end, tri_bytes_times((size_t)request->num_gradients, element));
     plan->gradient_slots = take(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
+    plan->sink = take(&end, tri_bytes_times((size_t)request->num_sink, element));
     plan->gradient_bytes = end - plan->gradient_values;
   }
   plan->passing_bytes = most_passing(request);

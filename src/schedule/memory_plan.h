@@ -1,8 +1,8 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | gradients | rows that pass between ranks | the optimizer's states | values and results of a step
- *   | batches | boxes | partial sums | others' terms
- *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   parameters | what is not trained | gradients | rows that pass between ranks | the optimizer's states | values and
+ * results of a step | batches | boxes | partial sums | others' terms | chunk 0: constants | packed weights | frame 0 |
+ * frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
@@ -58,8 +58,8 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, value_slots, gradient_values, gradient_slots, passing, states, values, results, batches,
-      boxes[TRI_NUM_BOX_KINDS], partial, sums, transient;
+  size_t parameters, value_slots, frozen[TRI_NUM_STORED], sink, gradient_values, gradient_slots, passing, states,
+      values, results, batches, boxes[TRI_NUM_BOX_KINDS], partial, sums, transient;
   /* Regions of host memory. */
   size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], host_passing, exchange, staging;
   size_t results_bytes; /* of a step: its results, and behind them */
@@ -83,18 +83,20 @@ typedef struct tri_memory_request {
   const tri_op_list *const *lists; /* [num_chunks] */
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
-  const tri_buckets *buckets; /* NULL: arrays as the parameter table lays them out */
-  int64_t num_values;         /* elements of the flat array of parameters */
-  int64_t num_gradients;      /* of gradients */
-  const tri_updates *updates; /* of the optimizer; NULL: none */
-  int64_t num_partial;        /* of the scratch for sums of partial gradients */
-  bool training;              /* gradients, moments and backward passes too */
-  bool split_backward;        /* gradients of activations wait for the backward of the weights */
-  size_t staging_bytes;       /* of host memory: room for a save */
-  size_t exchange_bytes;      /* of host memory: staging of collectives where the host does not see the device's memory;
-                                 then boxes have copies there too, unless MPI reaches that. 0: neither */
-  size_t sums_bytes;          /* of device memory: scratch of collectives where MPI reaches it; else 0 */
-  int64_t num_batches;        /* micro-batches of the first list's size that are held at once */
+  const tri_buckets *buckets;         /* NULL: arrays as the parameter table lays them out */
+  int64_t num_values;                 /* elements of the flat array of parameters */
+  int64_t num_gradients;              /* of gradients */
+  int64_t num_frozen[TRI_NUM_STORED]; /* of what is not trained, by how it is kept; such vectors have at most */
+  int64_t num_sink;                   /* so many, for gradients that come with others' and that nobody wants */
+  const tri_updates *updates;         /* of the optimizer; NULL: none */
+  int64_t num_partial;                /* of the scratch for sums of partial gradients */
+  bool training;                      /* gradients, moments and backward passes too */
+  bool split_backward;                /* gradients of activations wait for the backward of the weights */
+  size_t staging_bytes;               /* of host memory: room for a save */
+  size_t exchange_bytes; /* of host memory: staging of collectives where the host does not see the device's memory;
+                            then boxes have copies there too, unless MPI reaches that. 0: neither */
+  size_t sums_bytes;     /* of device memory: scratch of collectives where MPI reaches it; else 0 */
+  int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
   int64_t boxes[TRI_NUM_BOX_KINDS];
   const tri_device_description *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "model/family.h"
 
+#include <string.h>
+
 tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat *seat, tri_layer_range layers) {
   tri_list_request request =
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
@@ -36,10 +38,21 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
+/* Some operations make the gradients of their vectors together, be one of them trained or not. */
+static int64_t sink_elements(const tri_parameter_table *table) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->frozen && entry->num_dims == 1 && entry->count > most) most = entry->count;
+  }
+  return most;
+}
+
 bool tri_parts_hold_tied(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (entry->tied_to >= 0 && (entry->count > 0 || table->entries[entry->tied_to].count > 0)) return true;
+    if (entry->tied_to >= 0 && !entry->frozen && (entry->count > 0 || table->entries[entry->tied_to].count > 0))
+      return true;
   }
   return false;
 }
@@ -110,6 +123,8 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
       .split_backward = parts->program->split_backward,
       .num_batches = of->micro_batches + 1,
   };
+  memcpy(request.num_frozen, parts->table->num_frozen, sizeof request.num_frozen);
+  request.num_sink = sink_elements(parts->table);
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
   return request;
 }

@@ -41,7 +41,7 @@ void tri_parts_destroy(tri_parts *parts);
 /* What the list of some layers is made of, for the rank at that seat. */
 tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_seat *seat, tri_layer_range layers);
 
-/* Whether a rank with this table has a part in a tied pair. */
+/* Whether a rank with this table has a part in a tied pair that is trained. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);
 
 /* What tri_memory_plan_create is asked for; without a device and without room for a save. */

@@ -66,7 +66,7 @@ static tri_status add_entry(maker *m, const tri_bucket *bucket, int64_t index) {
   const tri_parameter *entry = &m->table->entries[index];
   const tri_optimizer *optimizer = tri_optimizer_of(m->like.settings, entry);
   int64_t from = 0;
-  if (entry->count == 0 || entry->alias) return TRI_OK;
+  if (!tri_parameter_is_in_arrays(entry)) return TRI_OK;
   m->like.bucket = bucket - m->buckets->entries;
   if (optimizer != NULL) {
     switch (optimizer->unit) {

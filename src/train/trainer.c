@@ -147,6 +147,7 @@ static tri_status open_output(trainer *t, const char *resume) {
   const tri_run_config *config = t->config;
   bool found = false;
   double begin_s = tri_clock_s();
+  TRI_TRY(tri_checkpointing_load_base(t->engine, config, &t->identity));
   TRI_TRY(open_snapshots(t, resume, &found));
   if (!found) {
     TRI_TRY(tri_checkpointing_load(t->engine, config, &t->identity, resume, &t->progress, &found));

@@ -39,6 +39,7 @@ typedef struct bench_case {
 #define W b->buffers[3]
 
 static tri_status add(bench *b) { return KERNEL(add, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z); }
+static tri_status scale(bench *b) { return KERNEL(scale, b->type, COUNT, 0.5, X, Z); }
 static tri_status to_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_FP32, X, TRI_BF16, Z); }
 static tri_status from_bf16(bench *b) { return KERNEL(convert, COUNT, TRI_BF16, X, TRI_FP32, Z); }
 /* As context ranks' shares of sequences are brought to the order of the sequence. */
@@ -229,6 +230,7 @@ static tri_status zero(bench *b) { return KERNEL(fill_zero, PARAMETERS * sizeof(
 
 static const bench_case cases[] = {
     {"add", add, 3, 0},
+    {"scale", scale, 2, 0},
     {"convert fp32 to bf16", to_bf16, 0, 1.5},
     {"convert bf16 to fp32", from_bf16, 0, 1.5},
     {"copy_rows", copy_rows, 2, 0},

@@ -1,5 +1,5 @@
-/* Kernels that go over elements, or over the elements of rows: convert, copies of rows, add, column sums, activations,
- * dropout, RoPE. */
+/* Kernels that go over elements, or over the elements of rows: convert, copies of rows, add, scale, column sums,
+ * activations, dropout, RoPE. */
 #include "problem.h"
 
 #include <math.h>
@@ -153,7 +153,7 @@ void cases_copy_rows(checker *c, tri_dtype type) {
   }
 }
 
-/* ---- add, column_sum --------------------------------------------------------------------------------------------- */
+/* ---- add, scale, column_sum -------------------------------------------------------------------------------------- */
 
 static tri_status run_add(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
@@ -180,6 +180,40 @@ void cases_add(checker *c, tri_dtype type) {
     writes(&p, x.out, live, false);
     p.arguments[x.out].exact = true;
     describe(&p, "%lld x %lld%s%s", (long long)x.rows, (long long)x.width, count_text(x.count), forms[form]);
+    check(&p);
+  }
+}
+
+typedef struct scale_call {
+  int64_t count;
+  double factor;
+  int x, y; /* arguments */
+} scale_call;
+
+static tri_status run_scale(const problem *p, tri_queue *queue, char *const *memory) {
+  const scale_call *x = p->with;
+  return KERNEL(queue, scale, p->type, x->count, x->factor, AT(x->x), AT(x->y));
+}
+
+/* A product by a factor of few bits has the reference's bits: that of a bf16 number is one of fp32. */
+void cases_scale(checker *c, tri_dtype type) {
+  static const int64_t counts[] = {0, 1, 2, 5, 8, 72, 1027, 16387, 65553, 2000003};
+  static const struct {
+    double factor;
+    bool exact;
+  } factors[] = {{2, true}, {0.0625, true}, {1.0 / 3, false}, {-1.5, true}, {0, true}, {-0.7, false}};
+  for (int i = 0; i < 2 * (int)(sizeof counts / sizeof counts[0]) - (is_quick(c) ? 2 : 0); i++) {
+    problem p = problem_make(c, type);
+    scale_call x = {.count = counts[i / 2], .factor = factors[i % 6].factor};
+    const bool in_place = i % 2 == 1;
+    p.run = run_scale;
+    p.with = &x;
+    x.x = add_input(&p, "x", type, x.count, 0, 1);
+    if (i % 4 > 1 && factors[i % 6].exact) fill_with_edges(&p, x.x);
+    x.y = in_place ? x.x : add_array(&p, "y", type, x.count);
+    writes(&p, x.y, all_of(x.count), false);
+    p.arguments[x.y].exact = factors[i % 6].exact;
+    describe(&p, "%lld elements by %g%s", (long long)x.count, x.factor, in_place ? ", in place" : "");
     check(&p);
   }
 }

@@ -130,6 +130,7 @@ typedef struct rows_call {
   }
 
 WORK(add, add, type, all, c->width, c->x, c->y, c->z)
+WORK(scale, scale, type, c->rows * c->width, 0.5, c->x, c->z)
 WORK(convert, convert, c->rows * c->width, wide, c->table, type, c->z)
 WORK(copy_rows, copy_rows, &(tri_row_copy){all, c->width, type, type, c->width, c->width}, c->turned, c->x, NULL, c->z)
 WORK(column_sum, column_sum, type, all, c->width, c->x, c->weight, true)
@@ -231,6 +232,7 @@ static void rows(bench *s) {
     double bytes;
   } all[] = {
       {"add", work_add, 3 * n * e},
+      {"scale", work_scale, 2 * n * e},
       {"convert (wide to narrow)", work_convert, n * (e + w)},
       {"copy_rows", work_copy_rows, 2 * n * e},
       {"column_sum", work_column_sum, n * e},

@@ -108,6 +108,7 @@ typedef struct kernel_cases {
   X(convert) \
   X(copy_rows) \
   X(add) \
+  X(scale) \
   X(column_sum) \
   X(embedding_forward) \
   X(embedding_backward) \

@@ -21,7 +21,7 @@ static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static const tri_bucket *bucket_of(const tri_engine *engine, int64_t index) {
-  return tri_bucket_of(tri_engine_buckets(engine), index);
+  return tri_bucket_of(tri_engine_buckets(engine), tri_engine_parameters(engine), index);
 }
 
 /* Whether a data rank has its part alone. With ZeRO gradients are so after a step's reduction, whole as they may lie.

@@ -172,7 +172,7 @@ static void buckets_follow_the_domain(void **state) {
   bool found = false;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    const tri_bucket *bucket = tri_bucket_of(buckets, i);
+    const tri_bucket *bucket = tri_bucket_of(buckets, table, i);
     bool mlp = entry->part == TRI_PART_MLP;
     assert_int_equal(bucket->replicas, entry->placement.replicas);
     assert_int_equal(bucket->ranks, mlp ? 3 : 6);

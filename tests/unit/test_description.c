@@ -108,7 +108,7 @@ static void walk(const tri_device_description *description, size_t buffer_bytes[
   for (int i = 0; i < 2; i++) {
     tri_direction direction = (tri_direction)i;
     tri_matmul product = tri_weight_product(&call, &weight, direction, 64);
-    CHECK_OK(tri_weight_memory(description, &product, direction, &memory));
+    CHECK_OK(tri_weight_memory(&call, description, &product, direction, &memory));
     CHECK_OK(tri_weight_prepare(&run, &call, &product, direction));
     CHECK_OK(tri_weight_multiply(&run, &call, &product, direction, value, NULL, value, NULL));
   }

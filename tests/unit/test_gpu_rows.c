@@ -27,6 +27,31 @@ static void test_add(void **state) {
   check_shapes(&(problem){.name = "add in place", .call = call_add_in_place}, fill_add_in_place, true);
 }
 
+/* Products by numbers of few bits are rounded once, as the reference's are. */
+static tri_status call_scale(tri_queue *queue, const problem *p, void *const *at) {
+  TRI_TRY(KERNEL(scale, p->type, p->rows, -1.5, at[1], at[2]));
+  return KERNEL(scale, p->type, p->rows, 0.125, at[3], at[3]);
+}
+static tri_status call_scale_by_thirds(tri_queue *queue, const problem *p, void *const *at) {
+  TRI_TRY(KERNEL(scale, p->type, p->rows, 1.0 / 3, at[1], at[2]));
+  return KERNEL(scale, p->type, p->rows, -2.0 / 3, at[3], at[3]);
+}
+
+static void test_scale(void **state) {
+  (void)state;
+  static const int64_t counts[] = {0, 1, 7, 8, 9, 31, 2048, 2051, 70001};
+  for (int t = 0; t < 3; t++) {
+    for (size_t c = 0; c < 2 * sizeof counts / sizeof counts[0]; c++) {
+      const bool thirds = c % 2 == 1;
+      problem p = begin("scale", thirds ? call_scale_by_thirds : call_scale, gpu_types[t], counts[c / 2], -1, 1);
+      of_rows(&p, INPUT, 1);
+      of_rows(&p, OUTPUT, 1);
+      of_rows(&p, BOTH, 1);
+      check(&p, !thirds);
+    }
+  }
+}
+
 static tri_status call_gelu_tanh(tri_queue *queue, const problem *p, void *const *at) {
   TRI_TRY(KERNEL(gelu_forward, p->type, TRI_GELU_TANH, rows_of(p, at), p->width, at[1], at[3]));
   TRI_TRY(KERNEL(gelu_backward, p->type, TRI_GELU_TANH, rows_of(p, at), p->width, at[1], at[2], at[4]));
@@ -419,21 +444,14 @@ static void test_many_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_add),
-      cmocka_unit_test(test_gelu),
-      cmocka_unit_test(test_swiglu),
-      cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_convert),
-      cmocka_unit_test(test_copy_rows),
-      cmocka_unit_test(test_copy_rows_of_numbers),
-      cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_column_sum),
-      cmocka_unit_test(test_norm_forward),
-      cmocka_unit_test(test_norm_backward),
-      cmocka_unit_test(test_norm_weights),
-      cmocka_unit_test(test_far_from_zero),
-      cmocka_unit_test(test_many_rows),
-      cmocka_unit_test(test_columns_in_pieces),
+      cmocka_unit_test(test_add),          cmocka_unit_test(test_gelu),
+      cmocka_unit_test(test_swiglu),       cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_rope),         cmocka_unit_test(test_convert),
+      cmocka_unit_test(test_copy_rows),    cmocka_unit_test(test_copy_rows_of_numbers),
+      cmocka_unit_test(test_dropout),      cmocka_unit_test(test_column_sum),
+      cmocka_unit_test(test_norm_forward), cmocka_unit_test(test_norm_backward),
+      cmocka_unit_test(test_norm_weights), cmocka_unit_test(test_far_from_zero),
+      cmocka_unit_test(test_many_rows),    cmocka_unit_test(test_columns_in_pieces),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

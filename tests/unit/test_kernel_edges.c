@@ -245,6 +245,32 @@ static void test_sums(void **state) {
   on_every_unit(check_sums);
 }
 
+/* ---- scale ------------------------------------------------------------------------------------------------------- */
+
+/* Halves and signs are exact, but of the smallest numbers, which are rounded to even; infinities and zeros stay. */
+static void check_scale(tri_device *device) {
+  const float x[] = {1, -3, 0x1.fffffep-126f, 0x1p-149f, 0x1.fffffep127f, INFINITY, -INFINITY, 0.0f, -0.0f};
+  const float halves[] = {0.5f, -1.5f, 0x1p-126f, 0, 0x1.fffffep126f, INFINITY, -INFINITY, 0.0f, -0.0f};
+  const float minus[] = {-1, 3, -0x1.fffffep-126f, -0x1p-149f, -0x1.fffffep127f, -INFINITY, INFINITY, -0.0f, 0.0f};
+  const uint16_t narrow[] = {0x3f81, 0xc001, 0x7f7f, 0xff80, 0x8000},
+                 thrice[] = {0x4042, 0xc0c2, 0x7f80, 0xff80, 0x8000};
+  enum { COUNT = sizeof x / sizeof x[0], NARROW = sizeof narrow / sizeof narrow[0] };
+  float y[COUNT];
+  uint16_t out[NARROW];
+  CHECK_OK(KERNEL(scale, TRI_FP32, COUNT, 0.5, x, y));
+  assert_memory_equal(y, halves, sizeof y);
+  memcpy(y, x, sizeof y);
+  CHECK_OK(KERNEL(scale, TRI_FP32, COUNT, -1, y, y));
+  assert_memory_equal(y, minus, sizeof y);
+  CHECK_OK(KERNEL(scale, TRI_BF16, NARROW, 3, narrow, out)); /* ties go to the even one */
+  assert_memory_equal(out, thrice, sizeof out);
+}
+
+static void test_scale(void **state) {
+  (void)state;
+  on_every_unit(check_scale);
+}
+
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 /* Each element by the generator's own function, at beginnings of every remainder, also beyond 2^32 and at the end. */
@@ -511,19 +537,13 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bf16),
-      cmocka_unit_test(test_bf16_from_double),
-      cmocka_unit_test(test_exp),
-      cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_nan),
-      cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_dropout_of_shares),
-      cmocka_unit_test(test_copy_rows),
-      cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_embedding),
-      cmocka_unit_test(test_positions),
-      cmocka_unit_test(test_by_hand),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_bf16),          cmocka_unit_test(test_bf16_from_double),
+      cmocka_unit_test(test_exp),           cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_nan),           cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_scale),         cmocka_unit_test(test_dropout_of_shares),
+      cmocka_unit_test(test_copy_rows),     cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_embedding),     cmocka_unit_test(test_positions),
+      cmocka_unit_test(test_by_hand),       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_sums_in_norms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

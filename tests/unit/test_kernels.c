@@ -146,6 +146,17 @@ static tri_status add_in_place_call(tri_device *device, bench *b) {
   return KERNEL(add, b->type, tri_all_rows(b->rows), b->width, data_of(b, 1), data_of(b, 0), data_of(b, 1));
 }
 
+static void scale_arguments(bench *b) {
+  input(b, b->type, b->rows * b->width);
+  output(b, b->type, b->rows * b->width, false);
+  output(b, b->type, b->rows * b->width, true);
+}
+static tri_status scale_call(tri_device *device, bench *b) {
+  const int64_t count = b->rows * b->width;
+  TRI_TRY(KERNEL(scale, b->type, count, b->flag ? -0.3 : 2.0, data_of(b, 0), data_of(b, 1)));
+  return KERNEL(scale, b->type, count, b->flag ? 1.0 / 3 : 0.0, data_of(b, 2), data_of(b, 2));
+}
+
 static void column_sum_arguments(bench *b) {
   input(b, b->type, b->rows * b->width);
   output(b, b->wide, b->width, b->flag);
@@ -506,6 +517,7 @@ static tri_status zero_call(tri_device *device, bench *b) {
 static const kernel_case cases[] = {
     {"add", add_arguments, add_call, 2e-7},
     {"add in place", add_in_place_arguments, add_in_place_call, 2e-7},
+    {"scale", scale_arguments, scale_call, 2e-7},
     {"column_sum", column_sum_arguments, column_sum_call, 2e-6},
     {"convert", convert_arguments, convert_call, 0},
     {"embedding_forward", embedding_arguments, embedding_call, 2e-7},

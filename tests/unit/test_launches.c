@@ -218,6 +218,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
       m->head_dim, 1e-5};
   const tri_dtype other = type == TRI_BF16 ? TRI_FP32 : TRI_BF16; /* to its own type it is a copy */
   TRI_KERNEL_CALL(q, add, type, rows, m->inner, x, x, x);
+  TRI_KERNEL_CALL(q, scale, type, m->rows * m->inner, 0.5, x, x);
   TRI_KERNEL_CALL(q, convert, m->rows * m->inner, type, x, other, x);
   TRI_KERNEL_CALL(q, convert, m->vocabulary * m->width, other, x, type, x);
   TRI_KERNEL_CALL(q, column_sum, type, rows, m->inner, x, x, true);

@@ -68,6 +68,7 @@ static tri_op_list list_of(uint64_t seed, bool mixed, tri_op_call *calls) {
 typedef struct machine {
   const tri_buckets *buckets;
   const tri_op_list *list;
+  const tri_parameter_table *table;
   int64_t micro_batches;
   int64_t values[TRI_BUCKET_SLOTS], gradients[TRI_BUCKET_SLOTS]; /* whose a slot is; -1 */
   bool gathered[MOST_BUCKETS], reduced[MOST_BUCKETS], waited[MOST_BUCKETS];
@@ -76,7 +77,7 @@ typedef struct machine {
 } machine;
 
 static int64_t bucket_of(const machine *m, const tri_op_call *call) {
-  const tri_bucket *bucket = call->parameters[0] < 0 ? NULL : tri_bucket_of(m->buckets, call->parameters[0]);
+  const tri_bucket *bucket = call->parameters[0] < 0 ? NULL : tri_bucket_of(m->buckets, m->table, call->parameters[0]);
   return bucket == NULL ? -1 : bucket - m->buckets->entries;
 }
 
@@ -173,7 +174,7 @@ static int check_program(const tri_mesh_shape *shape, int rank, int zero, int64_
   const tri_program_request request = {
       .layout = &layout, .micro_batches = micro_batches, .lists = lists, .buckets = buckets};
   CHECK_OK(tri_program_create(&request, &program));
-  machine m = {.buckets = buckets, .list = &list, .micro_batches = micro_batches};
+  machine m = {.buckets = buckets, .list = &list, .table = &table, .micro_batches = micro_batches};
   for (int slot = 0; slot < TRI_BUCKET_SLOTS; slot++) m.values[slot] = m.gradients[slot] = -1;
   for (int64_t i = 0; i < program->num_instructions; i++) run(&m, &program->instructions[i]);
   for (int64_t c = 0; c < list.num_calls; c++) {

@@ -175,12 +175,12 @@ static void initial_values_know_no_layout(void **state) {
   CHECK_OK(tri_device_create("reference", 1, &device));
   CHECK_OK(tri_alloc("values", (size_t)whole.num_elements, sizeof *values, &whole_values));
   CHECK_OK(tri_alloc("values", (size_t)whole.num_elements, sizeof *values, &values));
-  CHECK_OK(tri_initialise(device, &whole, NULL, 7, TRI_FP64, whole_values));
+  CHECK_OK(tri_initialise(device, &whole, NULL, 7, TRI_FP64, &(tri_value_arrays){.trained = whole_values}));
   for (int64_t i = 0; i < num_shapes; i++) {
     for (int rank = 0; rank < tri_mesh_num_ranks(&shapes[i]); rank++) {
       const tri_model_share share = share_of(&shapes[i], rank, &all);
       tri_parameter_table table = table_of(&share);
-      CHECK_OK(tri_initialise(device, &table, NULL, 7, TRI_FP64, values));
+      CHECK_OK(tri_initialise(device, &table, NULL, 7, TRI_FP64, &(tri_value_arrays){.trained = values}));
       for (int64_t t = 0; t < 2 * EXPERTS; t++) {
         int64_t first = 0, in_whole = 0;
         const tri_parameter tensor = tri_parameter_tensor(&table.entries[GATE_UP], t, &first);

@@ -15,6 +15,11 @@ static tri_status gpu_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64
   return TRI_OK;
 }
 
+static tri_status gpu_scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y) {
+  TRI_GPU_LAUNCH(scale, type, shape_of(type, count, scale_threads), .x = x, .y = y, .count = count, .factor = factor);
+  return TRI_OK;
+}
+
 static tri_status not_converted(tri_dtype from, tri_dtype to) {
   return tri_fail(TRI_UNSUPPORTED, "a GPU does not convert %s to %s", tri_dtype_name(from), tri_dtype_name(to));
 }
@@ -135,6 +140,7 @@ static tri_status gpu_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int6
 
 void tri_gpu_fill_elements(tri_device_kernels *out) {
   out->add = gpu_add;
+  out->scale = gpu_scale;
   out->convert = gpu_convert;
   out->copy_rows = gpu_copy_rows;
   out->gelu_forward = gpu_gelu_forward;

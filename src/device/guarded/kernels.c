@@ -19,6 +19,7 @@
   X(convert, int64_t, tri_dtype, const void *, tri_dtype, void *)                                                      \
   X(copy_rows, const tri_row_copy *, const int32_t *, const void *, const int32_t *, void *)                           \
   X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
+  X(scale, tri_dtype, int64_t, double, const void *, void *)                                                           \
   X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
   X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *, \
     const void *, void *)                                                                                              \

@@ -9,6 +9,7 @@ const tri_device_kernels tri_reference_kernels = {
     .convert = tri_reference_convert,
     .copy_rows = tri_reference_copy_rows,
     .add = tri_reference_add,
+    .scale = tri_reference_scale,
     .column_sum = tri_reference_column_sum,
     .embedding_forward = tri_reference_embedding_forward,
     .embedding_backward = tri_reference_embedding_backward,

@@ -66,6 +66,7 @@ tri_status tri_reference_router_count(tri_queue *queue, tri_dtype type, tri_rows
 /* rows.c */
 tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a,
                              const void *b, void *out);
+tri_status tri_reference_scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y);
 tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows,
                                    const void *from, const int32_t *to_rows, void *to);
 tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,

@@ -16,6 +16,12 @@ tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, in
   return TRI_OK;
 }
 
+tri_status tri_reference_scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y) {
+  (void)queue;
+  for (int64_t i = 0; i < count; i++) store(type, y, i, factor * load(type, x, i));
+  return TRI_OK;
+}
+
 tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows,
                                    const void *from, const int32_t *to_rows, void *to) {
   (void)queue;

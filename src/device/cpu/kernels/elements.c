@@ -1,4 +1,5 @@
-/* Element by element: add, activations, dropout, rotation, conversion. All bound by memory, or by one exponential. */
+/* Element by element: add, scale, activations, dropout, rotation, conversion. All bound by memory, or by one
+ * exponential. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
@@ -27,6 +28,17 @@ static tri_status add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t w
                       void *out) {
   const int64_t count = tri_rows_live(rows) * width;
   PARALLEL_PIECES { BY_TYPE(add_piece, first, piece_end(first, count), a, b, out); }
+  return TRI_OK;
+}
+
+/* ---- scale ------------------------------------------------------------------------------------------------------- */
+
+INLINE void scale_piece(tri_dtype type, float factor, int64_t first, int64_t end, const void *x, void *y) {
+  FOR_VECTORS(i, count, first, end, { vf_put(type, y, i, count, vf_get(type, x, i, count) * factor); });
+}
+
+static tri_status scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y) {
+  PARALLEL_PIECES { BY_TYPE(scale_piece, (float)factor, first, piece_end(first, count), x, y); }
   return TRI_OK;
 }
 
@@ -330,6 +342,7 @@ static tri_status rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t 
 
 void TRI_KERNEL(table_elements)(tri_device_kernels *table) {
   table->add = add;
+  table->scale = scale;
   table->convert = convert;
   table->gelu_forward = gelu_forward;
   table->gelu_backward = gelu_backward;

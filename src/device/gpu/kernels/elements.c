@@ -25,6 +25,20 @@ KERNEL(add) {
     store(out + i, load(x + i) + load(y + i));
 }
 
+KERNEL(scale) {
+  const element *x = (const element *)a.x;
+  element *y = (element *)a.y;
+  const wide factor = (wide)a.factor;
+  const int64_t vectors = is_aligned(x) && is_aligned(y) ? a.count / VECTOR : 0;
+  wide values[VECTOR];
+  for (int64_t i = first_item(); i < vectors; i += item_step()) {
+    load_vector(x + i * VECTOR, values);
+    for (int j = 0; j < VECTOR; j++) values[j] *= factor;
+    store_vector(y + i * VECTOR, values);
+  }
+  for (int64_t i = vectors * VECTOR + first_item(); i < a.count; i += item_step()) store(y + i, factor * load(x + i));
+}
+
 /* ---- conversion -------------------------------------------------------------------------------------------------- */
 
 /* A narrower result is rounded once. */

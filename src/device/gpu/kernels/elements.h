@@ -9,6 +9,7 @@
 /* Each kernel and the threads of its blocks. */
 #define TRI_GPU_KERNELS_elements(K)                                                                                    \
   K(add, 256)                                                                                                          \
+  K(scale, 256)                                                                                                        \
   K(convert, 256)                                                                                                      \
   K(copy_rows, 256)                                                                                                    \
   K(gelu_forward, 256)                                                                                                 \
@@ -21,6 +22,7 @@
 
 enum {
   add_threads = 256,
+  scale_threads = 256,
   convert_threads = 256,
   copy_rows_threads = 256,
   gelu_forward_threads = 256,
@@ -39,6 +41,14 @@ typedef struct add_arguments {
   int64_t capacity, width;
   const int32_t *count; /* of rows; or NULL */
 } add_arguments;
+
+/* y = factor x, with the factor as a wide number. */
+typedef struct scale_arguments {
+  const void *x;
+  void *y;
+  int64_t count;
+  double factor;
+} scale_arguments;
 
 /* From elements to numbers of `to_bits` bits (64, 32, 16), which differ from them in type. */
 typedef struct convert_arguments {
