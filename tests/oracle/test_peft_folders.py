@@ -277,3 +277,101 @@ def test_bad_folders(made, tmp_path):
     assert "--base goes with --merge" in refused("export", adapter, tmp_path / "out", "--base", made / "llama")
     assert "is an adapter" in refused("import", adapter, tmp_path / "out")
     assert "adapter" in refused("inspect", "--model", adapter)
+
+
+def run_file(made, family, output, **more):
+    return yaml_of(dict(dict(
+        model=str(made / family), init=str(made / f"run-{family}"), adapter=dict(rank=RANK, alpha=ALPHA, targets=TARGETS[family]),
+        data=dict(train=str(made / "data/train"), sequence=16), layout=dict(micro_batch=2),
+        optimizer=dict(global_batch=2, steps=4, lr=1e-2), checkpoint=dict(every=2), evaluation=dict(every=0),
+        output=str(output)), **more))
+
+
+def train(tmp_path, text, *options, name="run.yaml"):
+    (tmp_path / name).write_text(text)
+    return trireme("train", tmp_path / name, *options)
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_run(made, tmp_path, family):
+    """What a run saves is PEFT's; it is evaluated, exported and merged as such a folder is."""
+    train(tmp_path, run_file(made, family, tmp_path / "run"))
+    saved = tmp_path / "run/checkpoints/step-00000004"
+    base = made / f"run-{family}/checkpoints/step-00000001"
+    weights, factors = load_file(made / family / "model.safetensors"), load_file(saved / "adapter_model.safetensors")
+    assert {name: value.shape for name, value in factors.items()} == {
+        f"base_model.model.{name}": value.shape for name, value in factors_of(weights, family).items()}
+    assert not (saved / "model.safetensors").exists() and (saved / "config.json").exists()
+    config = json.loads((saved / "adapter_config.json").read_text())
+    for key in ("r", "lora_alpha", "fan_in_fan_out", "peft_type", "task_type", "bias", "target_modules", "inference_mode"):
+        assert config[key] == settings(family, "")[key], key
+    assert config["base_model_name_or_path"] == str(base)
+    state = json.loads((saved / "state.json").read_text())["progress"]["identity"]["base"]
+    assert state == {"path": str(base), "signature": config["trireme"]["base"], "values": config["trireme"]["base_values"]}
+    trireme("inspect", saved, "--verify")
+    trireme("export", tmp_path / "run", tmp_path / "peft")
+    copied = load_file(tmp_path / "peft/adapter_model.safetensors")
+    assert all(numpy.array_equal(copied[name], value) for name, value in factors.items()) and len(copied) == len(factors)
+    trireme("export", tmp_path / "run", tmp_path / "merged", "--merge")
+    whole = load_file(tmp_path / "merged/model.safetensors")
+    for module, _ in matrices(weights, family):
+        a, b = (factors[f"base_model.model.{module}.lora_{which}.weight"].astype(numpy.float64) for which in "AB")
+        expected = weights[f"{module}.weight"] + (ALPHA / RANK * (b @ a)).T if family == "gpt2" else weights[
+            f"{module}.weight"] + ALPHA / RANK * (b @ a)
+        assert numpy.abs(whole[f"{module}.weight"] - expected).max() <= 2e-7 * numpy.abs(expected).max()
+        assert numpy.abs(b).max() > 0
+    loss = eval_loss(tmp_path / "run", made)
+    assert loss < eval_loss(made / family, made)
+    assert eval_loss(tmp_path / "peft", made) == loss
+    assert eval_loss(tmp_path / "merged", made) == pytest.approx(loss, rel=1e-6)
+
+
+def losses_of(output):
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if "loss" in line and "step" in line}
+
+
+def test_run_goes_on(made, tmp_path):
+    """From its own checkpoint to the bit; on another base it does not."""
+    train(tmp_path, run_file(made, "llama", tmp_path / "whole"))
+    train(tmp_path, run_file(made, "llama", tmp_path / "parts"))
+    shutil.rmtree(tmp_path / "parts/checkpoints/step-00000004")
+    train(tmp_path, run_file(made, "llama", tmp_path / "parts"))
+    name = "checkpoints/step-00000004/adapter_model.safetensors"
+    assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    other = tmp_path / "other"
+    train(tmp_path, yaml_of(dict(model=MODELS["llama"], data=dict(train=str(made / "data/train"), sequence=16), seed=7,
+                                 layout=dict(micro_batch=2), optimizer=dict(global_batch=2, steps=1, lr=1e-2),
+                                 evaluation=dict(every=0), output=str(other))), name="other.yaml")
+    (tmp_path / "run.yaml").write_text(run_file(made, "llama", tmp_path / "whole", init=str(other)))
+    said = refused("train", tmp_path / "run.yaml", "--set", "optimizer.steps=6")
+    signature = json.loads((tmp_path / "whole/checkpoints/step-00000004/adapter_config.json").read_text())["trireme"]
+    assert "adapter" in said and signature["base_values"] in said and str(other) in said, said
+
+
+def test_run_begins_with_factors(made, tmp_path):
+    """adapter.from a folder of PEFT's: a run of no steps' loss is that of the folder."""
+    adapter = write_adapter(tmp_path / "adapter", "llama", made / "llama")
+    keys = dict(rank=RANK, alpha=ALPHA, targets=TARGETS["llama"])
+    optimizer = dict(global_batch=2, steps=1, lr=1e-12)
+    train(tmp_path, run_file(made, "llama", tmp_path / "run", adapter={**keys, "from": str(adapter)}, optimizer=optimizer))
+    before, after = (load_file(path / "adapter_model.safetensors")
+                     for path in (adapter, tmp_path / "run/checkpoints/step-00000001"))
+    assert before.keys() == after.keys() and all(numpy.abs(before[name] - after[name]).max() < 1e-6 for name in before)
+    for change, words in (({"rank": 2}, "rank"), ({"alpha": 3}, "alpha"), ({"from": str(made / "llama")}, "adapter")):
+        (tmp_path / "bad.yaml").write_text(run_file(made, "llama", tmp_path / "bad", optimizer=optimizer,
+                                                    adapter={**keys, "from": str(adapter), **change}))
+        assert words in refused("train", tmp_path / "bad.yaml")
+    (tmp_path / "bad.yaml").write_text(run_file(made, "llama", tmp_path / "bad", init=str(tmp_path / "run")))
+    assert "is an adapter and no base" in refused("train", tmp_path / "bad.yaml")
+
+
+def test_run_with_more_trained(made, tmp_path):
+    """adapter.train is PEFT's modules_to_save."""
+    keys = dict(rank=RANK, alpha=ALPHA, targets=TARGETS["llama"], train=["*norm.weight"])
+    train(tmp_path, run_file(made, "llama", tmp_path / "run", adapter=keys))
+    saved = tmp_path / "run/checkpoints/step-00000004"
+    config, tensors = json.loads((saved / "adapter_config.json").read_text()), load_file(saved / "adapter_model.safetensors")
+    modules = {name.removeprefix("base_model.model.").removesuffix(".weight") for name in tensors if "lora_" not in name}
+    assert set(config["modules_to_save"]) == modules and "model.layers.0.input_layernorm" in modules and "model.norm" in modules
+    assert eval_loss(saved, made) < eval_loss(made / "llama", made)
