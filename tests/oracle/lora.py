@@ -55,7 +55,7 @@ def drawn_factors(weights, adapter, seed=0, std=0.1):
 
 
 def scale_of(adapter):
-    return adapter.get("alpha", adapter["rank"]) / adapter["rank"]
+    return adapter.get("alpha", 2 * adapter["rank"]) / adapter["rank"]
 
 
 def merged(weights, factors, scale):
@@ -100,7 +100,7 @@ def gradients(model, weights, factors, scale, ids, labels):
 def peft_config(model, adapter, **changes):
     """adapter_config.json as PEFT writes it, the keys that change what is computed or loaded."""
     return dict(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=None, inference_mode=True, r=adapter["rank"],
-                     lora_alpha=adapter.get("alpha", adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
+                     lora_alpha=adapter.get("alpha", 2 * adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
                      fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=False, use_dora=False, modules_to_save=None,
                      rank_pattern={}, alpha_pattern={}, layers_to_transform=None, layers_pattern=None, init_lora_weights=True), **changes)
 
@@ -118,6 +118,14 @@ def read_peft(folder):
     factors = {name: values for name, values in tensors.items() if name.endswith(ENDS)}
     others = {name.removeprefix(PREFIX): values for name, values in tensors.items() if name not in factors}
     return factors, others, json.loads((folder / "adapter_config.json").read_text())
+
+
+def read_factors(folder):
+    """Those of a checkpoint, and what other weights are trained: of PEFT's file, or, where a checkpoint has the base too, beside that."""
+    if (folder / "adapter_model.safetensors").exists():
+        return read_peft(folder)[:2]
+    tensors = {name: values for path in folder.glob("model*.safetensors") for name, values in load_file(path).items()}
+    return {PREFIX + name: values for name, values in tensors.items() if name.endswith(ENDS)}, {name: values for name, values in tensors.items() if not name.endswith(ENDS)}
 
 
 # ---- four bits -------------------------------------------------------------------------------------------------------
