@@ -714,12 +714,12 @@ def test_memory_of_adapters(tmp_path, corpus, name, states):
 
 @adapters
 def test_memory_of_frozen_weights_in_half(tmp_path, corpus):
-    """In bf16 a trained element has a weight and states in fp32 beside; a frozen one need not have more than 2 bytes."""
+    """In bf16 a trained element has a weight and states in fp32 beside; a frozen one need not have more than 2 bytes (embeddings may)."""
     start, weights = start_from(tmp_path, HEAVY)
     elements = sum(values.size for values in arrays_of(weights).values())
     adapted = memory_of(tmp_path / "adapted", corpus, {}, "bf16", init=str(start), adapter=dict(rank=4, alpha=8, targets="all-linear"))
     single = memory_of(tmp_path / "single", corpus, {}, "fp32", init=str(start), adapter=dict(rank=4, alpha=8, targets="all-linear"))
-    assert single - adapted > 1.8 * elements, (single, adapted, elements)
+    assert single - adapted > 1.7 * elements, (single, adapted, elements)
 
 
 @freezing
@@ -981,7 +981,7 @@ def test_factors_of_another_base(tmp_path, corpus, start):
 
 @pytest.mark.parametrize("before, after, said", [
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, rank=3)), ["rank"]),
-    (dict(adapter=USUAL), dict(adapter=dict(USUAL, alpha=9)), ["alpha"]),
+    (dict(adapter=USUAL), dict(adapter=dict(USUAL, alpha=9)), ["alpha|scale"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, targets=["q_proj"])), ["targets"]),
     (dict(adapter=USUAL), {}, ["adapter"]), ({}, dict(adapter=USUAL), ["adapter"]),
     (dict(freeze=["model.norm.*"]), dict(freeze=["lm_head.*"]), ["freeze"]), (dict(freeze=["model.norm.*"]), {}, ["freeze"]), ({}, dict(freeze=["model.norm.*"]), ["freeze"]),
