@@ -15,6 +15,9 @@ if(TRIREME_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND TRIREME_CPU_OPTIMIZATION "SHELL:--param asan-use-after-return=0")
 endif()
 
+# Its sums have the same bits on all devices: a product that is rounded, and then a sum.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/nf4.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
 function(trireme_cpu_variant name vector_bytes)
   add_library(trireme_kernels_${name} OBJECT ${TRIREME_CPU_KERNELS})
   target_include_directories(trireme_kernels_${name} PRIVATE src)

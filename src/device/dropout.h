@@ -6,15 +6,25 @@
 #include "device/step_values.h"
 
 /* Element i of the call is element first_sample * sample_elements + first + i of those that `site` drops in the step.
- * Where the call is given numbers of rows, element c of its row r is element first_sample * sample_elements + first +
- * rows[r] * width + c: so a rank that has some rows of a sequence drops what one that has all of them does. */
+ * Where the call is given numbers of rows, or rows are longer than what it has of them, element c of its row r is
+ * element first_sample * sample_elements + first + rows[r] * row_elements + c: so a rank that has some rows of a
+ * sequence, or some columns, drops what one that has all of them does. */
 typedef struct tri_dropout {
   double probability;
   int64_t site;            /* of the model, below 2^16 */
   int64_t sample_elements; /* of one sequence */
   int64_t first;
-  int64_t width; /* of a row; means nothing without numbers of rows */
+  int64_t width;        /* of a row; means nothing without numbers of rows or row_elements, */
+  int64_t row_elements; /* and what it is a part of; 0: all of it */
 } tri_dropout;
+
+/* For kernels: from one row to the next among all elements; whether those of a call lie there as they lie in it. */
+TRI_HOST_AND_GPU int64_t tri_dropout_row(const tri_dropout *options) {
+  return options->row_elements == 0 ? options->width : options->row_elements;
+}
+TRI_HOST_AND_GPU int tri_dropout_is_flat(const tri_dropout *options, const int32_t *rows) {
+  return rows == 0 && (options->row_elements == 0 || options->row_elements == options->width);
+}
 
 /* For kernels: the stream that a dropout draws from, and the index in it of the call's first element. */
 TRI_HOST_AND_GPU tri_random_key tri_dropout_stream(const tri_dropout *options, const tri_step_values *values,

@@ -151,12 +151,13 @@ typedef struct tri_device_kernels {
   tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
                            bool accumulate);
 
-  /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] and position_table wide;
-   * position_table may be NULL, and nobody then reads positions. An id outside [first_id, first_id + table_rows) gives
-   * a row of zeros (before the position is added): it belongs to another rank's slice of the vocabulary. */
+  /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] of `type` or wide, as
+   * table_type says, and position_table wide; the sum is wide. position_table may be NULL, and nobody then reads
+   * positions. An id outside [first_id, first_id + table_rows) gives a row of zeros (before the position is added): it
+   * belongs to another rank's slice of the vocabulary. */
   tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
-                                  int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
-                                  const void *position_table, void *out);
+                                  int64_t first_id, int64_t table_rows, tri_dtype table_type, const void *table,
+                                  const int32_t *positions, const void *position_table, void *out);
   /* gradient_table[ids[r] - first_id] += gradient[r]; always accumulates; ids outside the slice are skipped. */
   tri_status (*embedding_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
                                    int64_t first_id, int64_t table_rows, const void *gradient, void *gradient_table);
@@ -357,6 +358,22 @@ typedef struct tri_device_kernels {
                                 uint8_t *codes, float *scales);
   tri_status (*dequantise_blocks)(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign, const uint8_t *codes,
                                   const float *scales, void *out);
+
+  /* ---- weights in 4 bits --------------------------------------------------------------------------------------- */
+
+  /* values, of `type` itself and not wide, as nf4.h describes `kept`, which has tri_nf4_bytes(count) and begins on 4
+   * bytes: as bitsandbytes' kernels for GPUs find codes, with all arithmetic fp32's but for the sum of the mean, which
+   * is double's in an order of its own, so that all devices give the same bits (theirs depend on the machine). What
+   * becomes codes is neither what they become again nor a reason to keep the values: store `kept` itself.
+   *
+   * Where a value is not finite no mean is, and every element becomes a not-a-number. One that is far larger than all
+   * others is in the mean, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
+   * it. */
+  tri_status (*quantise_nf4)(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
+  /* Elements first .. first + count - 1 of the `total` that were quantised, as values[0 .. count - 1] of `type` (bf16
+   * is rounded to nearest even). A stretch begins at a block: `first` is a multiple of TRI_NF4_BLOCK. */
+  tri_status (*dequantise_nf4)(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                               const void *kept, void *values);
 
   /* ---- sums --------------------------------------------------------------------------------------------------------
    */

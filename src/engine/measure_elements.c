@@ -162,8 +162,8 @@ static tri_status run_embedding(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows);
   if (e->of.pass == TRI_PASS_FORWARD) {
-    TRI_KERNEL_CALL(queue, embedding_forward, m->type, rows, e->width, e->ids, 0, WIDTH, e->table, e->positions, NULL,
-                    array(m, e, 0));
+    TRI_KERNEL_CALL(queue, embedding_forward, m->type, rows, e->width, e->ids, 0, WIDTH, tri_dtype_wide(m->type),
+                    e->table, e->positions, NULL, array(m, e, 0));
   } else {
     TRI_KERNEL_CALL(queue, embedding_backward, m->type, rows, e->width, e->ids, 0, WIDTH, array(m, e, 0), e->table);
   }

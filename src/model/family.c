@@ -90,7 +90,10 @@ static bool is_training(tri_list_purpose purpose) {
 
 static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index) {
   const tri_parameter *entry = &table->entries[index];
+  const bool split = entry->factor && entry->split.dim == 1;
   return (tri_op_parameter){.out = entry->in_out ? entry->local[1] : entry->local[0],
+                            .in = entry->shape[1],
+                            .first = split ? entry->first_unit * (entry->shape[1] / entry->split.units) : 0,
                             .index = (int32_t)index,
                             .factors = {-1, -1},
                             .stored = entry->stored,

@@ -6,7 +6,8 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, tokens, site; /* elements of a row, tokens of a sequence */
+  int64_t width, tokens, site; /* elements of a row that this rank has, tokens of a sequence */
+  int64_t row_elements, first; /* of a whole row, and the first that this rank has */
 } dropout;
 
 static tri_status op_dropout_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -26,10 +27,11 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
   tri_dropout options = {.probability = at->probability,
                          .site = at->site,
                          .width = at->width,
-                         .sample_elements = at->tokens * at->width,
-                         .first = run->sample * at->tokens * at->width};
+                         .row_elements = at->row_elements,
+                         .sample_elements = at->tokens * at->row_elements,
+                         .first = run->sample * at->tokens * at->row_elements + at->first};
   const int32_t *numbers = run->numbers == NULL ? NULL : run->numbers + call->first_row;
-  if (numbers == NULL) options.first += call->first_row * at->width;
+  if (numbers == NULL) options.first += call->first_row * at->row_elements;
   TRI_KERNEL_CALL(run->queue, dropout, call->type, count, &options, run->values, numbers, x, y);
   return TRI_OK;
 }
@@ -63,11 +65,16 @@ static const tri_op op_dropout = {
 };
 
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out) {
+  return tri_op_dropout_columns(list, probability, site, list->slots[x].shape.width, 0, x, out);
+}
+
+tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t site, int64_t row_elements,
+                                  int64_t first, int32_t x, int32_t *out) {
   *out = x;
   if (probability == 0.0) return TRI_OK;
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(dropout){probability, list->slots[x].shape.width, list->tokens, site},
-                           sizeof(dropout), &at));
+  const dropout attributes = {probability, list->slots[x].shape.width, list->tokens, site, row_elements, first};
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_dropout, at);
   call.inputs[0] = x;
   int32_t outputs[TRI_OP_OUTPUTS];

@@ -17,9 +17,6 @@ enum { SUM, U };   /* outputs */
 enum { A, B };     /* parameters: the first of each */
 enum { MOST = 3 }; /* matrices in a product */
 
-/* Sites of dropout in front of factors: behind all that families have (ops.h). */
-static const int64_t first_site = 1 << 30;
-
 typedef struct factors {
   tri_weight down; /* all As */
   int64_t rank, count;
@@ -259,7 +256,8 @@ tri_status tri_op_factors(tri_op_list *list, int64_t in, int32_t weight, int32_t
   const factors at = collect(list, in, weight, &a, &b);
   *out = y;
   if (at.count == 0) return TRI_OK;
-  TRI_TRY(tri_op_dropout(list, list->adapter.dropout, first_site + weight, x, &x));
+  const tri_op_parameter *down = &list->parameters[a];
+  TRI_TRY(tri_op_dropout_columns(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, &x));
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_factors, kept);
   call.inputs[Y] = y;

@@ -58,7 +58,8 @@ typedef struct tri_op_windows {
 /* What a list has to know of a parameter beside its number, which families give: of an adapted model, or one of which
  * some is frozen. */
 typedef struct tri_op_parameter {
-  int64_t out;        /* of a matrix: how many outputs this rank has of it */
+  int64_t out;        /* of a matrix: how many outputs this rank has of it; of a factor A: */
+  int64_t in, first;  /* inputs of all ranks, and the first that this one has */
   int32_t index;      /* in the table, where factors lie between */
   int32_t factors[2]; /* numbers of its adapter's A and B, or -1 */
   tri_stored stored;

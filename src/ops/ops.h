@@ -93,8 +93,13 @@ tri_status tri_op_swiglu(tri_op_list *list, int32_t x, int32_t *out);
 /* x + branch; `x` may be used by others too, `branch` not. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
 
-/* `site` tells the dropouts of a model apart. Probability 0 appends nothing. */
+/* `site`, below 2^16, tells the dropouts of a model apart; those of factors are from TRI_FACTOR_SITES on. Probability 0
+ * appends nothing. */
+enum { TRI_FACTOR_SITES = 1 << 15 };
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out);
+/* The same of x that is a rank's columns of rows of row_elements, from number `first` on: what one rank would drop. */
+tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t site, int64_t row_elements,
+                                  int64_t first, int32_t x, int32_t *out);
 
 /* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list.
  * vocab_size is the whole model's. */

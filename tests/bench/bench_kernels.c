@@ -55,7 +55,12 @@ static tri_status column_sum(bench *b) {
   return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, X, b->columns[0], true);
 }
 static tri_status embedding(bench *b) {
-  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, b->positions, Y, Z);
+  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, TRI_FP32, X,
+                b->positions, Y, Z);
+}
+static tri_status embedding_narrow(bench *b) {
+  return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, b->type, X, NULL, NULL,
+                Z);
 }
 static tri_status embedding_backward(bench *b) {
   return KERNEL(embedding_backward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, X, Z);
@@ -125,7 +130,7 @@ static tri_status sum_rows(bench *b) {
   return KERNEL(sum_rows, b->type, tri_all_rows(ROWS / 2), 2, WIDTH, b->turned, X, Z, false);
 }
 static tri_status dropout(bench *b) {
-  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5, 0}, &(tri_step_values){.seed = 1}, NULL, X, Z);
+  return KERNEL(dropout, b->type, COUNT, &(tri_dropout){0.1, 1, 1, 5, 0, 0}, &(tri_step_values){.seed = 1}, NULL, X, Z);
 }
 static tri_status rope(bench *b) {
   return KERNEL(rope, b->type, tri_all_rows(ROWS), WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
@@ -222,6 +227,9 @@ static tri_status quantise(bench *b) {
 static tri_status dequantise(bench *b) {
   return KERNEL(dequantise_blocks, b->type, PARAMETERS, true, (uint8_t *)Z, (float *)(void *)W, Y);
 }
+/* Of activations; what is kept lies in W. */
+static tri_status quantise_nf4(bench *b) { return KERNEL(quantise_nf4, b->type, PARAMETERS, X, W); }
+static tri_status dequantise_nf4(bench *b) { return KERNEL(dequantise_nf4, b->type, 0, PARAMETERS, PARAMETERS, W, Y); }
 static tri_status squares(bench *b) {
   tri_exact_sum sum = {{0}, 0, 0};
   return KERNEL(block_squares, b->type, PARAMETERS, 256, X, &sum);
@@ -237,6 +245,7 @@ static const bench_case cases[] = {
     {"copy_rows fp32 to bf16", copy_rows_to_bf16, 0, 1.5},
     {"column_sum", column_sum, 1, 0},
     {"embedding_forward", embedding, 1, 1},
+    {"embedding_forward of the type", embedding_narrow, 2, 0},
     {"embedding_backward", embedding_backward, 1, 2},
     {"position_backward", position_backward, 1, 0.25},
     {"layer_norm_forward", layer_norm, 2, 0},
@@ -276,6 +285,8 @@ static const bench_case cases[] = {
     {"matrix_step transposed", step_turned, 1.0 * PARAMETERS / COUNT, 2.0 * PARAMETERS / COUNT},
     {"quantise_blocks", quantise, 0, 1.25 * PARAMETERS / COUNT},
     {"dequantise_blocks", dequantise, 0, 1.25 * PARAMETERS / COUNT},
+    {"quantise_nf4", quantise_nf4, 2.0 * PARAMETERS / COUNT, 0.125 * PARAMETERS / COUNT},
+    {"dequantise_nf4", dequantise_nf4, 1.0 * PARAMETERS / COUNT, 0.125 * PARAMETERS / COUNT},
     {"sum_of_squares", squares, 0, 1.0 * PARAMETERS / COUNT},
     {"fill_zero", zero, 0, 1.0 * PARAMETERS / COUNT},
 };

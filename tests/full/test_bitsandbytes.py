@@ -1,4 +1,5 @@
 """States of 8 bits beside bitsandbytes: its dynamic map, to the last bits of fp32, and its codes for a map of equal numbers.
+And weights in 4 bits: its codes, its largest magnitudes and what it makes of them again.
 
 Its path for fp32 on CPUs looks codes up by 16 bits of the number, which is too coarse for small ones; that for other types
 compares with every number of the map, as its kernels for GPUs do."""
@@ -13,7 +14,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("bitsandbytes")
 from bitsandbytes.functional import create_dynamic_map  # noqa: E402
 
-TOOL = pathlib.Path(os.environ["TRIREME_TOOLS"]) / "quantised_tool"
+TOOLS = pathlib.Path(os.environ["TRIREME_TOOLS"])
+TOOL = TOOLS / "quantised_tool"
+UNIT = pathlib.Path(__file__).parent.parent / "unit"
 BLOCK = 256
 
 
@@ -53,6 +56,67 @@ def test_stored_codes(with_sign):
     values = ((word / 2**31 - 1) * numpy.array([1.0, 0.1, 0.01, 0.001, 0.0001, 0.00001])[(i % 6).astype(int)]).astype(numpy.float32)
     values = values if with_sign else abs(values)
     codes, _ = torch.ops.bitsandbytes.quantize_blockwise(torch.tensor(values).double(), create_dynamic_map(signed=with_sign), BLOCK)
-    header = (pathlib.Path(__file__).parent.parent / "unit" / "bitsandbytes_codes.h").read_text()
+    header = (UNIT / "bitsandbytes_codes.h").read_text()
     text = header.split(f"bitsandbytes_{'signed' if with_sign else 'unsigned'}[] =")[1].split(";")[0]
     assert codes.numpy().astype(numpy.uint8).tobytes().hex() == "".join(text.replace('"', " ").split())
+
+
+def lines(count):
+    return (count + 63) // 64 * 64
+
+
+def kept_in_4_bits(device, values):
+    """Packed codes, codes of the largest magnitudes, scales, offset and the values that come of them, as device/nf4.h lays them."""
+    kind, data = ("fp32", values.numpy()) if values.dtype == torch.float32 else ("bf16", values.view(torch.int16).numpy())
+    out = subprocess.run([TOOLS / "nf4_tool", device, kind], input=data.tobytes(), capture_output=True, check=True).stdout
+    count = values.numel()
+    blocks = -(-count // 64)
+    scales = lines(32 * blocks) + lines(blocks)
+    offset = scales + 4 * -(-blocks // 256)
+    again = torch.tensor(numpy.frombuffer(out, data.dtype, count, offset + 4))
+    part = lambda kind, count, begin: torch.tensor(numpy.frombuffer(out, kind, count, begin))  # noqa: E731
+    return (part(numpy.uint8, (count + 1) // 2, 0), part(numpy.uint8, blocks, lines(32 * blocks)), part(numpy.float32, (offset - scales) // 4, scales),
+            part(numpy.float32, 1, offset), again.view(values.dtype))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("count", [64 * 256 * 5, 64 * 256 * 5 + 64 * 13 + 34])
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_4_bits(device, count, kind):
+    random = numpy.random.default_rng(8)
+    sizes = (2.0 ** -random.integers(0, 4, -(-count // 64))).repeat(64)[:count]
+    values = torch.tensor(random.standard_normal(count) * 0.02 * sizes).to(kind)
+    codes, largest, scales, offset, again = kept_in_4_bits(device, values)
+    theirs, absmax = torch.ops.bitsandbytes.quantize_4bit(values, 64, "nf4", torch.uint8)
+    # The last block, where it is not whole, they divide by its largest magnitude instead of multiplying: as near.
+    whole = count // 64 * 32
+    assert (codes[:whole] == theirs.reshape(-1)[:whole]).all()
+    assert (codes != theirs.reshape(-1)).sum() <= 1
+    # Their mean is a sum of fp32 in an order of the machine's; what follows is compared for ours.
+    assert abs(offset - absmax.mean()) <= 1e-6 * offset
+    numbers = torch.tensor(quantised("cpu", True, numpy.zeros(1, numpy.float32))[0])
+    nested, nested_absmax = torch.ops.bitsandbytes.quantize_blockwise((absmax - offset).double(), numbers, 256)
+    assert (scales == nested_absmax).all()
+    assert (largest != nested.to(torch.uint8)).sum() <= len(largest) // 500  # as near as fp32 can tell
+    kept = torch.ops.bitsandbytes.dequantize_blockwise(largest, scales, numbers, 256, torch.float32) + offset
+    expected = torch.ops.bitsandbytes.dequantize_4bit(codes.reshape(-1, 1), kept, 64, "nf4", [count], kind)
+    assert (again == expected.reshape(-1)).all()
+
+
+def test_stored_4_bits():
+    """The numbers of tests/unit/test_nf4.c, of which tests/unit/bitsandbytes_nf4.h has what becomes of them."""
+    i = numpy.arange(1357, dtype=numpy.uint64)
+    u = (i + 1) * 2654435761 % 2**32 / 2**31 - 1
+    values = torch.tensor((u * u * u * 0.02 * (1.0 + (i // 64 % 7))).astype(numpy.float32))
+    codes, absmax = torch.ops.bitsandbytes.quantize_4bit(values, 64, "nf4", torch.uint8)
+    offset = absmax.double().mean().float()  # theirs is a sum of fp32 in an order of the machine's
+    nested, scales = torch.ops.bitsandbytes.quantize_blockwise((absmax - offset).double(), create_dynamic_map(), 256)
+    nested = nested.to(torch.uint8)
+    kept = torch.ops.bitsandbytes.dequantize_blockwise(nested, scales.float(), create_dynamic_map(), 256, torch.float32) + offset
+    again = torch.ops.bitsandbytes.dequantize_4bit(codes, kept, 64, "nf4", [1357], torch.bfloat16)
+    header = (UNIT / "bitsandbytes_nf4.h").read_text()
+    text = lambda name: "".join(header.split(f"nf4_{name}[] =")[1].split(";")[0].replace('"', " ").split())  # noqa: E731
+    assert text("codes") == codes.numpy().tobytes().hex() and text("largest") == nested.numpy().tobytes().hex()
+    assert text("values") == again.reshape(-1).view(torch.int16).numpy().astype(">i2").tobytes().hex()
+    number = lambda name: float.fromhex(header.split(f"nf4_{name} = ")[1].split("F")[0])  # noqa: E731
+    assert number("scale") == scales.item() and number("offset") == offset.item()

@@ -406,7 +406,8 @@ void cases_dropout(checker *c, tri_dtype type) {
                                  .site = draw(c, 1 << 16),
                                  .sample_elements = draw_from(c, 1, 1 << 20),
                                  .first = i % 3 == 2 ? 4 * draw(c, 1 << 28) : i % 3 * draw(c, 1 << 30),
-                                 .width = shapes[i][1]};
+                                 .width = shapes[i][1],
+                                 .row_elements = i % 2 == 0 ? 0 : shapes[i][1] + draw(c, 100)};
     one_dropout(c, type, (dropout_call){.options = options, .count = shapes[i][0] * shapes[i][1]}, i);
   }
 }

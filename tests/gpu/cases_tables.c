@@ -52,8 +52,9 @@ static int add_positions(problem *p, const table_call *x, int64_t among) {
 static tri_status run_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const table_call *x = p->with;
   return KERNEL(queue, embedding_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->ids),
-                x->first_id, x->table_rows, AT(x->table), x->positions < 0 ? NULL : AT(x->positions),
-                x->position_table < 0 ? NULL : AT(x->position_table), AT(x->out));
+                x->first_id, x->table_rows, p->arguments[x->table].type, AT(x->table),
+                x->positions < 0 ? NULL : AT(x->positions), x->position_table < 0 ? NULL : AT(x->position_table),
+                AT(x->out));
 }
 
 static tri_status run_backward(const problem *p, tri_queue *queue, char *const *memory) {
@@ -85,7 +86,8 @@ void cases_embedding_forward(checker *c, tri_dtype type) {
     begin(&p, &x, i, run_forward);
     x.position_rows = draw_from(c, 1, 40);
     x.ids = add_ids(&p, &x, kind);
-    x.table = add_input(&p, "table", p.wide, x.table_rows * x.width, 0, 1);
+    const tri_dtype table_type = draw_bool(c) ? type : p.wide;
+    x.table = add_input(&p, "table", table_type, x.table_rows * x.width, 0, 1);
     x.positions = x.position_table = -1;
     if (draw_bool(c)) {
       x.positions = add_positions(&p, &x, x.position_rows);
@@ -94,9 +96,9 @@ void cases_embedding_forward(checker *c, tri_dtype type) {
     x.out = add_array(&p, "out", type, x.rows * x.width);
     writes(&p, x.out, all_of(x.live * x.width), false);
     p.arguments[x.out].exact = x.position_table < 0;
-    describe(&p, "%lld x %lld%s of %lld from %lld, %s%s", (long long)x.rows, (long long)x.width,
-             x.count < 0 ? "" : " (counted)", (long long)x.table_rows, (long long)x.first_id, id_text(kind),
-             x.positions < 0 ? "" : ", with positions");
+    describe(&p, "%lld x %lld%s of %lld from %lld in %s, %s%s", (long long)x.rows, (long long)x.width,
+             x.count < 0 ? "" : " (counted)", (long long)x.table_rows, (long long)x.first_id,
+             tri_dtype_name(table_type), id_text(kind), x.positions < 0 ? "" : ", with positions");
     check(&p);
   }
 }

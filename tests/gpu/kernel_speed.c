@@ -122,7 +122,7 @@ typedef struct rows_call {
     const tri_dtype type = c->s->type, wide = c->s->wide;                                                              \
     const tri_rows all = tri_all_rows(c->rows);                                                                        \
     const tri_norm norm = tri_norm_of_rows(type, all, c->width, 1e-5);                                                 \
-    const tri_dropout dropout = {0.1, 3, c->width, 0, c->width};                                                       \
+    const tri_dropout dropout = {0.1, 3, c->width, 0, c->width, 0};                                                    \
     const tri_adamw adamw = {0.9, 0.95, 1e-8, 0.1, 1};                                                                 \
     (void)round, (void)wide, (void)all, (void)norm, (void)dropout, (void)adamw;                                        \
     TRI_KERNEL_CALL(queue, __VA_ARGS__);                                                                               \
@@ -151,7 +151,9 @@ WORK(layer_norm_backward_weight, layer_norm_backward_weight, &norm, c->y, c->x, 
 WORK(rms_norm_forward, rms_norm_forward, &norm, c->x, NULL, NULL, c->weight, c->z, c->rstd)
 WORK(rms_norm_backward_input, rms_norm_backward_input, &norm, c->y, c->x, c->weight, c->rstd, c->z, false)
 WORK(rms_norm_backward_weight, rms_norm_backward_weight, &norm, c->y, c->x, c->rstd, c->weight, true)
-WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, c->table, c->places, c->table,
+WORK(embedding_forward, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, wide, c->table, c->places,
+     c->table, c->z)
+WORK(embedding_narrow, embedding_forward, type, all, c->width, c->ids, 0, c->vocabulary, type, c->table, NULL, NULL,
      c->z)
 WORK(embedding_backward, embedding_backward, type, all, c->width, c->ids, 0, c->vocabulary, c->x, c->table)
 WORK(position_backward, position_backward, type, all, c->width, c->places, c->positions, c->x, c->table, true)
@@ -181,6 +183,8 @@ WORK(matrix_step_turned, matrix_step, type,
      &(tri_matrix_step){c->rows / 2, c->width, c->width, 1, c->rows / 2, 0.1, 1, 0.2}, c->values, c->x, c->table, NULL)
 WORK(quantise, quantise_blocks, type, c->rows * c->width / 2, true, c->table, c->z, c->moment2)
 WORK(dequantise, dequantise_blocks, type, c->rows * c->width / 2, true, c->z, c->moment2, c->moment1)
+WORK(quantise_nf4, quantise_nf4, type, c->rows * c->width, c->x, c->moment2)
+WORK(dequantise_nf4, dequantise_nf4, type, 0, c->rows * c->width, c->rows * c->width, c->moment2, c->z)
 WORK(block_squares, block_squares, type, c->rows * c->width / 2, 65536, c->table, c->sum)
 
 /* Each row once, in halves that have changed places. */
@@ -252,6 +256,7 @@ static void rows(bench *s) {
       {"rms_norm_backward_input", work_rms_norm_backward_input, 3 * n * e},
       {"rms_norm_backward_weight", work_rms_norm_backward_weight, 2 * n * e},
       {"embedding_forward", work_embedding_forward, n * (2 * w + e)},
+      {"embedding_forward, a table of the type", work_embedding_narrow, 2 * n * e},
       {"embedding_backward", work_embedding_backward, n * (2 * w + e)},
       {"position_backward", work_position_backward, n * e},
       {"adamw", work_adamw, n / 2 * 7 * w},
@@ -268,6 +273,8 @@ static void rows(bench *s) {
       {"matrix_polynomial", work_matrix_polynomial, square * square * 3 * e},
       {"quantise_blocks", work_quantise, n / 2 * (w + 1)},
       {"dequantise_blocks", work_dequantise, n / 2 * (w + 1)},
+      {"quantise_nf4", work_quantise_nf4, n * (2 * e + 0.5)},
+      {"dequantise_nf4", work_dequantise_nf4, n * (e + 0.5)},
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

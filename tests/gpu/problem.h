@@ -142,6 +142,8 @@ typedef struct kernel_cases {
   X(matrix_step) \
   X(quantise_blocks) \
   X(dequantise_blocks) \
+  X(quantise_nf4) \
+  X(dequantise_nf4) \
   X(block_squares) \
   X(sum) \
   X(exact_add) \

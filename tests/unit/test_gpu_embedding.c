@@ -14,8 +14,8 @@ typedef struct problem {
   pattern ids;
   int64_t rows, width, table_rows, first_id;
   size_t misaligned;
-  int32_t count; /* of rows, on the device; or ALL_ROWS */
-  bool with_positions, accumulate;
+  int32_t count;                           /* of rows, on the device; or ALL_ROWS */
+  bool with_positions, accumulate, narrow; /* narrow: the table is of `type` */
 } problem;
 
 static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
@@ -96,14 +96,15 @@ static void *put_and_free(gpu_bench *b, void *host, int64_t count, tri_dtype typ
 static void *run_forward(gpu_bench *b, const problem *p) {
   const int64_t table = p->table_rows * p->width, out_count = p->rows * p->width;
   void *ids = put_and_free(b, ids_of(p), p->rows, TRI_INT32), *positions = NULL, *position_table = NULL;
-  void *token_table = put_and_free(b, gpu_values(wide_of(p), table, 1, 1), table, wide_of(p));
+  const tri_dtype table_type = p->narrow ? p->type : wide_of(p);
+  void *token_table = put_and_free(b, gpu_values(table_type, table, 1, 1), table, table_type);
   if (p->with_positions) {
     positions = put_and_free(b, positions_of(p, false), p->rows, TRI_INT32);
     position_table = put_and_free(b, gpu_values(wide_of(p), table, 1, 2), table, wide_of(p));
   }
   void *out = put_and_free(b, gpu_values(p->type, out_count, NAN, 3), out_count, p->type);
-  KERNEL(embedding_forward, p->type, rows_of(b, p), p->width, ids, p->first_id, p->table_rows, token_table, positions,
-         position_table, out);
+  KERNEL(embedding_forward, p->type, rows_of(b, p), p->width, ids, p->first_id, p->table_rows, table_type, token_table,
+         positions, position_table, out);
   return result(b, out, (size_t)out_count * tri_dtype_bytes(p->type));
 }
 
@@ -135,10 +136,10 @@ static void *run_on(gpu_bench *b, run *of, const problem *p) {
 /* ---- one beside the other ---------------------------------------------------------------------------------------- */
 
 static void say(const char *what, const char *device, const problem *p) {
-  fail_msg("%s on %s: %s, %s ids, %ld rows of %ld (count %d), table of %ld from %ld, misaligned by %zu%s%s", what,
+  fail_msg("%s on %s: %s, %s ids, %ld rows of %ld (count %d), table of %ld from %ld, misaligned by %zu%s%s%s", what,
            device, tri_dtype_name(p->type), pattern_names[p->ids], (long)p->rows, (long)p->width, p->count,
            (long)p->table_rows, (long)p->first_id, p->misaligned, p->with_positions ? ", positions" : "",
-           p->accumulate ? ", accumulating" : "");
+           p->accumulate ? ", accumulating" : "", p->narrow ? ", a narrow table" : "");
 }
 
 /* Of the first `devices`, 0: all of them. */
@@ -191,9 +192,11 @@ static problem problem_of(size_t shape, tri_dtype type, pattern ids) {
 static void test_forward(void **state) {
   for (size_t s = 0; s < NUM_SHAPES; s++) {
     for (int t = 0; t < GPU_TYPES; t++) {
-      for (int with = 0; with < 2; with++) {
-        problem p = problem_of(s, gpu_types[t], with == 0 ? RANDOM : MOSTLY_EQUAL);
-        p.with_positions = with == 1;
+      for (int with = 0; with < 4; with++) {
+        problem p = problem_of(s, gpu_types[t], with % 2 == 0 ? RANDOM : MOSTLY_EQUAL);
+        p.with_positions = with % 2 == 1;
+        p.narrow = with > 1;
+        if (p.narrow && p.type == wide_of(&p)) continue; /* they are one */
         check(*state, run_forward, &p, 0);
       }
     }

@@ -245,7 +245,7 @@ static void test_dropout(void **state) {
     for (int c = 0; c < 6; c++) {
       for (int f = 0; f < 7; f++) {
         const tri_step_values values = {.seed = 77, .step = 5, .first_sample = f > 3 ? 2 : 0};
-        const tri_dropout options = {probabilities[(c + f) % 4], 3, 28, first[f], 0};
+        const tri_dropout options = {probabilities[(c + f) % 4], 3, 28, first[f], 0, 0};
         dropped = &options;
         check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], counts[c], 1, &values);
       }
@@ -253,7 +253,7 @@ static void test_dropout(void **state) {
     for (int w = 0; w < 5; w++) {
       static const int64_t rows[] = {70, 300, 33, 40, 0}, widths[] = {64, 1, 257, 24, 8};
       const tri_step_values values = {.seed = 77, .step = 5, .first_sample = 2};
-      const tri_dropout options = {0.3, 3, 28, first[w], widths[w]};
+      const tri_dropout options = {0.3, 3, 28, first[w], widths[w], 0};
       dropped = &options;
       check_dropout(gpu_types[t] == TRI_FP64 ? &all->reference : &cpu, gpu_types[t], rows[w], widths[w], &values);
     }

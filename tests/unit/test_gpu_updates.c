@@ -1,6 +1,7 @@
 /* The kernels of optimizers for GPUs but AdamW's, on the emulator, beside the reference device: element by element, of
- * matrices, and states of 8 bits, of which all bits are the reference's. Their scales lie in an array of fp32 and their
- * codes in one of words. */
+ * matrices, states of 8 bits and weights of 4, of which all bits are the reference's. The scales of states lie in an
+ * array of fp32 and their codes in one of words, as does all of a weight. */
+#include "device/nf4.h"
 #include "gpu_problem.h"
 
 static const int64_t counts[] = {0, 1, 3, 4, 255, 1000, 4099};
@@ -159,11 +160,43 @@ static void test_quantised(void **state) {
   }
 }
 
+/* ---- weights in 4 bits ------------------------------------------------------------------------------------------- */
+
+/* A stretch of them from block `rows` on. */
+static tri_status call_quantise_nf4(tri_queue *queue, const problem *p, void *const *at) {
+  return KERNEL(quantise_nf4, p->type, p->width, at[1], at[2]);
+}
+
+static tri_status call_dequantise_nf4(tri_queue *queue, const problem *p, void *const *at) {
+  const int64_t first = p->rows * TRI_NF4_BLOCK;
+  return KERNEL(dequantise_nf4, p->type, first, p->width - first, p->width, at[1], at[2]);
+}
+
+static void test_nf4(void **state) {
+  static const int64_t totals[] = {0, 1, 64, 65, 1000, 16384 + 77};
+  (void)state;
+  for (int t = 0; t < GPU_TYPES; t++) {
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
+      const int64_t total = totals[i], words = (int64_t)tri_nf4_bytes(total) / 4;
+      problem p = begin("quantise_nf4", call_quantise_nf4, gpu_types[t], 0, -1, total);
+      add_array(&p, INPUT, p.type, total, total, 0);
+      add_array(&p, OUTPUT, TRI_INT32, words, 0, 0);
+      check(&p, true);
+      p = begin("dequantise_nf4", call_dequantise_nf4, gpu_types[t], total / 150, -1, total);
+      array *kept = add_array(&p, INPUT, TRI_INT32, words, 0, 0);
+      for (int64_t b = 0; b < 4 * words; b++) kept->before[b] = (unsigned char)(b * 37 % 127); /* finite */
+      add_array(&p, OUTPUT, p.type, total - total / 150 * TRI_NF4_BLOCK, 0, 0);
+      check(&p, true);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_elements),
       cmocka_unit_test(test_matrices),
       cmocka_unit_test(test_quantised),
+      cmocka_unit_test(test_nf4),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

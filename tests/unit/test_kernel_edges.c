@@ -288,7 +288,7 @@ static void check_dropout(tri_device *device) {
       /* Two whole sequences of 7 elements before it where there is room for them. */
       int64_t before = first[f] > 14 ? 2 : 0;
       tri_step_values values = {.seed = 77, .step = 5, .first_sample = before};
-      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0};
+      tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0, 0};
       CHECK_OK(KERNEL(dropout, TRI_FP32, COUNT, &options, &values, NULL, x, y));
       for (int i = 0; i < COUNT; i++) {
         bool keeps = (double)tri_random_u32(key, first[f] + (uint64_t)i) >= probability[p] * 0x1p32;
@@ -321,7 +321,7 @@ static void check_dropout_of_shares(tri_device *device) {
   for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)(i % 1000 + 1);
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
     const int64_t width = widths[w];
-    const tri_dropout options = {0.4, 3, TOKENS * width, 2 * width, width};
+    const tri_dropout options = {0.4, 3, TOKENS * width, 2 * width, width, 0};
     CHECK_OK(KERNEL(dropout, TRI_FP32, SEQUENCES * TOKENS * width, &options, &values, NULL, x, whole));
     for (int rank = 0; rank < 2; rank++) {
       int64_t count = 0;
@@ -384,8 +384,17 @@ static void check_embedding(tri_device *device) {
   const float table[2 * WIDTH] = {1, 2, 3, 4, 5, 6};
   const float expected[ROWS * WIDTH] = {0, 0, 0, 4, 5, 6, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0};
   float out[ROWS * WIDTH], gradient[2 * WIDTH] = {100, 100, 100, 100, 100, 100};
-  CHECK_OK(KERNEL(embedding_forward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, table, NULL, NULL, out));
+  CHECK_OK(
+      KERNEL(embedding_forward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, TRI_FP32, table, NULL, NULL, out));
   assert_memory_equal(out, expected, sizeof out);
+  const uint16_t narrow[2 * WIDTH] = {0x3f80, 0x7f80, 0x8081, 0xc000, 0x0000, 0x4080}; /* as they are */
+  uint16_t copied[ROWS * WIDTH];
+  CHECK_OK(
+      KERNEL(embedding_forward, TRI_BF16, tri_all_rows(ROWS), WIDTH, ids, 10, 2, TRI_BF16, narrow, NULL, NULL, copied));
+  for (int r = 0; r < ROWS; r++) {
+    const uint16_t zeros[WIDTH] = {0}, *row = ids[r] == 10 ? narrow : ids[r] == 11 ? narrow + WIDTH : zeros;
+    assert_memory_equal(copied + r * WIDTH, row, sizeof zeros);
+  }
   CHECK_OK(KERNEL(embedding_backward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, expected, gradient));
   const float sums[2 * WIDTH] = {101, 102, 103, 108, 110, 112};
   assert_memory_equal(gradient, sums, sizeof sums);

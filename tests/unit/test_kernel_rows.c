@@ -34,8 +34,8 @@ static tri_status column_sum(bench *b, tri_rows rows) {
   return KERNEL(column_sum, b->type, rows, WIDTH, b->x, b->out[1], true);
 }
 static tri_status embedding(bench *b, tri_rows rows) {
-  TRI_TRY(
-      KERNEL(embedding_forward, b->type, rows, WIDTH, b->ids, 0, TABLE, b->weight, b->positions, b->bias, b->out[0]));
+  TRI_TRY(KERNEL(embedding_forward, b->type, rows, WIDTH, b->ids, 0, TABLE, b->wide, b->weight, b->positions, b->bias,
+                 b->out[0]));
   TRI_TRY(KERNEL(embedding_backward, b->type, rows, WIDTH, b->ids, 0, TABLE, b->x, b->out[1]));
   return KERNEL(position_backward, b->type, rows, WIDTH, b->positions, TABLE, b->x, b->out[2], false);
 }

@@ -195,8 +195,13 @@ static void embedding_arguments(bench *b) {
   output(b, b->type, b->rows * b->width, false);
 }
 static tri_status embedding_call(tri_device *device, bench *b) {
-  return KERNEL(embedding_forward, b->type, tri_all_rows(b->rows), b->width, ids_of(b), 1, 10, data_of(b, 0),
-                b->flag ? positions_of(b) : NULL, b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
+  return KERNEL(embedding_forward, b->type, tri_all_rows(b->rows), b->width, ids_of(b), 1, 10, b->buffers[0].type,
+                data_of(b, 0), b->flag ? positions_of(b) : NULL, b->flag ? data_of(b, 1) : NULL, data_of(b, 2));
+}
+static void embedding_narrow_arguments(bench *b) {
+  input(b, b->type, 10 * b->width);
+  input(b, b->wide, POSITIONS * b->width);
+  output(b, b->type, b->rows * b->width, false);
 }
 
 static void embedding_backward_arguments(bench *b) {
@@ -376,7 +381,7 @@ static void dropout_by_rows_arguments(bench *b) {
 }
 static tri_status dropout_by_rows_call(tri_device *device, bench *b) {
   tri_step_values values = {.seed = 9, .step = 2, .first_sample = 3};
-  tri_dropout options = {0.3, 77, 1000, b->flag ? 7 : 0, b->width};
+  tri_dropout options = {0.3, 77, 1000, b->flag ? 7 : 0, b->width, b->flag ? 3 * b->width + 1 : 0};
   const int64_t count = b->rows * b->width;
   TRI_TRY(KERNEL(dropout, b->type, count, &options, &values, backwards(b), data_of(b, 0), data_of(b, 1)));
   return KERNEL(dropout, b->type, count, &options, &values, positions_of(b), data_of(b, 2), data_of(b, 2));
@@ -521,6 +526,7 @@ static const kernel_case cases[] = {
     {"column_sum", column_sum_arguments, column_sum_call, 2e-6},
     {"convert", convert_arguments, convert_call, 0},
     {"embedding_forward", embedding_arguments, embedding_call, 2e-7},
+    {"embedding_forward of the type", embedding_narrow_arguments, embedding_call, 2e-7},
     {"embedding and position backward", embedding_backward_arguments, embedding_backward_call, 2e-6},
     {"layer_norm_forward", layer_norm_arguments, layer_norm_call, 2e-5}, /* a row of 3 may be nearly constant */
     {"layer_norm_backward", norm_backward_arguments, layer_norm_backward_call, 3e-6},

@@ -222,7 +222,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, convert, m->rows * m->inner, type, x, other, x);
   TRI_KERNEL_CALL(q, convert, m->vocabulary * m->width, other, x, type, x);
   TRI_KERNEL_CALL(q, column_sum, type, rows, m->inner, x, x, true);
-  TRI_KERNEL_CALL(q, embedding_forward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x,
+  TRI_KERNEL_CALL(q, embedding_forward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, type, x,
                   (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, embedding_backward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x, x);
   TRI_KERNEL_CALL(q, position_backward, type, rows, m->width, (const int32_t *)(void *)x, m->sequence, x, x, true);
@@ -236,7 +236,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, gelu_backward, type, TRI_GELU_TANH, rows, m->inner, x, x, x);
   TRI_KERNEL_CALL(q, swiglu_forward, type, rows, m->inner, x, x);
   TRI_KERNEL_CALL(q, swiglu_backward, type, rows, m->inner, x, x, x);
-  TRI_KERNEL_CALL(q, dropout, type, m->rows * m->width, &(tri_dropout){0.1, 3, m->sequence * m->width, 0, m->width},
+  TRI_KERNEL_CALL(q, dropout, type, m->rows * m->width, &(tri_dropout){0.1, 3, m->sequence * m->width, 0, m->width, 0},
                   (const tri_step_values *)(void *)x, (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, copy_rows, &(tri_row_copy){rows, m->inner, type, other, m->inner, m->inner},
                   (const int32_t *)(void *)x, x, NULL, x);

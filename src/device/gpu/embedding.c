@@ -2,13 +2,14 @@
 #include "device/gpu/internal.h"
 
 static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                        const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                        const int32_t *positions, const void *position_table, void *out) {
+                                        const int32_t *ids, int64_t first_id, int64_t table_rows, tri_dtype table_type,
+                                        const void *table, const int32_t *positions, const void *position_table,
+                                        void *out) {
   enum { LANES = 32 }; /* at least so many of a warp */
   TRI_GPU_LAUNCH(embedding_forward, type, tri_gpu_shape_of(rows.capacity * LANES, embedding_forward_threads),
                  .ids = ids, .table = table, .position_table = position_table, .positions = positions, .out = out,
                  .capacity = rows.capacity, .width = width, .first_id = first_id, .table_rows = table_rows,
-                 .count = rows.count);
+                 .count = rows.count, .narrow = table_type != tri_dtype_wide(type));
   return TRI_OK;
 }
 

@@ -21,8 +21,8 @@
   X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
   X(scale, tri_dtype, int64_t, double, const void *, void *)                                                           \
   X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
-  X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, const int32_t *, \
-    const void *, void *)                                                                                              \
+  X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, tri_dtype, const void *,       \
+    const int32_t *, const void *, void *)                                                                             \
   X(embedding_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)         \
   X(position_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, const void *, void *, bool)             \
   X(layer_norm_forward, const tri_norm *, const void *, const void *, void *, const void *, const void *, void *,      \
@@ -79,6 +79,8 @@
   X(matrix_step, tri_dtype, const tri_matrix_step *, const tri_step_values *, const void *, void *, void *)            \
   X(quantise_blocks, tri_dtype, int64_t, bool, const void *, uint8_t *, float *)                                       \
   X(dequantise_blocks, tri_dtype, int64_t, bool, const uint8_t *, const float *, void *)                               \
+  X(quantise_nf4, tri_dtype, int64_t, const void *, void *)                                                            \
+  X(dequantise_nf4, tri_dtype, int64_t, int64_t, int64_t, const void *, void *)                                        \
   X(block_squares, tri_dtype, int64_t, int64_t, const void *, tri_exact_sum *)                                         \
   X(sum, tri_dtype, int64_t, const void *, double *, bool)                                                             \
   X(exact_add, const double *, tri_exact_sum *)

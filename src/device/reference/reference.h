@@ -72,8 +72,9 @@ tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, c
 tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
                                     void *out, bool accumulate);
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                           const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                           const int32_t *positions, const void *position_table, void *out);
+                                           const int32_t *ids, int64_t first_id, int64_t table_rows,
+                                           tri_dtype table_type, const void *table, const int32_t *positions,
+                                           const void *position_table, void *out);
 tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                             const int32_t *ids, int64_t first_id, int64_t table_rows,
                                             const void *gradient, void *gradient_table);
@@ -165,6 +166,11 @@ tri_status tri_reference_quantise_blocks(tri_queue *queue, tri_dtype type, int64
                                          const void *in, uint8_t *codes, float *scales);
 tri_status tri_reference_dequantise_blocks(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign,
                                            const uint8_t *codes, const float *scales, void *out);
+
+/* nf4.c */
+tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
+tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                                        const void *kept, void *values);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 

@@ -60,15 +60,16 @@ tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows r
 static bool in_slice(int64_t id, int64_t table_rows) { return id >= 0 && id < table_rows; }
 
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                           const int32_t *ids, int64_t first_id, int64_t table_rows, const void *table,
-                                           const int32_t *positions, const void *position_table, void *out) {
+                                           const int32_t *ids, int64_t first_id, int64_t table_rows,
+                                           tri_dtype table_type, const void *table, const int32_t *positions,
+                                           const void *position_table, void *out) {
   (void)queue;
   const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {
     int64_t id = ids[r] - first_id;
     for (int64_t c = 0; c < width; c++) {
-      double value = in_slice(id, table_rows) ? load(wide, table, id * width + c) : 0.0;
+      double value = in_slice(id, table_rows) ? load(table_type, table, id * width + c) : 0.0;
       if (position_table != NULL) value += load(wide, position_table, positions[r] * width + c);
       store(type, out, r * width + c, value);
     }
@@ -220,8 +221,10 @@ tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count
   tri_random_key key = tri_dropout_stream(options, values, &first);
   double threshold = options->probability * 0x1p32;
   const int64_t width = options->width;
+  const bool flat = tri_dropout_is_flat(options, rows);
   for (int64_t i = 0; i < count; i++) {
-    const int64_t index = rows == NULL ? i : rows[i / width] * width + i % width;
+    const int64_t row = flat || rows == NULL ? 0 : rows[i / width] - i / width;
+    const int64_t index = flat ? i : (row + i / width) * tri_dropout_row(options) + i % width;
     bool kept = (double)tri_random_u32(key, first + (uint64_t)index) >= threshold;
     store(type, y, i, kept ? load(type, x, i) / (1.0 - options->probability) : 0.0);
   }

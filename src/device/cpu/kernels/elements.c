@@ -283,14 +283,14 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
 }
 
 /* Row by row, in pieces: the words of a row are those of the row in its place without a map, and its number away. */
-static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all, int64_t width,
-                      const int32_t *rows, const void *x, void *y) {
-  const int64_t pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;
+static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all,
+                      const tri_dropout *options, const int32_t *rows, const void *x, void *y) {
+  const int64_t width = options->width, pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t item = 0; item < items; item++) {
     const int64_t row = item / pieces, begin = row * width, first = begin + item % pieces * PIECE;
     dropout_job job = *all;
-    job.first_index += (uint64_t)((rows[row] - row) * width);
+    job.first_index += (uint64_t)((rows == NULL ? row : rows[row]) * tri_dropout_row(options) - begin);
     BY_TYPE(dropout_piece, &job, first, piece_end(first, begin + width), x, y);
   }
 }
@@ -301,8 +301,8 @@ static tri_status dropout(tri_queue *queue, tri_dtype type, int64_t count, const
   if (threshold > (double)UINT32_MAX) return tri_cpu_fill_zero(queue, (size_t)count * tri_dtype_bytes(type), y);
   dropout_job job = {.threshold = (uint32_t)threshold, .scale = (float)(1.0 / (1.0 - probability))};
   job.key = tri_dropout_stream(options, values, &job.first_index);
-  if (rows != NULL) {
-    drop_rows(queue, type, count, &job, options->width, rows, x, y);
+  if (!tri_dropout_is_flat(options, rows)) {
+    drop_rows(queue, type, count, &job, options, rows, x, y);
   } else {
     PARALLEL_PIECES { BY_TYPE(dropout_piece, &job, first, piece_end(first, count), x, y); }
   }

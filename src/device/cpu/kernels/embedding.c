@@ -14,26 +14,30 @@ INLINE void share_of(int64_t width, int64_t part, int64_t parts, int64_t *first,
   if (*end > width) *end = width;
 }
 
-INLINE void forward_row(tri_dtype type, int64_t width, const float *token, const float *position, void *out,
-                        int64_t at) {
+INLINE void forward_row(tri_dtype type, tri_dtype table_type, int64_t width, const void *token, const float *position,
+                        void *out, int64_t at) {
   FOR_VECTORS(c, count, 0, width, {
-    vf x = token == NULL ? (vf){0} : vf_get(TRI_FP32, token, c, count);
+    vf x = token == NULL ? (vf){0} : vf_get(table_type, token, c, count);
     if (position != NULL) x += vf_get(TRI_FP32, position, c, count);
     vf_put(type, out, at + c, count, x);
   });
 }
 
 static tri_status embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
-                                    int64_t first_id, int64_t table_rows, const void *table, const int32_t *positions,
-                                    const void *position_table, void *out) {
-  const int64_t live = tri_rows_live(rows);
+                                    int64_t first_id, int64_t table_rows, tri_dtype table_type, const void *table,
+                                    const int32_t *positions, const void *position_table, void *out) {
+  const int64_t live = tri_rows_live(rows), row_bytes = width * (int64_t)tri_dtype_bytes(table_type);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
   for (int64_t r = 0; r < live; r++) {
     int64_t id = ids[r] - first_id;
-    const float *token = id >= 0 && id < table_rows ? (const float *)table + id * width : NULL;
+    const void *token = id >= 0 && id < table_rows ? (const char *)table + id * row_bytes : NULL;
     const float *position = NULL;
     if (position_table != NULL) position = (const float *)position_table + positions[r] * width;
-    BY_TYPE(forward_row, width, token, position, out, r * width);
+    if (table_type == TRI_BF16) {
+      forward_row(TRI_BF16, TRI_BF16, width, token, position, out, r * width); /* so is `type` */
+    } else {
+      BY_TYPE(forward_row, TRI_FP32, width, token, position, out, r * width);
+    }
   }
   return TRI_OK;
 }

@@ -42,12 +42,8 @@ INLINE vf vf_from_bf16(vh x) {
   return (vf)(bits << 16);
 }
 
-/* To nearest even; a NaN stays one. AVX512-BF16 makes 0 of what is below 2^-126, as its products do of their factors.
- */
-INLINE vh vf_to_bf16(vf x) {
-#if defined(__AVX512BF16__)
-  return (vh)_mm512_cvtneps_pbh((__m512)x);
-#else
+/* To nearest even; a NaN stays one. */
+INLINE vh vf_to_bf16_exactly(vf x) {
   vu bits = (vu)x;
   vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
 #if defined(__AVX512F__)
@@ -58,6 +54,14 @@ INLINE vh vf_to_bf16(vf x) {
   vu nan = (vu)(x != x);
   return __builtin_convertvector((((bits | 0x400000u) & nan) | (rounded & ~nan)) >> 16, vh);
 #endif
+}
+
+/* AVX512-BF16 makes 0 of what is below 2^-126, as its products do of their factors. */
+INLINE vh vf_to_bf16(vf x) {
+#if defined(__AVX512BF16__)
+  return (vh)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return vf_to_bf16_exactly(x);
 #endif
 }
 

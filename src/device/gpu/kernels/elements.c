@@ -319,9 +319,9 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
 
 /* How much farther on the words of element i lie than they would if rows were numbered 0, 1, ... */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
-  if (a->rows == 0) return 0;
+  if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);
-  return (uint64_t)((a->rows[row] - row) * a->options.width);
+  return (uint64_t)((a->rows == 0 ? row : a->rows[row]) * tri_dropout_row(&a->options) - row * a->options.width);
 }
 
 KERNEL(dropout) {
@@ -330,7 +330,8 @@ KERNEL(dropout) {
   uint64_t first;
   const tri_random_key key = tri_dropout_stream(&a.options, a.values, &first);
   const wide factor = dropout_factor(a.options.probability);
-  const int in_rows = a.rows == 0 || a.options.width % DRAWN == 0;
+  const int in_rows =
+      tri_dropout_is_flat(&a.options, a.rows) || (a.options.width % DRAWN == 0 && tri_dropout_row(&a.options) % 4 == 0);
   const int64_t whole = is_aligned(x) && is_aligned(y) && first % 4 == 0 && in_rows ? a.count / DRAWN : 0;
   wide values[DRAWN];
   uint32_t words[DRAWN];

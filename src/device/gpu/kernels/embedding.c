@@ -27,26 +27,39 @@ DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 /* ---- forward: a warp for each row -------------------------------------------------------------------------------- */
 
+/* VECTOR numbers of the table from number `at` on, and one. */
+DEVICE void load_tokens(const embedding_forward_arguments *a, int64_t at, wide out[VECTOR]) {
+  if (a->narrow) {
+    load_vector((const element *)a->table + at, out);
+  } else {
+    load_wide_vector((const wide *)a->table + at, out);
+  }
+}
+
+DEVICE wide load_token(const embedding_forward_arguments *a, int64_t at) {
+  return a->narrow ? load((const element *)a->table + at) : ((const wide *)a->table)[at];
+}
+
 KERNEL(embedding_forward) {
   const int64_t rows = live_rows(a.capacity, a.count), warps = blocks_x() * block_warps();
-  const wide *table = (const wide *)a.table, *position_table = (const wide *)a.position_table;
+  const wide *position_table = (const wide *)a.position_table;
   element *out = (element *)a.out;
-  const int whole = a.width % VECTOR == 0 && is_aligned(table) && is_aligned(position_table) && is_aligned(out);
+  const int whole = a.width % VECTOR == 0 && is_aligned(a.table) && is_aligned(position_table) && is_aligned(out);
   const int64_t vectors = whole ? a.width / VECTOR : 0;
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     const int64_t id = a.ids[row] - a.first_id;
-    const wide *token = id >= 0 && id < a.table_rows ? table + id * a.width : 0;
+    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* where its row begins */
     const wide *position = position_table == 0 ? 0 : position_table + a.positions[row] * a.width;
     for (int64_t i = lane(); i < vectors; i += WARP) {
       wide x[VECTOR], y[VECTOR];
       for (int j = 0; j < VECTOR; j++) x[j] = y[j] = 0;
-      if (token != 0) load_wide_vector(token + i * VECTOR, x);
+      if (token >= 0) load_tokens(&a, token + i * VECTOR, x);
       if (position != 0) load_wide_vector(position + i * VECTOR, y);
       for (int j = 0; j < VECTOR; j++) x[j] += y[j];
       store_vector(out + row * a.width + i * VECTOR, x);
     }
     for (int64_t i = vectors * VECTOR + lane(); i < a.width; i += WARP)
-      store(out + row * a.width + i, (token == 0 ? 0 : token[i]) + (position == 0 ? 0 : position[i]));
+      store(out + row * a.width + i, (token < 0 ? 0 : load_token(&a, token + i)) + (position == 0 ? 0 : position[i]));
   }
 }
 

@@ -36,6 +36,8 @@ typedef struct embedding_forward_arguments {
   void *out;
   int64_t capacity, width, first_id, table_rows;
   const int32_t *count;
+  int32_t narrow; /* the table is of elements, and not wide */
+  int32_t no_padding;
 } embedding_forward_arguments;
 
 /* Rows first .. first + piece - 1 of those that are there: what one round of kernels adds to the table. */

@@ -1,0 +1,127 @@
+/* Weights in 4 bits (device/nf4.h). Quantising happens once, and takes a warp for each block; dequantising a thread for
+ * eight elements. */
+#include "device/gpu/kernels/nf4.h"
+
+#include "base/dynamic_map.h"
+#include "base/nf4.h"
+#include "device/gpu/kernels/primitives.h"
+
+/* ---- to codes ---------------------------------------------------------------------------------------------------- */
+
+/* The first block of this warp, and the step to its next. */
+DEVICE int64_t first_block(void) { return block_x() * block_warps() + warp(); }
+DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
+
+/* The two elements of a block whose codes are byte `lane`; warps of 64 have lanes without any. */
+DEVICE void get_two(const element *values, int64_t block, int64_t count, float out[2]) {
+  for (int j = 0; j < 2; j++) {
+    const int64_t at = block * NF4_BLOCK + 2 * lane() + j;
+    out[j] = lane() < NF4_BLOCK_BYTES && at < count ? (float)load(values + at) : 0.0f;
+  }
+}
+
+/* By the bits, in which not-a-numbers are above infinity. */
+DEVICE float largest_of(const float x[2]) {
+  int bits = 0;
+  for (int j = 0; j < 2; j++) {
+    const int size = (int)(bits_of_float(x[j]) & 0x7fffffffu);
+    if (size > bits) bits = size;
+  }
+  for (int mask = WARP / 2; mask > 0; mask /= 2) {
+    const int other = shuffle_int(bits, mask);
+    if (other > bits) bits = other;
+  }
+  return float_of_bits((uint32_t)bits);
+}
+
+KERNEL(nf4_largest) {
+  const element *values = (const element *)a.values;
+  for (int64_t block = first_block(); block * NF4_BLOCK < a.count; block += block_step()) {
+    float x[2];
+    get_two(values, block, a.count, x);
+    const float largest = largest_of(x);
+    if (lane() == 0) a.largest[block] = largest;
+  }
+}
+
+typedef struct offset_sums {
+  double at[nf4_offset_threads];
+} offset_sums;
+
+/* In the order of tri_nf4_mean. */
+KERNEL(nf4_offset) {
+  SHARED(offset_sums, sums);
+  double sum = 0;
+  for (int64_t b = thread(); b < a.blocks; b += nf4_offset_threads) sum += (double)a.largest[b];
+  sums->at[thread()] = sum;
+  for (int half = nf4_offset_threads / 2; half > 0; half /= 2) {
+    barrier();
+    if (thread() < half) sums->at[thread()] += sums->at[thread() + half];
+  }
+  barrier();
+  const float mean = (float)(sums->at[0] / (double)a.blocks);
+  const int is_finite = (bits_of_float(mean) & 0x7f800000u) != 0x7f800000u;
+  const float none = float_of_bits(TRI_NF4_NOT_A_NUMBER);
+  if (thread() == 0) *a.offset = is_finite ? mean : none;
+  for (int64_t b = thread(); b < a.blocks; b += nf4_offset_threads)
+    a.largest[b] = is_finite ? a.largest[b] - mean : none;
+}
+
+DEVICE uint32_t code_of(float x) {
+  uint32_t code = 0;
+  for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) code += x > tri_nf4_middle(c) ? 1u : 0u;
+  return code;
+}
+
+KERNEL(nf4_codes) {
+  const element *values = (const element *)a.values;
+  for (int64_t block = first_block(); block * NF4_BLOCK < a.count; block += block_step()) {
+    float x[2];
+    get_two(values, block, a.count, x);
+    const float inverse = tri_nf4_inverse(largest_of(x));
+    if (lane() < NF4_BLOCK_BYTES)
+      a.codes[block * NF4_BLOCK_BYTES + lane()] = (uint8_t)(code_of(x[0] * inverse) << 4 | code_of(x[1] * inverse));
+  }
+}
+
+/* ---- from codes -------------------------------------------------------------------------------------------------- */
+
+/* Elements that a thread takes at a time: a word of codes. */
+enum { TAKEN = 8, PIECES = NF4_BLOCK / TAKEN };
+
+typedef struct nf4_shared {
+  float numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
+} nf4_shared;
+
+DEVICE void put_elements(element *to, int aligned, int64_t left, const wide values[TAKEN]) {
+  if (aligned && left >= TAKEN) {
+    for (int j = 0; j < TAKEN; j += VECTOR) store_vector(to + j, values + j);
+  } else {
+    for (int j = 0; j < TAKEN; j++) {
+      if (j < left) store(to + j, values[j]);
+    }
+  }
+}
+
+KERNEL(dequantise_nf4) {
+  SHARED(nf4_shared, shared);
+  element *values = (element *)a.values;
+  const int aligned = is_aligned(values);
+  if (thread() < TRI_NF4_CODES) shared->numbers[thread()] = tri_nf4_number(thread());
+  if (thread() < TRI_DYNAMIC_CODES) shared->map[thread()] = tri_dynamic_number(1, thread());
+  barrier();
+  const float offset = *a.offset;
+  const int64_t pieces = (a.count + TAKEN - 1) / TAKEN;
+  for (int64_t i = block_x() * threads() + thread(); i < pieces; i += blocks_x() * threads()) {
+    const int64_t block = a.first_block + i / PIECES;
+    const uint32_t word = ((const uint32_t *)(const void *)a.codes)[a.first_block * PIECES + i];
+    const float difference = shared->map[a.largest[block]] * a.scales[block / NF4_GROUP];
+    const float largest = difference + offset;
+    wide x[TAKEN];
+    for (int j = 0; j < TAKEN; j++) {
+      const float value = shared->numbers[word >> (8 * (j / 2) + 4 * (1 - j % 2)) & 15u] * largest;
+      x[j] = (wide)value;
+    }
+    put_elements(values + i * TAKEN, aligned, a.count - i * TAKEN, x);
+  }
+}

@@ -1,0 +1,44 @@
+/* Launches kernels/nf4.c. */
+#include "device/nf4.h"
+#include "device/gpu/internal.h"
+
+_Static_assert((int)NF4_BLOCK == (int)TRI_NF4_BLOCK && (int)NF4_BLOCK_BYTES == (int)TRI_NF4_BLOCK_BYTES &&
+                   (int)NF4_GROUP == (int)TRI_NF4_GROUP && (int)nf4_offset_threads == (int)TRI_NF4_SUMS &&
+                   (int)TRI_NF4_GROUP == (int)TRI_QUANTISED_BLOCK,
+               "kernels know sizes by names of their own");
+
+/* A warp, which is of 32 threads at least, for each block. */
+static tri_gpu_shape shape_of(const tri_nf4_layout *at, int threads) {
+  return tri_gpu_shape_of(at->blocks * 32, threads);
+}
+
+/* The largest magnitudes lie where codes will, until they have become codes themselves. */
+static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
+  const tri_nf4_layout at = tri_nf4_layout_of(count);
+  char *const begin = kept;
+  if (count == 0) return TRI_OK;
+  TRI_GPU_LAUNCH(nf4_largest, type, shape_of(&at, nf4_largest_threads), .values = values, .largest = kept,
+                 .count = count);
+  TRI_GPU_LAUNCH(nf4_offset, type, (tri_gpu_shape){.x = 1}, .largest = kept,
+                 .offset = (float *)(void *)(begin + at.offset), .blocks = at.blocks);
+  TRI_KERNEL_CALL(queue, quantise_blocks, TRI_FP32, at.blocks, true, kept, (uint8_t *)begin + at.largest,
+                  (float *)(void *)(begin + at.scales));
+  TRI_GPU_LAUNCH(nf4_codes, type, shape_of(&at, nf4_codes_threads), .values = values, .codes = kept, .count = count);
+  return TRI_OK;
+}
+
+static tri_status gpu_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                                     const void *kept, void *values) {
+  const tri_nf4_layout at = tri_nf4_layout_of(total);
+  const uint8_t *begin = kept;
+  TRI_GPU_LAUNCH(dequantise_nf4, type, tri_gpu_shape_of((count + 7) / 8, dequantise_nf4_threads), .codes = begin,
+                 .largest = begin + at.largest, .scales = (const float *)(const void *)(begin + at.scales),
+                 .offset = (const float *)(const void *)(begin + at.offset), .values = values,
+                 .first_block = first / TRI_NF4_BLOCK, .count = count);
+  return TRI_OK;
+}
+
+void tri_gpu_fill_nf4(tri_device_kernels *out) {
+  out->quantise_nf4 = gpu_quantise_nf4;
+  out->dequantise_nf4 = gpu_dequantise_nf4;
+}

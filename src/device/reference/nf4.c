@@ -1,0 +1,84 @@
+#include "base/nf4.h"
+#include "base/dynamic_map.h"
+#include "device/nf4.h"
+#include "device/reference/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Arithmetic is that of fp32 in every type: the codes are the same on all devices. */
+
+static float value_of(tri_dtype type, const void *values, int64_t i) {
+  return (float)tri_reference_load(type, values, i);
+}
+
+/* Not-a-number wins. */
+static float largest_of(tri_dtype type, int64_t count, const void *values, int64_t block) {
+  float largest = 0;
+  for (int64_t i = block * TRI_NF4_BLOCK; i < (block + 1) * TRI_NF4_BLOCK && i < count; i++) {
+    const float size = fabsf(value_of(type, values, i));
+    if (!(size <= largest) && !isnan(largest)) largest = size;
+  }
+  return largest;
+}
+
+static uint8_t nearest_code(float x) {
+  int32_t code = 0;
+  while (code < TRI_NF4_CODES - 1 && x > tri_nf4_middle(code)) code++;
+  return (uint8_t)code;
+}
+
+/* One code, of element i. */
+static void put_code(uint8_t *codes, int64_t i, uint8_t code) {
+  const uint8_t upper = i % 2 == 0 ? code : codes[i / 2] >> 4, lower = i % 2 == 0 ? TRI_NF4_ZERO : code;
+  codes[i / 2] = (uint8_t)(upper << 4 | lower);
+}
+
+static void quantise_block(tri_dtype type, int64_t count, const void *values, int64_t block, uint8_t *codes) {
+  const float inverse = tri_nf4_inverse(largest_of(type, count, values, block));
+  for (int64_t i = block * TRI_NF4_BLOCK; i < (block + 1) * TRI_NF4_BLOCK; i++)
+    put_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
+}
+
+/* Less their mean; not-a-numbers where there is none. */
+static void take_off_mean(int64_t blocks, float *largest, float *offset) {
+  const uint32_t none = TRI_NF4_NOT_A_NUMBER;
+  const float mean = tri_nf4_mean(blocks, largest);
+  memcpy(offset, isfinite(mean) ? (const void *)&mean : &none, sizeof *offset);
+  for (int64_t b = 0; b < blocks; b++) {
+    largest[b] -= mean;
+    if (!isfinite(mean)) memcpy(&largest[b], &none, sizeof none);
+  }
+}
+
+/* The largest magnitudes lie where codes will, until they have become codes themselves. */
+tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
+  const tri_nf4_layout at = tri_nf4_layout_of(count);
+  char *const begin = kept;
+  float *const largest = kept;
+  if (count == 0) return TRI_OK;
+  for (int64_t b = 0; b < at.blocks; b++) largest[b] = largest_of(type, count, values, b);
+  take_off_mean(at.blocks, largest, (float *)(void *)(begin + at.offset));
+  TRI_TRY(tri_reference_quantise_blocks(queue, TRI_FP32, at.blocks, true, largest, (uint8_t *)begin + at.largest,
+                                        (float *)(void *)(begin + at.scales)));
+  for (int64_t b = 0; b < at.blocks; b++) quantise_block(type, count, values, b, kept);
+  return TRI_OK;
+}
+
+tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                                        const void *kept, void *values) {
+  const tri_nf4_layout at = tri_nf4_layout_of(total);
+  const uint8_t *codes = kept, *largest_codes = codes + at.largest;
+  const float *scales = (const float *)(const void *)(codes + at.scales);
+  const float *offset = (const float *)(const void *)(codes + at.offset);
+  (void)queue;
+  for (int64_t i = first; i < first + count; i++) {
+    const int64_t block = i / TRI_NF4_BLOCK;
+    const float difference = tri_dynamic_number(true, largest_codes[block]) * scales[block / TRI_NF4_GROUP];
+    const float largest = difference + *offset;
+    const int32_t code = i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
+    const float value = tri_nf4_number(code) * largest;
+    tri_reference_store(type, values, i - first, (double)value);
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,225 @@
+/* Weights in 4 bits: beside bitsandbytes, by their definition at the edges, and the same bits of every vector unit, on
+ * any number of threads and in any stretch. */
+#include "base/dynamic_map.h"
+#include "base/nf4.h"
+#include "base/random.h"
+#include "bitsandbytes_nf4.h"
+#include "device/nf4.h"
+#include "typed_array.h"
+#include "vector_units.h"
+
+#define KERNEL(name, ...) device->kernels->name(device->queue, __VA_ARGS__)
+
+static void *make_kept(int64_t count) {
+  void *kept = calloc(tri_nf4_bytes(count), 1);
+  assert_non_null(kept);
+  return kept;
+}
+
+static float float_at(const void *kept, size_t offset) {
+  float x;
+  memcpy(&x, (const char *)kept + offset, sizeof x);
+  return x;
+}
+
+/* What it keeps of the values; the caller's to free. */
+static void *quantised(tri_device *device, int64_t count, const float *values) {
+  void *kept = make_kept(count);
+  CHECK_OK(KERNEL(quantise_nf4, TRI_FP32, count, values, kept));
+  return kept;
+}
+
+/* ---- beside bitsandbytes ----------------------------------------------------------------------------------------- */
+
+/* Element i of what it was given: blocks of seven sizes. */
+static float given(int64_t i) {
+  const uint32_t word = (uint32_t)((uint64_t)(i + 1) * 2654435761u);
+  const double u = word / 0x1p31 - 1, size = 1.0 + (double)(i / 64 % 7);
+  return (float)(u * u * u * 0.02 * size);
+}
+
+static unsigned digit(char c) { return (unsigned)(c >= 'a' ? c - 'a' + 10 : c - '0'); }
+static unsigned byte_of(const char *text, int64_t i) { return digit(text[2 * i]) * 16 + digit(text[2 * i + 1]); }
+
+static void check_stored(tri_device *device) {
+  const tri_nf4_layout at = tri_nf4_layout_of(NF4_COUNT);
+  float values[NF4_COUNT];
+  uint16_t again[NF4_COUNT];
+  for (int64_t i = 0; i < NF4_COUNT; i++) values[i] = given(i);
+  uint8_t *kept = quantised(device, NF4_COUNT, values);
+  for (int64_t i = 0; i < (NF4_COUNT + 1) / 2; i++) assert_int_equal(kept[i], byte_of(nf4_codes, i));
+  for (int64_t b = 0; b < NF4_BLOCKS; b++) assert_int_equal(kept[at.largest + (size_t)b], byte_of(nf4_largest, b));
+  assert_true(float_at(kept, at.scales) == nf4_scale && float_at(kept, at.offset) == nf4_offset);
+  CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, NF4_COUNT, NF4_COUNT, kept, again));
+  for (int64_t i = 0; i < NF4_COUNT; i++)
+    assert_int_equal(again[i], byte_of(nf4_values, 2 * i) << 8 | byte_of(nf4_values, 2 * i + 1));
+  free(kept);
+}
+
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
+
+/* All numbers, what lies half way between two, and its neighbours: by the definition. */
+static void check_middles(tri_device *device) {
+  enum { TRIED = 3 * (TRI_NF4_CODES - 1) };
+  float values[TRI_NF4_BLOCK] = {1};
+  for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) {
+    const float middle = tri_nf4_middle(c);
+    values[1 + 3 * c] = nextafterf(middle, -1);
+    values[2 + 3 * c] = middle;
+    values[3 + 3 * c] = nextafterf(middle, 1);
+  }
+  for (int32_t c = 0; c < TRI_NF4_CODES; c++) values[1 + TRIED + c] = tri_nf4_number(c);
+  uint8_t *kept = quantised(device, TRI_NF4_BLOCK, values);
+  for (int i = 0; i < TRI_NF4_BLOCK; i++) {
+    const int code = i % 2 == 0 ? kept[i / 2] >> 4 : kept[i / 2] & 15;
+    int wanted = TRI_NF4_ZERO;
+    if (i == 0) wanted = TRI_NF4_CODES - 1;
+    if (i > 0 && i <= TRIED) wanted = (i - 1) / 3 + ((i - 1) % 3 == 2 ? 1 : 0);
+    if (i > TRIED && i <= TRIED + TRI_NF4_CODES) wanted = i - TRIED - 1;
+    if (code != wanted) fail_msg("%.9g becomes %d and not %d", (double)values[i], code, wanted);
+  }
+  free(kept);
+}
+
+enum { EDGES = 256 * TRI_NF4_BLOCK + 77 }; /* a scale, and some */
+
+/* Sets values[0 .. EDGES - 1] and gets back what is kept of them. */
+static void round_trip(tri_device *device, const float *values, float *again) {
+  void *kept = quantised(device, EDGES, values);
+  CHECK_OK(KERNEL(dequantise_nf4, TRI_FP32, 0, EDGES, EDGES, kept, again));
+  free(kept);
+}
+
+/* Zeros stay zeros, by themselves and in a block among others; numbers of one size stay what they are. */
+static void check_zeros(tri_device *device, float *values, float *again) {
+  for (int64_t i = 0; i < EDGES; i++) values[i] = 0;
+  round_trip(device, values, again);
+  for (int64_t i = 0; i < EDGES; i++) assert_true(again[i] == 0);
+  for (int64_t i = 640; i < EDGES; i++) values[i] = i % 3 == 0 ? 0.25F : -0.25F;
+  for (int64_t i = 16384; i < EDGES; i++) values[i] = 0;
+  round_trip(device, values, again);
+  for (int64_t i = 0; i < EDGES; i++) assert_true(values[i] != 0 || again[i] == 0);
+  for (int64_t i = 0; i < EDGES; i++) values[i] = i % 3 == 0 ? 0.1F : -0.1F;
+  round_trip(device, values, again);
+  assert_memory_equal(values, again, EDGES * sizeof *values);
+}
+
+/* One that is far larger than all others stays, nearly; they are kept to a fraction of the mean and of the scale. */
+static void check_huge(tri_device *device, float *values, float *again) {
+  for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
+  values[100] = -1e30F;
+  round_trip(device, values, again);
+  assert_true(fabs((double)again[100] / -1e30 - 1) < 0.01);
+  for (int64_t i = 0; i < EDGES; i++) assert_true(i == 100 || fabsf(again[i]) < 0.01e30F);
+  for (int64_t i = 16384; i < EDGES; i++) assert_true(fabsf(again[i]) < 1e28F);
+}
+
+/* What is not finite is in the mean: nothing is a number any more. */
+static void check_not_finite(tri_device *device, float *values, float *again) {
+  static const float wrong[] = {NAN, INFINITY, -INFINITY};
+  for (int w = 0; w < 3; w++) {
+    for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
+    values[EDGES - 1] = wrong[w];
+    round_trip(device, values, again);
+    for (int64_t i = 0; i < EDGES; i++) assert_true(isnan(again[i]));
+  }
+}
+
+/* ---- stretches --------------------------------------------------------------------------------------------------- */
+
+/* Of every length up to three blocks, and longer than a thread takes by itself: what the whole has there, and not a
+ * byte behind. */
+static void check_stretches(tri_device *device, tri_dtype type, const float *values) {
+  const size_t size = tri_dtype_bytes(type);
+  char *whole = calloc(EDGES, size), *part = calloc(EDGES + 1, size);
+  assert_true(whole != NULL && part != NULL);
+  void *kept = quantised(device, EDGES, values);
+  CHECK_OK(KERNEL(dequantise_nf4, type, 0, EDGES, EDGES, kept, whole));
+  for (int64_t count = 0; count < EDGES; count += count < 3 * TRI_NF4_BLOCK ? 1 : 4099) {
+    const int64_t last = (EDGES - count) / TRI_NF4_BLOCK * TRI_NF4_BLOCK, first = count % 2 == 0 ? last : last / 2;
+    const int64_t begin = first / TRI_NF4_BLOCK * TRI_NF4_BLOCK;
+    memset(part, 0x5a, (EDGES + 1) * size);
+    CHECK_OK(KERNEL(dequantise_nf4, type, begin, count, EDGES, kept, part));
+    assert_memory_equal(part, whole + (size_t)begin * size, (size_t)count * size);
+    for (size_t b = 0; b < size; b++) assert_int_equal(part[(size_t)count * size + b], 0x5a);
+  }
+  free(kept);
+  free(part);
+  free(whole);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static void check_device(tri_device *device) {
+  float *values = calloc(EDGES, sizeof *values), *again = calloc(EDGES, sizeof *again);
+  assert_true(values != NULL && again != NULL);
+  check_stored(device);
+  check_middles(device);
+  check_zeros(device, values, again);
+  check_huge(device, values, again);
+  check_not_finite(device, values, again);
+  for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
+  check_stretches(device, TRI_FP32, values);
+  check_stretches(device, TRI_BF16, values);
+  free(again);
+  free(values);
+}
+
+static void check_threads(tri_device *device) {
+  enum { COUNT = 20 * TRI_NF4_BLOCK * TRI_NF4_GROUP + 33 };
+  const size_t bytes = tri_nf4_bytes(COUNT);
+  float *values = calloc(COUNT, sizeof *values);
+  uint16_t *first = calloc(COUNT, sizeof *first), *other = calloc(COUNT, sizeof *other);
+  assert_true(values != NULL && first != NULL && other != NULL);
+  for (int64_t i = 0; i < COUNT; i++) values[i] = given(i);
+  device->description.threads = 1;
+  void *kept = quantised(device, COUNT, values);
+  CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, COUNT, COUNT, kept, first));
+  for (int threads = 2; threads < 6; threads++) {
+    device->description.threads = threads;
+    void *again = quantised(device, COUNT, values);
+    assert_memory_equal(kept, again, bytes);
+    CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, COUNT, COUNT, again, other));
+    assert_memory_equal(first, other, COUNT * sizeof *first);
+    free(again);
+  }
+  free(kept);
+  free(other);
+  free(first);
+  free(values);
+}
+
+static void test_reference(void **state) {
+  (void)state;
+  tri_device *device = NULL;
+  CHECK_OK(tri_device_create("reference", 1, &device));
+  check_device(device);
+  tri_device_destroy(device);
+}
+
+static void test_unit(const char *name) {
+  tri_device *device = NULL;
+  if (tri_device_create(name, 1, &device) != TRI_OK) {
+    print_message("SKIPPED: %s\n", tri_status_message());
+    skip();
+  }
+  check_device(device);
+  check_threads(device);
+  tri_device_destroy(device);
+}
+
+VECTOR_UNIT_TESTS(test_unit)
+
+/* Half a byte and a 32nd of a code an element, and a number for each 16384: 4.127 bits. */
+static void test_bytes(void **state) {
+  (void)state;
+  assert_int_equal(tri_nf4_bytes(1 << 24), (1 << 23) + (1 << 18) + 4 * 1024 + 4);
+  assert_int_equal(tri_nf4_bytes(1), 64 + 64 + 4 + 4);
+  assert_true(tri_nf4_bytes(INT64_MAX) > (size_t)1 << 61);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_reference),
+                                     VECTOR_UNIT_ENTRIES};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
