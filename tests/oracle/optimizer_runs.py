@@ -28,10 +28,11 @@ def corpus_of(folder):
 
 def run_of(folder, corpus, keys, model=LLAMA, precision="fp32", layout=(), **more):
     optimizer = dict(global_batch=BATCH, steps=STEPS, lr=3e-3, decay="constant", clip=0.5)
-    return dict(model=model, data=dict(train=str(corpus / "train"), validation=str(corpus / "validation"), sequence=SEQUENCE),
-                layout=dict(dict(micro_batch=2), **dict(layout)), optimizer={**optimizer, **keys}, precision=precision,
-                device="reference" if precision == "fp64" else "cpu", threads=1, seed=SEED,
-                **{**dict(evaluation=dict(every=0), checkpoint=dict(every=0)), **more}, output=str(folder / "run"))
+    run = dict(model=model, data=dict(train=str(corpus / "train"), validation=str(corpus / "validation"), sequence=SEQUENCE),
+               layout=dict(dict(micro_batch=2), **dict(layout)), optimizer={**optimizer, **keys}, precision=precision,
+               device="reference" if precision == "fp64" else "cpu", threads=1, seed=SEED,
+               evaluation=dict(every=0), checkpoint=dict(every=0), output=str(folder / "run"))
+    return {**run, **more}
 
 
 @functools.lru_cache
