@@ -81,6 +81,20 @@ const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, co
   return tri_optimizer_of_group(settings, tri_parameter_group_of(parameter));
 }
 
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                                          const tri_parameter *tensor, int64_t state) {
+  tri_state_shape shape = {.num_dims = tensor->num_dims};
+  if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, tensor);
+  for (int d = 0; d < tensor->num_dims; d++) shape.dims[d] = tensor->shape[d];
+  return shape;
+}
+
+int64_t tri_state_shape_count(const tri_state_shape *shape) {
+  int64_t count = shape->num_dims > 0 ? 1 : 0;
+  for (int64_t d = 0; d < shape->num_dims; d++) count *= shape->dims[d];
+  return count;
+}
+
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings) {
   for (int g = 0; g < TRI_NUM_GROUPS; g++) {
     switch (tri_optimizer_of_group(settings, (tri_parameter_group)g)->unit) {

@@ -95,11 +95,21 @@ typedef enum tri_optimizer_unit {
 
 enum { TRI_OPTIMIZER_STATES = 2, TRI_OPTIMIZER_COSTS = 4 };
 
-/* What is kept of each element of a parameter. */
+enum { TRI_STATE_DIMS = 3 };
+
+/* Of a state of one tensor; without dimensions: the tensor has none. */
+typedef struct tri_state_shape {
+  int64_t num_dims, dims[TRI_STATE_DIMS];
+} tri_state_shape;
+
+/* What is kept of a parameter: a number for each element, or what has a shape of its own. That is whole on all ranks
+ * that hold parts of a tensor, the same on each, and always kept wide; it is for the unit matrix. */
 typedef struct tri_optimizer_state {
   const char *suffix; /* of its tensor in a checkpoint */
   bool with_sign;     /* else it is never negative */
   bool as_value;      /* a point rather than a moment: it begins as the parameter, and is always kept wide */
+  /* Of a whole tensor of a parameter (of a stack: of each); empty: a number for each element. */
+  tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
 } tri_optimizer_state;
 
 typedef struct tri_update_call tri_update_call;
@@ -139,6 +149,11 @@ const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 
+/* The shape of a state of a whole tensor, as a checkpoint has it. */
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                                          const tri_parameter *tensor, int64_t state);
+int64_t tri_state_shape_count(const tri_state_shape *shape);
+
 /* Whether any group's optimizer needs whole matrices; the first that evaluates another point than it trains, or NULL.
  */
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings);
@@ -160,7 +175,9 @@ struct tri_update_call {
   size_t states[TRI_OPTIMIZER_STATES]; /* where they begin, in bytes from the begin of all states */
 };
 
-/* How a state is kept, and bytes of one of `count` elements. */
+/* Whether a state has a shape of its own; how it is kept, how many numbers and how many bytes. */
+bool tri_update_has_own_shape(const tri_update_call *call, int64_t state);
+int64_t tri_update_state_count(const tri_update_call *call, int64_t state);
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state);
 size_t tri_update_state_bytes(const tri_update_call *call, int64_t state);
 
@@ -169,7 +186,9 @@ bool tri_update_is_wide(const tri_update_call *call, int64_t state);
 /* Scratch memory of a call, with what states that are not kept wide want. */
 tri_status tri_update_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
 
-/* Bytes of an element that the update reads and writes: value, gradient, states. */
+/* Bytes of an element that the update reads and writes: value, gradient, states with a number for it; and those of all
+ * states with a shape of their own. */
 double tri_update_element_bytes(const tri_update_call *call);
+double tri_update_own_shape_bytes(const tri_update_call *call);
 
 #endif
