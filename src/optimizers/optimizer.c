@@ -58,6 +58,7 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void) {
                                                   .muon = {0.95, true, TRI_MUON_MOONLIGHT, 5},
                                                   .schedule_free = {0.0, 2.0},
                                                   .sgd = {0.9, false},
+                                                  .adafactor = {-0.8, {0, 1e-3}, 1.0},
                                                   .groups = {GROUP(1.0), GROUP(1.0), GROUP(1.0), GROUP(0.0)}};
 #undef GROUP
   return &settings;

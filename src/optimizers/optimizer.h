@@ -21,7 +21,8 @@
   X(MUON, muon)                                                                                                        \
   X(SCHEDULE_FREE, schedule_free)                                                                                      \
   X(LION, lion)                                                                                                        \
-  X(SGD, sgd)
+  X(SGD, sgd)                                                                                                          \
+  X(ADAFACTOR, adafactor)
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
@@ -51,6 +52,10 @@ typedef struct tri_schedule_free_settings {
   double r, weight_lr_power; /* an update's weight in the average is its number to r times the rate to this */
 } tri_schedule_free_settings;
 
+typedef struct tri_adafactor_settings {
+  double beta2_decay, eps[2], d;
+} tri_adafactor_settings;
+
 /* Of a group of parameters. */
 typedef struct tri_group_settings {
   int name; /* a tri_optimizer_name; or AUTO: the run's where that takes the group, else AdamW */
@@ -71,6 +76,7 @@ typedef struct tri_optimizer_settings {
   tri_muon_settings muon;
   tri_schedule_free_settings schedule_free;
   tri_sgd_settings sgd;
+  tri_adafactor_settings adafactor;
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -82,7 +88,7 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings);
 
 /* Keys of the sections of the run file that are of one optimizer, and of a group. Offsets count from the section's own
  * struct. */
-extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys;
+extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
 extern const tri_config_word tri_optimizer_words[], tri_state_storage_words[];
 
@@ -93,7 +99,7 @@ typedef enum tri_optimizer_unit {
   TRI_UNIT_MATRIX,   /* whole tensors: ZeRO shares them out uncut, and what tensor ranks split is gathered */
 } tri_optimizer_unit;
 
-enum { TRI_OPTIMIZER_STATES = 2, TRI_OPTIMIZER_COSTS = 4 };
+enum { TRI_OPTIMIZER_STATES = 4, TRI_OPTIMIZER_COSTS = 4 };
 
 enum { TRI_STATE_DIMS = 3 };
 

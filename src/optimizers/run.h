@@ -6,7 +6,7 @@
 #include "ops/run.h"
 #include "optimizers/optimizer.h"
 
-/* Filled in by the engine for the call at hand. All pointers but the last are device memory. */
+/* Filled in by the engine for the call at hand. Pointers up to the workspace are device memory. */
 struct tri_update_run {
   tri_queue *queue;
   const tri_step_values *values;
@@ -14,6 +14,7 @@ struct tri_update_run {
   void *states[TRI_OPTIMIZER_STATES]; /* wide */
   void *narrow;                       /* the copy in the activations' type, or NULL */
   void *workspace;
+  int64_t update; /* 1 for the first, as the values' */
   const tri_collectives *collectives;
   const tri_ranks *ranks;
 };

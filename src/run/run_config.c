@@ -118,6 +118,7 @@ static const tri_config_key optimizer_keys[] = {
     {OF_OPTIMIZER(muon), .help = "of optimizer.name muon"},
     {OF_OPTIMIZER(schedule_free), .help = "of optimizer.name schedule_free"},
     {OF_OPTIMIZER(sgd), .help = "of optimizer.name sgd"},
+    {OF_OPTIMIZER(adafactor), .help = "of optimizer.name adafactor"},
     {GROUP(matrices, MATRICES), .table = &tri_group_keys, .help = "an optimizer and rates for all other matrices"},
     {GROUP(embeddings, EMBEDDINGS), .table = &tri_group_keys,
      .help = "the same for embeddings of tokens and positions, and for the output projection"},

@@ -139,6 +139,9 @@ typedef struct kernel_cases {
   X(matrix_normalise) \
   X(matrix_polynomial) \
   X(matrix_step) \
+  X(matrix_squares) \
+  X(adafactor_direction) \
+  X(adafactor_step) \
   X(quantise_blocks) \
   X(dequantise_blocks) \
   X(block_squares) \

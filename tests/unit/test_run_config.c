@@ -459,7 +459,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->optimizer.decay = (tri_decay)next(index, 4);
   c->optimizer.decay_fraction = 1 - next_double(index, 1);
   c->optimizer.settings = *tri_optimizer_settings_default();
-  c->optimizer.settings.name = (tri_optimizer_name)next(index, 5);
+  c->optimizer.settings.name = (tri_optimizer_name)next(index, 6);
   c->optimizer.settings.state = (tri_state_storage)next(index, 3);
   c->optimizer.settings.muon.momentum = next_double(index, 1);
   c->optimizer.settings.groups[TRI_GROUP_VECTORS].lr_scale = next_double(index, 10);
