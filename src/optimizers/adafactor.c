@@ -3,9 +3,7 @@
  *
  * A tensor is one matrix as it is stored, GPT-2's joined queries, keys and values too. Where ranks hold parts of it,
  * they add up what they have of the means and of sums of squares, and each keeps the means of the whole. */
-#include "base/count.h"
-#include "optimizers/matrix.h"
-#include "optimizers/run.h"
+#include "optimizers/pieces.h"
 
 #include <float.h>
 #include <math.h>
@@ -89,21 +87,15 @@ typedef struct scratch {
   size_t bytes;
 } scratch;
 
-static size_t take(size_t *end, size_t bytes) {
-  const size_t begin = *end;
-  *end = tri_bytes_plus(begin, tri_bytes_in_lines(bytes));
-  return begin;
-}
-
 static scratch lay_out(const tri_update_call *call) {
   const sides s = sides_of(&call->tensor);
   const size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
   size_t end = 0;
   scratch at = {0};
-  at.means = take(&end, (size_t)(whole(&s.rows) + whole(&s.columns)) * wide);
-  at.rows = take(&end, (size_t)here(&s.rows) * wide);
-  at.columns = take(&end, (size_t)here(&s.columns) * wide);
-  at.sums = take(&end, sizeof(tri_adafactor_sums));
+  at.means = tri_pieces_take(&end, (size_t)(whole(&s.rows) + whole(&s.columns)) * wide);
+  at.rows = tri_pieces_take(&end, (size_t)here(&s.rows) * wide);
+  at.columns = tri_pieces_take(&end, (size_t)here(&s.columns) * wide);
+  at.sums = tri_pieces_take(&end, sizeof(tri_adafactor_sums));
   at.bytes = end;
   return at;
 }
