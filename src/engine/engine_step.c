@@ -4,6 +4,7 @@
 #include "base/recorder.h"
 #include "engine/engine_internal.h"
 #include "engine/narrow.h"
+#include "engine/singular.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -369,6 +370,7 @@ static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_up
       .narrow = tri_executor_take_copy(executor, call->entry, call->first, call->count),
       .workspace = tri_executor_update_workspace(executor),
       .update = update,
+      .singular_vectors = tri_singular_vectors,
       .collectives = &tri_engine_collectives,
       .ranks = &executor->ranks,
   };

@@ -59,6 +59,8 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void) {
                                                   .schedule_free = {0.0, 2.0},
                                                   .sgd = {0.9, false},
                                                   .adafactor = {-0.8, {0, 1e-3}, 1.0},
+                                                  .galore = {0, 200, 0.25},
+                                                  .fira = {0, 200, 0.25},
                                                   .groups = {GROUP(1.0), GROUP(1.0), GROUP(1.0), GROUP(0.0)}};
 #undef GROUP
   return &settings;
@@ -125,4 +127,24 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings) 
     if (optimizer->check != NULL) TRI_TRY(optimizer->check(settings));
   }
   return TRI_OK;
+}
+
+static bool asks_of_the_model(const tri_optimizer_settings *settings) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    if (tri_optimizer_of_group(settings, (tri_parameter_group)g)->check_model != NULL) return true;
+  }
+  return false;
+}
+
+tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  tri_status status = TRI_OK;
+  if (!asks_of_the_model(settings)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  for (int g = 0; g < TRI_NUM_GROUPS && status == TRI_OK; g++) {
+    const tri_optimizer *optimizer = tri_optimizer_of_group(settings, (tri_parameter_group)g);
+    if (optimizer->check_model != NULL) status = optimizer->check_model(settings, table);
+  }
+  tri_parameter_table_destroy(table);
+  return status;
 }

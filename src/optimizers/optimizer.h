@@ -22,7 +22,9 @@
   X(SCHEDULE_FREE, schedule_free)                                                                                      \
   X(LION, lion)                                                                                                        \
   X(SGD, sgd)                                                                                                          \
-  X(ADAFACTOR, adafactor)
+  X(ADAFACTOR, adafactor)                                                                                              \
+  X(GALORE, galore)                                                                                                    \
+  X(FIRA, fira)
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
@@ -56,6 +58,12 @@ typedef struct tri_adafactor_settings {
   double beta2_decay, eps[2], d;
 } tri_adafactor_settings;
 
+/* Of GaLore and of Fira. */
+typedef struct tri_low_rank_settings {
+  int64_t rank, every;
+  double scale;
+} tri_low_rank_settings;
+
 /* Of a group of parameters. */
 typedef struct tri_group_settings {
   int name; /* a tri_optimizer_name; or AUTO: the run's where that takes the group, else AdamW */
@@ -77,6 +85,7 @@ typedef struct tri_optimizer_settings {
   tri_schedule_free_settings schedule_free;
   tri_sgd_settings sgd;
   tri_adafactor_settings adafactor;
+  tri_low_rank_settings galore, fira;
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -85,10 +94,13 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void);
 
 /* Whether the numbers go together; messages name keys below `optimizer.`. */
 tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings);
+/* The same with the parameters of a model. */
+tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model);
 
 /* Keys of the sections of the run file that are of one optimizer, and of a group. Offsets count from the section's own
  * struct. */
-extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys;
+extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys, tri_galore_keys,
+    tri_fira_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
 extern const tri_config_word tri_optimizer_words[], tri_state_storage_words[];
 
@@ -129,6 +141,8 @@ typedef struct tri_optimizer {
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* The settings that are its own; may be empty. */
   tri_status (*check)(const tri_optimizer_settings *settings);
+  /* Whether they fit the parameters of a model; may be empty. */
+  tri_status (*check_model)(const tri_optimizer_settings *settings, const tri_parameter_table *table);
   /* Scratch memory of a call; empty: none. */
   tri_status (*workspace)(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
   /* Queues it. COLLECTIVE over the ranks that hold parts of a tensor where the unit is the matrix. */

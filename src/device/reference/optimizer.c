@@ -213,6 +213,69 @@ tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const 
   return TRI_OK;
 }
 
+/* ---- GaLore and Fira ----------------------------------------------------------------------------------------------
+ */
+
+tri_status tri_reference_low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                                       const tri_step_values *values, const void *gradient, void *moment1,
+                                       void *moment2, void *out) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t i = 0; i < count; i++) {
+    const double g = load(wide, gradient, i) * values->gradient_scale;
+    const double m = options->beta1 * load(wide, moment1, i) + (1.0 - options->beta1) * g;
+    const double v = options->beta2 * load(wide, moment2, i) + (1.0 - options->beta2) * g * g;
+    store(wide, moment1, i, m);
+    store(wide, moment2, i, v);
+    store(wide, out, i, m / (sqrt(v) + options->eps));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_rest(tri_queue *queue, tri_dtype type, const tri_low_rank_rest *sides,
+                                       const tri_step_values *values, const void *gradient, const void *adam,
+                                       const void *projected, void *rest) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double scale = values->gradient_scale;
+  for (int64_t r = 0; r < sides->rows; r++) {
+    for (int64_t c = 0; c < sides->columns; c++) {
+      const int64_t i = r * sides->columns + c, along = sides->by_rows ? r : c;
+      const double left = scale * load(wide, gradient, i) - sides->scale * scale * load(wide, rest, i);
+      store(wide, rest, i, left * sqrt(load(wide, adam, along)) / (sqrt(load(wide, projected, along)) + 1e-8));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_growth(tri_queue *queue, tri_dtype type, const tri_step_values *values,
+                                         const double *squares, void *norm, double *factor) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double x = sqrt(*squares), growth = x / (load(wide, norm, 0) + 1e-8);
+  *factor = values->update == 1 ? 1.0 : 1.01 / larger(growth, 1.01);
+  store(wide, norm, 0, x * *factor);
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_step(tri_queue *queue, tri_dtype type, const tri_low_rank_step *step,
+                                       const tri_step_values *values, const void *x, const void *rest,
+                                       const double *factor, void *parameter, void *narrow) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double update = (double)values->update, lr = values->lr * step->lr_scale;
+  const double corrected = sqrt(1.0 - pow(step->beta2, update)) / (1.0 - pow(step->beta1, update));
+  for (int64_t r = 0; r < step->rows; r++) {
+    for (int64_t c = 0; c < step->columns; c++) {
+      const int64_t i = r * step->parameter_row + c, at = r * step->x_row + c;
+      const double left = rest == NULL ? 0 : *factor * load(wide, rest, at);
+      const double p = load(wide, parameter, i) - lr * corrected * (step->scale * load(wide, x, at) + left);
+      put_parameter(type, i, p * (1.0 - lr * step->weight_decay), parameter, narrow);
+    }
+  }
+  return TRI_OK;
+}
+
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
