@@ -30,10 +30,13 @@ static tri_status packing_of(const char *text, bool *packed) {
   return tri_fail(TRI_BAD_USAGE, "--packing is `%s`; it can be windows or documents", text);
 }
 
-/* With its settings' defaults. */
+/* With its settings' defaults, but for a rank behind a colon. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
+  char given[32];
+  const char *colon = strchr(text, ':');
   int name = 0;
-  if (!tri_config_find_word(tri_optimizer_words, text, &name)) {
+  snprintf(given, sizeof given, "%.*s", colon == NULL ? (int)sizeof given - 1 : (int)(colon - text), text);
+  if (!tri_config_find_word(tri_optimizer_words, given, &name)) {
     char all[256] = "";
     size_t length = 0;
     for (const tri_config_word *word = tri_optimizer_words; word->name != NULL && length < sizeof all; word++) {
@@ -42,7 +45,13 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
     return tri_fail(TRI_BAD_USAGE, "--optimizer is `%s`; it can be one of %s", text, all);
   }
   out->name = (tri_optimizer_name)name;
-  return TRI_OK;
+  if (colon != NULL) TRI_TRY(tri_option_int("the rank of --optimizer", colon + 1, 1, 1 << 30, &out->galore.rank));
+  out->fira.rank = out->galore.rank;
+  if (tri_optimizer_settings_check(out) == TRI_OK) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "--optimizer is `%s`, which keeps moments of some directions of each matrix; say how many, for "
+                  "example --optimizer %s:128",
+                  given, given);
 }
 
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
@@ -95,6 +104,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
+  TRI_TRY(tri_optimizer_settings_check_model(&o->optimizer, &o->model));
   o->assumed_sequence = o->sequence == 0;
   if (o->assumed_sequence) {
     TRI_TRY(tri_model_assume_sequence(&o->model, TRI_BAD_USAGE, "give --sequence, for example --sequence 4096",

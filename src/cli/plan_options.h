@@ -67,7 +67,7 @@ enum {
   "or\n"                                                                                                               \
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
-  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work\n"                     \
+  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
   "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
   "(1)\n"                                                                                                              \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \

@@ -64,6 +64,39 @@ typedef struct tri_matrix_step {
   double scale; /* of x, beside the rate */
 } tri_matrix_step;
 
+/* Squares of a matrix [rows, columns], added up along each side and multiplied. */
+typedef struct tri_matrix_squares {
+  int64_t rows, columns;
+  double row_factor, column_factor;
+} tri_matrix_squares;
+
+/* Adafactor, of a part [rows, columns] of a tensor that has all_rows rows and all_elements elements. */
+typedef struct tri_adafactor {
+  int64_t rows, columns;
+  double all_rows, all_elements;
+  double eps[2], d, weight_decay, lr_scale;
+} tri_adafactor;
+
+/* What Adafactor's kernels tell each other, of the whole tensor: the sums of the rows' means of squares, and of squares
+ * of the parameter and of the direction. */
+typedef struct tri_adafactor_sums {
+  double rows, parameter, direction;
+} tri_adafactor_sums;
+
+/* What is left of a gradient [rows, columns] outside of a space: its rows (else columns) are those that were projected.
+ */
+typedef struct tri_low_rank_rest {
+  int64_t rows, columns;
+  bool by_rows;
+  double scale;
+} tri_low_rank_rest;
+
+/* Rows of the parameter begin every parameter_row elements, of its step every x_row. */
+typedef struct tri_low_rank_step {
+  int64_t rows, columns, parameter_row, x_row;
+  double beta1, beta2, weight_decay, lr_scale, scale;
+} tri_low_rank_step;
+
 /* out = factors[0] I + factors[1] a + factors[2] b, of matrices [size, size]. */
 typedef struct tri_matrix_polynomial {
   int64_t size;
@@ -345,6 +378,44 @@ typedef struct tri_device_kernels {
    * parameter_row elements from row to row too. */
   tri_status (*matrix_step)(tri_queue *queue, tri_dtype type, const tri_matrix_step *step,
                             const tri_step_values *values, const void *x, void *parameter, void *narrow);
+
+  /* row_sums[rows] = row_factor * the sum over columns of g^2, column_sums[columns] = column_factor * that over rows; g
+   * is in[rows, columns] times values->gradient_scale, or as it is where values is NULL. All are wide; either output
+   * may be NULL. */
+  tri_status (*matrix_squares)(tri_queue *queue, tri_dtype type, const tri_matrix_squares *sides,
+                               const tri_step_values *values, const void *in, void *row_sums, void *column_sums);
+  /* Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor. In place: direction[rows, columns] is the gradient
+   * and becomes g / sqrt(max(v, eps[0]^2)), with g as above and v = row[r] column[c] / max(sums->rows / all_rows,
+   * eps[0]). Without rows (row NULL), v is column[c]. All are wide. */
+  tri_status (*adafactor_direction)(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                                    const tri_step_values *values, const void *row, const void *column,
+                                    const tri_adafactor_sums *sums, void *direction);
+  /* parameter = parameter (1 - lr weight_decay) - rate direction, rate = max(eps[1], rms of the parameter) min(lr, 1 /
+   * sqrt(update)) / max(1, rms of the direction / d), where squares come from sums; wide, narrow as in adamw. */
+  tri_status (*adafactor_step)(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                               const tri_step_values *values, const tri_adafactor_sums *sums, const void *direction,
+                               void *parameter, void *narrow);
+
+  /* Adam before its corrections: moment1 = beta1 moment1 + (1 - beta1) g, moment2 = beta2 moment2 + (1 - beta2) g^2,
+   * out = moment1 / (sqrt(moment2) + eps), with g as in matrix_squares. All are wide; in place: out may be gradient. */
+  tri_status (*low_rank_adam)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                              const tri_step_values *values, const void *gradient, void *moment1, void *moment2,
+                              void *out);
+  /* In place: rest is what a projection makes of gradient and becomes (g - scale values->gradient_scale rest)
+   * sqrt(adam[i]) / (sqrt(projected[i]) + 1e-8), i the row or the column; these are sums of squares. All are wide. */
+  tri_status (*low_rank_rest)(tri_queue *queue, tri_dtype type, const tri_low_rank_rest *sides,
+                              const tri_step_values *values, const void *gradient, const void *adam,
+                              const void *projected, void *rest);
+  /* With x = sqrt(*squares): *factor = 1.01 / max(x / (norm[0] + 1e-8), 1.01), or 1 in the first update, and norm[0],
+   * wide, = x *factor. */
+  tri_status (*low_rank_growth)(tri_queue *queue, tri_dtype type, const tri_step_values *values, const double *squares,
+                                void *norm, double *factor);
+  /* parameter = (parameter - lr c (scale x + *factor rest)) (1 - lr weight_decay), c = sqrt(1 - beta2^update) / (1 -
+   * beta1^update). rest lies as x does; without it, rest and factor are NULL. All are wide, narrow as in matrix_step.
+   */
+  tri_status (*low_rank_step)(tri_queue *queue, tri_dtype type, const tri_low_rank_step *step,
+                              const tri_step_values *values, const void *x, const void *rest, const double *factor,
+                              void *parameter, void *narrow);
 
   /* In blocks of TRI_QUANTISED_BLOCK elements (the last may be shorter): scales[block] is the largest magnitude, and
    * codes[i] the number in the dynamic map of 8 bits (base/dynamic_map.h), signed or not, that is nearest to in[i] /

@@ -4,6 +4,7 @@
 #include "base/recorder.h"
 #include "engine/engine_internal.h"
 #include "engine/narrow.h"
+#include "engine/singular.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -359,7 +360,7 @@ static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state
 
 /* This rank's part of a parameter, and of its copy for products: what others own of that, prepare makes of what they
  * send. */
-static tri_status run_optimizer(tri_engine *engine, const tri_update_call *call) {
+static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_update_call *call) {
   tri_executor *executor = engine->executor;
   tri_update_run run = {
       .queue = engine->device->queue,
@@ -368,6 +369,8 @@ static tri_status run_optimizer(tri_engine *engine, const tri_update_call *call)
       .gradient = tri_executor_call_gradients(executor, call),
       .narrow = tri_executor_take_copy(executor, call->entry, call->first, call->count),
       .workspace = tri_executor_update_workspace(executor),
+      .update = update,
+      .singular_vectors = tri_singular_vectors,
       .collectives = &tri_engine_collectives,
       .ranks = &executor->ranks,
   };
@@ -375,9 +378,9 @@ static tri_status run_optimizer(tri_engine *engine, const tri_update_call *call)
   return tri_update_run_call(&run, call);
 }
 
-static tri_status run_call(tri_engine *engine, const tri_update_call *call) {
+static tri_status run_call(tri_engine *engine, int64_t update, const tri_update_call *call) {
   const tri_model *model = engine->options.model;
-  if (call->optimizer != NULL) return run_optimizer(engine, call);
+  if (call->optimizer != NULL) return run_optimizer(engine, update, call);
   if (!tri_balances_by_bias(model->balance)) return TRI_OK;
   return tri_routers_move_bias(engine->routers, engine->executor, call, model->balance_rate);
 }
@@ -403,7 +406,7 @@ static tri_status engine_update(tri_engine *engine, tri_step_state *state, const
   TRI_TRY(upload_clip(engine, state));
   tri_executor_forget_copies(engine->executor);
   const tri_updates *updates = engine->parts.updates;
-  for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, &updates->calls[i]));
+  for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
   double average = 0;
   engine->averaging = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
   engine->prepared = false;

@@ -16,15 +16,26 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-/* Tensors that the optimizer keeps of each of a parameter's: its states and, where it saves another point than it
- * trains, that one. */
-static int64_t kept_of(const tri_optimizer *optimizer) {
-  if (optimizer == NULL) return 0;
-  return optimizer->num_states + (optimizer->trained == NULL ? 0 : 1);
+static bool has_state(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                      const tri_parameter *parameter, int64_t state) {
+  const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, parameter, state);
+  return shape.num_dims > 0;
 }
 
-static const char *suffix_of(const tri_optimizer *optimizer, int64_t kept) {
-  return kept < optimizer->num_states ? optimizer->states[kept].suffix : optimizer->trained;
+/* States before number `end` that a parameter has. */
+static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                             const tri_parameter *parameter, int64_t end) {
+  int64_t count = 0;
+  for (int64_t s = 0; s < end; s++) count += has_state(settings, optimizer, parameter, s);
+  return count;
+}
+
+/* Tensors that the optimizer keeps of each of a parameter's: its states and, where it saves another point than it
+ * trains, that one. */
+static int64_t kept_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+  const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
+  if (optimizer == NULL) return 0;
+  return states_before(settings, optimizer, parameter, optimizer->num_states) + (optimizer->trained == NULL ? 0 : 1);
 }
 
 /* Which of a table's entries are tensors of the list. Of an adapted model a checkpoint has what is trained; the rest is
@@ -51,7 +62,7 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
     const tri_parameter *parameter = &table->entries[e];
     size_t tensors = parameter->tied_to >= 0 ? 0 : (size_t)tri_parameter_num_tensors(parameter);
     weights += tensors;
-    kept += (size_t)kept_of(tri_optimizer_of(settings, parameter)) * tensors;
+    kept += (size_t)kept_of(settings, parameter) * tensors;
   }
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
@@ -59,10 +70,24 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
 
-static void add_kept(tri_shards *shards, const tri_parameter *tensor, const char *suffix, tri_dtype wide) {
+static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_parameter *tensor, const char *suffix,
+                                       tri_dtype wide) {
   int64_t i = shards->num_optimizer++;
   snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
   shards->optimizer[i] = tensor_of(tensor, shards->names[i], wide);
+  return &shards->optimizer[i];
+}
+
+static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                         const tri_parameter *tensor, tri_dtype wide) {
+  for (int64_t s = 0; s < optimizer->num_states; s++) {
+    if (!has_state(settings, optimizer, tensor, s)) continue;
+    const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, tensor, s);
+    tri_checkpoint_tensor *state = add_kept(shards, tensor, optimizer->states[s].suffix, wide);
+    state->num_dims = (int)shape.num_dims;
+    for (int64_t d = 0; d < shape.num_dims; d++) state->shape[d] = shape.dims[d];
+  }
+  if (optimizer->trained != NULL) add_kept(shards, tensor, optimizer->trained, wide);
 }
 
 static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options, tri_shards_use use,
@@ -79,7 +104,7 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
       tri_parameter *tensor = &shards->parts[i];
       *tensor = tri_parameter_tensor(parameter, t, &first);
       shards->weights[i] = tensor_of(tensor, tensor->name, tri_stored_type(parameter->stored, options->precision));
-      for (int64_t k = 0; k < kept_of(optimizer); k++) add_kept(shards, tensor, suffix_of(optimizer, k), wide);
+      if (optimizer != NULL) add_all_kept(shards, settings, optimizer, tensor, wide);
     }
   }
   return TRI_OK;
@@ -189,6 +214,18 @@ static tri_stretch saved_of_call(const holder *h, const tri_update_call *call) {
   return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
 }
 
+/* Of a state with a shape of its own. All ranks that hold parts of the tensor have it, and the first saves it. */
+static tri_stretch saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
+  const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
+  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
+  if (tri_domain_rank(&h->seat.shape, &h->seat.place, placed->parts) > 0) return (tri_stretch){0};
+  return h->layout->zero > 0 ? all : divide(all, &h->seat, placed->replicas);
+}
+
+static tri_stretch saved_of_state(const holder *h, const tri_update_call *call, int64_t state) {
+  return tri_update_has_own_shape(call, state) ? saved_of_own_shape(h, call, state) : saved_of_call(h, call);
+}
+
 static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
 
 static bool is_to_save(tri_shards_use use) {
@@ -251,6 +288,29 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
   }
 }
 
+/* Of a state with a shape of its own: that of the tensor that the call is of. */
+static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+  const tri_parameter *entry = &l->h.table->entries[call->entry];
+  const source from = source_of_state(l, call, state);
+  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
+  const tri_stretch own = l->saves ? saved_of_own_shape(&l->h, call, state) : all;
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    if (tensor.count == 0 || first != call->first) continue;
+    add(l->shards, first_tensor + stride * t, NULL, own, from.data, tri_dtype_bytes(tri_dtype_wide(call->type)),
+        from.memory);
+  }
+}
+
+static void add_state(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+  if (tri_update_has_own_shape(call, state)) {
+    add_own_shape(l, call, state, first_tensor, stride);
+  } else {
+    add_of_call(l, call, source_of_state(l, call, state), first_tensor, stride);
+  }
+}
+
 /* Values as they lie in their array. */
 static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
                        int64_t stride) {
@@ -270,16 +330,18 @@ static void add_values(lister *l, const tri_parameter *entry, tri_stretch values
 static void add_entry(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   const tri_updates *updates = l->engine->parts.updates;
-  const tri_optimizer *optimizer = tri_optimizer_of(l->engine->options.optimizer, entry);
-  const int64_t stride = kept_of(optimizer);
+  const tri_optimizer_settings *settings = l->engine->options.optimizer;
+  const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
+  const int64_t stride = kept_of(settings, entry);
   const bool averages = optimizer != NULL && optimizer->trained != NULL;
   const tri_stretch values = l->saves ? saved_values(&l->h, e) : tri_stretch_of_values(l->h.buckets, l->h.table, e);
   if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);
-  if (averages) add_values(l, entry, values, l->kept + optimizer->num_states, stride);
+  if (averages) add_values(l, entry, values, l->kept + stride - 1, stride);
   for (int64_t c = updates->first_call[e]; optimizer != NULL && c < updates->first_call[e + 1]; c++) {
     const tri_update_call *call = &updates->calls[c];
     for (int64_t s = 0; s < optimizer->num_states; s++) {
-      add_of_call(l, call, source_of_state(l, call, s), l->kept + s, stride);
+      if (!has_state(settings, optimizer, entry, s)) continue;
+      add_state(l, call, s, l->kept + states_before(settings, optimizer, entry, s), stride);
     }
     if (!averages || !l->saves) continue;
     const source saved = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
@@ -299,7 +361,7 @@ static void number_tensors(const tri_parameter_table *table, const tri_optimizer
     const tri_parameter *entry = &table->entries[e];
     out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
     next.weight += num_listed(table, entry, use);
-    next.kept += kept_of(tri_optimizer_of(settings, entry)) * num_listed(table, entry, use);
+    next.kept += kept_of(settings, entry) * num_listed(table, entry, use);
   }
 }
 
@@ -440,8 +502,11 @@ size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_par
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
     bytes += (size_t)saved_values(&h, e).count * element; /* or the point that it trains */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
-      const int64_t count = saved_of_call(&h, &parts->updates->calls[c]).count;
-      if (optimizer != NULL) bytes += (size_t)((optimizer->num_states + (averages ? 1 : 0)) * count) * wide;
+      const tri_update_call *call = &parts->updates->calls[c];
+      for (int64_t s = 0; optimizer != NULL && s < optimizer->num_states; s++) {
+        bytes += (size_t)saved_of_state(&h, call, s).count * wide;
+      }
+      if (averages) bytes += (size_t)saved_of_call(&h, call).count * wide;
     }
   }
   return bytes;

@@ -4,10 +4,8 @@
  * A matrix is orthogonalised whole. Where tensor ranks hold pieces of it, each of them gathers the momentum of all and
  * works the step out for itself: so all come to the same bits, and nothing has to be sent back. Queries, keys, values,
  * gates and each expert are matrices of their own, whatever lies beside them in memory. */
-#include "base/count.h"
 #include "base/memory.h"
-#include "optimizers/matrix.h"
-#include "optimizers/run.h"
+#include "optimizers/pieces.h"
 
 #include <math.h>
 
@@ -101,16 +99,6 @@ typedef struct scratch {
   size_t bytes;
 } scratch;
 
-static size_t take(size_t *end, size_t bytes) {
-  const size_t begin = *end;
-  *end = tri_bytes_plus(begin, tri_bytes_in_lines(bytes));
-  return begin;
-}
-
-static bool lies_in_one_piece(const tri_matrix_shape *shape, int64_t ranks) {
-  return ranks == 1 && shape->matrices == 1;
-}
-
 static tri_status lay_out(const tri_update_call *call, const tri_device_description *device, scratch *out) {
   const tri_parameter *tensor = &call->tensor;
   const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
@@ -120,23 +108,21 @@ static tri_status lay_out(const tri_update_call *call, const tri_device_descript
   const size_t m = (size_t)s.shorter, n = (size_t)s.longer;
   const products p = products_of(&s, call->type);
   const tri_matmul *const all[] = {&p.square, &p.fourth, &p.next};
-  int64_t elements = 0;
   size_t end = 0, most = 0;
-  for (int64_t r = 0; r < ranks && ranks > 1; r++) elements += tri_parameter_of_rank(tensor, ranks, r).count;
   *out = (scratch){0};
-  out->parts = take(&end, (size_t)elements * wide);
-  out->whole = take(&end, lies_in_one_piece(&shape, ranks) ? 0 : m * n * wide);
-  out->x = take(&end, m * n * element);
-  out->y = take(&end, m * n * element);
-  out->a = take(&end, m * m * element);
-  out->b = take(&end, m * m * element);
-  out->sum = take(&end, sizeof(tri_exact_sum));
+  out->parts = tri_pieces_take(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
+  out->whole = tri_pieces_take(&end, tri_pieces_are_one(&shape, ranks) ? 0 : m * n * wide);
+  out->x = tri_pieces_take(&end, m * n * element);
+  out->y = tri_pieces_take(&end, m * n * element);
+  out->a = tri_pieces_take(&end, m * m * element);
+  out->b = tri_pieces_take(&end, m * m * element);
+  out->sum = tri_pieces_take(&end, sizeof(tri_exact_sum));
   for (int i = 0; i < 3 && device != NULL; i++) {
     size_t bytes = 0;
     TRI_TRY(device->matmul_workspace(device, all[i], &bytes));
     if (bytes > most) most = bytes;
   }
-  out->of_products = take(&end, most);
+  out->of_products = tri_pieces_take(&end, most);
   out->bytes = end;
   return TRI_OK;
 }
@@ -184,25 +170,10 @@ static tri_status find_momentum(muon *u) {
 
 /* One matrix in one piece, wide. */
 static tri_status find_whole(const muon *u, int64_t matrix, char **out) {
-  const tri_dtype wide = tri_dtype_wide(u->call->type);
   *out = u->momentum;
-  if (lies_in_one_piece(&u->shape, u->ranks)) return TRI_OK;
+  if (tri_pieces_are_one(&u->shape, u->ranks)) return TRI_OK;
   *out = u->memory + u->at.whole;
-  for (int64_t r = 0; r < u->ranks; r++) {
-    if (tri_matrix_is_copy(&u->call->tensor, u->ranks, r)) continue;
-    const tri_parameter of = tri_parameter_of_rank(&u->call->tensor, u->ranks, r);
-    const tri_matrix_piece piece = tri_matrix_piece_of(&of, matrix);
-    const int64_t begin = u->begins == NULL ? 0 : u->begins[r];
-    const tri_row_copy copy = {.rows = tri_all_rows(piece.rows),
-                               .width = piece.columns,
-                               .from_type = wide,
-                               .to_type = wide,
-                               .from_stride = piece.row_elements,
-                               .to_stride = u->shape.columns};
-    TRI_KERNEL_CALL(u->run->queue, copy_rows, &copy, NULL, behind(u, u->momentum, begin + piece.at), NULL,
-                    behind(u, *out, piece.row * u->shape.columns + piece.column));
-  }
-  return TRI_OK;
+  return tri_pieces_join(u->run->queue, u->call, u->ranks, u->begins, u->momentum, matrix, *out);
 }
 
 static tri_status normalise(const muon *u, const char *whole, char *x) {
@@ -281,30 +252,13 @@ static tri_status muon_update(const tri_update_run *run, const tri_update_call *
             .ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape)};
   u.sides = sides_of(&u.shape);
   TRI_TRY(lay_out(call, NULL, &u.at));
-  if (u.ranks > 1) {
-    TRI_TRY(tri_alloc("parts of a matrix", (size_t)u.ranks + 1, sizeof *u.begins, &u.begins));
-    for (int64_t r = 0; r < u.ranks; r++) {
-      u.begins[r + 1] = u.begins[r] + tri_parameter_of_rank(&call->tensor, u.ranks, r).count;
-    }
-  }
+  TRI_TRY(tri_pieces_begins(&call->tensor, u.ranks, &u.begins));
   const tri_status status = make_steps(&u);
   tri_free(u.begins);
   return status;
 }
 
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */
-
-static tri_cost cost_of(const tri_matmul *product, double times, tri_product_form form) {
-  const double m = (double)product->m, n = (double)product->n, k = (double)product->k;
-  const double element = (double)tri_dtype_bytes(product->a_type);
-  return (tri_cost){.flops = times * 2.0 * m * n * k,
-                    .bytes = times * (m * k + k * n + m * n) * element,
-                    .rows = m,
-                    .inner = k,
-                    .columns = n,
-                    .products = 1,
-                    .form = form};
-}
 
 static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
@@ -315,10 +269,10 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   const double all = (double)(shape.matrices * shape.rows * shape.columns);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
                element = (double)tri_dtype_bytes(call->type);
-  const bool copied = !lies_in_one_piece(&shape, ranks);
-  out[0] = cost_of(&p.square, times, TRI_PRODUCT_TURNED);
-  out[1] = cost_of(&p.fourth, times, TRI_PRODUCT_PLAIN);
-  out[2] = cost_of(&p.next, times, TRI_PRODUCT_PLAIN);
+  const bool copied = !tri_pieces_are_one(&shape, ranks);
+  out[0] = tri_pieces_product_cost(&p.square, times, TRI_PRODUCT_TURNED);
+  out[1] = tri_pieces_product_cost(&p.fourth, times, TRI_PRODUCT_PLAIN);
+  out[2] = tri_pieces_product_cost(&p.next, times, TRI_PRODUCT_PLAIN);
   /* The norm, X from that, the step; the polynomial of each iteration; copies into one piece. */
   out[3] = (tri_cost){.bytes = all * (2.0 * wide + 2.0 * element) +
                                3.0 * times * (double)s.shorter * (double)s.shorter * element +

@@ -58,6 +58,9 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void) {
                                                   .muon = {0.95, true, TRI_MUON_MOONLIGHT, 5},
                                                   .schedule_free = {0.0, 2.0},
                                                   .sgd = {0.9, false},
+                                                  .adafactor = {-0.8, {0, 1e-3}, 1.0},
+                                                  .galore = {0, 200, 0.25},
+                                                  .fira = {0, 200, 0.25},
                                                   .groups = {GROUP(1.0), GROUP(1.0), GROUP(1.0), GROUP(0.0)}};
 #undef GROUP
   return &settings;
@@ -79,6 +82,20 @@ const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settin
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
   if (!tri_parameter_has_gradient(parameter)) return NULL;
   return tri_optimizer_of_group(settings, tri_parameter_group_of(parameter));
+}
+
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                                          const tri_parameter *tensor, int64_t state) {
+  tri_state_shape shape = {.num_dims = tensor->num_dims};
+  if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, tensor);
+  for (int d = 0; d < tensor->num_dims; d++) shape.dims[d] = tensor->shape[d];
+  return shape;
+}
+
+int64_t tri_state_shape_count(const tri_state_shape *shape) {
+  int64_t count = shape->num_dims > 0 ? 1 : 0;
+  for (int64_t d = 0; d < shape->num_dims; d++) count *= shape->dims[d];
+  return count;
 }
 
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings) {
@@ -110,4 +127,24 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings) 
     if (optimizer->check != NULL) TRI_TRY(optimizer->check(settings));
   }
   return TRI_OK;
+}
+
+static bool asks_of_the_model(const tri_optimizer_settings *settings) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    if (tri_optimizer_of_group(settings, (tri_parameter_group)g)->check_model != NULL) return true;
+  }
+  return false;
+}
+
+tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  tri_status status = TRI_OK;
+  if (!asks_of_the_model(settings)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  for (int g = 0; g < TRI_NUM_GROUPS && status == TRI_OK; g++) {
+    const tri_optimizer *optimizer = tri_optimizer_of_group(settings, (tri_parameter_group)g);
+    if (optimizer->check_model != NULL) status = optimizer->check_model(settings, table);
+  }
+  tri_parameter_table_destroy(table);
+  return status;
 }

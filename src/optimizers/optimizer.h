@@ -21,7 +21,10 @@
   X(MUON, muon)                                                                                                        \
   X(SCHEDULE_FREE, schedule_free)                                                                                      \
   X(LION, lion)                                                                                                        \
-  X(SGD, sgd)
+  X(SGD, sgd)                                                                                                          \
+  X(ADAFACTOR, adafactor)                                                                                              \
+  X(GALORE, galore)                                                                                                    \
+  X(FIRA, fira)
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
@@ -51,6 +54,16 @@ typedef struct tri_schedule_free_settings {
   double r, weight_lr_power; /* an update's weight in the average is its number to r times the rate to this */
 } tri_schedule_free_settings;
 
+typedef struct tri_adafactor_settings {
+  double beta2_decay, eps[2], d;
+} tri_adafactor_settings;
+
+/* Of GaLore and of Fira. */
+typedef struct tri_low_rank_settings {
+  int64_t rank, every;
+  double scale;
+} tri_low_rank_settings;
+
 /* Of a group of parameters. */
 typedef struct tri_group_settings {
   int name; /* a tri_optimizer_name; or AUTO: the run's where that takes the group, else AdamW */
@@ -71,6 +84,8 @@ typedef struct tri_optimizer_settings {
   tri_muon_settings muon;
   tri_schedule_free_settings schedule_free;
   tri_sgd_settings sgd;
+  tri_adafactor_settings adafactor;
+  tri_low_rank_settings galore, fira;
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -79,10 +94,13 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void);
 
 /* Whether the numbers go together; messages name keys below `optimizer.`. */
 tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings);
+/* The same with the parameters of a model. */
+tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model);
 
 /* Keys of the sections of the run file that are of one optimizer, and of a group. Offsets count from the section's own
  * struct. */
-extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys;
+extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys, tri_galore_keys,
+    tri_fira_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
 extern const tri_config_word tri_optimizer_words[], tri_state_storage_words[];
 
@@ -93,13 +111,23 @@ typedef enum tri_optimizer_unit {
   TRI_UNIT_MATRIX,   /* whole tensors: ZeRO shares them out uncut, and what tensor ranks split is gathered */
 } tri_optimizer_unit;
 
-enum { TRI_OPTIMIZER_STATES = 2, TRI_OPTIMIZER_COSTS = 4 };
+enum { TRI_OPTIMIZER_STATES = 4, TRI_OPTIMIZER_COSTS = 4 };
 
-/* What is kept of each element of a parameter. */
+enum { TRI_STATE_DIMS = 3 };
+
+/* Of a state of one tensor; without dimensions: the tensor has none. */
+typedef struct tri_state_shape {
+  int64_t num_dims, dims[TRI_STATE_DIMS];
+} tri_state_shape;
+
+/* What is kept of a parameter: a number for each element, or what has a shape of its own. That is whole on all ranks
+ * that hold parts of a tensor, the same on each, and always kept wide; it is for the unit matrix. */
 typedef struct tri_optimizer_state {
   const char *suffix; /* of its tensor in a checkpoint */
   bool with_sign;     /* else it is never negative */
   bool as_value;      /* a point rather than a moment: it begins as the parameter, and is always kept wide */
+  /* Of a whole tensor of a parameter (of a stack: of each); empty: a number for each element. */
+  tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
 } tri_optimizer_state;
 
 typedef struct tri_update_call tri_update_call;
@@ -113,6 +141,8 @@ typedef struct tri_optimizer {
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* The settings that are its own; may be empty. */
   tri_status (*check)(const tri_optimizer_settings *settings);
+  /* Whether they fit the parameters of a model; may be empty. */
+  tri_status (*check_model)(const tri_optimizer_settings *settings, const tri_parameter_table *table);
   /* Scratch memory of a call; empty: none. */
   tri_status (*workspace)(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
   /* Queues it. COLLECTIVE over the ranks that hold parts of a tensor where the unit is the matrix. */
@@ -139,6 +169,11 @@ const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 
+/* The shape of a state of a whole tensor, as a checkpoint has it. */
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                                          const tri_parameter *tensor, int64_t state);
+int64_t tri_state_shape_count(const tri_state_shape *shape);
+
 /* Whether any group's optimizer needs whole matrices; the first that evaluates another point than it trains, or NULL.
  */
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings);
@@ -160,7 +195,9 @@ struct tri_update_call {
   size_t states[TRI_OPTIMIZER_STATES]; /* where they begin, in bytes from the begin of all states */
 };
 
-/* How a state is kept, and bytes of one of `count` elements. */
+/* Whether a state has a shape of its own; how it is kept, how many numbers and how many bytes. */
+bool tri_update_has_own_shape(const tri_update_call *call, int64_t state);
+int64_t tri_update_state_count(const tri_update_call *call, int64_t state);
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state);
 size_t tri_update_state_bytes(const tri_update_call *call, int64_t state);
 
@@ -169,7 +206,9 @@ bool tri_update_is_wide(const tri_update_call *call, int64_t state);
 /* Scratch memory of a call, with what states that are not kept wide want. */
 tri_status tri_update_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
 
-/* Bytes of an element that the update reads and writes: value, gradient, states. */
+/* Bytes of an element that the update reads and writes: value, gradient, states with a number for it; and those of all
+ * states with a shape of their own. */
 double tri_update_element_bytes(const tri_update_call *call);
+double tri_update_own_shape_bytes(const tri_update_call *call);
 
 #endif

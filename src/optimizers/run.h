@@ -6,7 +6,12 @@
 #include "ops/run.h"
 #include "optimizers/optimizer.h"
 
-/* Filled in by the engine for the call at hand. All pointers but the last are device memory. */
+/* The first `count` singular vectors of matrix[side, length] along its shorter side, in host memory
+ * (engine/singular.h): plans do without LAPACK. */
+typedef tri_status tri_singular_finder(int64_t side, int64_t length, const double *matrix, int64_t count,
+                                       double *vectors);
+
+/* Filled in by the engine for the call at hand. Pointers up to the workspace are device memory. */
 struct tri_update_run {
   tri_queue *queue;
   const tri_step_values *values;
@@ -14,6 +19,8 @@ struct tri_update_run {
   void *states[TRI_OPTIMIZER_STATES]; /* wide */
   void *narrow;                       /* the copy in the activations' type, or NULL */
   void *workspace;
+  int64_t update; /* 1 for the first, as the values' */
+  tri_singular_finder *singular_vectors;
   const tri_collectives *collectives;
   const tri_ranks *ranks;
 };

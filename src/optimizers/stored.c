@@ -9,15 +9,27 @@
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
+bool tri_update_has_own_shape(const tri_update_call *call, int64_t state) {
+  return call->optimizer->states[state].shape != NULL;
+}
+
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state) {
-  return call->optimizer->states[state].as_value ? TRI_STATE_WIDE : call->settings->state;
+  const bool wide = call->optimizer->states[state].as_value || tri_update_has_own_shape(call, state);
+  return wide ? TRI_STATE_WIDE : call->settings->state;
+}
+
+int64_t tri_update_state_count(const tri_update_call *call, int64_t state) {
+  if (!tri_update_has_own_shape(call, state)) return call->count;
+  const tri_state_shape shape = tri_optimizer_state_shape(call->settings, call->optimizer, &call->tensor, state);
+  return tri_state_shape_count(&shape);
 }
 
 /* Of 8 bits: the codes, and behind them the scales. */
 static size_t codes_bytes(int64_t count) { return tri_bytes_in_lines((size_t)count); }
 
 size_t tri_update_state_bytes(const tri_update_call *call, int64_t state) {
-  const size_t count = (size_t)call->count, blocks = (count + TRI_QUANTISED_BLOCK - 1) / TRI_QUANTISED_BLOCK;
+  const size_t count = (size_t)tri_update_state_count(call, state);
+  const size_t blocks = (count + TRI_QUANTISED_BLOCK - 1) / TRI_QUANTISED_BLOCK;
   switch (tri_update_storage(call, state)) {
     case TRI_STATE_WIDE: return count * tri_dtype_bytes(tri_dtype_wide(call->type));
     case TRI_STATE_BF16: return count * tri_dtype_bytes(TRI_BF16);
@@ -37,7 +49,17 @@ static double element_bytes(const tri_update_call *call, int64_t state) {
 
 double tri_update_element_bytes(const tri_update_call *call) {
   double bytes = 3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* value twice, gradient */
-  for (int64_t s = 0; s < call->optimizer->num_states; s++) bytes += 2 * element_bytes(call, s);
+  for (int64_t s = 0; s < call->optimizer->num_states; s++) {
+    if (!tri_update_has_own_shape(call, s)) bytes += 2 * element_bytes(call, s);
+  }
+  return bytes;
+}
+
+double tri_update_own_shape_bytes(const tri_update_call *call) {
+  double bytes = 0;
+  for (int64_t s = 0; s < call->optimizer->num_states; s++) {
+    if (tri_update_has_own_shape(call, s)) bytes += 2 * (double)tri_update_state_bytes(call, s);
+  }
   return bytes;
 }
 

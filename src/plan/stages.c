@@ -151,7 +151,7 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
     tri_cost costs[TRI_OPTIMIZER_COSTS];
     if (call->optimizer == NULL) continue;
     elements += (double)call->count;
-    bytes += (double)call->count * tri_update_element_bytes(call);
+    bytes += (double)call->count * tri_update_element_bytes(call) + tri_update_own_shape_bytes(call);
     const int count = call->optimizer->costs == NULL ? 0 : call->optimizer->costs(call, costs);
     for (int k = 0; k < count; k++) {
       seconds += tri_price_cost(request->cluster, request->system, call->type, &costs[k], &shape);

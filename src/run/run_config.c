@@ -103,10 +103,10 @@ static const tri_config_key optimizer_keys[] = {
      .help = "what makes the updates; what it does not take, adamw does"},
     {KEY("betas", optimizer.settings.betas, TRI_CONFIG_PAIR), .fallback = "[0.9, 0.95]",
      .range = {.low = 0, .high = 1, .open_high = true},
-     .help = "decay of both moments (adamw, schedule_free), or of the step and the moment (lion)"},
+     .help = "decay of both moments (adamw, schedule_free, galore, fira), or of the step and the moment (lion)"},
     {NUMBER("eps", optimizer.settings.eps), .fallback = "1.0e-8",
      .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
-     .help = "guard against division by zero (adamw, schedule_free)"},
+     .help = "guard against division by zero (adamw, schedule_free, galore, fira)"},
     {NUMBER("weight_decay", optimizer.settings.weight_decay), NOT_NEGATIVE, .fallback = "0.1",
      .help = "decay of parameters, for each group times its weight_decay_scale"},
     {NUMBER("clip", optimizer.clip), NOT_NEGATIVE, .fallback = "1.0",
@@ -118,6 +118,9 @@ static const tri_config_key optimizer_keys[] = {
     {OF_OPTIMIZER(muon), .help = "of optimizer.name muon"},
     {OF_OPTIMIZER(schedule_free), .help = "of optimizer.name schedule_free"},
     {OF_OPTIMIZER(sgd), .help = "of optimizer.name sgd"},
+    {OF_OPTIMIZER(adafactor), .help = "of optimizer.name adafactor"},
+    {OF_OPTIMIZER(galore), .help = "of optimizer.name galore"},
+    {OF_OPTIMIZER(fira), .help = "of optimizer.name fira"},
     {GROUP(matrices, MATRICES), .table = &tri_group_keys, .help = "an optimizer and rates for all other matrices"},
     {GROUP(embeddings, EMBEDDINGS), .table = &tri_group_keys,
      .help = "the same for embeddings of tokens and positions, and for the output projection"},
@@ -337,7 +340,8 @@ static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(tri_optimizer_settings_check(&c->optimizer.settings));
   TRI_TRY(tri_identity_check_allowed(c->allow_change));
   TRI_TRY(check_numbers(c));
-  return check_sizes(c);
+  TRI_TRY(check_sizes(c));
+  return tri_optimizer_settings_check_model(&c->optimizer.settings, &c->model);
 }
 
 /* ---- what to train on ------------------------------------------------------------------------------------------ */

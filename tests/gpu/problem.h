@@ -140,6 +140,13 @@ typedef struct kernel_cases {
   X(matrix_normalise) \
   X(matrix_polynomial) \
   X(matrix_step) \
+  X(matrix_squares) \
+  X(adafactor_direction) \
+  X(adafactor_step) \
+  X(low_rank_adam) \
+  X(low_rank_rest) \
+  X(low_rank_growth) \
+  X(low_rank_step) \
   X(quantise_blocks) \
   X(dequantise_blocks) \
   X(quantise_nf4) \

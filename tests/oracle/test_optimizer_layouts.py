@@ -283,7 +283,7 @@ def check_pairs(folder, run, layouts, tolerance):
             assert (losses == through[layout, None][3:]).all(), (layout, "differs in bits from the run that was not stopped")
 
 
-@pytest.mark.parametrize("name", ["muon", "lion", "sgd", "schedule_free", "adafactor", "groups"])
+@pytest.mark.parametrize("name", ["muon", "lion", "sgd", "schedule_free", "adafactor", "groups", "galore", "fira"])
 def test_every_pair_of_layouts(tmp_path, name):
     keys = {**OTHERS, "muon": MUON}[name]
     skip_without(keys)

@@ -88,9 +88,10 @@ MANY = [(2, dict(data=2, zero=3)), (4, dict(tensor=2, data=2, zero=1)), (4, dict
 
 
 @pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
-@pytest.mark.parametrize("name", ["muon", "schedule_free", "groups"])
+@pytest.mark.parametrize("name", ["muon", "schedule_free", "groups", "adafactor", "fira"])
 def test_runs_of_many_ranks(tmp_path, corpus, name):
     """From the user's side: losses of steps and of held-out text as of one rank, and every rank's memory as it was predicted."""
+    skip_without(KILLED[name])
     keys, courses = {**KILLED[name], "steps": 7, "warmup": 2, "global_batch": 8}, {}
     for ranks, layout in [(1, {}), *MANY]:
         folder = tmp_path / "-".join(map(str, [ranks, *layout.items()]))
@@ -239,7 +240,8 @@ def test_the_keys_of_optimizers_are_told():
     """`train --keys` is where people look."""
     keys = trireme("train", "--keys").stdout
     for key in ("name", "state", "muon.momentum", "muon.nesterov", "muon.scale", "muon.iterations", "sgd.momentum", "sgd.nesterov", "schedule_free.r",
-                "schedule_free.weight_lr_power",
+                "schedule_free.weight_lr_power", "adafactor.beta2_decay", "adafactor.eps", "adafactor.d", "galore.rank", "galore.every", "galore.scale",
+                "fira.rank", "fira.every", "fira.scale",
                 *(f"{group}.{what}" for group in optimizers.GROUPS for what in ("name", "lr_scale", "weight_decay_scale"))):
         assert re.search(rf"optimizer\.{re.escape(key)}\s", keys), key
 

@@ -194,15 +194,48 @@ def test_states_on_disk(tmp_path, corpus, name):
     assert all(numpy.isfinite(values).all() and (values != 0).any() for state, values in states.items() if "norm.weight" in state)
 
 
+def shapes_of_own(name, parameter, shape, rank=4):
+    """Of what is kept beside a parameter: Adafactor's means; directions, moments in them, and Fira's norm, of each matrix."""
+    if name == "adafactor":
+        return {".variance": shape} if len(shape) == 1 else {".row_var": (shape[0], 1), ".col_var": (1, shape[1])}
+    matrices = 3 if ".c_attn." in parameter else 1
+    rows, columns = shape[0], shape[1] // matrices
+    stack = (3,) if matrices > 1 else ()
+    turned = rows < columns or rows == columns and parameter.startswith("transformer.h.")
+    moment = (*stack, rank, columns) if turned else (*stack, rows, rank)
+    shapes = {".projection": (*stack, rank, min(rows, columns)), ".exp_avg": moment, ".exp_avg_sq": moment}
+    return {**shapes, ".rest_norm": (matrices,)} if name == "fira" else shapes
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ["adafactor", "galore", "fira"])
+def test_states_of_shapes_of_their_own(tmp_path, corpus, name, model):
+    keys = dict(name=name, **({} if name == "adafactor" else {name: dict(rank=4)}))
+    skip_without(keys)
+    trireme("train", write_run(tmp_path, corpus, dict(**keys, steps=2), model=MODELS[model], precision="fp64"))
+    expected, groups = {}, optimizers.complete(keys)
+    for parameter, values in weights_of(tmp_path / "run").items():
+        own = groups[optimizers.group_of(parameter, torch.tensor(values))]["name"] == name
+        shapes = shapes_of_own(name, parameter, values.shape) if own else dict.fromkeys(STATES["adamw"], values.shape)
+        expected.update({parameter + suffix: shape for suffix, shape in shapes.items()})
+    states = states_of(tmp_path / "run")
+    assert {state: values.shape for state, values in states.items()} == expected
+    for state, values in states.items():
+        if state.endswith(".projection"):
+            rows = values.reshape(-1, *values.shape[-2:])
+            assert numpy.abs(rows @ rows.swapaxes(1, 2) - numpy.eye(rows.shape[1])).max() < 1e-12
+
+
 @pytest.mark.parametrize("state", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("name", ["adamw", "lion", "sgd", "muon", "schedule_free", "adafactor"])
+@pytest.mark.parametrize("name", ["adamw", "lion", "sgd", "muon", "schedule_free", "adafactor", "galore", "fira"])
 def test_memory(tmp_path, corpus, name, state):
     """What is allocated is what was predicted, and fewer bytes an element where states are narrower."""
     skip_without(dict(name=name))
+    own = {name: dict(rank=4)} if name in ("galore", "fira") else {}
     peaks = {}
     for kept in {"fp32", state}:
         folder = tmp_path / kept
-        trireme("train", write_run(folder, corpus, dict(name=name, state=kept, steps=2), model=MODELS["mixtral"]))
+        trireme("train", write_run(folder, corpus, dict(name=name, state=kept, steps=2, **own), model=MODELS["mixtral"]))
         summary = json.load(open(folder / "run/summary.json"))
         assert abs(summary["peak_bytes_predicted"] - summary["peak_bytes_measured"]) <= 0.01 * summary["peak_bytes_measured"]
         peaks[kept] = summary["peak_bytes_predicted"]

@@ -459,7 +459,10 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->optimizer.decay = (tri_decay)next(index, 4);
   c->optimizer.decay_fraction = 1 - next_double(index, 1);
   c->optimizer.settings = *tri_optimizer_settings_default();
-  c->optimizer.settings.name = (tri_optimizer_name)next(index, 5);
+  c->optimizer.settings.name = (tri_optimizer_name)next(index, 6); /* the others ask for a rank */
+  c->optimizer.settings.galore.rank = 1 + (int64_t)next(index, 100);
+  c->optimizer.settings.fira.every = 1 + (int64_t)next(index, 1000);
+  c->optimizer.settings.adafactor.eps[1] = next_double(index, 1);
   c->optimizer.settings.state = (tri_state_storage)next(index, 3);
   c->optimizer.settings.muon.momentum = next_double(index, 1);
   c->optimizer.settings.groups[TRI_GROUP_VECTORS].lr_scale = next_double(index, 10);
@@ -534,11 +537,11 @@ static void prints_what_others_read(void **state) {
       "schedule balance "
       "context_exchange "
       "recompute "
-      "reduce_precision decay init scale state "
+      "reduce_precision decay init state "
       "precision "
       "device output'\n"
       "for k, v in leaves(c):\n"
-      "  assert isinstance(v, str) == (k in words.split() or v == 'auto'), (k, v)\n"
+      "  assert isinstance(v, str) == (k in words.split() or v in ('auto', 'moonlight', 'keller')), (k, v)\n"
       "o = c['optimizer']\n"
       "print(*(float(x).hex() for x in (o['lr'], o['betas'][0], o['eps'], c['model']['norm_eps'])),\n"
       "      c['seed'], c['model']['hidden_size'], sep='\\n')\n"

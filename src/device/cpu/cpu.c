@@ -14,7 +14,7 @@
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
-  void (*fill[12])(tri_device_kernels *table);
+  void (*fill[14])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
 } variant;
@@ -39,6 +39,8 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_optimizer_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_updates_##isa(tri_device_kernels *);                                                              \
   void tri_cpu_table_matrices_##isa(tri_device_kernels *);                                                             \
+  void tri_cpu_table_low_rank_##isa(tri_device_kernels *);                                                             \
+  void tri_cpu_table_factored_##isa(tri_device_kernels *);                                                             \
   void tri_cpu_table_quantised_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_nf4_##isa(tri_device_kernels *);                                                                  \
   void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
@@ -47,8 +49,9 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   {                                                                                                                    \
     tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
         tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
-        tri_cpu_table_matrices_##isa, tri_cpu_table_quantised_##isa, tri_cpu_table_nf4_##isa,                          \
-        tri_cpu_table_router_##isa, tri_cpu_table_grouping_##isa                                                       \
+        tri_cpu_table_matrices_##isa, tri_cpu_table_factored_##isa, tri_cpu_table_low_rank_##isa,                      \
+        tri_cpu_table_quantised_##isa, tri_cpu_table_nf4_##isa, tri_cpu_table_router_##isa,                            \
+        tri_cpu_table_grouping_##isa                                                                                   \
   }
 
 DECLARE(baseline)

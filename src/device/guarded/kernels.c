@@ -77,6 +77,18 @@
   X(matrix_normalise, tri_dtype, const tri_matrix_copy *, const void *, const tri_exact_sum *, double, void *)         \
   X(matrix_polynomial, tri_dtype, const tri_matrix_polynomial *, const void *, const void *, void *)                   \
   X(matrix_step, tri_dtype, const tri_matrix_step *, const tri_step_values *, const void *, void *, void *)            \
+  X(matrix_squares, tri_dtype, const tri_matrix_squares *, const tri_step_values *, const void *, void *, void *)      \
+  X(adafactor_direction, tri_dtype, const tri_adafactor *, const tri_step_values *, const void *, const void *,        \
+    const tri_adafactor_sums *, void *)                                                                                \
+  X(adafactor_step, tri_dtype, const tri_adafactor *, const tri_step_values *, const tri_adafactor_sums *,             \
+    const void *, void *, void *)                                                                                      \
+  X(low_rank_adam, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, const void *, void *, void *,       \
+    void *)                                                                                                            \
+  X(low_rank_rest, tri_dtype, const tri_low_rank_rest *, const tri_step_values *, const void *, const void *,          \
+    const void *, void *)                                                                                              \
+  X(low_rank_growth, tri_dtype, const tri_step_values *, const double *, void *, double *)                             \
+  X(low_rank_step, tri_dtype, const tri_low_rank_step *, const tri_step_values *, const void *, const void *,          \
+    const double *, void *, void *)                                                                                    \
   X(quantise_blocks, tri_dtype, int64_t, bool, const void *, uint8_t *, float *)                                       \
   X(dequantise_blocks, tri_dtype, int64_t, bool, const uint8_t *, const float *, void *)                               \
   X(quantise_nf4, tri_dtype, int64_t, const void *, void *)                                                            \
@@ -96,6 +108,10 @@
            const tri_momentum *: sizeof(tri_momentum),                                                                 \
            const tri_matrix_copy *: sizeof(tri_matrix_copy),                                                           \
            const tri_matrix_polynomial *: sizeof(tri_matrix_polynomial),                                               \
+           const tri_matrix_squares *: sizeof(tri_matrix_squares),                                                     \
+           const tri_adafactor *: sizeof(tri_adafactor),                                                               \
+           const tri_low_rank_rest *: sizeof(tri_low_rank_rest),                                                       \
+           const tri_low_rank_step *: sizeof(tri_low_rank_step),                                                       \
            const tri_matrix_step *: sizeof(tri_matrix_step),                                                           \
            const tri_dropout *: sizeof(tri_dropout),                                                                   \
            const tri_grouped_matmul *: sizeof(tri_grouped_matmul),                                                     \

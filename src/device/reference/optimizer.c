@@ -156,6 +156,126 @@ tri_status tri_reference_matrix_step(tri_queue *queue, tri_dtype type, const tri
   return TRI_OK;
 }
 
+tri_status tri_reference_matrix_squares(tri_queue *queue, tri_dtype type, const tri_matrix_squares *sides,
+                                        const tri_step_values *values, const void *in, void *row_sums,
+                                        void *column_sums) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double scale = values == NULL ? 1.0 : values->gradient_scale;
+  for (int64_t r = 0; r < sides->rows && row_sums != NULL; r++) {
+    double sum = 0;
+    for (int64_t c = 0; c < sides->columns; c++) sum += pow(scale * load(wide, in, r * sides->columns + c), 2.0);
+    store(wide, row_sums, r, sides->row_factor * sum);
+  }
+  for (int64_t c = 0; c < sides->columns && column_sums != NULL; c++) {
+    double sum = 0;
+    for (int64_t r = 0; r < sides->rows; r++) sum += pow(scale * load(wide, in, r * sides->columns + c), 2.0);
+    store(wide, column_sums, c, sides->column_factor * sum);
+  }
+  return TRI_OK;
+}
+
+/* ---- Adafactor --------------------------------------------------------------------------------------------------- */
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+tri_status tri_reference_adafactor_direction(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                                             const tri_step_values *values, const void *row, const void *column,
+                                             const tri_adafactor_sums *sums, void *direction) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double least = options->eps[0] * options->eps[0];
+  for (int64_t r = 0; r < options->rows; r++) {
+    double ratio = 1;
+    if (row != NULL) ratio = load(wide, row, r) / larger(sums->rows / options->all_rows, options->eps[0]);
+    for (int64_t c = 0; c < options->columns; c++) {
+      const int64_t i = r * options->columns + c;
+      const double g = load(wide, direction, i) * values->gradient_scale;
+      store(wide, direction, i, g / sqrt(larger(ratio * load(wide, column, c), least)));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                                        const tri_step_values *values, const tri_adafactor_sums *sums,
+                                        const void *direction, void *parameter, void *narrow) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double lr = values->lr * options->lr_scale, root = 1.0 / sqrt((double)values->update);
+  const double size = larger(options->eps[1], sqrt(sums->parameter / options->all_elements));
+  const double rms = sqrt(sums->direction / options->all_elements);
+  const double rate = size * (lr < root ? lr : root) / larger(1.0, rms / options->d);
+  for (int64_t i = 0; i < options->rows * options->columns; i++) {
+    const double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
+    put_parameter(type, i, p - rate * load(wide, direction, i), parameter, narrow);
+  }
+  return TRI_OK;
+}
+
+/* ---- GaLore and Fira ----------------------------------------------------------------------------------------------
+ */
+
+tri_status tri_reference_low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                                       const tri_step_values *values, const void *gradient, void *moment1,
+                                       void *moment2, void *out) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t i = 0; i < count; i++) {
+    const double g = load(wide, gradient, i) * values->gradient_scale;
+    const double m = options->beta1 * load(wide, moment1, i) + (1.0 - options->beta1) * g;
+    const double v = options->beta2 * load(wide, moment2, i) + (1.0 - options->beta2) * g * g;
+    store(wide, moment1, i, m);
+    store(wide, moment2, i, v);
+    store(wide, out, i, m / (sqrt(v) + options->eps));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_rest(tri_queue *queue, tri_dtype type, const tri_low_rank_rest *sides,
+                                       const tri_step_values *values, const void *gradient, const void *adam,
+                                       const void *projected, void *rest) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double scale = values->gradient_scale;
+  for (int64_t r = 0; r < sides->rows; r++) {
+    for (int64_t c = 0; c < sides->columns; c++) {
+      const int64_t i = r * sides->columns + c, along = sides->by_rows ? r : c;
+      const double left = scale * load(wide, gradient, i) - sides->scale * scale * load(wide, rest, i);
+      store(wide, rest, i, left * sqrt(load(wide, adam, along)) / (sqrt(load(wide, projected, along)) + 1e-8));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_growth(tri_queue *queue, tri_dtype type, const tri_step_values *values,
+                                         const double *squares, void *norm, double *factor) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double x = sqrt(*squares), growth = x / (load(wide, norm, 0) + 1e-8);
+  *factor = values->update == 1 ? 1.0 : 1.01 / larger(growth, 1.01);
+  store(wide, norm, 0, x * *factor);
+  return TRI_OK;
+}
+
+tri_status tri_reference_low_rank_step(tri_queue *queue, tri_dtype type, const tri_low_rank_step *step,
+                                       const tri_step_values *values, const void *x, const void *rest,
+                                       const double *factor, void *parameter, void *narrow) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double update = (double)values->update, lr = values->lr * step->lr_scale;
+  const double corrected = sqrt(1.0 - pow(step->beta2, update)) / (1.0 - pow(step->beta1, update));
+  for (int64_t r = 0; r < step->rows; r++) {
+    for (int64_t c = 0; c < step->columns; c++) {
+      const int64_t i = r * step->parameter_row + c, at = r * step->x_row + c;
+      const double left = rest == NULL ? 0 : *factor * load(wide, rest, at);
+      const double p = load(wide, parameter, i) - lr * corrected * (step->scale * load(wide, x, at) + left);
+      put_parameter(type, i, p * (1.0 - lr * step->weight_decay), parameter, narrow);
+    }
+  }
+  return TRI_OK;
+}
+
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,

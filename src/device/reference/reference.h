@@ -155,6 +155,26 @@ tri_status tri_reference_matrix_polynomial(tri_queue *queue, tri_dtype type, con
                                            const void *a, const void *b, void *out);
 tri_status tri_reference_matrix_step(tri_queue *queue, tri_dtype type, const tri_matrix_step *step,
                                      const tri_step_values *values, const void *x, void *parameter, void *narrow);
+tri_status tri_reference_matrix_squares(tri_queue *queue, tri_dtype type, const tri_matrix_squares *sides,
+                                        const tri_step_values *values, const void *in, void *row_sums,
+                                        void *column_sums);
+tri_status tri_reference_adafactor_direction(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                                             const tri_step_values *values, const void *row, const void *column,
+                                             const tri_adafactor_sums *sums, void *direction);
+tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
+                                        const tri_step_values *values, const tri_adafactor_sums *sums,
+                                        const void *direction, void *parameter, void *narrow);
+tri_status tri_reference_low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
+                                       const tri_step_values *values, const void *gradient, void *moment1,
+                                       void *moment2, void *out);
+tri_status tri_reference_low_rank_rest(tri_queue *queue, tri_dtype type, const tri_low_rank_rest *sides,
+                                       const tri_step_values *values, const void *gradient, const void *adam,
+                                       const void *projected, void *rest);
+tri_status tri_reference_low_rank_growth(tri_queue *queue, tri_dtype type, const tri_step_values *values,
+                                         const double *squares, void *norm, double *factor);
+tri_status tri_reference_low_rank_step(tri_queue *queue, tri_dtype type, const tri_low_rank_step *step,
+                                       const tri_step_values *values, const void *x, const void *rest,
+                                       const double *factor, void *parameter, void *narrow);
 tri_status tri_reference_block_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
                                        tri_exact_sum *sum);
 tri_status tri_reference_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,

@@ -25,6 +25,8 @@ void TRI_KERNEL(table_rows)(tri_device_kernels *table);
 void TRI_KERNEL(table_optimizer)(tri_device_kernels *table);
 void TRI_KERNEL(table_updates)(tri_device_kernels *table);
 void TRI_KERNEL(table_matrices)(tri_device_kernels *table);
+void TRI_KERNEL(table_factored)(tri_device_kernels *table);
+void TRI_KERNEL(table_low_rank)(tri_device_kernels *table);
 void TRI_KERNEL(table_quantised)(tri_device_kernels *table);
 void TRI_KERNEL(table_nf4)(tri_device_kernels *table);
 void TRI_KERNEL(table_router)(tri_device_kernels *table);

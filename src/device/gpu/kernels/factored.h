@@ -1,0 +1,53 @@
+/* Adafactor, and sums of squares along the sides of a matrix: kernels/factored.c. All arrays are wide, but `narrow`,
+ * which may be NULL. */
+#ifndef TRI_DEVICE_GPU_KERNELS_FACTORED_H
+#define TRI_DEVICE_GPU_KERNELS_FACTORED_H
+
+#include "device/step_values.h"
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_factored(K)                                                                                    \
+  K(row_squares, 256) K(column_squares, 256) K(adafactor_direction, 256) K(adafactor_step, 256)
+
+enum {
+  row_squares_threads = 256,
+  column_squares_threads = 256,
+  adafactor_direction_threads = 256,
+  adafactor_step_threads = 256
+};
+
+/* Columns that a block of column_squares takes at a time. */
+enum { SQUARES_ACROSS = 32 };
+
+/* Of tri_matrix_squares; values may be NULL. */
+typedef struct row_squares_arguments {
+  const void *in;
+  void *out;
+  const tri_step_values *values;
+  int64_t rows, columns;
+  double factor;
+} row_squares_arguments;
+
+typedef row_squares_arguments column_squares_arguments;
+
+/* `sums` are those of tri_adafactor_sums, of which the first is read here, and the others by the step. */
+typedef struct adafactor_direction_arguments {
+  const void *row, *column;
+  void *direction;
+  const tri_step_values *values;
+  const double *sums;
+  int64_t rows, columns;
+  double all_rows, eps;
+} adafactor_direction_arguments;
+
+typedef struct adafactor_step_arguments {
+  const void *direction;
+  void *parameter, *narrow;
+  const tri_step_values *values;
+  const double *sums;
+  int64_t count;
+  double all_elements, eps, d, weight_decay, lr_scale;
+} adafactor_step_arguments;
+
+#endif

@@ -1,0 +1,52 @@
+/* What GaLore and Fira do beside products: kernels/low_rank.c. All arrays are wide, but `narrow`, which may be NULL. */
+#ifndef TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
+#define TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
+
+#include "device/step_values.h"
+
+#include <stdint.h>
+
+#define TRI_GPU_KERNELS_low_rank(K)                                                                                    \
+  K(low_rank_adam, 256) K(low_rank_rest, 256) K(low_rank_growth, 64) K(low_rank_step, 256)
+
+enum {
+  low_rank_adam_threads = 256,
+  low_rank_rest_threads = 256,
+  low_rank_growth_threads = 64,
+  low_rank_step_threads = 256
+};
+
+typedef struct low_rank_adam_arguments {
+  const void *gradient;
+  void *moment1, *moment2, *out;
+  const tri_step_values *values;
+  int64_t count;
+  double beta1, beta2, eps;
+} low_rank_adam_arguments;
+
+typedef struct low_rank_rest_arguments {
+  const void *gradient, *adam, *projected;
+  void *rest;
+  const tri_step_values *values;
+  int64_t rows, columns, by_rows;
+  double scale;
+} low_rank_rest_arguments;
+
+typedef struct low_rank_growth_arguments {
+  const tri_step_values *values;
+  const double *squares;
+  void *norm;
+  double *factor;
+} low_rank_growth_arguments;
+
+/* Strides as in tri_low_rank_step; rest may be NULL. */
+typedef struct low_rank_step_arguments {
+  const void *x, *rest;
+  const double *factor;
+  void *parameter, *narrow;
+  const tri_step_values *values;
+  int64_t rows, columns, parameter_row, x_row;
+  double beta1, beta2, weight_decay, lr_scale, scale;
+} low_rank_step_arguments;
+
+#endif

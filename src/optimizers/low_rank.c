@@ -1,0 +1,410 @@
+/* Of a gradient G, [longer side, shorter side], the first `rank` singular vectors along the shorter side are the rows
+ * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every so many
+ * updates P is looked for anew in the gradient at hand; the moments stay. A matrix that is stored with the shorter side
+ * first has all of this transposed.
+ *
+ * Fira adds what P cannot say, G - scale R P: each of its rows as much longer or shorter as Adam made that of R, and
+ * all of it at most one percent longer than in the update before.
+ *
+ * Matrices are whole, as Muon's: ranks that hold parts of one gather its gradient and work out the same step. */
+#include "optimizers/low_rank.h"
+
+#include "base/memory.h"
+#include "optimizers/pieces.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+const tri_config_key tri_low_rank_keys[TRI_LOW_RANK_KEYS] = {
+    {.name = "rank",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_low_rank_settings, rank),
+     .fallback = "0",
+     .range = {.low = 0, .high = 1 << 30},
+     .help = "directions of a matrix that have moments, at most its shorter side; asked for where it is used"},
+    {.name = "every",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_low_rank_settings, every),
+     .fallback = "200",
+     .range = {.low = 1, .high = 1LL << 40},
+     .help = "updates after which the directions are looked for anew"},
+    {.name = "scale",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_low_rank_settings, scale),
+     .fallback = "0.25",
+     .range = {.low = 0, .high = 1e9},
+     .help = "of steps within these directions"},
+};
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+
+typedef struct sides {
+  int64_t matrices, shorter, longer;
+  bool turned; /* rows are the shorter side */
+} sides;
+
+/* Of a square, the inputs are the side that is projected. */
+static sides sides_of(const tri_parameter *tensor) {
+  const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
+  const bool turned = shape.rows < shape.columns || (shape.rows == shape.columns && tensor->in_out);
+  if (turned) return (sides){shape.matrices, shape.rows, shape.columns, true};
+  return (sides){shape.matrices, shape.columns, shape.rows, false};
+}
+
+static tri_state_shape shape_of(int64_t matrices, int64_t rows, int64_t columns) {
+  if (matrices == 1) return (tri_state_shape){2, {rows, columns}};
+  return (tri_state_shape){3, {matrices, rows, columns}};
+}
+
+tri_state_shape tri_low_rank_projection_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
+  const sides s = sides_of(tensor);
+  return shape_of(s.matrices, settings->rank, s.shorter);
+}
+
+tri_state_shape tri_low_rank_moment_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
+  const sides s = sides_of(tensor);
+  return s.turned ? shape_of(s.matrices, settings->rank, s.longer) : shape_of(s.matrices, s.longer, settings->rank);
+}
+
+tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor) {
+  return (tri_state_shape){1, {sides_of(tensor).matrices}};
+}
+
+/* ---- what is wrong with settings --------------------------------------------------------------------------------- */
+
+tri_status tri_low_rank_check(const tri_low_rank_settings *settings, const char *name) {
+  if (settings->rank > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`optimizer.%s.rank` 0: %s keeps moments of so many directions of each matrix; say how many, for "
+                  "example %s: {rank: 128}",
+                  name, name, name);
+}
+
+tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, const tri_low_rank_settings *own,
+                                    const tri_optimizer *optimizer, const tri_parameter_table *table) {
+  const tri_parameter *least = NULL;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    if (tri_optimizer_of(settings, entry) != optimizer) continue;
+    if (least == NULL || sides_of(entry).shorter < sides_of(least).shorter) least = entry;
+  }
+  if (least == NULL || own->rank <= sides_of(least).shorter) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`optimizer.%s.rank` %" PRId64 " is above %" PRId64
+                  ", the shorter side of %s; no matrix has more directions than that: use at most %" PRId64,
+                  optimizer->name, own->rank, sides_of(least).shorter, least->name, sides_of(least).shorter);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Products of a step, all wide: R = G P^T, or transposed; and N P. */
+typedef struct products {
+  tri_matmul into, back;
+} products;
+
+static products products_of(const sides *s, int64_t rank, tri_dtype wide) {
+  const tri_matmul plain = {.a_type = wide, .b_type = wide, .c_type = wide};
+  products p = {plain, plain};
+  if (s->turned) {
+    p.into.m = rank;
+    p.into.k = p.into.lda = s->shorter;
+    p.into.n = p.into.ldb = p.into.ldc = s->longer;
+    p.back.a_transposed = true;
+    p.back.m = p.back.lda = s->shorter;
+    p.back.k = rank;
+    p.back.n = p.back.ldb = p.back.ldc = s->longer;
+    return p;
+  }
+  p.into.m = s->longer;
+  p.into.k = p.into.lda = p.into.ldb = s->shorter;
+  p.into.n = p.into.ldc = rank;
+  p.into.b_transposed = true;
+  p.back.m = s->longer;
+  p.back.k = p.back.lda = rank;
+  p.back.n = p.back.ldb = p.back.ldc = s->shorter;
+  return p;
+}
+
+/* What the tail of a step is told by its head. */
+typedef struct rest_values {
+  double squares, factor;
+} rest_values;
+
+/* Offsets in the workspace. */
+typedef struct scratch {
+  size_t parts, whole;          /* as Muon's, of gradients */
+  size_t projected, adam;       /* R and N */
+  size_t step, rest;            /* as large as a matrix */
+  size_t adam_squares, squares; /* of each row of N, and of R; of the rest's rows */
+  size_t values;                /* of rest_values */
+  size_t of_products;
+  size_t bytes;
+} scratch;
+
+static tri_status lay_out(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
+                          const tri_device_description *device, scratch *out) {
+  const tri_parameter *tensor = &call->tensor;
+  const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
+  const sides s = sides_of(tensor);
+  const int64_t ranks = tri_matrix_ranks(tensor, &call->seat.shape);
+  const tri_dtype type = tri_dtype_wide(call->type);
+  const size_t wide = tri_dtype_bytes(type), matrix = (size_t)(s.shorter * s.longer) * wide;
+  const size_t low = (size_t)(settings->rank * s.longer) * wide, side = (size_t)s.longer * wide;
+  const products p = products_of(&s, settings->rank, type);
+  const tri_matmul *const all[] = {&p.into, &p.back};
+  size_t end = 0, most = 0;
+  *out = (scratch){0};
+  out->parts = tri_pieces_take(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
+  out->whole = tri_pieces_take(&end, tri_pieces_are_one(&shape, ranks) ? 0 : matrix);
+  out->projected = tri_pieces_take(&end, low);
+  out->adam = tri_pieces_take(&end, low);
+  out->step = tri_pieces_take(&end, matrix);
+  out->rest = tri_pieces_take(&end, whole ? matrix : 0);
+  out->adam_squares = tri_pieces_take(&end, whole ? side : 0);
+  out->squares = tri_pieces_take(&end, whole ? side : 0);
+  out->values = tri_pieces_take(&end, sizeof(rest_values));
+  for (int i = 0; i < 2 && device != NULL; i++) {
+    size_t bytes = 0;
+    TRI_TRY(device->matmul_workspace(device, all[i], &bytes));
+    if (bytes > most) most = bytes;
+  }
+  out->of_products = tri_pieces_take(&end, most);
+  out->bytes = end;
+  return TRI_OK;
+}
+
+tri_status tri_low_rank_workspace(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
+                                  const tri_device_description *device, size_t *bytes) {
+  scratch at;
+  TRI_TRY(lay_out(settings, whole, call, device, &at));
+  *bytes = at.bytes;
+  return TRI_OK;
+}
+
+/* ---- the space --------------------------------------------------------------------------------------------------- */
+
+/* A call at work; of one matrix at a time. Arrays are wide. */
+typedef struct low_rank {
+  const tri_low_rank_settings *settings;
+  bool whole;
+  const tri_update_run *run;
+  const tri_update_call *call;
+  tri_matrix_shape shape;
+  sides sides;
+  products products;
+  int64_t ranks, *begins; /* as Muon's */
+  scratch at;
+  char *memory;
+  char *gradients;                             /* of all ranks' parts */
+  const char *gradient;                        /* of the matrix, in one piece */
+  char *projection, *moment1, *moment2, *norm; /* its states */
+} low_rank;
+
+static char *of_matrix(const low_rank *u, int64_t state, int64_t matrix, int64_t elements) {
+  return (char *)u->run->states[state] + (size_t)(matrix * elements) * tri_dtype_bytes(u->products.into.a_type);
+}
+
+/* Every rank's part of the gradient. */
+static tri_status gather(low_rank *u) {
+  const tri_domain parts = u->call->tensor.placement.parts;
+  const tri_dtype wide = u->products.into.a_type;
+  u->gradients = u->run->gradient;
+  if (u->ranks == 1) return TRI_OK;
+  u->gradients = u->memory + u->at.parts;
+  const int64_t rank = tri_domain_rank(&u->call->seat.shape, &u->call->seat.place, parts);
+  TRI_KERNEL_CALL(u->run->queue, convert, u->call->count, wide, u->run->gradient, wide,
+                  u->gradients + (size_t)u->begins[rank] * tri_dtype_bytes(wide));
+  return u->run->collectives->all_gather(u->run->ranks, parts, wide, u->begins, u->gradients);
+}
+
+static tri_status open_matrix(low_rank *u, int64_t matrix) {
+  const int64_t rank = u->settings->rank, low = rank * u->sides.longer;
+  u->projection = of_matrix(u, TRI_LOW_RANK_PROJECTION, matrix, rank * u->sides.shorter);
+  u->moment1 = of_matrix(u, TRI_LOW_RANK_MOMENT1, matrix, low);
+  u->moment2 = of_matrix(u, TRI_LOW_RANK_MOMENT2, matrix, low);
+  u->norm = u->whole ? of_matrix(u, TRI_LOW_RANK_NORM, matrix, 1) : NULL;
+  u->gradient = u->gradients;
+  if (tri_pieces_are_one(&u->shape, u->ranks)) return TRI_OK;
+  u->gradient = u->memory + u->at.whole;
+  return tri_pieces_join(u->run->queue, u->call, u->ranks, u->begins, u->gradients, matrix, u->memory + u->at.whole);
+}
+
+/* The gradient in host memory as [shorter side, longer side], and its vectors. */
+typedef struct host_matrix {
+  char *raw;
+  double *matrix, *vectors;
+} host_matrix;
+
+static void lay_along(const low_rank *u, const host_matrix *h) {
+  const sides *s = &u->sides;
+  for (int64_t i = 0; i < s->shorter; i++) {
+    for (int64_t j = 0; j < s->longer; j++) {
+      const int64_t from = s->turned ? i * s->longer + j : j * s->shorter + i;
+      h->matrix[i * s->longer + j] = tri_wide_get(u->products.into.a_type, h->raw, from);
+    }
+  }
+}
+
+static tri_status find_on_host(const low_rank *u, const host_matrix *h) {
+  const sides *s = &u->sides;
+  const tri_dtype wide = u->products.into.a_type;
+  const int64_t rank = u->settings->rank;
+  const size_t element = tri_dtype_bytes(wide);
+  TRI_TRY(tri_queue_download_now(u->run->queue, h->raw, u->gradient, (size_t)(s->shorter * s->longer) * element));
+  lay_along(u, h);
+  TRI_TRY(u->run->singular_vectors(s->shorter, s->longer, h->matrix, rank, h->vectors));
+  for (int64_t i = 0; i < rank * s->shorter; i++) tri_wide_set(wide, h->raw, i, h->vectors[i]);
+  return tri_queue_upload_now(u->run->queue, u->projection, h->raw, (size_t)(rank * s->shorter) * element);
+}
+
+static tri_status find_space(const low_rank *u) {
+  const sides *s = &u->sides;
+  const size_t elements = (size_t)(s->shorter * s->longer);
+  host_matrix h = {0};
+  tri_status status = tri_alloc("a gradient", elements, tri_dtype_bytes(u->products.into.a_type), &h.raw);
+  if (status == TRI_OK) status = tri_alloc("a gradient", elements, sizeof(double), &h.matrix);
+  if (status == TRI_OK) {
+    status = tri_alloc("singular vectors", (size_t)(u->settings->rank * s->shorter), sizeof(double), &h.vectors);
+  }
+  if (status == TRI_OK) status = find_on_host(u, &h);
+  tri_free(h.vectors);
+  tri_free(h.matrix);
+  tri_free(h.raw);
+  return status;
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
+
+static tri_status project_back(const low_rank *u, const char *low, char *out) {
+  char *workspace = u->memory + u->at.of_products;
+  const char *a = u->sides.turned ? u->projection : low, *b = u->sides.turned ? low : u->projection;
+  TRI_KERNEL_CALL(u->run->queue, matmul, &u->products.back, a, b, NULL, out, workspace);
+  return TRI_OK;
+}
+
+/* R and N, and the step within the space. */
+static tri_status find_step(const low_rank *u) {
+  const char *a = u->sides.turned ? u->projection : u->gradient, *b = u->sides.turned ? u->gradient : u->projection;
+  char *projected = u->memory + u->at.projected, *adam = u->memory + u->at.adam;
+  const tri_adamw options = tri_update_adamw(u->call);
+  TRI_KERNEL_CALL(u->run->queue, matmul, &u->products.into, a, b, NULL, projected, u->memory + u->at.of_products);
+  TRI_KERNEL_CALL(u->run->queue, low_rank_adam, u->call->type, u->settings->rank * u->sides.longer, &options,
+                  u->run->values, projected, u->moment1, u->moment2, adam);
+  return project_back(u, adam, u->memory + u->at.step);
+}
+
+/* Of each direction of the longer side. */
+static tri_status add_up_squares(const low_rank *u, const tri_step_values *values, const char *low, char *out) {
+  const bool turned = u->sides.turned;
+  const int64_t longer = u->sides.longer, rank = u->settings->rank;
+  const tri_matrix_squares squares = {turned ? rank : longer, turned ? longer : rank, 1.0, 1.0};
+  TRI_KERNEL_CALL(u->run->queue, matrix_squares, u->call->type, &squares, values, low, turned ? NULL : out,
+                  turned ? out : NULL);
+  return TRI_OK;
+}
+
+/* What lies outside of the space, and its factor. */
+static tri_status find_rest(const low_rank *u) {
+  tri_queue *queue = u->run->queue;
+  const tri_dtype type = u->call->type;
+  char *of_adam = u->memory + u->at.adam_squares, *squares = u->memory + u->at.squares;
+  char *rest = u->memory + u->at.rest, *projected = u->memory + u->at.projected;
+  rest_values *told = (rest_values *)(void *)(u->memory + u->at.values);
+  const tri_low_rank_rest options = {u->shape.rows, u->shape.columns, !u->sides.turned, u->settings->scale};
+  const tri_matrix_squares all = {u->shape.rows, u->shape.columns, 1.0, 1.0};
+  TRI_TRY(add_up_squares(u, NULL, u->memory + u->at.adam, of_adam));
+  TRI_TRY(add_up_squares(u, u->run->values, projected, squares));
+  TRI_TRY(project_back(u, projected, rest));
+  TRI_KERNEL_CALL(queue, low_rank_rest, type, &options, u->run->values, u->gradient, of_adam, squares, rest);
+  TRI_KERNEL_CALL(queue, matrix_squares, type, &all, NULL, rest, squares, NULL);
+  TRI_KERNEL_CALL(queue, sum, type, u->shape.rows, squares, &told->squares, false);
+  TRI_KERNEL_CALL(queue, low_rank_growth, type, u->run->values, &told->squares, u->norm, &told->factor);
+  return TRI_OK;
+}
+
+/* This rank's piece of it. */
+static tri_status take_step(const low_rank *u, int64_t matrix) {
+  const tri_update_call *call = u->call;
+  const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
+  const size_t wide = tri_dtype_bytes(u->products.into.a_type), at = (size_t)piece.at;
+  const size_t from = (size_t)(piece.row * u->shape.columns + piece.column) * wide;
+  const rest_values *told = (const rest_values *)(const void *)(u->memory + u->at.values);
+  const tri_low_rank_step step = {.rows = piece.rows,
+                                  .columns = piece.columns,
+                                  .parameter_row = piece.row_elements,
+                                  .x_row = u->shape.columns,
+                                  .beta1 = call->settings->betas[0],
+                                  .beta2 = call->settings->betas[1],
+                                  .weight_decay = call->weight_decay,
+                                  .lr_scale = call->lr_scale,
+                                  .scale = u->settings->scale};
+  char *narrow = u->run->narrow == NULL ? NULL : (char *)u->run->narrow + at * tri_dtype_bytes(call->type);
+  TRI_KERNEL_CALL(u->run->queue, low_rank_step, call->type, &step, u->run->values, u->memory + u->at.step + from,
+                  u->whole ? u->memory + u->at.rest + from : NULL, u->whole ? &told->factor : NULL,
+                  (char *)u->run->value + at * wide, narrow);
+  return TRI_OK;
+}
+
+static tri_status make_steps(low_rank *u) {
+  TRI_TRY(gather(u));
+  for (int64_t matrix = 0; matrix < u->sides.matrices; matrix++) {
+    TRI_TRY(open_matrix(u, matrix));
+    if ((u->run->update - 1) % u->settings->every == 0) TRI_TRY(find_space(u));
+    TRI_TRY(find_step(u));
+    if (u->whole) TRI_TRY(find_rest(u));
+    TRI_TRY(take_step(u, matrix));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole, const tri_update_run *run,
+                               const tri_update_call *call) {
+  low_rank u = {.settings = settings,
+                .whole = whole,
+                .run = run,
+                .call = call,
+                .shape = tri_matrix_shape_of(&call->tensor),
+                .sides = sides_of(&call->tensor),
+                .ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape),
+                .memory = run->workspace};
+  u.products = products_of(&u.sides, settings->rank, tri_dtype_wide(call->type));
+  TRI_TRY(lay_out(settings, whole, call, NULL, &u.at));
+  TRI_TRY(tri_pieces_begins(&call->tensor, u.ranks, &u.begins));
+  const tri_status status = make_steps(&u);
+  tri_free(u.begins);
+  return status;
+}
+
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+
+int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
+                       tri_cost out[TRI_OPTIMIZER_COSTS]) {
+  const sides s = sides_of(&call->tensor);
+  const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
+  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape);
+  const tri_dtype type = tri_dtype_wide(call->type);
+  const products p = products_of(&s, settings->rank, type);
+  const double matrices = (double)s.matrices, wide = (double)tri_dtype_bytes(type);
+  const double all = matrices * (double)(s.shorter * s.longer), low = matrices * (double)(settings->rank * s.longer);
+  const bool copied = !tri_pieces_are_one(&shape, ranks);
+  out[0] = tri_pieces_product_cost(&p.into, matrices, s.turned ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED);
+  out[1] = tri_pieces_product_cost(&p.back, matrices * (whole ? 2 : 1), TRI_PRODUCT_PLAIN);
+  /* N of R; the step; the rest, read and written, its norm, and read again; copies into one piece. */
+  out[2] =
+      (tri_cost){.bytes = wide * (2.0 * low + all + (whole ? 5.0 * all + 2.0 * low : 0) + (copied ? 2.0 * all : 0))};
+  if (ranks > 1) {
+    out[2].exchanges[0] = (tri_cost_exchange){
+        .collective = TRI_COLLECTIVE_ALL_GATHER, .domain = call->tensor.placement.parts, .bytes = all * wide};
+  }
+  return 3;
+}
+
+/* Two products, and the elements in the measure of others (schedule/cut_between.c). The vectors, now and then, cost the
+ * most where updates are few: the host's products of the matrix with itself and of its shorter side. */
+double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
+  const sides s = sides_of(tensor);
+  const double of_an_element = 1000;
+  const double m = (double)s.shorter, n = (double)s.longer, r = (double)settings->rank;
+  const double space = (m * m * n + 4.0 * m * m * m) / (double)settings->every;
+  return (double)s.matrices * (4.0 * m * n * r + of_an_element * m * n + space);
+}
