@@ -62,6 +62,19 @@ tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, 
   return tri_source_read_in_order(source, index, out);
 }
 
+static tri_status read_shuffled(const void *from, int64_t index, const tri_sample *out) {
+  return tri_sampler_read(from, index, out);
+}
+
+tri_feed tri_sampler_feed(const tri_sampler *sampler) { return (tri_feed){read_shuffled, sampler}; }
+
+static tri_status read_spread(const void *from, int64_t index, const tri_sample *out) {
+  const tri_sampler_spread *spread = from;
+  return tri_sampler_read_in_order(spread->sampler, index * spread->sampler->per_epoch / spread->count, out);
+}
+
+tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread) { return (tri_feed){read_spread, spread}; }
+
 int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples) {
   return tri_mixture_count(&sampler->mixture, source, samples);
 }

@@ -2,6 +2,7 @@
 #ifndef TRI_DATA_SAMPLER_H
 #define TRI_DATA_SAMPLER_H
 
+#include "data/feed.h"
 #include "data/mixture.h"
 #include "data/source.h"
 
@@ -24,6 +25,14 @@ void tri_sampler_destroy(tri_sampler *sampler);
 
 /* Sample `index`, shuffled. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
+
+/* The shuffled samples, and some of them in their order: `count`, spread evenly over all. */
+tri_feed tri_sampler_feed(const tri_sampler *sampler);
+typedef struct tri_sampler_spread {
+  const tri_sampler *sampler;
+  int64_t count; /* <= per_epoch */
+} tri_sampler_spread;
+tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 
 /* The samples of one source after the other, as tri_source_read_in_order has them. index < per_epoch. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);

@@ -21,15 +21,14 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   return TRI_OK;
 }
 
-tri_status tri_window_batch_read(const tri_window_batch *batch) {
-  int64_t sequence = batch->sampler->sequence;
+tri_status tri_score_batch_read(const tri_score_batch *batch) {
+  int64_t sequence = batch->sequence;
   for (int64_t row = 0; row < batch->batch; row++) {
-    bool filler = batch->first + row >= batch->windows;
-    int64_t window = filler ? 0 : (batch->first + row) * batch->sampler->per_epoch / batch->windows;
+    bool filler = batch->first + row >= batch->samples;
     const tri_sample *into = &batch->into;
     int32_t *labels = into->labels + row * sequence;
     const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence};
-    TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, &to));
+    TRI_TRY(tri_feed_read(batch->feed, filler ? 0 : batch->first + row, &to));
     for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_FILLING;
   }
   return TRI_OK;

@@ -21,12 +21,13 @@ static double rate_of_step(const tri_run_config *config, int64_t step) {
 }
 
 static tri_status make_step(tri_training *t, tri_made_step *made) {
-  tri_progress *progress = &t->progress;
+  const tri_feed feed = tri_sampler_feed(&t->data.train);
+  const tri_progress *progress = &t->progress;
   double begin_s = tri_clock_s();
   *made = (tri_made_step){.lr = rate_of_step(t->config, progress->step)};
   tri_recorder_step(progress->step);
   tri_timing_step_begins(&t->timing, progress->step);
-  TRI_TRY(tri_engine_step(t->engine, &t->data.train, progress->step, progress->updates, made->lr, &made->step));
+  TRI_TRY(tri_engine_step(t->engine, &feed, progress->step, progress->updates, made->lr, &made->step));
   made->seconds = tri_clock_s() - begin_s;
   TRI_TRY(agree_to_stop(t));
   tri_recorder_step(-1);
