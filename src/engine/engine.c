@@ -16,7 +16,8 @@ static tri_parts_request parts_request(const tri_engine_options *options) {
                              .sequence = options->sequence,
                              .precision = options->precision,
                              .optimizer = options->optimizer,
-                             .masked = options->masked};
+                             .masked = options->masked,
+                             .objective = options->objective};
 }
 
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,

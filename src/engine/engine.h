@@ -18,6 +18,7 @@ typedef struct tri_engine_options {
   int64_t sequence;
   tri_dtype precision;
   bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
+  const tri_train_objective *objective; /* what it learns, and scores; NULL: cross entropy */
   uint64_t seed;
   int32_t ignore_token;                    /* labels with this id do not count; -1 is none */
   const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */

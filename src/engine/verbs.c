@@ -19,15 +19,25 @@ tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64
   return TRI_OK;
 }
 
-static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted, const char *verb, const char *before) {
+static const char *next_verb(tri_step_phase phase) {
+  switch (phase) {
+    case TRI_STEP_NONE: return "accumulate";
+    case TRI_STEP_ACCUMULATED: return "reduce";
+    case TRI_STEP_REDUCED: return "update";
+  }
+  return "";
+}
+
+static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted) {
   if (engine->step.phase == wanted) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "the engine was told to %s, and did not %s before", verb, before);
+  return tri_fail(TRI_INTERNAL, "the engine was told to %s where the next verb of its step is %s", next_verb(wanted),
+                  next_verb(engine->step.phase));
 }
 
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
   const tri_program *program = engine->parts.program;
   const tri_program_part part = {program->end_first, program->update_first};
-  TRI_TRY(check_phase(engine, TRI_STEP_ACCUMULATED, "reduce", "accumulate"));
+  TRI_TRY(check_phase(engine, TRI_STEP_ACCUMULATED));
   TRI_TRY(tri_engine_execute(engine, program, part, &engine->step));
   engine->step.phase = TRI_STEP_REDUCED;
   *out = engine->step.result;
@@ -37,7 +47,7 @@ tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
 tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr) {
   const tri_program *program = engine->parts.program;
   const tri_program_part part = {program->update_first, program->num_instructions};
-  TRI_TRY(check_phase(engine, TRI_STEP_REDUCED, "update", "reduce"));
+  TRI_TRY(check_phase(engine, TRI_STEP_REDUCED));
   engine->step.updates = updates;
   engine->step.lr = lr;
   engine->step.phase = TRI_STEP_NONE;

@@ -25,15 +25,19 @@ typedef struct bench {
   tri_engine *engine, *oracle; /* of one seed */
 } bench;
 
+static tri_engine_options options_of(const bench *b) {
+  return (tri_engine_options){.model = &b->model,
+                              .layout = &layout,
+                              .global_batch = BATCH,
+                              .sequence = SEQUENCE,
+                              .precision = TRI_FP64,
+                              .seed = 7,
+                              .ignore_token = -1,
+                              .clip = 1.0};
+}
+
 static tri_engine *create_engine(const bench *b) {
-  tri_engine_options options = {.model = &b->model,
-                                .layout = &layout,
-                                .global_batch = BATCH,
-                                .sequence = SEQUENCE,
-                                .precision = TRI_FP64,
-                                .seed = 7,
-                                .ignore_token = -1,
-                                .clip = 1.0};
+  tri_engine_options options = options_of(b);
   tri_engine *engine = NULL;
   CHECK_OK(tri_engine_create(&options, b->device, &engine));
   return engine;
@@ -157,22 +161,54 @@ static void test_order(void **state) {
   tri_step step;
   tri_evaluation score;
   create_bench(&b);
-  CHECK_FAILS(tri_engine_reduce(b.engine, &step), TRI_INTERNAL, "told to reduce, and did not accumulate before");
-  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL, "told to update, and did not reduce before");
+  CHECK_FAILS(tri_engine_reduce(b.engine, &step), TRI_INTERNAL,
+              "told to reduce where the next verb of its step is accumulate");
+  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
+              "told to update where the next verb of its step is accumulate");
   CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
-  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL, "told to update, and did not reduce before");
+  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
+              "told to update where the next verb of its step is reduce");
   CHECK_OK(tri_engine_reduce(b.engine, &step));
   CHECK_OK(tri_engine_score(b.engine, &feed, 1, &score)); /* takes the memory of what was reduced */
-  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL, "told to update, and did not reduce before");
+  CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
+              "told to update where the next verb of its step is accumulate");
+  destroy_bench(&b);
+}
+
+/* ---- objectives -------------------------------------------------------------------------------------------------- */
+
+static tri_status append_nothing(const tri_model *model, tri_op_list *list, int32_t hidden, int32_t head_weight) {
+  (void)model;
+  (void)list;
+  (void)hidden;
+  (void)head_weight;
+  return TRI_OK;
+}
+
+static void test_objectives(void **state) {
+  (void)state;
+  static const tri_train_objective nothing = {"nothing", append_nothing};
+  bench b;
+  create_bench(&b);
+  tri_engine_options options = options_of(&b);
+  tri_engine *engine = NULL;
+  tri_step step, expected;
+  options.objective = &nothing;
+  CHECK_FAILS(tri_engine_create(&options, b.device, &engine), TRI_INTERNAL, "the objective nothing does not end in");
+  options.objective = &tri_objective_cross_entropy;
+  CHECK_OK(tri_engine_create(&options, b.device, &engine));
+  CHECK_OK(tri_engine_step(engine, &feed, 0, 0, 1e-2, &step));
+  CHECK_OK(tri_engine_step(b.oracle, &feed, 0, 0, 1e-2, &expected));
+  check_same_step(&step, &expected);
+  tri_engine_destroy(engine);
   destroy_bench(&b);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_verbs_make_the_step),
-      cmocka_unit_test(test_score),
-      cmocka_unit_test(test_given_tokens),
-      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_verbs_make_the_step), cmocka_unit_test(test_score),
+      cmocka_unit_test(test_given_tokens),        cmocka_unit_test(test_order),
+      cmocka_unit_test(test_objectives),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
