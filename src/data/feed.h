@@ -8,6 +8,7 @@
 /* Sample `index` depends on the index alone, and each rank asks for those that it needs: a step for [step *
  * global_batch, (step + 1) * global_batch). */
 typedef struct tri_feed {
+  /* Writes all of *out. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);
   const void *from; /* outlives the feed */
 } tri_feed;

@@ -15,6 +15,7 @@ typedef struct tri_sampler {
   int64_t per_epoch; /* samples in one pass over all sources; 0: there are none */
   tri_source *sources;
   tri_mixture mixture;
+  float *label_weights; /* [sources]: of the labels of each; NULL: 1 */
 } tri_sampler;
 
 /* corpora[shares->num_sources]. A sampler of one source has its order; one of several gives each a seed of its own.
@@ -22,6 +23,9 @@ typedef struct tri_sampler {
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
+
+/* From now on the labels of each source weigh so much: weights[sources]. */
+tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 
 /* Sample `index`, shuffled. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);

@@ -34,9 +34,9 @@ typedef struct tri_averaging {
 
 /* What a step did. The same on every rank. */
 typedef struct tri_step {
-  double loss;      /* mean over the counted labels of the global batch; NaN where there are none */
+  double loss;      /* mean over the labels of the global batch, as they weigh; NaN where none does */
   double grad_norm; /* of the whole model, before clipping */
-  int64_t counted;  /* labels */
+  double counted;   /* labels, each as it weighs */
   /* Tokens that the tokens of the batch see, themselves included: attention's work. The second: in layers with a
    * window. */
   int64_t seen, seen_in_window;
@@ -85,9 +85,10 @@ tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t ste
                            tri_step *out);
 
 /* Sequences that somebody holds, each [samples, sequence], the first of which is sample `first`; positions (tri_sample)
- * NULL: each sequence is one document. */
+ * NULL: each sequence is one document; weights NULL: each label that counts weighs 1. */
 typedef struct tri_tokens {
   const int32_t *ids, *labels, *positions;
+  const float *weights;
 } tri_tokens;
 typedef struct tri_tokens_at {
   tri_tokens tokens;

@@ -15,14 +15,14 @@ typedef struct tri_step_state {
   tri_step_phase phase;
   int64_t step, updates;
   double lr;
-  int64_t counted, tokens;      /* of the batches that were loaded: labels; and rows that are not filling */
+  tri_exact_sum counted;        /* of the batches that were loaded: the labels' weights; */
+  int64_t tokens;               /* and rows that are not filling */
   int64_t seen, seen_in_window; /* tokens that theirs see */
   double gradient_scale;
   tri_step result;
   /* A score. */
   bool evaluating;
   int64_t samples;
-  tri_evaluation evaluation;
 } tri_step_state;
 
 struct tri_engine {

@@ -35,14 +35,29 @@ static int64_t own_rows(const tri_engine *engine) {
   return list->batch * list->sequence;
 }
 
-/* Marks the labels that are not to count, which is what the loss passes over, and counts the others. */
-static int64_t mark_labels(int64_t rows, int32_t ignore_token, int32_t *labels) {
-  int64_t counted = 0;
+/* Marks the labels that are not to count, which is what the loss passes over. */
+static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *batch) {
   for (int64_t i = 0; i < rows; i++) {
-    if (labels[i] >= 0 && labels[i] == ignore_token) labels[i] = TRI_LABEL_NONE;
-    counted += labels[i] >= 0;
+    const bool ignored = batch->labels[i] >= 0 && batch->labels[i] == ignore_token;
+    const bool weightless = batch->labels[i] >= 0 && batch->weights[i] == 0;
+    if (ignored || weightless) batch->labels[i] = TRI_LABEL_NONE;
   }
-  return counted;
+}
+
+/* Labels side by side mostly weigh alike: of fewer than 2^29 such the weight times their number is exact, and one
+ * term. */
+static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
+  double weight = 0, count = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    if (batch->labels[i] < 0) continue;
+    if ((double)batch->weights[i] != weight) {
+      tri_exact_sum_add(sum, weight * count);
+      weight = (double)batch->weights[i];
+      count = 0;
+    }
+    count++;
+  }
+  tri_exact_sum_add(sum, weight * count);
 }
 
 /* Sequences may be filled up with rows that are none. */
@@ -70,14 +85,15 @@ static tri_status engine_load(tri_engine *engine, tri_step_state *state, const t
     TRI_TRY(tri_feed_read(state->feed, first + i, &row));
   }
   TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
-  state->counted += mark_labels(own_rows(engine), engine->options.ignore_token, batch.labels);
+  mark_labels(own_rows(engine), engine->options.ignore_token, &batch);
+  add_weights(own_rows(engine), &batch, &state->counted);
   state->tokens += count_tokens(own_rows(engine), batch.labels);
   state->seen += count_seen(own_rows(engine), batch.positions, 0);
   state->seen_in_window += count_seen(own_rows(engine), batch.positions, engine->options.model->window);
   return upload(engine, at->micro_batch);
 }
 
-static double one_of(int64_t count) { return count == 0 ? 0.0 : 1.0 / (double)count; }
+static double one_of(double count) { return count == 0 ? 0.0 : 1.0 / count; }
 
 /* Now the scales of losses are known, and with them all that differs from step to step before the update. `tokens` are
  * those of the global batch. */
@@ -86,7 +102,7 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state, i
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
   *values = (tri_step_values){.gradient_scale = 1.0,
                               .loss_scale = one_of(state->result.counted),
-                              .token_scale = one_of(tokens),
+                              .token_scale = one_of((double)tokens),
                               .sequence_scale = 1.0 / (double)engine->options.global_batch,
                               .step = state->step,
                               .first_sample = state->step * engine->options.global_batch,
@@ -97,12 +113,17 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state, i
 
 static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
-  int64_t sums[] = {state->counted, state->seen, state->seen_in_window, state->tokens};
-  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), 4, sums));
-  state->result.counted = sums[0];
-  state->result.seen = sums[1];
-  state->result.seen_in_window = sums[2];
-  return fill_values(engine, state, sums[3]);
+  struct {
+    tri_exact_sum counted;
+    int64_t seen, seen_in_window, tokens;
+  } sums = {state->counted, state->seen, state->seen_in_window, state->tokens};
+  tri_exact_sum_normalise(&sums.counted);
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), (int64_t)(sizeof sums / sizeof(int64_t)),
+                            (int64_t *)(void *)&sums));
+  state->result.counted = tri_exact_sum_value(&sums.counted);
+  state->result.seen = sums.seen;
+  state->result.seen_in_window = sums.seen_in_window;
+  return fill_values(engine, state, sums.tokens);
 }
 
 static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -183,8 +204,8 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   };
   TRI_TRY(tri_score_batch_read(&batch));
   TRI_TRY(tri_executor_make_batch(engine->executor, number));
-  int64_t counted = mark_labels(own_rows(engine), options->ignore_token, host.labels);
-  if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
+  mark_labels(own_rows(engine), options->ignore_token, &host);
+  if (at->chunk == 0 && at->first_call == 0) add_weights(own_rows(engine), &host, &state->counted);
   tri_executor_set_batch(engine->executor, number, run);
   return upload(engine, number);
 }

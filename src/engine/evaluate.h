@@ -7,10 +7,10 @@
 #include "data/feed.h"
 #include "engine/executor.h"
 
-/* Sums over labels. Divide at the end, never in between. */
+/* Sums over labels, each as it weighs. Divide at the end, never in between. */
 typedef struct tri_evaluation {
   double loss_sum; /* natural logarithm */
-  int64_t counted; /* labels */
+  double counted;  /* labels */
 } tri_evaluation;
 
 /* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels do not
@@ -31,6 +31,7 @@ tri_status tri_score_batch_read(const tri_score_batch *batch);
 bool tri_evaluation_counts(const tri_mesh *mesh);
 
 /* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
-tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out);
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, const tri_exact_sum *counted,
+                               tri_evaluation *out);
 
 #endif

@@ -73,6 +73,7 @@ static tri_status read_tokens(const void *from, int64_t index, const tri_sample 
   memcpy(out->ids, at->tokens.ids + first, bytes);
   memcpy(out->labels, at->tokens.labels + first, bytes);
   for (int64_t t = 0; t < at->sequence; t++) {
+    out->weights[t] = at->tokens.weights == NULL ? 1 : at->tokens.weights[first + t];
     out->positions[t] = at->tokens.positions == NULL ? (int32_t)t : at->tokens.positions[first + t];
   }
   return TRI_OK;
@@ -131,7 +132,7 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
   tri_program_destroy(program);
   TRI_TRY(status);
   TRI_TRY(tri_executor_read_results(engine->executor, &results));
-  return tri_evaluation_join(mesh, &results->losses, state.evaluation.counted, out);
+  return tri_evaluation_join(mesh, &results->losses, &state.counted, out);
 }
 
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {

@@ -78,8 +78,16 @@ static tri_status read_sample(const void *from, int64_t index, const tri_sample 
     out->ids[t] = (int32_t)((index * SEQUENCE + t) * *times % VOCABULARY);
     out->labels[t] = t == 3 ? -1 : (int32_t)((index * SEQUENCE + t + 1) * *times % VOCABULARY);
     out->positions[t] = (int32_t)t;
+    out->weights[t] = t == 1 ? 0 : t == 2 ? 0.1f : 0.5f * (float)(index % 3 + 1);
   }
   return TRI_OK;
+}
+
+/* A label of each sequence does not count, one weighs nothing, one a tenth, and all others as the sequence says. */
+static double all_weights(int samples) {
+  double sum = 0;
+  for (int i = 0; i < samples; i++) sum += (SEQUENCE - 3) * 0.5 * (i % 3 + 1);
+  return sum + samples * (double)0.1f;
 }
 
 static const int times = 7;
@@ -123,9 +131,9 @@ static void test_score(void **state) {
     CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
     CHECK_OK(tri_engine_reduce(b.engine, &step));
     CHECK_OK(tri_engine_update(b.engine, s, 1e-2));
-    const double loss = first.loss_sum / (double)first.counted;
+    const double loss = first.loss_sum / first.counted;
     assert_memory_equal(&step.loss, &loss, sizeof loss);
-    assert_true(first.counted == BATCH * (SEQUENCE - 1) && both.counted == (BATCH - 1) * (SEQUENCE - 1));
+    assert_true(first.counted == all_weights(BATCH) && both.counted == all_weights(BATCH - 1));
     assert_true(both.loss_sum < first.loss_sum);
   }
   destroy_bench(&b);
@@ -136,13 +144,14 @@ static void test_given_tokens(void **state) {
   bench b;
   create_bench(&b);
   int32_t ids[BATCH * SEQUENCE], labels[BATCH * SEQUENCE], positions[BATCH * SEQUENCE];
+  float weights[BATCH * SEQUENCE];
   for (int64_t i = 0; i < BATCH; i++) {
     const int64_t at = i * SEQUENCE;
-    CHECK_OK(tri_feed_read(&feed, BATCH + i, &(tri_sample){ids + at, labels + at, positions + at}));
+    CHECK_OK(tri_feed_read(&feed, BATCH + i, &(tri_sample){ids + at, labels + at, positions + at, weights + at}));
   }
   tri_step step, expected;
   tri_evaluation score, wanted;
-  const tri_tokens tokens = {ids, labels, NULL};
+  const tri_tokens tokens = {ids, labels, NULL, weights};
   const tri_tokens_at at = {tokens, 0, SEQUENCE};
   const tri_feed given = tri_tokens_feed(&at);
   CHECK_OK(tri_engine_gradients(b.engine, &tokens, 1, &step));
