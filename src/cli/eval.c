@@ -264,7 +264,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
   for (int64_t row = 0; row < s->batch; row++) {
     int64_t at = row * s->sequence, index = first + row;
     bool filler = index >= s->packed.per_epoch;
-    const tri_sample to = {s->tokens + at, s->labels + at, positions + at};
+    const tri_sample to = {s->tokens + at, s->labels + at, positions + at, NULL};
     TRI_TRY(tri_source_read_in_order(&s->packed, filler ? 0 : index, &to));
     for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_FILLING;
   }
@@ -297,7 +297,7 @@ static tri_status eval_evaluate(session *s) {
     TRI_TRY(tri_evaluate_batch(s->executor, &s->total));
     if (s->total.counted == 0) continue;
     tri_log_progress("%5.1f %%  loss %.4f", fmin(100.0, 100.0 * (double)(first + s->batch) / (double)sequences),
-                     s->total.loss_sum / (double)s->total.counted);
+                     s->total.loss_sum / s->total.counted);
   }
   tri_log_progress_end();
   return TRI_OK;
@@ -314,7 +314,7 @@ static void eval_print_text(const session *s, const results *r) {
   printf("perplexity      %.4f\n", exp(r->loss));
   if (s->bytes > 0) printf("bits per byte   %.4f\n", r->bits_per_byte);
   if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", r->bigram_loss, exp(r->bigram_loss));
-  printf("tokens          %" PRId64 "\n", s->total.counted);
+  printf("tokens          %.0f\n", s->total.counted);
 }
 
 /* JSON has no word for what is no number but null. */
@@ -335,7 +335,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
 }
 
 static tri_status eval_report(const session *s) {
-  double counted = (double)s->total.counted;
+  double counted = s->total.counted;
   results r = {.loss = s->total.loss_sum / counted,
                .bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes,
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};

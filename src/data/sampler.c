@@ -43,14 +43,31 @@ void tri_sampler_destroy(tri_sampler *sampler) {
   int64_t count = sampler->sources == NULL ? 0 : sampler->mixture.shares.num_sources;
   for (int64_t k = 0; k < count; k++) tri_source_destroy(&sampler->sources[k]);
   tri_free(sampler->sources);
+  tri_free(sampler->label_weights);
   tri_mixture_destroy(&sampler->mixture);
+}
+
+tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights) {
+  int64_t count = sampler->mixture.shares.num_sources;
+  if (sampler->label_weights == NULL) {
+    TRI_TRY(tri_alloc("weights of labels", (size_t)count, sizeof *sampler->label_weights, &sampler->label_weights));
+  }
+  for (int64_t k = 0; k < count; k++) sampler->label_weights[k] = (float)weights[k];
+  return TRI_OK;
+}
+
+static tri_status read_of(const tri_sampler *sampler, int64_t source, int64_t number, const tri_sample *out) {
+  TRI_TRY(tri_source_read(&sampler->sources[source], number, out));
+  if (sampler->label_weights == NULL || out->weights == NULL) return TRI_OK;
+  for (int64_t t = 0; t < sampler->sequence; t++) out->weights[t] *= sampler->label_weights[source];
+  return TRI_OK;
 }
 
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out) {
   int64_t number = 0;
   if (index < 0) return tri_fail(TRI_INTERNAL, "sample %" PRId64 " was asked for", index);
   int64_t source = tri_mixture_at(&sampler->mixture, index, &number);
-  return tri_source_read(&sampler->sources[source], number, out);
+  return read_of(sampler, source, number, out);
 }
 
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out) {
@@ -61,6 +78,19 @@ tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, 
   for (; index >= source->per_epoch; source++) index -= source->per_epoch;
   return tri_source_read_in_order(source, index, out);
 }
+
+static tri_status read_shuffled(const void *from, int64_t index, const tri_sample *out) {
+  return tri_sampler_read(from, index, out);
+}
+
+tri_feed tri_sampler_feed(const tri_sampler *sampler) { return (tri_feed){read_shuffled, sampler}; }
+
+static tri_status read_spread(const void *from, int64_t index, const tri_sample *out) {
+  const tri_sampler_spread *spread = from;
+  return tri_sampler_read_in_order(spread->sampler, index * spread->sampler->per_epoch / spread->count, out);
+}
+
+tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread) { return (tri_feed){read_spread, spread}; }
 
 int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples) {
   return tri_mixture_count(&sampler->mixture, source, samples);

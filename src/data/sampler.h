@@ -2,6 +2,7 @@
 #ifndef TRI_DATA_SAMPLER_H
 #define TRI_DATA_SAMPLER_H
 
+#include "data/feed.h"
 #include "data/mixture.h"
 #include "data/source.h"
 
@@ -14,6 +15,7 @@ typedef struct tri_sampler {
   int64_t per_epoch; /* samples in one pass over all sources; 0: there are none */
   tri_source *sources;
   tri_mixture mixture;
+  float *label_weights; /* [sources]: of the labels of each; NULL: 1 */
 } tri_sampler;
 
 /* corpora[shares->num_sources]. A sampler of one source has its order; one of several gives each a seed of its own.
@@ -22,8 +24,19 @@ tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixtur
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
 
+/* From now on the labels of each source weigh so much: weights[sources]. */
+tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
+
 /* Sample `index`, shuffled. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
+
+/* The shuffled samples, and some of them in their order: `count`, spread evenly over all. */
+tri_feed tri_sampler_feed(const tri_sampler *sampler);
+typedef struct tri_sampler_spread {
+  const tri_sampler *sampler;
+  int64_t count; /* <= per_epoch */
+} tri_sampler_spread;
+tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 
 /* The samples of one source after the other, as tri_source_read_in_order has them. index < per_epoch. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);

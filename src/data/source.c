@@ -150,12 +150,17 @@ static tri_status read_packed(const tri_source *source, int64_t epoch, int64_t n
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
+static void weigh_all(const tri_source *source, const tri_sample *out) {
+  for (int64_t t = 0; t < source->sequence && out->weights != NULL; t++) out->weights[t] = 1;
+}
+
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out) {
   if (index < 0) return tri_fail(TRI_INTERNAL, "sample %" PRId64 " was asked for", index);
   int64_t epoch = index / source->per_epoch;
   tri_random_key key = tri_random_stream(source->seed, TRI_RANDOM_ORDER, (uint64_t)epoch);
   uint64_t place = (uint64_t)(index % source->per_epoch);
   int64_t which = (int64_t)tri_permutation_at(key, (uint64_t)source->per_epoch, place);
+  weigh_all(source, out);
   if (source->pieces.packing != NULL) return read_packed(source, epoch, which, out);
   return read_window(source, window_begin(source, key, which), out);
 }
@@ -164,6 +169,7 @@ tri_status tri_source_read_in_order(const tri_source *source, int64_t index, con
   if (index < 0 || index >= source->per_epoch) {
     return tri_fail(TRI_INTERNAL, "window %" PRId64 " of %" PRId64 " was asked for", index, source->per_epoch);
   }
+  weigh_all(source, out);
   if (source->pieces.packing != NULL) return read_packed(source, -1, index, out);
   return read_window(source, index * source->sequence, out);
 }

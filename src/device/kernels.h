@@ -326,14 +326,15 @@ typedef struct tri_device_kernels {
   /* sum[r] *= exp(from[r] - to[r]): sums of exponentials less one maximum as sums less another. */
   tri_status (*softmax_rescale)(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                 void *sum);
-  /* losses[r] = log(sum) + maximum - label_logit, or 0 where labels[r] is negative. */
-  tri_status (*softmax_loss)(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels, const void *maximum,
-                             const void *sum, const void *label_logit, void *losses);
-  /* gradient[r, v] = values->loss_scale * (exp(logit - maximum) / sum - (v == labels[r] - first_id)), zeros where
-   * labels[r] is negative. The gradient has `type` and leading dimension gradient_ld (in elements of type). It may
-   * lie in the logits' own memory, each row at the start of its row of logits. */
+  /* losses[r] = weights[r] * (log(sum) + maximum - label_logit), or 0 where labels[r] is negative. */
+  tri_status (*softmax_loss)(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                             const float *weights, const void *maximum, const void *sum, const void *label_logit,
+                             void *losses);
+  /* gradient[r, v] = values->loss_scale * weights[r] * (exp(logit - maximum) / sum - (v == labels[r] - first_id)),
+   * zeros where labels[r] is negative. The gradient has `type` and leading dimension gradient_ld (in elements of type).
+   * It may lie in the logits' own memory, each row at the start of its row of logits. */
   tri_status (*softmax_gradient)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                 const void *logits, const int32_t *labels, int64_t first_id,
+                                 const void *logits, const int32_t *labels, const float *weights, int64_t first_id,
                                  const tri_step_values *values, const void *maximum, const void *sum,
                                  int64_t gradient_ld, void *gradient);
 

@@ -11,7 +11,7 @@
 typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
-  double loss_scale;     /* of the gradient of the loss: 1 / counted labels                    */
+  double loss_scale;     /* of the gradient of the loss: 1 / the weights of all labels          */
   double token_scale;    /* 1 / tokens of the global batch, without filling, and               */
   double sequence_scale; /* 1 / its sequences: of losses that routers add                      */
   double average;        /* of schedule-free optimizers: the weight of the newest point        */
@@ -25,7 +25,7 @@ typedef struct tri_step_values {
 typedef struct tri_step_results {
   double loss;          /* of the micro-batch at hand, until it is added to */
   double routers;       /* what its routers add to that, likewise */
-  tri_exact_sum losses; /* of all counted labels of this rank */
+  tri_exact_sum losses; /* of all labels of this rank, as they weigh */
   tri_exact_sum router_losses;
   tri_exact_sum squares; /* of this rank's gradients */
 } tri_step_results;

@@ -8,6 +8,7 @@
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
   int32_t *ids, *labels, *positions; /* [batch, tokens] */
+  float *weights;                    /* likewise */
   tri_batch_cuts cuts;
 };
 
@@ -17,6 +18,8 @@ static tri_status fill(const tri_op_list *list, tri_batch_maker *maker) {
   TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->ids, &maker->ids));
   TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->labels, &maker->labels));
   TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->positions, &maker->positions));
+  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->weights, &maker->weights));
+  for (size_t i = 0; i < count; i++) maker->weights[i] = 1;
   for (int64_t i = 0; i < maker->batch * maker->tokens; i++) maker->positions[i] = (int32_t)(i % maker->tokens);
   maker->lists = tri_op_context_lists(&context);
   return tri_batch_cuts_create(&context, maker->batch, &maker->cuts);
@@ -41,12 +44,13 @@ void tri_batch_maker_destroy(tri_batch_maker *maker) {
   tri_free(maker->ids);
   tri_free(maker->labels);
   tri_free(maker->positions);
+  tri_free(maker->weights);
   tri_free(maker);
 }
 
 tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i) {
   int64_t at = i * maker->tokens;
-  return (tri_sample){maker->ids + at, maker->labels + at, maker->positions + at};
+  return (tri_sample){maker->ids + at, maker->labels + at, maker->positions + at, maker->weights + at};
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -61,6 +65,7 @@ static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
       memcpy(to->ids + row, maker->ids + first, bytes);
       memcpy(to->labels + row, maker->labels + first, bytes);
       memcpy(to->positions + row, maker->positions + first, bytes);
+      memcpy(to->weights + row, maker->weights + first, (size_t)count * sizeof *to->weights);
       for (int64_t t = 0; t < count && to->numbers != NULL; t++) to->numbers[row + t] = (int32_t)(first + t);
       row += count;
     }

@@ -14,6 +14,7 @@
  * in the order of the sequences. What a micro-batch does not have is NULL. */
 typedef struct tri_batch {
   int32_t *ids, *labels; /* [rows]; a negative label does not count (base/label.h) */
+  float *weights;        /* [rows]: how much the others count */
   int32_t *positions;    /* [rows]: in their sequence or document */
   int32_t *numbers;      /* [rows]: among the rows of all ranks; where several share sequences */
   int32_t *inner_order;  /* [rows of the inner ranks]: where they exchange heads */
@@ -35,7 +36,8 @@ typedef struct tri_batch_maker tri_batch_maker;
 tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out);
 void tri_batch_maker_destroy(tri_batch_maker *maker);
 
-/* Where whole sequence `i` of a micro-batch is filled in; its positions say 0, 1, ... from the beginning. */
+/* Where whole sequence `i` of a micro-batch is filled in; its positions say 0, 1, ... from the beginning, and
+ * its weights 1. */
 tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i);
 
 /* Makes a batch in host memory of the sequences as they are now. */

@@ -16,7 +16,8 @@ static tri_parts_request parts_request(const tri_engine_options *options) {
                              .sequence = options->sequence,
                              .precision = options->precision,
                              .optimizer = options->optimizer,
-                             .masked = options->masked};
+                             .masked = options->masked,
+                             .objective = options->objective};
 }
 
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
@@ -155,88 +156,3 @@ tri_executor *tri_engine_executor(tri_engine *engine) { return engine->executor;
 const tri_parameter_table *tri_engine_parameters(const tri_engine *engine) { return engine->parts.table; }
 
 const tri_buckets *tri_engine_buckets(const tri_engine *engine) { return engine->parts.buckets; }
-
-/* ---- steps ------------------------------------------------------------------------------------------------------- */
-
-tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
-                           tri_step *out) {
-  tri_step_state state = {.sampler = sampler, .step = step, .updates = updates, .lr = lr, .update = true};
-  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
-  *out = state.result;
-  return TRI_OK;
-}
-
-/* The place in the global batch of a rank's sequence: micro-batches go round the ranks that read different ones. */
-static int64_t global_row(const tri_engine *engine, int64_t row) {
-  int64_t size = engine->options.layout->micro_batch;
-  const tri_group *batch = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_BATCH);
-  return (row / size * batch->size + batch->rank) * size + row % size;
-}
-
-static void take_row(const tri_tokens *tokens, int64_t from, int64_t sequence, const tri_sample *to) {
-  size_t bytes = (size_t)sequence * sizeof(int32_t);
-  memcpy(to->ids, tokens->ids + from, bytes);
-  memcpy(to->labels, tokens->labels + from, bytes);
-  for (int64_t t = 0; t < sequence; t++) {
-    to->positions[t] = tokens->positions == NULL ? (int32_t)t : tokens->positions[from + t];
-  }
-}
-
-static tri_status take_batch(tri_engine *engine, const tri_tokens *tokens) {
-  int64_t sequence = engine->options.sequence, size = engine->options.layout->micro_batch;
-  for (int64_t m = 0; m < engine->micro_batches; m++) {
-    TRI_TRY(tri_device_event_wait(&engine->uploaded[m]));
-    for (int64_t row = 0; row < size; row++) {
-      const tri_sample to = tri_executor_sequence(engine->executor, row);
-      take_row(tokens, global_row(engine, m * size + row) * sequence, sequence, &to);
-    }
-    TRI_TRY(tri_executor_make_batch(engine->executor, m));
-  }
-  return TRI_OK;
-}
-
-tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
-                              tri_step *out) {
-  TRI_TRY(take_batch(engine, tokens));
-  tri_step_state state = {.step = step, .updates = updates, .lr = lr, .update = true};
-  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
-  *out = state.result;
-  return TRI_OK;
-}
-
-tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out) {
-  TRI_TRY(take_batch(engine, tokens));
-  tri_step_state state = {.step = step};
-  TRI_TRY(tri_engine_execute(engine, engine->parts.program, &state));
-  *out = state.result;
-  return TRI_OK;
-}
-
-/* Micro-batches of an evaluation go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks
- * take as many, since they may gather parameters together: the last may have nothing that counts. */
-tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
-  const tri_layout *layout = engine->options.layout;
-  const tri_mesh *mesh = engine->options.mesh;
-  int64_t count = windows < sampler->per_epoch ? windows : sampler->per_epoch;
-  int64_t batches = (count + layout->micro_batch - 1) / layout->micro_batch;
-  int64_t readers = tri_mesh_group(mesh, TRI_DOMAIN_BATCH)->size;
-  tri_step_state state = {.sampler = sampler, .evaluating = true, .windows = count};
-  tri_program_request request = {
-      .layout = layout,
-      .stage = mesh->place.at[TRI_AXIS_PIPELINE],
-      .micro_batches = (batches + readers - 1) / readers,
-      .lists = (const tri_op_list *const *)engine->parts.lists,
-      .buckets = engine->parts.buckets,
-      .forward_only = true,
-  };
-  tri_program *program = NULL;
-  TRI_TRY(tri_program_create(&request, &program));
-  const tri_step_results *results = NULL;
-  tri_status status = tri_engine_show_evaluated(engine);
-  if (status == TRI_OK) status = tri_engine_execute(engine, program, &state);
-  if (status == TRI_OK) status = tri_engine_show_trained(engine);
-  tri_program_destroy(program);
-  TRI_TRY(status);
-  TRI_TRY(tri_executor_read_results(engine->executor, &results));
-  return tri_evaluation_join(mesh, &results->losses, state.evaluation.counted, out);
-}

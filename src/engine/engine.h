@@ -18,6 +18,7 @@ typedef struct tri_engine_options {
   int64_t sequence;
   tri_dtype precision;
   bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
+  const tri_train_objective *objective; /* what it learns, and scores; NULL: cross entropy */
   uint64_t seed;
   int32_t ignore_token;                    /* labels with this id do not count; -1 is none */
   const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */
@@ -33,9 +34,9 @@ typedef struct tri_averaging {
 
 /* What a step did. The same on every rank. */
 typedef struct tri_step {
-  double loss;      /* mean over the counted labels of the global batch; NaN where there are none */
+  double loss;      /* mean over the labels of the global batch, as they weigh; NaN where none does */
   double grad_norm; /* of the whole model, before clipping */
-  int64_t counted;  /* labels */
+  double counted;   /* labels, each as it weighs */
   /* Tokens that the tokens of the batch see, themselves included: attention's work. The second: in layers with a
    * window. */
   int64_t seen, seen_in_window;
@@ -61,27 +62,50 @@ void tri_engine_destroy(tri_engine *engine);
  * are, so that their sums need no copies and go on in the background whenever one of the ranks looks (comm.h). */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
-/* COLLECTIVE. One optimizer step on the samples [step * global_batch, (step + 1) * global_batch) of the sampler; `step`
- * counts from 0. `updates` is how many updates were made before: skipped steps make none. */
-tri_status tri_engine_step(tri_engine *engine, const tri_sampler *sampler, int64_t step, int64_t updates, double lr,
+/* ---- the engine's verbs, of which loops are made (verbs.c) --------------------------------------------------------
+ */
+
+/* COLLECTIVE. Forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed; `step`
+ * counts from 0. Sums over ranks may be on their way behind it. What another one has left is forgotten. */
+tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step);
+
+/* COLLECTIVE. What was accumulated becomes the gradients of the global batch, of which *out tells. */
+tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
+
+/* COLLECTIVE. The update with what was reduced; none where that says `skipped`. `updates` is how many were made before:
+ * skipped steps make none. */
+tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
+
+/* COLLECTIVE. Between steps: the loss, at the point that the optimizer evaluates, on the first `samples` samples of the
+ * feed, without dropout. The same result on every rank and under every layout that has the same sums. */
+tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
+
+/* COLLECTIVE. One optimizer step: accumulate, reduce, update. */
+tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
-/* A global batch, each [global_batch, sequence]; positions (tri_sample) NULL: each sequence is one document. */
+/* Sequences that somebody holds, each [samples, sequence], the first of which is sample `first`; positions (tri_sample)
+ * NULL: each sequence is one document; weights NULL: each label that counts weighs 1. */
 typedef struct tri_tokens {
   const int32_t *ids, *labels, *positions;
+  const float *weights;
 } tri_tokens;
+typedef struct tri_tokens_at {
+  tri_tokens tokens;
+  int64_t first, sequence;
+} tri_tokens_at;
+tri_feed tri_tokens_feed(const tri_tokens_at *at);
 
-/* COLLECTIVE. The same on a given global batch. */
+/* COLLECTIVE. A step on a given global batch. */
 tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
                               tri_step *out);
 
-/* COLLECTIVE. Forward and backward of a global batch without the update: gradients stay in the executor until the next
- * step. For tests and for whoever wants to look at gradients. */
+/* COLLECTIVE. The same without the update: gradients stay in the executor until the next step. For tests and for
+ * whoever wants to look at gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
-/* COLLECTIVE. Between steps: the loss, at the point that the optimizer evaluates, on `windows` windows spread evenly
- * over the sampler's (all of them if it has fewer), the same ones every time, without dropout. The same result on every
- * rank and under every layout that has the same sums. */
+/* COLLECTIVE. The score of `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same
+ * ones every time. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
 /* LOCAL. Where the average is, after a step, and where it goes on. */

@@ -80,7 +80,7 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   double norm = sqrt(tri_exact_sum_value(&sums[0]));
   state->result.grad_norm = norm;
   state->result.router_loss = tri_exact_sum_value(&sums[2]);
-  state->result.loss = state->result.counted == 0 ? NAN : tri_exact_sum_value(&sums[1]) / (double)state->result.counted;
+  state->result.loss = state->result.counted == 0 ? NAN : tri_exact_sum_value(&sums[1]) / state->result.counted;
   state->result.skipped = !isfinite(norm) || !isfinite(state->result.loss);
   double limit = engine->options.clip;
   state->gradient_scale = limit > 0 && norm > limit ? limit / norm : 1.0;

@@ -1,9 +1,29 @@
-/* Shared by the files of the engine: engine.c sets it up, engine_step.c executes programs. */
+/* Shared by the files of the engine: engine.c sets it up, verbs.c says what a loop may
+ * do with it, engine_step.c executes programs. */
 #ifndef TRI_ENGINE_ENGINE_INTERNAL_H
 #define TRI_ENGINE_ENGINE_INTERNAL_H
 
 #include "base/exact_sum.h"
 #include "engine/engine.h"
+
+/* How far a step is. */
+typedef enum tri_step_phase { TRI_STEP_NONE, TRI_STEP_ACCUMULATED, TRI_STEP_REDUCED } tri_step_phase;
+
+/* What the instructions of one program, and the verbs of one step, hand to each other. */
+typedef struct tri_step_state {
+  const tri_feed *feed;
+  tri_step_phase phase;
+  int64_t step, updates;
+  double lr;
+  tri_exact_sum counted;        /* of the batches that were loaded: the labels' weights; */
+  int64_t tokens;               /* and rows that are not filling */
+  int64_t seen, seen_in_window; /* tokens that theirs see */
+  double gradient_scale;
+  tri_step result;
+  /* A score. */
+  bool evaluating;
+  int64_t samples;
+} tri_step_state;
 
 struct tri_engine {
   tri_engine_options options;
@@ -11,8 +31,9 @@ struct tri_engine {
   tri_device *device;
   tri_parts parts;
   tri_executor *executor;
-  tri_routers *routers;       /* NULL: the model has no experts */
-  tri_averaging averaging;    /* up to the last update */
+  tri_routers *routers;    /* NULL: the model has no experts */
+  tri_averaging averaging; /* up to the last update */
+  tri_step_state step;
   int64_t micro_batches;      /* of this rank in a step */
   tri_device_event *uploaded; /* [micro_batches + 1]: that batch has been copied to the device */
   tri_device_event values_uploaded;
@@ -27,23 +48,16 @@ struct tri_engine {
   void *shared;                           /* gradients that other ranks see; or NULL */
 };
 
-/* What the instructions of one program hand to each other. */
-typedef struct tri_step_state {
-  const tri_sampler *sampler; /* NULL: ids and labels are filled in already */
-  int64_t step, updates;
-  double lr;
-  bool update;
-  int64_t counted, tokens;      /* of the batches that were loaded: labels; and rows that are not filling */
-  int64_t seen, seen_in_window; /* tokens that theirs see */
-  double gradient_scale;
-  tri_step result;
-  /* An evaluation. */
-  bool evaluating;
-  int64_t windows;
-  tri_evaluation evaluation;
-} tri_step_state;
+/* Instructions [first, end) of a program. */
+typedef struct tri_program_part {
+  int64_t first, end;
+} tri_program_part;
 
-tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state);
+/* Before the first instruction of a step, or of a score: nothing has been added up. */
+tri_status tri_engine_begin(tri_engine *engine);
+
+tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
+                              tri_step_state *state);
 
 /* COLLECTIVE. The point that the optimizer evaluates takes the place of the one it trains, and the other way round;
  * both do nothing where that is the same point. In between the gradients' memory has the latter (averaging.c). */

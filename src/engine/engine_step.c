@@ -36,14 +36,29 @@ static int64_t own_rows(const tri_engine *engine) {
   return list->batch * list->sequence;
 }
 
-/* Marks the labels that are not to count, which is what the loss passes over, and counts the others. */
-static int64_t mark_labels(int64_t rows, int32_t ignore_token, int32_t *labels) {
-  int64_t counted = 0;
+/* Marks the labels that are not to count, which is what the loss passes over. */
+static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *batch) {
   for (int64_t i = 0; i < rows; i++) {
-    if (labels[i] >= 0 && labels[i] == ignore_token) labels[i] = TRI_LABEL_NONE;
-    counted += labels[i] >= 0;
+    const bool ignored = batch->labels[i] >= 0 && batch->labels[i] == ignore_token;
+    const bool weightless = batch->labels[i] >= 0 && batch->weights[i] == 0;
+    if (ignored || weightless) batch->labels[i] = TRI_LABEL_NONE;
   }
-  return counted;
+}
+
+/* Labels side by side mostly weigh alike: of fewer than 2^29 such the weight times their number is exact, and one
+ * term. */
+static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
+  double weight = 0, count = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    if (batch->labels[i] < 0) continue;
+    if ((double)batch->weights[i] != weight) {
+      tri_exact_sum_add(sum, weight * count);
+      weight = (double)batch->weights[i];
+      count = 0;
+    }
+    count++;
+  }
+  tri_exact_sum_add(sum, weight * count);
 }
 
 /* Sequences may be filled up with rows that are none. */
@@ -66,34 +81,30 @@ static tri_status engine_load(tri_engine *engine, tri_step_state *state, const t
   int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
   tri_batch batch;
   TRI_TRY(open_batch(engine, at->micro_batch, &batch));
-  for (int64_t i = 0; i < size && state->sampler != NULL; i++) {
+  for (int64_t i = 0; i < size; i++) {
     const tri_sample row = tri_executor_sequence(engine->executor, i);
-    TRI_TRY(tri_sampler_read(state->sampler, first + i, &row));
+    TRI_TRY(tri_feed_read(state->feed, first + i, &row));
   }
-  if (state->sampler != NULL) TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
-  state->counted += mark_labels(own_rows(engine), engine->options.ignore_token, batch.labels);
+  TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
+  mark_labels(own_rows(engine), engine->options.ignore_token, &batch);
+  add_weights(own_rows(engine), &batch, &state->counted);
   state->tokens += count_tokens(own_rows(engine), batch.labels);
   state->seen += count_seen(own_rows(engine), batch.positions, 0);
   state->seen_in_window += count_seen(own_rows(engine), batch.positions, engine->options.model->window);
   return upload(engine, at->micro_batch);
 }
 
-static double one_of(int64_t count) { return count == 0 ? 0.0 : 1.0 / (double)count; }
+static double one_of(double count) { return count == 0 ? 0.0 : 1.0 / count; }
 
-/* Now the scales of losses are known, and with them all that differs from step to step but the clip. `tokens` are those
- * of the global batch. */
+/* Now the scales of losses are known, and with them all that differs from step to step before the update. `tokens` are
+ * those of the global batch. */
 static tri_status fill_values(tri_engine *engine, const tri_step_state *state, int64_t tokens) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
-  double average = 0;
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
-  if (state->update) tri_engine_next_averaging(engine, state->updates, state->lr, &average);
-  *values = (tri_step_values){.lr = state->lr,
-                              .gradient_scale = 1.0,
+  *values = (tri_step_values){.gradient_scale = 1.0,
                               .loss_scale = one_of(state->result.counted),
-                              .token_scale = one_of(tokens),
+                              .token_scale = one_of((double)tokens),
                               .sequence_scale = 1.0 / (double)engine->options.global_batch,
-                              .average = average,
-                              .update = state->updates + 1,
                               .step = state->step,
                               .first_sample = state->step * engine->options.global_batch,
                               .seed = engine->options.seed};
@@ -103,12 +114,17 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state, i
 
 static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
-  int64_t sums[] = {state->counted, state->seen, state->seen_in_window, state->tokens};
-  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), 4, sums));
-  state->result.counted = sums[0];
-  state->result.seen = sums[1];
-  state->result.seen_in_window = sums[2];
-  return fill_values(engine, state, sums[3]);
+  struct {
+    tri_exact_sum counted;
+    int64_t seen, seen_in_window, tokens;
+  } sums = {state->counted, state->seen, state->seen_in_window, state->tokens};
+  tri_exact_sum_normalise(&sums.counted);
+  TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), (int64_t)(sizeof sums / sizeof(int64_t)),
+                            (int64_t *)(void *)&sums));
+  state->result.counted = tri_exact_sum_value(&sums.counted);
+  state->result.seen = sums.seen;
+  state->result.seen_in_window = sums.seen_in_window;
+  return fill_values(engine, state, sums.tokens);
 }
 
 static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -179,17 +195,18 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   int64_t number = at->micro_batch % (engine->micro_batches + 1);
   tri_batch host;
   TRI_TRY(open_batch(engine, number, &host));
-  tri_window_batch batch = {
-      .sampler = state->sampler,
-      .windows = state->windows,
+  tri_score_batch batch = {
+      .feed = state->feed,
+      .samples = state->samples,
       .first = global_micro_batch(engine, at->micro_batch) * options->layout->micro_batch,
       .batch = options->layout->micro_batch,
+      .sequence = options->sequence,
       .into = tri_executor_sequence(engine->executor, 0),
   };
-  TRI_TRY(tri_window_batch_read(&batch));
+  TRI_TRY(tri_score_batch_read(&batch));
   TRI_TRY(tri_executor_make_batch(engine->executor, number));
-  int64_t counted = mark_labels(own_rows(engine), options->ignore_token, host.labels);
-  if (at->chunk == 0 && at->first_call == 0) state->evaluation.counted += counted;
+  mark_labels(own_rows(engine), options->ignore_token, &host);
+  if (at->chunk == 0 && at->first_call == 0) add_weights(own_rows(engine), &host, &state->counted);
   tri_executor_set_batch(engine->executor, number, run);
   return upload(engine, number);
 }
@@ -390,25 +407,28 @@ static tri_status engine_clip(tri_engine *engine, tri_step_state *state, const t
   return tri_engine_clip(engine, state);
 }
 
-/* The one value of the step that its backward decides. */
-static tri_status upload_clip(tri_engine *engine, const tri_step_state *state) {
-  double *host = &tri_executor_host_values(engine->executor)->gradient_scale;
+/* What the backward has decided of the step's values, and what is the update's own. */
+static tri_status upload_values(tri_engine *engine, const tri_step_state *state, double average) {
+  tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
-  *host = state->gradient_scale;
-  TRI_TRY(tri_queue_upload(engine->device->queue, &tri_executor_step_values(engine->executor)->gradient_scale, host,
-                           sizeof *host));
+  values->gradient_scale = state->gradient_scale;
+  values->lr = state->lr;
+  values->average = average;
+  values->update = state->updates + 1;
+  TRI_TRY(tri_queue_upload(engine->device->queue, tri_executor_step_values(engine->executor), values, sizeof *values));
   return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
 }
 
 static tri_status engine_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
-  if (!state->update || state->result.skipped) return TRI_OK;
-  TRI_TRY(upload_clip(engine, state));
+  double average = 0;
+  if (state->result.skipped) return TRI_OK;
+  const tri_averaging next = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
+  TRI_TRY(upload_values(engine, state, average));
   tri_executor_forget_copies(engine->executor);
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
-  double average = 0;
-  engine->averaging = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
+  engine->averaging = next;
   engine->prepared = false;
   return TRI_OK;
 }
@@ -430,31 +450,33 @@ static uint64_t begin_record(const tri_instruction *at) {
   return tri_recorder_begin(&record);
 }
 
-static tri_status execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+static tri_status execute(tri_engine *engine, const tri_instruction *at, tri_step_state *state) {
+  uint64_t ticket = begin_record(at);
+  tri_queue_at(engine->device->queue, tri_instruction_name(at->kind), -1, NULL);
+  TRI_TRY(handlers[at->kind](engine, state, at));
+  tri_recorder_end(ticket);
+  return TRI_OK;
+}
+
+tri_status tri_engine_begin(tri_engine *engine) {
+  engine->staged = NULL;              /* gradients are those of steps again, */
+  engine->step.phase = TRI_STEP_NONE; /* and what a step had left is gone */
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
   tri_queue_at(engine->device->queue, "begin", -1, NULL);
   TRI_TRY(tri_executor_forget_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));
   tri_routers_clear(engine->routers, engine->executor);
-  for (int64_t i = 0; i < program->num_instructions; i++) {
-    const tri_instruction *at = &program->instructions[i];
-    uint64_t ticket = begin_record(at);
-    tri_queue_at(engine->device->queue, tri_instruction_name(at->kind), -1, NULL);
-    TRI_TRY(handlers[at->kind](engine, state, at));
-    tri_recorder_end(ticket);
-  }
   return TRI_OK;
 }
 
-tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
+                              tri_step_state *state) {
   const tri_executor *executor = engine->executor;
-  engine->staged = NULL; /* gradients are those of steps again */
   int64_t results = executor->result_waits, staging = tri_exchange_waits(executor->ranks.exchange);
-  TRI_TRY(execute(engine, program, state));
+  for (int64_t i = part.first; i < part.end; i++) TRI_TRY(execute(engine, &program->instructions[i], state));
   if (state->evaluating) return TRI_OK;
   engine->result_waits += executor->result_waits - results;
   engine->staging_waits += tri_exchange_waits(executor->ranks.exchange) - staging;
-  engine->steps++;
   return TRI_OK;
 }

@@ -17,19 +17,19 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   TRI_TRY(tri_executor_forward(executor, 0, &run));
   TRI_TRY(tri_executor_read_results(executor, &results));
   total->loss_sum += results->loss;
-  for (int64_t i = 0; i < tokens; i++) total->counted += host.labels[i] >= 0;
+  for (int64_t i = 0; i < tokens; i++) total->counted += host.labels[i] >= 0 ? (double)host.weights[i] : 0;
   return TRI_OK;
 }
 
-tri_status tri_window_batch_read(const tri_window_batch *batch) {
-  int64_t sequence = batch->sampler->sequence;
+tri_status tri_score_batch_read(const tri_score_batch *batch) {
+  int64_t sequence = batch->sequence;
   for (int64_t row = 0; row < batch->batch; row++) {
-    bool filler = batch->first + row >= batch->windows;
-    int64_t window = filler ? 0 : (batch->first + row) * batch->sampler->per_epoch / batch->windows;
+    bool filler = batch->first + row >= batch->samples;
     const tri_sample *into = &batch->into;
     int32_t *labels = into->labels + row * sequence;
-    const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence};
-    TRI_TRY(tri_sampler_read_in_order(batch->sampler, window, &to));
+    const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence,
+                           into->weights + row * sequence};
+    TRI_TRY(tri_feed_read(batch->feed, filler ? 0 : batch->first + row, &to));
     for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_FILLING;
   }
   return TRI_OK;
@@ -44,12 +44,15 @@ bool tri_evaluation_counts(const tri_mesh *mesh) {
   return true;
 }
 
-tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out) {
-  tri_exact_sum sum = *loss;
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, const tri_exact_sum *counted,
+                               tri_evaluation *out) {
+  tri_exact_sum sum = *loss, weights = *counted;
   if (!tri_evaluation_counts(mesh)) sum = (tri_exact_sum){0};
   tri_exact_sum_normalise(&sum);
-  TRI_TRY(tri_all_sum_int64(&mesh->world, (int64_t)(sizeof sum / sizeof(int64_t)), (int64_t *)(void *)&sum));
-  TRI_TRY(tri_all_sum_int64(tri_mesh_group(mesh, TRI_DOMAIN_LOSS), 1, &counted));
-  *out = (tri_evaluation){tri_exact_sum_value(&sum), counted};
+  tri_exact_sum_normalise(&weights);
+  const int64_t words = (int64_t)(sizeof sum / sizeof(int64_t));
+  TRI_TRY(tri_all_sum_int64(&mesh->world, words, (int64_t *)(void *)&sum));
+  TRI_TRY(tri_all_sum_int64(tri_mesh_group(mesh, TRI_DOMAIN_LOSS), words, (int64_t *)(void *)&weights));
+  *out = (tri_evaluation){tri_exact_sum_value(&sum), tri_exact_sum_value(&weights)};
   return TRI_OK;
 }

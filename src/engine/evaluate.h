@@ -4,33 +4,34 @@
 
 #include "base/exact_sum.h"
 #include "comm/mesh.h"
-#include "data/sampler.h"
+#include "data/feed.h"
 #include "engine/executor.h"
 
-/* Sums over labels. Divide at the end, never in between. */
+/* Sums over labels, each as it weighs. Divide at the end, never in between. */
 typedef struct tri_evaluation {
   double loss_sum; /* natural logarithm */
-  int64_t counted; /* labels */
+  double counted;  /* labels */
 } tri_evaluation;
 
 /* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels do not
  * count: that is how a batch is filled up. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
-/* A batch of the windows that an evaluation looks at: [first, first + batch) of `windows`, which are spread evenly over
- * the sampler's, the same ones every time. Windows beyond the last are filled up with labels that do not count. */
-typedef struct tri_window_batch {
-  const tri_sampler *sampler;
-  int64_t windows, first, batch;
-  tri_sample into; /* each [batch, sampler->sequence] */
-} tri_window_batch;
+/* A batch of the samples that are scored: [first, first + batch) of `samples`. Those beyond the last are filled up with
+ * labels that do not count. */
+typedef struct tri_score_batch {
+  const tri_feed *feed;
+  int64_t samples, first, batch, sequence;
+  tri_sample into; /* each [batch, sequence] */
+} tri_score_batch;
 
-tri_status tri_window_batch_read(const tri_window_batch *batch);
+tri_status tri_score_batch_read(const tri_score_batch *batch);
 
 /* Whether this rank's loss counts in a sum over the mesh: of the ranks that have the same labels, on the first. */
 bool tri_evaluation_counts(const tri_mesh *mesh);
 
 /* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
-tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, int64_t counted, tri_evaluation *out);
+tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, const tri_exact_sum *counted,
+                               tri_evaluation *out);
 
 #endif

@@ -467,6 +467,7 @@ static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
   return (tri_batch){.ids = (int32_t *)(void *)at,
                      .labels = (int32_t *)(void *)(at + plan->batch_labels),
                      .positions = (int32_t *)(void *)(at + plan->batch_positions),
+                     .weights = (float *)(void *)(at + plan->batch_weights),
                      .numbers = column_at(at, plan->batch_numbers),
                      .inner_order = column_at(at, plan->batch_inner_order),
                      .outer_order = column_at(at, plan->batch_outer_order),
@@ -489,6 +490,7 @@ void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_ru
   const tri_batch_counts counts = batch_counts(executor, number);
   run->ids = batch.ids;
   run->labels = batch.labels;
+  run->weights = batch.weights;
   run->positions = batch.positions;
   run->numbers = batch.numbers;
   run->inner_order = batch.inner_order;

@@ -19,7 +19,8 @@ typedef struct elements {
   char *statistics[3];      /* [rows] */
   int32_t *ids, *positions; /* [num_ids], [rows] */
   int64_t num_ids;
-  char *table; /* of rows: of an embedding, or of angles */
+  float *label_weights; /* [rows]: zeros */
+  char *table;          /* of rows: of an embedding, or of angles */
   tri_step_values *values;
   double *sum;
   tri_exact_sum *exact;
@@ -177,8 +178,8 @@ static tri_status run_loss(const tri_measure *m, const elements *e) {
   const int64_t wide = (int64_t)tri_dtype_bytes(tri_dtype_wide(m->type)), element = (int64_t)tri_dtype_bytes(m->type);
   TRI_KERNEL_CALL(queue, softmax_statistics, m->type, e->rows, e->width, e->width, logits, e->ids, 0, maximum, sum,
                   label);
-  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, 0, e->values, maximum,
-                  sum, e->width * wide / element, array(m, e, 2));
+  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, e->label_weights, 0,
+                  e->values, maximum, sum, e->width * wide / element, array(m, e, 2));
   return TRI_OK;
 }
 
@@ -280,6 +281,7 @@ static tri_status upload_small(tri_measure *m, const elements *e) {
                                  (size_t)(rows < count ? rows : count) * sizeof ids[0]));
   }
   TRI_KERNEL_CALL(m->device->queue, fill_zero, sizeof *e->exact, e->exact);
+  TRI_KERNEL_CALL(m->device->queue, fill_zero, (size_t)e->rows * sizeof(float), e->label_weights);
   return tri_queue_upload_now(m->device->queue, e->values, &values, sizeof values);
 }
 
@@ -298,6 +300,7 @@ tri_status tri_measure_elements_s(tri_measure *m, const tri_measure_elements *of
   e.num_ids = e.rows * facts.ids;
   e.ids = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.num_ids * sizeof(int32_t));
   e.positions = (int32_t *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(int32_t));
+  e.label_weights = (float *)(void *)tri_measure_take(&next, (size_t)e.rows * sizeof(float));
   e.table = tri_measure_take(&next, (size_t)WIDTH * WIDTH * wide);
   e.values = (tri_step_values *)(void *)tri_measure_take(&next, sizeof *e.values);
   e.exact = (tri_exact_sum *)(void *)tri_measure_take(&next, sizeof *e.exact);

@@ -27,18 +27,17 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
   };
 }
 
-static tri_status append_head(const tri_model *model, tri_list_purpose purpose, int32_t x, tri_op_list *list) {
+static tri_status append_head(const tri_model *model, const tri_list_request *request, int32_t x, tri_op_list *list) {
   int32_t hidden = -1, head_weight = -1, logits = -1;
   list->layer = (int32_t)model->num_layers;
   TRI_TRY(tri_family_of(model)->end(model, list, x, &hidden, &head_weight));
-  switch (purpose) {
+  switch (request->purpose) {
     case TRI_LIST_GENERATE:
       return tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits);
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE: break;
   }
-  TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
-  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, hidden, head_weight);
+  return tri_objective_append(request->objective, model, list, hidden, head_weight);
 }
 
 static tri_status append_all(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
@@ -60,7 +59,7 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   list->recomputable = false;
   tri_op_list_set_window(list, 0);
   if (last) {
-    TRI_TRY(append_head(model, request->purpose, x, list));
+    TRI_TRY(append_head(model, request, x, list));
   } else {
     TRI_TRY(tri_op_stage_output(list, x));
   }

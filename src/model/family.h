@@ -6,6 +6,7 @@
 #include "model/blocks.h"
 #include "model/dialect.h"
 #include "model/model.h"
+#include "model/objective.h"
 #include "model/parameters.h"
 #include "ops/list.h"
 #include "ops/recompute.h"
@@ -46,11 +47,12 @@ const tri_family_table *tri_family_of(const tri_model *model);
 /* Which list to make. */
 typedef struct tri_list_request {
   tri_list_purpose purpose;
-  int64_t batch, sequence; /* of a micro-batch */
-  int64_t positions;       /* >= sequence: how far generation may go, */
-  int64_t prompt;          /* and how much of that is there to begin with */
-  bool masked;             /* attention stays inside documents, which may be as short as one token */
-  double masked_area;      /* the share of attention's work that masks leave, where it is known; 0: all of it */
+  const tri_train_objective *objective; /* of a list that ends in a loss; NULL: cross entropy */
+  int64_t batch, sequence;              /* of a micro-batch */
+  int64_t positions;                    /* >= sequence: how far generation may go, */
+  int64_t prompt;                       /* and how much of that is there to begin with */
+  bool masked;                          /* attention stays inside documents, which may be as short as one token */
+  double masked_area; /* the share of attention's work that masks leave, where it is known; 0: all of it */
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;      /* of the layers: for which rank */

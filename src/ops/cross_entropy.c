@@ -5,8 +5,9 @@
  * for the gradients of h and W at once, while it is warm. What is kept for the backward is the gradient of h, no larger
  * than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
- * The gradient is that of loss_scale * loss: loss_scale is 1 / counted labels of the global batch, known before the
- * forward, so micro-batches and ranks need only be added. Rows with a negative label do not count.
+ * Each row counts as its label weighs; rows with a negative label do not. The gradient is that of loss_scale * loss:
+ * loss_scale is 1 / the weights of the global batch, known before the forward, so micro-batches and ranks need only be
+ * added.
  *
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
@@ -143,15 +144,16 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
   const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
+  const float *weights = run->weights + first;
   TRI_TRY(tri_weight_multiply(run, call, &p.logits, TRI_DIRECTION_FORWARD, hidden, NULL, m.logits, m.scratch));
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
-  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, m.maximum, m.sum, m.label_logit, m.losses);
+  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, m.losses);
   TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, run->loss_sum, first > 0);
   if (!run->training) return TRI_OK;
 
-  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
+  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, weights,
                   at->first_id, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(

@@ -90,6 +90,7 @@ struct tri_run {
   void *gradient_to_send;        /* of stage_input's rows                                    */
   const int32_t *ids;            /* [batch, sequence] */
   const int32_t *labels;         /* [batch, sequence]; negative ones do not count (base/label.h) */
+  const float *weights;          /* [batch, sequence]: of labels that count */
   const int32_t *positions;      /* [batch, sequence]: of each token in its sequence or document */
   const int32_t *numbers;        /* [batch, sequence]: of each row among all ranks'; NULL: they are all */
   const int32_t *inner_order, *outer_order, *send_rows; /* engine/batch.h; NULL where nobody exchanges, or gathers */
@@ -100,7 +101,7 @@ struct tri_run {
                                         no query is in two slices of a list. All begins are host memory */
   const tri_step_values *values;     /* of the step at hand; NULL without training */
   int64_t sample;                    /* number of the first sequence in the step, of all ranks' */
-  double *loss_sum;    /* receives the sum of the losses of counted labels; NULL where no list has a loss */
+  double *loss_sum;    /* receives the sum of labels' losses times their weights; NULL where no list has a loss */
   double *router_loss; /* takes what a router adds to the loss, 0 before and behind it; NULL where nobody asks */
   tri_exact_sum *router_losses; /* receives it, router by router: the sum of any layers is that of all, to the bit */
   int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert so far, and bad ones; likewise */

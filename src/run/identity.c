@@ -147,8 +147,9 @@ static json_t *train_json(const tri_identity *identity, const tri_run_config *co
     return json_pack("{s:s, s:s}", "path", train->path, "fingerprint", identity->train[0]);
   json_t *list = json_array();
   for (int64_t k = 0; k < config->data.num_train; k++) {
-    json_array_append_new(list, json_pack("{s:s, s:s, s:f}", "path", train[k].path, "fingerprint", identity->train[k],
-                                          "weight", train[k].weight));
+    json_array_append_new(
+        list, json_pack("{s:s, s:s, s:f, s:f}", "path", train[k].path, "fingerprint", identity->train[k], "weight",
+                        train[k].weight, "label_weight", train[k].label_weight));
   }
   return list;
 }
@@ -367,6 +368,26 @@ static void differing_source(const tri_identity *identity, const tri_run_config 
   }
 }
 
+/* Checkpoints of before this key have all labels weigh 1. */
+static double label_weight_there(const json_t *source) {
+  const json_t *weight = json_object_get(source, "label_weight");
+  return weight == NULL ? 1 : json_number_value(weight);
+}
+
+static bool label_weights_differ(const json_t *train, changes *c) {
+  char there[SOURCE_BYTES], here[SOURCE_BYTES];
+  for (int64_t k = 0; k < c->config->data.num_train; k++) {
+    const tri_train_source *source = &c->config->data.train[k];
+    const double weight = label_weight_there(source_there(train, k));
+    if (weight == source->label_weight) continue;
+    snprintf(there, sizeof there, "label_weight %g of %.150s", weight, source->path);
+    snprintf(here, sizeof here, "%g", source->label_weight);
+    add_change(c, "data.train", there, here);
+    return true;
+  }
+  return false;
+}
+
 static void compare_training(const tri_identity *identity, const json_t *train, changes *c) {
   char there[SOURCE_BYTES], here[SOURCE_BYTES];
   tri_mixture_shares shares_then, shares_now;
@@ -383,6 +404,7 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
     add_change(c, "data.train", there, here);
     return;
   }
+  if (label_weights_differ(train, c)) return;
   if (!shares_there(train, &shares_then) || tri_run_config_shares(c->config, &shares_now) != TRI_OK) return;
   if (same_shares(&shares_then, &shares_now)) return;
   describe_shares(&shares_then, there);

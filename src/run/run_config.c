@@ -58,6 +58,12 @@ static const tri_config_key source_keys[] = {
      .derived = "asked for beside others",
      .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
      .help = "its share of the samples, as sequences, is weight / all weights"},
+    {.name = "label_weight",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_train_source, label_weight),
+     .fallback = "1.0",
+     .range = {.low = 1e-6, .high = 1e6},
+     .help = "how much each of its labels counts in the loss, beside those of other sources"},
 };
 TABLE(source_table, source_keys);
 
@@ -356,12 +362,12 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
-/* A source alone has all samples, whatever its weight. */
+/* A source alone has all samples, and all labels, whatever its weights. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
   if (c->data.num_train == 1) {
-    train->weight = 1;
+    train->weight = train->label_weight = 1;
     return TRI_OK;
   }
   for (int64_t k = 0; k < c->data.num_train; k++) {

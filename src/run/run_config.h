@@ -24,6 +24,7 @@ typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE,
 typedef struct tri_train_source {
   char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
   double weight;             /* 1 where there is one source */
+  double label_weight;       /* likewise: how much each of its labels counts in the loss */
 } tri_train_source;
 
 typedef struct tri_run_config {

@@ -84,6 +84,12 @@ static tri_status check_others(const tri_run_config *config, const tri_run_data 
   return TRI_OK;
 }
 
+static tri_status weigh_labels(const tri_run_config *config, tri_sampler *sampler) {
+  double weights[TRI_MOST_SOURCES];
+  for (int64_t k = 0; k < config->data.num_train; k++) weights[k] = config->data.train[k].label_weight;
+  return tri_sampler_weigh(sampler, weights);
+}
+
 static tri_status open_training(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
   tri_mixture_shares shares;
@@ -93,6 +99,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
     TRI_TRY(check_others(config, out, k));
   }
   TRI_TRY(create_sampler(o, out->train_corpora, &shares, &out->train));
+  TRI_TRY(weigh_labels(config, &out->train));
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
   bool said = false; /* once is enough: they are of one tokenizer */
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {

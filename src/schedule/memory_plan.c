@@ -331,6 +331,7 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
   (void)take(&plan->batch_bytes, column);
   plan->batch_labels = take(&plan->batch_bytes, column);
   plan->batch_positions = take(&plan->batch_bytes, column);
+  plan->batch_weights = take(&plan->batch_bytes, column);
   plan_context(list, plan);
   plan->batch_slices = take(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
   plan->batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));

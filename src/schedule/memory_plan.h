@@ -65,9 +65,9 @@ typedef struct tri_memory_plan {
   size_t results_bytes; /* of a step: its results, and behind them */
   size_t result_counts; /* counts of its routers: [num_routers, router_experts + 1] */
   int64_t num_routers, router_experts;
-  size_t row_bytes, box_bytes;                        /* what a message carries; the same and its padding */
-  size_t batch_bytes;                                 /* of one batch: */
-  size_t batch_labels, batch_positions, batch_slices; /* where they begin in it, behind the ids */
+  size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
+  size_t batch_bytes;          /* of one batch: */
+  size_t batch_labels, batch_positions, batch_weights, batch_slices; /* where they begin in it, behind the ids */
   size_t batch_numbers, batch_inner_order, batch_outer_order, batch_send_rows; /* likewise; 0: it has none */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */

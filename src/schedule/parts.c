@@ -11,6 +11,7 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
   request.layers = layers;
   request.masked = of->masked;
   request.masked_area = of->masked_area;
+  request.objective = of->objective;
   int replicas = tri_domain_size(&seat->shape, TRI_DOMAIN_REPLICAS);
   if (of->model->num_experts > 0) replicas *= tri_domain_size(&seat->shape, TRI_DOMAIN_EXPERT_REPLICAS);
   request.weights_pass = of->layout->zero > 2 && replicas > 1;

@@ -488,6 +488,13 @@ static tri_status append_end(building *b) {
   return TRI_OK;
 }
 
+/* What comes before it makes no parameter another one. */
+static int64_t find_update(const tri_program *program) {
+  int64_t i = program->end_first;
+  while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
+  return i;
+}
+
 static tri_status append_step(building *b) {
   const tri_program_request *request = b->request;
   if (!request->forward_only) {
@@ -500,7 +507,10 @@ static tri_status append_step(building *b) {
   }
   TRI_TRY(append_kind(b, TRI_PREPARE));
   TRI_TRY(append_turns(b));
-  return request->buckets == NULL || request->forward_only ? TRI_OK : append_end(b);
+  b->program->end_first = b->program->num_instructions;
+  if (request->buckets != NULL && !request->forward_only) TRI_TRY(append_end(b));
+  b->program->update_first = find_update(b->program);
+  return TRI_OK;
 }
 
 /* Gives each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns it.

@@ -52,6 +52,7 @@ typedef struct tri_program {
   bool split_backward;              /* inputs and weights apart: gradients live from one to the other */
   int64_t *turn_first; /* [num_turns + 1]: where each turn of the schedule begins, and what is behind them */
   int64_t num_turns;
+  int64_t end_first, update_first; /* behind all passes; and where the update begins (step_end.h) */
 } tri_program;
 
 /* A rank whose program is asked for. */

@@ -175,7 +175,7 @@ static tri_status statistics(bench *b) {
                 b->rows[2]);
 }
 static tri_status gradient(bench *b) {
-  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0,
+  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, b->rows[1], 0,
                 &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
                 b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
 }

@@ -9,7 +9,7 @@
 
 typedef struct loss_call {
   int64_t rows, vocabulary, ld, gradient_ld, first_id;
-  int logits, labels, values, maximum, sum, label_logit, out;
+  int logits, labels, weights, values, maximum, sum, label_logit, out;
 } loss_call;
 
 /* Vocabularies and how long rows are beyond them. */
@@ -103,8 +103,8 @@ static void add_statistics(problem *p, loss_call *x, double logit_scale) {
 
 static tri_status run_loss(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
-  return KERNEL(queue, softmax_loss, p->type, x->rows, AT(x->labels), AT(x->maximum), AT(x->sum), AT(x->label_logit),
-                AT(x->out));
+  return KERNEL(queue, softmax_loss, p->type, x->rows, AT(x->labels), AT(x->weights), AT(x->maximum), AT(x->sum),
+                AT(x->label_logit), AT(x->out));
 }
 
 void cases_softmax_loss(checker *c, tri_dtype type) {
@@ -114,6 +114,7 @@ void cases_softmax_loss(checker *c, tri_dtype type) {
     p.run = run_loss;
     p.with = &x;
     x.labels = add_labels(&p, &x);
+    x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
     add_statistics(&p, &x, 1);
     x.label_logit = add_input(&p, "label_logit", p.wide, x.rows, 0, 1);
     x.out = add_output(&p, "losses", p.wide, x.rows, false);
@@ -127,7 +128,7 @@ void cases_softmax_loss(checker *c, tri_dtype type) {
 static tri_status run_gradient(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
   return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
-                x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
+                AT(x->weights), x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
 }
 
 /* In the logits' own memory: an array of the gradient's type that begins as one of logits. */
@@ -153,6 +154,7 @@ void cases_softmax_gradient(checker *c, tri_dtype type) {
     p.run = run_gradient;
     p.with = &x;
     x.labels = add_labels(&p, &x);
+    x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
     x.values = add_bytes(&p, "values", &values, sizeof values);
     add_statistics(&p, &x, 3);
     if (in_place) {

@@ -289,7 +289,7 @@ static void rows(bench *s) {
 typedef struct loss_call {
   const bench *s;
   int64_t rows, vocabulary;
-  void *logits, *labels, *maximum, *sum, *label_logit, *values;
+  void *logits, *labels, *weights, *maximum, *sum, *label_logit, *values;
 } loss_call;
 
 static tri_status work_statistics(tri_queue *queue, void *context, int round) {
@@ -304,8 +304,8 @@ static tri_status work_statistics(tri_queue *queue, void *context, int round) {
 static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
-  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels, 0,
-                  c->values, c->maximum, c->sum,
+  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels,
+                  c->weights, 0, c->values, c->maximum, c->sum,
                   c->vocabulary * (int64_t)(tri_dtype_bytes(c->s->wide) / tri_dtype_bytes(c->s->type)), c->logits);
   return TRI_OK;
 }
@@ -316,6 +316,7 @@ static void loss(bench *s) {
   const tri_step_values values = {.loss_scale = 1e-3};
   c.logits = random_of(s, &b, s->wide, c.rows * c.vocabulary);
   c.labels = random_of(s, &b, TRI_INT32, c.rows);
+  c.weights = random_of(s, &b, TRI_FP32, c.rows);
   c.maximum = random_of(s, &b, s->wide, c.rows);
   c.sum = random_of(s, &b, s->wide, c.rows);
   c.label_logit = random_of(s, &b, s->wide, c.rows);

@@ -3,14 +3,14 @@
  *
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS]
  *
- * TOKENS: int32 ids, then labels, then, where documents are masked, positions of every step, and of one where STEPS is
- * 0. LAYOUTS: a line each: name tensor pipeline data virtual_stages schedule sequence_parallel zero recompute
- * recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group balance embedding_as_layers
- * head_as_layers context context_exchange context_inner context_row_pairs expert expert_tensor expert_capacity
- * capacity_drop. For each, OUT/NAME.bin gets every gradient of the first step, then every value after the last, as
- * float64 in the order of the table, a stack's tensors one behind the other; a line of JSON on standard output has
- * losses, norms, what routers add to losses, and each rank's bytes. WEIGHTS: the values to begin with, in the same
- * order; else they are drawn. */
+ * TOKENS: int32 ids, then labels, then, where documents are masked, positions, then, where labels weigh, their weights
+ * as floats: of every step, and of one where STEPS is 0. LAYOUTS: a line each: name tensor pipeline data virtual_stages
+ * schedule sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group
+ * balance embedding_as_layers head_as_layers context context_exchange context_inner context_row_pairs expert
+ * expert_tensor expert_capacity capacity_drop. For each, OUT/NAME.bin gets every gradient of the first step, then every
+ * value after the last, as float64 in the order of the table, a stack's tensors one behind the other; a line of JSON on
+ * standard output has losses, norms, what routers add to losses, and each rank's bytes. WEIGHTS: the values to begin
+ * with, in the same order; else they are drawn. */
 #include "global.h"
 
 #include "base/file.h"
@@ -27,7 +27,7 @@ typedef struct arguments {
   const char *device, *tokens, *layouts, *out, *weights;
   tri_dtype precision;
   int64_t global_batch, sequence, steps;
-  bool masked;
+  int64_t columns; /* of the tokens */
 } arguments;
 
 static tri_schedule_kind schedule_of(const char *name) {
@@ -104,8 +104,9 @@ static tri_status report_bytes(tri_engine *engine) {
 /* Of a step. */
 static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t step) {
   int64_t count = a->global_batch * a->sequence;
-  const int32_t *ids = tokens + step * (a->masked ? 3 : 2) * count;
-  return (tri_tokens){ids, ids + count, a->masked ? ids + 2 * count : NULL};
+  const int32_t *ids = tokens + step * a->columns * count;
+  return (tri_tokens){ids, ids + count, a->columns > 2 ? ids + 2 * count : NULL,
+                      a->columns > 3 ? (const float *)(const void *)(ids + 3 * count) : NULL};
 }
 
 /* The other way round: every tensor of the values from a file. */
@@ -163,7 +164,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
       .global_batch = a->global_batch,
       .sequence = a->sequence,
       .precision = a->precision,
-      .masked = a->masked,
+      .masked = a->columns > 2,
       .seed = 1,
       .ignore_token = -1,
       .optimizer = tri_optimizer_settings_default(),
@@ -212,7 +213,7 @@ static tri_status run_all(arguments *a, const char *model_path) {
   TRI_TRY(tri_file_read(a->layouts, (size_t)1 << 24, &layouts, &bytes));
   TRI_TRY(tri_file_read(a->tokens, (size_t)1 << 30, &tokens, &bytes));
   size_t steps = a->steps > 0 ? (size_t)a->steps : 1;
-  a->masked = bytes == 3 * sizeof(int32_t) * steps * (size_t)(a->global_batch * a->sequence);
+  a->columns = (int64_t)(bytes / (sizeof(int32_t) * steps * (size_t)(a->global_batch * a->sequence)));
   char *rest = NULL;
   for (char *line = strtok_r(layouts, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
     TRI_TRY(run_layout(a, &model, line, (const int32_t *)(void *)tokens));

@@ -94,10 +94,11 @@ class Weights:
             self.put(self.flat, p, numpy.asarray(tensors[p["name"]], numpy.float64))
         self.flat.tofile(self.file)
 
-    def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b", positions=None):
-        """Loss, norm and gradients by name, as the engine finds them; masked, where there are positions."""
+    def gradients(self, device, precision, ids, labels, micro_batch=None, schedule="1f1b", positions=None, label_weights=None):
+        """Loss, norm and gradients by name, as the engine finds them; masked, where there are positions, which labels' weights (float32) need, too."""
         tokens, out = os.path.join(self.folder, "tokens.bin"), os.path.join(self.folder, "gradients.bin")
         columns = [ids, labels] if positions is None else [ids, labels, positions]
+        columns += [] if label_weights is None else [label_weights.view(numpy.int32)]
         numpy.concatenate([column.reshape(-1) for column in columns]).astype(numpy.int32).tofile(tokens)
         result = tool("gradients", self.model_file, device_for(device, precision), precision, schedule, ids.shape[0],
                       micro_batch or ids.shape[0], ids.shape[1], self.file, tokens, out)

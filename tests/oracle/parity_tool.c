@@ -122,10 +122,12 @@ static tri_status gradients_command(char **a) {
   size_t count = (size_t)(options.global_batch * options.sequence);
   size_t bytes = 0;
   TRI_TRY(tri_file_read(a[8], (size_t)1 << 34, (char **)(void *)&tokens, &bytes));
-  options.masked = bytes == 3 * count * sizeof *tokens;
+  const bool weighed = bytes == 4 * count * sizeof *tokens; /* floats */
+  options.masked = weighed || bytes == 3 * count * sizeof *tokens;
   if (!options.masked && bytes != 2 * count * sizeof *tokens)
     return tri_fail(TRI_BAD_FILE, "%s: %zu bytes", a[8], bytes);
-  tri_tokens given = {tokens, tokens + count, options.masked ? tokens + 2 * count : NULL};
+  tri_tokens given = {tokens, tokens + count, options.masked ? tokens + 2 * count : NULL,
+                      weighed ? (const float *)(const void *)(tokens + 3 * count) : NULL};
   TRI_TRY(tri_device_create(a[1], 0, &device));
   TRI_TRY(tri_engine_create(&options, device, &engine));
   tri_executor *executor = tri_engine_executor(engine);
@@ -189,7 +191,7 @@ static tri_status samples_command(char **a) {
   TRI_TRY(tri_alloc("samples", (size_t)(3 * sequence * count), sizeof *out, &out));
   for (int64_t i = 0; i < count; i++) {
     int32_t *at = out + 3 * i * sequence;
-    TRI_TRY(tri_source_read(&source, i, &(tri_sample){at, at + sequence, at + 2 * sequence}));
+    TRI_TRY(tri_source_read(&source, i, &(tri_sample){at, at + sequence, at + 2 * sequence, NULL}));
   }
   TRI_TRY(tri_file_replace(a[5], out, (size_t)(3 * sequence * count) * sizeof *out));
   printf("{\"per_epoch\": %" PRId64 "}\n", source.per_epoch);

@@ -61,6 +61,12 @@ static void *put_labels(gpu_bench *b, const problem *p) {
   return put_and_free(b, labels, p->rows, TRI_INT32);
 }
 
+static void *put_weights(gpu_bench *b, const problem *p) {
+  float *weights = gpu_bytes((size_t)p->rows * sizeof *weights);
+  for (int64_t r = 0; r < p->rows; r++) weights[r] = (float)(r % 3) * 0.5f + 0.25f;
+  return put_and_free(b, weights, p->rows, TRI_FP32);
+}
+
 static void *put_poison(gpu_bench *b, int64_t count, tri_dtype type) {
   return put_and_free(b, gpu_values(type, count, NAN, 2), count, type);
 }
@@ -96,7 +102,7 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
     sum = put(b, given->columns[SUM], p->rows, wide_of(p));
     label_logit = put(b, given->columns[LABEL_LOGIT], p->rows, wide_of(p));
   }
-  KERNEL(softmax_loss, p->type, p->rows, labels, maximum, sum, label_logit, columns[LOSS]);
+  KERNEL(softmax_loss, p->type, p->rows, labels, put_weights(b, p), maximum, sum, label_logit, columns[LOSS]);
   void *larger = put_and_free(b, gpu_values(wide_of(p), p->rows, 5, 3), p->rows, wide_of(p));
   if (p->rows > 0) CHECK_OK(tri_queue_move(b->device->queue, columns[RESCALED], sum, (size_t)p->rows * wide_bytes(p)));
   KERNEL(softmax_rescale, p->type, p->rows, maximum, larger, columns[RESCALED]);
@@ -120,8 +126,8 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   void *gradient = p->in_place ? logits : put_poison(b, p->rows * ld, p->type);
   b->misaligned = 0;
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
-  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, p->first_id, step, maximum, sum, ld,
-         gradient);
+  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, put_weights(b, p), p->first_id, step,
+         maximum, sum, ld, gradient);
   unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);
   gpu_clear(b);

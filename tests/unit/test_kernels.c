@@ -441,6 +441,12 @@ static const int32_t *labels_of(const bench *b) {
   return labels;
 }
 
+static const float *weights_of(const bench *b) {
+  static float weights[4096];
+  for (int64_t r = 0; r < b->rows; r++) weights[r] = (float)(r % 3) * 0.5f + 0.25f;
+  return weights;
+}
+
 /* Rows of logits are longer than the vocabulary; the largest reach beyond what exp can hold. */
 static void softmax_arguments(bench *b) {
   add(b, b->wide, b->rows * (b->width + 3), b->flag ? 500.0 : 0.0, b->flag ? 4000.0 : 3.0);
@@ -454,8 +460,9 @@ static tri_status softmax_call(tri_device *device, bench *b) {
   const int32_t *labels = labels_of(b);
   TRI_TRY(KERNEL(softmax_statistics, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, data_of(b, 1),
                  data_of(b, 2), data_of(b, 3)));
-  TRI_TRY(KERNEL(softmax_loss, b->type, b->rows, labels, data_of(b, 1), data_of(b, 2), data_of(b, 3), data_of(b, 4)));
-  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3,
+  TRI_TRY(KERNEL(softmax_loss, b->type, b->rows, labels, weights_of(b), data_of(b, 1), data_of(b, 2), data_of(b, 3),
+                 data_of(b, 4)));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, weights_of(b), 3,
                 &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
 }
 
@@ -674,13 +681,14 @@ static void test_softmax_gradient_over_its_logits(void **state) {
   static uint16_t apart[ROWS * 2 * LD];
   const tri_step_values values = {.loss_scale = 1.0};
   int32_t labels[ROWS] = {0, WIDTH - 1, 17, -1, 500};
+  const float weights[ROWS] = {1, 0.5f, 2, 1, 0.1f};
   tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, 99);
   for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
   CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
-  CHECK_OK(
-      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, &values, maximum, sum, 2 * LD, apart));
-  CHECK_OK(
-      KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, &values, maximum, sum, 2 * LD, logits));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, weights, 0, &values, maximum, sum,
+                  2 * LD, apart));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, weights, 0, &values, maximum, sum,
+                  2 * LD, logits));
   for (int r = 0; r < ROWS; r++) {
     assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,
                         WIDTH * sizeof(uint16_t));

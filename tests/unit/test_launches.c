@@ -248,13 +248,14 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
 static tri_status launch_rest(tri_device *device, tri_dtype type, const model *m, char *x) {
   tri_queue *q = device->queue;
   const int32_t *labels = (const int32_t *)(void *)x;
+  const float *weights = (const float *)(void *)x;
   const tri_step_values *values = (const tri_step_values *)(void *)x;
   const int64_t parameters = m->vocabulary * m->width;
   const tri_dtype wide = tri_dtype_wide(type);
   TRI_KERNEL_CALL(q, softmax_statistics, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, x, x, x);
   TRI_KERNEL_CALL(q, softmax_rescale, type, m->rows, x, x, x);
-  TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, x, x, x, x);
-  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, values, x, x,
+  TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, weights, x, x, x, x);
+  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, weights, 0, values, x, x,
                   m->vocabulary, x);
   TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1, 1}, values, x, x, x, x, x);
   TRI_KERNEL_CALL(q, block_squares, type, parameters, 256, x, (tri_exact_sum *)(void *)x);

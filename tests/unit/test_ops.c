@@ -87,6 +87,7 @@ typedef struct bench {
   tri_device *device;
   tri_executor *executor;
   int32_t ids[ROWS], labels[ROWS], positions[ROWS];
+  float weights[ROWS];
   tri_attention_slice slices[BATCH];
   int64_t slice_begins[2];
   double loss;
@@ -142,6 +143,8 @@ static tri_run new_run(bench *b) {
   run.slice_begins = b->slice_begins;
   run.ids = b->ids;
   run.labels = b->labels;
+  for (int i = 0; i < ROWS; i++) b->weights[i] = 0.5f + 0.25f * (float)(i % 4);
+  run.weights = b->weights;
   run.values = &values;
   run.sample = 4;
   b->loss = 0;

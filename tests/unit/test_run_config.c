@@ -229,6 +229,7 @@ static void reads_mixtures(void **state) {
   assert_string_equal(config.data.train[0].path, "web/train");
   assert_string_equal(config.data.train[1].path, "code");
   assert_true(config.data.train[0].weight == 7 && config.data.train[1].weight == 3);
+  assert_true(config.data.train[0].label_weight == 1 && config.data.train[1].label_weight == 1);
   EXPECT_OK(tri_run_config_shares(&config, &shares));
   assert_true(shares.num_sources == 2 && shares.period == 10 && shares.counts[0] == 7 && shares.counts[1] == 3);
   /* One source has no share to speak of, however it is written. */
@@ -243,6 +244,8 @@ static void reads_mixtures(void **state) {
   }
   EXPECT_OK(parse_with(LEAST, "data.train=[{path: a, weight: 1}, {path: b, weight: 2}]"));
   assert_true(config.data.num_train == 2 && config.data.train[1].weight == 2);
+  EXPECT_OK(parse_with(LEAST, "data.train=[{path: a, weight: 1, label_weight: 0.5}, {path: b, weight: 2}]"));
+  assert_true(config.data.train[0].label_weight == 0.5 && config.data.train[1].label_weight == 1);
   EXPECT_OK(parse_with(LEAST, "data.train=b"));
   assert_int_equal(config.data.num_train, 1);
   assert_string_equal(config.data.train[0].path, "b");
@@ -263,6 +266,8 @@ static void refuses_mixtures_that_say_nothing(void **state) {
        "`weight` under `data.train:` at line 4 of run.yaml must be above 0, not 0"},
       {"[{path: a, weight: -0.5}, {path: b, weight: 1}]",
        "`weight` under `data.train:` at line 4 of run.yaml must be above 0, not -0.5"},
+      {"[{path: a, weight: 1, label_weight: 0}, {path: b, weight: 1}]",
+       "`label_weight` under `data.train:` at line 4 of run.yaml must be between 1e-06 and 1000000, not 0"},
       {"[{path: a, weight: most}, {path: b, weight: 1}]",
        "`weight` under `data.train:` at line 4 of run.yaml must be a number, not `most`"},
       {"[{path: a, weight: .nan}, {path: b, weight: 1}]",
@@ -427,6 +432,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
     tri_train_source *source = &c->data.train[k];
     snprintf(source->path, sizeof source->path, "corpus/tr\xC3\xA9sor %d-%d", (int)next(index, 1000), (int)k);
     source->weight = c->data.num_train == 1 ? 1 : 0.01 + next_double(index, 100);
+    source->label_weight = c->data.num_train == 1 ? 1 : 0.01 + next_double(index, 100);
   }
   snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
   snprintf(c->data.tokenizer, sizeof c->data.tokenizer, "%s", next(index, 2) == 0 ? "" : "C:\\t\"ok\"enizer.json");
@@ -589,7 +595,7 @@ static void lists_every_key(void **state) {
   int lines = 0;
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  assert_int_equal(lines, keys + 5); /* each has one line of heading; keys of an entry of a list have none there */
+  assert_int_equal(lines, keys + 6); /* each has one line of heading; keys of an entry of a list have none there */
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);

@@ -23,20 +23,21 @@ static tri_status gpu_softmax_rescale(tri_queue *queue, tri_dtype type, int64_t 
 }
 
 static tri_status gpu_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                                   const void *maximum, const void *sum, const void *label_logit, void *losses) {
-  TRI_GPU_LAUNCH(softmax_loss, type, threads_of_rows(rows, softmax_loss_threads), .labels = labels, .maximum = maximum,
-                 .sum = sum, .label_logit = label_logit, .losses = losses, .rows = rows);
+                                   const float *weights, const void *maximum, const void *sum, const void *label_logit,
+                                   void *losses) {
+  TRI_GPU_LAUNCH(softmax_loss, type, threads_of_rows(rows, softmax_loss_threads), .labels = labels, .weights = weights,
+                 .maximum = maximum, .sum = sum, .label_logit = label_logit, .losses = losses, .rows = rows);
   return TRI_OK;
 }
 
 static tri_status gpu_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                       const void *logits, const int32_t *labels, int64_t first_id,
-                                       const tri_step_values *values, const void *maximum, const void *sum,
-                                       int64_t gradient_ld, void *gradient) {
+                                       const void *logits, const int32_t *labels, const float *weights,
+                                       int64_t first_id, const tri_step_values *values, const void *maximum,
+                                       const void *sum, int64_t gradient_ld, void *gradient) {
   const tri_gpu_shape a_block_each = {.x = rows};
-  TRI_GPU_LAUNCH(softmax_gradient, type, a_block_each, .logits = logits, .labels = labels, .values = values,
-                 .maximum = maximum, .sum = sum, .gradient = gradient, .vocabulary = vocabulary, .ld = ld,
-                 .gradient_ld = gradient_ld, .first_id = first_id);
+  TRI_GPU_LAUNCH(softmax_gradient, type, a_block_each, .logits = logits, .labels = labels, .weights = weights,
+                 .values = values, .maximum = maximum, .sum = sum, .gradient = gradient, .vocabulary = vocabulary,
+                 .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id);
   return TRI_OK;
 }
 

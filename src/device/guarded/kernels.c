@@ -63,8 +63,9 @@
   X(softmax_statistics, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, void *, void *,  \
     void *)                                                                                                            \
   X(softmax_rescale, tri_dtype, int64_t, const void *, const void *, void *)                                           \
-  X(softmax_loss, tri_dtype, int64_t, const int32_t *, const void *, const void *, const void *, void *)               \
-  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t,                    \
+  X(softmax_loss, tri_dtype, int64_t, const int32_t *, const float *, const void *, const void *, const void *,        \
+    void *)                                                                                                            \
+  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, const float *, int64_t,     \
     const tri_step_values *, const void *, const void *, int64_t, void *)                                              \
   X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *,       \
     void *)                                                                                                            \

@@ -34,27 +34,29 @@ tri_status tri_reference_softmax_rescale(tri_queue *queue, tri_dtype type, int64
 }
 
 tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                                      const void *maximum, const void *sum, const void *label_logit, void *losses) {
+                                      const float *weights, const void *maximum, const void *sum,
+                                      const void *label_logit, void *losses) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
     double loss = log(load(wide, sum, r)) + load(wide, maximum, r) - load(wide, label_logit, r);
-    store(wide, losses, r, labels[r] < 0 ? 0.0 : loss);
+    store(wide, losses, r, labels[r] < 0 ? 0.0 : loss * (double)weights[r]);
   }
   return TRI_OK;
 }
 
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
-                                          int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
-                                          const tri_step_values *values, const void *maximum, const void *sum,
-                                          int64_t gradient_ld, void *gradient) {
+                                          int64_t ld, const void *logits, const int32_t *labels, const float *weights,
+                                          int64_t first_id, const tri_step_values *values, const void *maximum,
+                                          const void *sum, int64_t gradient_ld, void *gradient) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
+    const double scale = values->loss_scale * (double)weights[r];
     /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
     for (int64_t v = 0; v < vocabulary; v++) {
       double probability = exp(load(wide, logits, r * ld + v) - load(wide, maximum, r)) / load(wide, sum, r);
-      double value = values->loss_scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
+      double value = scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
       store(type, gradient, r * gradient_ld + v, labels[r] < 0 ? 0.0 : value);
     }
   }

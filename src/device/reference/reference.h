@@ -124,11 +124,12 @@ tri_status tri_reference_softmax_statistics(tri_queue *queue, tri_dtype type, in
                                             int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                             void *maximum, void *sum, void *label_logit);
 tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                                      const void *maximum, const void *sum, const void *label_logit, void *losses);
+                                      const float *weights, const void *maximum, const void *sum,
+                                      const void *label_logit, void *losses);
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
-                                          int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
-                                          const tri_step_values *values, const void *maximum, const void *sum,
-                                          int64_t gradient_ld, void *gradient);
+                                          int64_t ld, const void *logits, const int32_t *labels, const float *weights,
+                                          int64_t first_id, const tri_step_values *values, const void *maximum,
+                                          const void *sum, int64_t gradient_ld, void *gradient);
 
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,

@@ -65,13 +65,14 @@ static tri_status softmax_rescale(tri_queue *queue, tri_dtype type, int64_t rows
 }
 
 static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
-                               const void *maximum, const void *sum, const void *label_logit, void *losses) {
+                               const float *weights, const void *maximum, const void *sum, const void *label_logit,
+                               void *losses) {
   (void)queue;
   (void)type;
   for (int64_t r = 0; r < rows; r++) {
     double loss = log((double)((const float *)sum)[r]) + (double)((const float *)maximum)[r] -
                   (double)((const float *)label_logit)[r];
-    ((float *)losses)[r] = labels[r] < 0 ? 0.0f : (float)loss;
+    ((float *)losses)[r] = labels[r] < 0 ? 0.0f : (float)(loss * (double)weights[r]);
   }
   return TRI_OK;
 }
@@ -94,6 +95,7 @@ typedef struct gradient_job {
   int64_t vocabulary, ld, gradient_ld, first_id;
   const float *logits, *maximum, *sum;
   const int32_t *labels;
+  const float *weights;
   double scale;
   void *gradient;
 } gradient_job;
@@ -104,19 +106,28 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   int64_t at = r * job->gradient_ld, label = job->labels[r] - job->first_id;
   bool inside = label >= 0 && label < job->vocabulary;
   double label_logit = inside ? (double)row[label] : 0.0;
-  double maximum = (double)job->maximum[r], sum = (double)job->sum[r];
-  probabilities(type, row, job->vocabulary, job->maximum[r], (float)(job->scale / sum), job->gradient, at);
+  double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * (double)job->weights[r];
+  probabilities(type, row, job->vocabulary, job->maximum[r], (float)(scale / sum), job->gradient, at);
   if (!inside) return;
   double probability = exp(label_logit - maximum) / sum;
-  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(job->scale * (probability - 1.0))));
+  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0))));
 }
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                   const void *logits, const int32_t *labels, int64_t first_id,
+                                   const void *logits, const int32_t *labels, const float *weights, int64_t first_id,
                                    const tri_step_values *values, const void *maximum, const void *sum,
                                    int64_t gradient_ld, void *gradient) {
-  const gradient_job job = {vocabulary, ld,  gradient_ld, first_id,           logits,
-                            maximum,    sum, labels,      values->loss_scale, gradient};
+  const gradient_job job = {.vocabulary = vocabulary,
+                            .ld = ld,
+                            .gradient_ld = gradient_ld,
+                            .first_id = first_id,
+                            .logits = logits,
+                            .maximum = maximum,
+                            .sum = sum,
+                            .labels = labels,
+                            .weights = weights,
+                            .scale = values->loss_scale,
+                            .gradient = gradient};
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     if (labels[r] < 0) {

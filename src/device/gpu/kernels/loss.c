@@ -89,7 +89,7 @@ KERNEL(softmax_loss) {
   const int64_t r = block_x() * threads() + thread();
   if (r >= a.rows) return;
   const double loss = log((double)sum[r]) + (double)maximum[r] - (double)logit[r];
-  ((wide *)a.losses)[r] = a.labels[r] < 0 ? 0 : (wide)loss;
+  ((wide *)a.losses)[r] = a.labels[r] < 0 ? 0 : (wide)(loss * (double)a.weights[r]);
 }
 
 /* ---- gradient ---------------------------------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ KERNEL(softmax_gradient) {
   element *out = (element *)a.gradient + r * a.gradient_ld;
   const int aligned = is_aligned(out);
   const int counted = a.labels[r] >= 0;
-  const wide most = ((const wide *)a.maximum)[r], scale = (wide)a.values->loss_scale;
+  const wide most = ((const wide *)a.maximum)[r], scale = (wide)a.values->loss_scale * (wide)a.weights[r];
   const wide each = 1 / ((const wide *)a.sum)[r];
   for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
     const int64_t first = base + thread() * VECTOR, step = (int64_t)threads() * VECTOR;

@@ -35,15 +35,17 @@ typedef struct softmax_rescale_arguments {
 
 typedef struct softmax_loss_arguments {
   const int32_t *labels;
+  const float *weights;
   const void *maximum, *sum, *label_logit;
   void *losses;
   int64_t rows;
 } softmax_loss_arguments;
 
-/* A block for each row. The gradient has elements, the rest is wide. */
+/* A block for each row. The gradient has elements, the rest but labels and weights is wide. */
 typedef struct softmax_gradient_arguments {
   const void *logits;
   const int32_t *labels;
+  const float *weights;
   const tri_step_values *values;
   const void *maximum, *sum;
   void *gradient;

@@ -1,0 +1,142 @@
+/* What a loop does with an engine: accumulate, reduce, update, score, and the step that is the first three in a row.
+ *
+ * The instructions of a step are one program, since sums of gradients start inside its backward; a verb executes a part
+ * of it. What one leaves for the next is the engine's `step`. */
+#include "engine/engine_internal.h"
+
+#include <string.h>
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step) {
+  const tri_program *program = engine->parts.program;
+  engine->step = (tri_step_state){.feed = feed, .step = step};
+  TRI_TRY(tri_engine_begin(engine));
+  engine->steps++;
+  TRI_TRY(tri_engine_execute(engine, program, (tri_program_part){0, program->end_first}, &engine->step));
+  engine->step.feed = NULL;
+  engine->step.phase = TRI_STEP_ACCUMULATED;
+  return TRI_OK;
+}
+
+static const char *next_verb(tri_step_phase phase) {
+  switch (phase) {
+    case TRI_STEP_NONE: return "accumulate";
+    case TRI_STEP_ACCUMULATED: return "reduce";
+    case TRI_STEP_REDUCED: return "update";
+  }
+  return "";
+}
+
+static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted) {
+  if (engine->step.phase == wanted) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "the engine was told to %s where the next verb of its step is %s", next_verb(wanted),
+                  next_verb(engine->step.phase));
+}
+
+tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
+  const tri_program *program = engine->parts.program;
+  const tri_program_part part = {program->end_first, program->update_first};
+  TRI_TRY(check_phase(engine, TRI_STEP_ACCUMULATED));
+  TRI_TRY(tri_engine_execute(engine, program, part, &engine->step));
+  engine->step.phase = TRI_STEP_REDUCED;
+  *out = engine->step.result;
+  return TRI_OK;
+}
+
+tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr) {
+  const tri_program *program = engine->parts.program;
+  const tri_program_part part = {program->update_first, program->num_instructions};
+  TRI_TRY(check_phase(engine, TRI_STEP_REDUCED));
+  engine->step.updates = updates;
+  engine->step.lr = lr;
+  engine->step.phase = TRI_STEP_NONE;
+  return tri_engine_execute(engine, program, part, &engine->step);
+}
+
+tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
+                           tri_step *out) {
+  tri_step made;
+  TRI_TRY(tri_engine_accumulate(engine, feed, step));
+  TRI_TRY(tri_engine_reduce(engine, &made));
+  TRI_TRY(tri_engine_update(engine, updates, lr));
+  *out = made;
+  return TRI_OK;
+}
+
+/* ---- given tokens ------------------------------------------------------------------------------------------------ */
+
+static tri_status read_tokens(const void *from, int64_t index, const tri_sample *out) {
+  const tri_tokens_at *at = from;
+  const int64_t first = (index - at->first) * at->sequence;
+  const size_t bytes = (size_t)at->sequence * sizeof(int32_t);
+  memcpy(out->ids, at->tokens.ids + first, bytes);
+  memcpy(out->labels, at->tokens.labels + first, bytes);
+  for (int64_t t = 0; t < at->sequence; t++) {
+    out->weights[t] = at->tokens.weights == NULL ? 1 : at->tokens.weights[first + t];
+    out->positions[t] = at->tokens.positions == NULL ? (int32_t)t : at->tokens.positions[first + t];
+  }
+  return TRI_OK;
+}
+
+tri_feed tri_tokens_feed(const tri_tokens_at *at) { return (tri_feed){read_tokens, at}; }
+
+static tri_tokens_at batch_of_step(const tri_engine *engine, const tri_tokens *tokens, int64_t step) {
+  return (tri_tokens_at){*tokens, step * engine->options.global_batch, engine->options.sequence};
+}
+
+tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
+                              tri_step *out) {
+  const tri_tokens_at at = batch_of_step(engine, tokens, step);
+  const tri_feed feed = tri_tokens_feed(&at);
+  return tri_engine_step(engine, &feed, step, updates, lr, out);
+}
+
+tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out) {
+  const tri_tokens_at at = batch_of_step(engine, tokens, step);
+  const tri_feed feed = tri_tokens_feed(&at);
+  TRI_TRY(tri_engine_accumulate(engine, &feed, step));
+  return tri_engine_reduce(engine, out);
+}
+
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
+
+static tri_status score_by(tri_engine *engine, const tri_program *program, tri_step_state *state) {
+  const tri_program_part all = {0, program->num_instructions};
+  TRI_TRY(tri_engine_show_evaluated(engine));
+  TRI_TRY(tri_engine_begin(engine));
+  TRI_TRY(tri_engine_execute(engine, program, all, state));
+  return tri_engine_show_trained(engine);
+}
+
+/* Micro-batches of a score go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks take
+ * as many, since they may gather parameters together: the last may have nothing that counts. */
+tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out) {
+  const tri_layout *layout = engine->options.layout;
+  const tri_mesh *mesh = engine->options.mesh;
+  int64_t batches = (samples + layout->micro_batch - 1) / layout->micro_batch;
+  int64_t readers = tri_mesh_group(mesh, TRI_DOMAIN_BATCH)->size;
+  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
+  tri_program_request request = {
+      .layout = layout,
+      .stage = mesh->place.at[TRI_AXIS_PIPELINE],
+      .micro_batches = (batches + readers - 1) / readers,
+      .lists = (const tri_op_list *const *)engine->parts.lists,
+      .buckets = engine->parts.buckets,
+      .forward_only = true,
+  };
+  tri_program *program = NULL;
+  const tri_step_results *results = NULL;
+  TRI_TRY(tri_program_create(&request, &program));
+  tri_status status = score_by(engine, program, &state);
+  tri_program_destroy(program);
+  TRI_TRY(status);
+  TRI_TRY(tri_executor_read_results(engine->executor, &results));
+  return tri_evaluation_join(mesh, &results->losses, &state.counted, out);
+}
+
+tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {
+  const tri_sampler_spread spread = {sampler, windows < sampler->per_epoch ? windows : sampler->per_epoch};
+  const tri_feed feed = tri_sampler_spread_feed(&spread);
+  return tri_engine_score(engine, &feed, spread.count, out);
+}

@@ -1,0 +1,70 @@
+/* What a run says of itself before its first step. */
+#include "train/train_internal.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "device/choices.h"
+
+static int64_t samples_of_run(const tri_run_config *config) {
+  return config->optimizer.steps * config->optimizer.global_batch;
+}
+
+/* Each of several sources: its share, and how often the whole run goes through it. */
+static void announce_sources(const tri_training *t) {
+  const tri_sampler *train = &t->data.train;
+  const tri_mixture_shares *shares = &train->mixture.shares;
+  for (int64_t k = 0; k < shares->num_sources && shares->num_sources > 1; k++) {
+    char tokens[32];
+    tri_log("  %6.2f %% of the sequences from %s: %s tokens, %.3g epochs in %ld steps",
+            100.0 * (double)shares->counts[k] / (double)shares->period, t->config->data.train[k].path,
+            tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpora[k]), tokens, sizeof tokens),
+            tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps);
+  }
+}
+
+/* How the text becomes sequences, where that is not by windows of joined documents. */
+static void announce_documents(const tri_training *t) {
+  const tri_sampler *train = &t->data.train;
+  bool packed = t->config->data.packing == TRI_PACKING_DOCUMENTS;
+  const char *masked = train->masked ? "documents do not see each other (data.documents: masked)" : "";
+  double tokens = 0;
+  if (!packed && train->masked) tri_log("%s", masked);
+  if (!packed) return;
+  for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
+    tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
+  }
+  tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% are filling%s%s", (long)train->per_epoch,
+          (long)train->sequence, 100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)),
+          train->masked ? "; " : "", masked);
+}
+
+static double tokens_to_train_on(const tri_training *t) {
+  double tokens = 0;
+  for (int64_t k = 0; k < t->config->data.num_train; k++) {
+    tokens += (double)tri_corpus_num_tokens(t->data.train_corpora[k]);
+  }
+  return tokens;
+}
+
+void tri_training_announce(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const tri_parameter_table *table = tri_engine_parameters(t->engine);
+  char parameters[32], bytes[32], tokens[32], peak[32], device[128];
+  tri_log("%s: %s parameters, %s on %s", config->model.name,
+          tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
+          tri_device_describe(t->device, device, sizeof device));
+  const tri_layout *layout = &config->layout;
+  if (t->mesh.world.size > 1) {
+    tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batches a step",
+            t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
+            (long)layout->zero, (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
+  }
+  char rate[64] = "no memory left to measure the peak with";
+  if (t->peak_flops > 0) {
+    snprintf(rate, sizeof rate, "peak %sFLOP/s measured", tri_format_count(t->peak_flops, peak, sizeof peak));
+  }
+  tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
+          tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
+  announce_sources(t);
+  announce_documents(t);
+}

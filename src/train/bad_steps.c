@@ -1,0 +1,74 @@
+/* Steps that made no update: they are told of, and too many in a row end the run. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+
+/* Where to go back to, in words: the newest checkpoint that later steps have proven. */
+void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
+  bool known = tri_path_join(root, t->config->output, "checkpoints") == TRI_OK &&
+               tri_checkpoint_newest_proven(root, path) == TRI_OK && path[0] != '\0';
+  if (known) snprintf(out, out_bytes, "the newest checkpoint that is known to be good is %.1000s", path);
+  if (!known) snprintf(out, out_bytes, "there is no checkpoint that is known to be good");
+}
+
+/* Routers whose weights were no finite numbers: often the first to go. */
+static void warn_of_routers(const tri_training *t) {
+  const tri_router_loads loads = tri_engine_router_loads(t->engine);
+  for (int64_t layer = 0; layer < loads.num_layers; layer++) {
+    const int64_t bad = loads.counts[layer * (loads.experts + 1) + loads.experts];
+    if (bad == 0) continue;
+    tri_warn("step %ld: the router of layer %ld gave %ld tokens weights that are not finite; it is the first that did",
+             (long)t->progress.step, (long)layer, (long)bad);
+    return;
+  }
+}
+
+tri_status tri_observe_bad_steps(tri_training *t, tri_made_step *made) {
+  const tri_step *step = &made->step;
+  if (!step->skipped) {
+    t->progress.bad_in_row = 0;
+    t->snapshot_unproven = false;
+    tri_saver_prove(t->saver);
+    return TRI_OK;
+  }
+  t->progress.bad_steps++;
+  t->progress.bad_in_row++;
+  if (tri_training_is_first(t) && step->counted == 0) {
+    tri_warn("step %ld is skipped: none of its labels counts", (long)t->progress.step);
+  } else if (tri_training_is_first(t)) {
+    tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
+             step->grad_norm);
+    warn_of_routers(t);
+  }
+  return TRI_OK;
+}
+
+bool tri_training_diverges(const tri_training *t) {
+  return t->progress.bad_in_row > 0 && t->progress.bad_in_row >= t->config->optimizer.max_bad_steps;
+}
+
+/* All ranks come to it together, and the first one says it. */
+static tri_status give_up(tri_training *t, const tri_step *step) {
+  char proven[1100];
+  tri_saver_disprove(t->saver);
+  if (t->snapshots != NULL && t->snapshot_unproven) tri_snapshots_remove(t->snapshots);
+  if (!tri_training_is_first(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  tri_training_describe_proven(t, proven, sizeof proven);
+  if (step->counted == 0) {
+    return tri_fail(TRI_DIVERGED,
+                    "%ld steps in a row, up to step %ld, had no label that counts: data.ignore_token is %ld, and the "
+                    "corpus has little else; nothing was saved among them; %s",
+                    (long)t->progress.bad_in_row, (long)t->progress.step, (long)t->config->data.ignore_token, proven);
+  }
+  return tri_fail(TRI_DIVERGED,
+                  "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; nothing was saved "
+                  "among them; %s; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
+                  (long)t->progress.bad_in_row, (long)t->progress.step, proven);
+}
+
+tri_status tri_observe_divergence(tri_training *t, tri_made_step *made) {
+  return tri_training_diverges(t) ? give_up(t, &made->step) : TRI_OK;
+}

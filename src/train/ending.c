@@ -1,0 +1,90 @@
+/* How a run ends, and what it leaves: its summary, and the curve of its losses. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "report/loss_curve.h"
+#include "report/summary.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How a run ends that a signal stopped, or whose last steps were bad. */
+tri_status tri_training_end(tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  char proven[1100];
+  if (progress->bad_in_row > 0) {
+    tri_status status = t->stopping ? TRI_INTERRUPTED : TRI_DIVERGED;
+    if (!tri_training_is_first(t)) return tri_fail(status, "%s", "");
+    tri_training_describe_proven(t, proven, sizeof proven);
+    return tri_fail(status,
+                    "%s after step %ld, among %ld bad steps in a row, whose state is not saved; %s; the same command "
+                    "continues from the newest one",
+                    t->stopping ? "interrupted" : "the run ends", (long)progress->step, (long)progress->bad_in_row,
+                    proven);
+  }
+  if (!t->stopping || progress->step == t->config->optimizer.steps) return TRI_OK;
+  if (!tri_training_is_first(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
+  return tri_fail(
+      TRI_INTERRUPTED,
+      t->config->checkpoint.at_end
+          ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
+          : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
+      (long)progress->step);
+}
+
+tri_status tri_training_write_summary(tri_training *t) {
+  const tri_run_config *config = t->config;
+  char path[TRI_PATH_BYTES];
+  tri_metrics_history history = {0};
+  tri_source_metrics sources[TRI_MOST_SOURCES];
+  TRI_TRY(tri_path_join(path, config->output, "metrics.jsonl"));
+  TRI_TRY(tri_metrics_history_read(path, t->progress.step + 1, &history));
+  tri_run_summary summary = {
+      .seconds = t->progress.seconds,
+      .peak_bytes_predicted = t->predicted_bytes,
+      .peak_bytes_measured = tri_engine_measured_bytes(t->engine),
+      .model = config->model.name,
+      .device = t->device->info.name,
+      .precision = tri_dtype_name(config->precision),
+      .ranks = tri_comm_size(),
+      .threads = t->device->description.threads,
+      .nodes = tri_comm_num_nodes(),
+      .checkpoint_pause_s = tri_saver_newest(t->saver).pause_s,
+      .checkpoint_s = tri_saver_newest(t->saver).whole_s,
+      .load_s = t->load_s,
+      .time = t->timing.shares,
+      .sources = sources,
+      .num_sources = tri_training_sources(t, t->progress.step, sources),
+  };
+  tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
+  tri_status status = tri_run_summary_fill(&history, &summary);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
+  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
+  if (status == TRI_OK) status = tri_loss_curve_write(&history, config->model.name, path);
+  tri_metrics_history_release(&history);
+  return status;
+}
+
+/* The summary is of a run that has ended: none is left of the steps before these. */
+tri_status tri_training_remove_summary(const tri_training *t) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
+  if (unlink(path) == 0 || errno == ENOENT) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* A run that was through: what follows its last checkpoint is done now if it was killed between the two. */
+tri_status tri_training_finish_ended(tri_training *t) {
+  char path[TRI_PATH_BYTES];
+  tri_log(
+      "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
+      "never",
+      t->config->output, (long)t->progress.step);
+  if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
+  return tri_training_is_first(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;
+}

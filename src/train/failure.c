@@ -1,0 +1,42 @@
+/* What a rank says of itself, so that others know which it was and where when it fails. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "recovery/flight.h"
+
+#include <unistd.h>
+
+/* What a rank of many fails with, says which rank it was and where. The first rank's name is in the message too: ranks
+ * that only waited for it have nothing to add. */
+static tri_status name_rank(const tri_training *t, tri_status status) {
+  char where[128];
+  if (status == TRI_OK || t->mesh.world.size == 1 || tri_status_message()[0] == '\0') return status;
+  return tri_fail(status, "rank %d (%s), at step %ld: %s", t->mesh.world.rank,
+                  tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, where, sizeof where),
+                  (long)t->progress.step + 1, tri_status_message());
+}
+
+/* To whoever is told when this rank dies without a word. */
+static void introduce(const tri_training *t) {
+  char place[128];
+  tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),
+                    tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, place, sizeof place));
+  if (tri_training_is_first(t)) tri_log_to_parent("step %ld", (long)t->progress.step);
+}
+
+tri_status tri_training_watch(tri_training *t) {
+  introduce(t);
+  TRI_TRY(tri_timing_plan(&t->timing, &t->mesh, t->progress.step, t->config->optimizer.steps));
+  TRI_TRY(tri_path_join(t->flight, t->config->output, "flight"));
+  return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
+}
+
+/* The failure with its rank's name; what the rank did before is beside it in the flight record, if there is room. */
+tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
+  tri_kept failure = {TRI_OK, ""};
+  tri_keep(&failure, name_rank(t, status));
+  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
+  if (tri_flight_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
+  return tri_kept_tell(&failure);
+}

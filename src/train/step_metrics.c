@@ -1,0 +1,79 @@
+/* The line of metrics that a step leaves. */
+#include "train/train_internal.h"
+
+#include "base/log.h"
+#include "model/family.h"
+#include "model/window.h"
+
+#include <math.h>
+
+/* What has been read of each source when so many steps are made; nothing of one that is alone. Returns their number. */
+int64_t tri_training_sources(const tri_training *t, int64_t steps, tri_source_metrics out[TRI_MOST_SOURCES]) {
+  const tri_sampler *train = &t->data.train;
+  int64_t count = train->mixture.shares.num_sources, samples = steps * t->config->optimizer.global_batch;
+  for (int64_t k = 0; k < count; k++) {
+    int64_t own = tri_sampler_count(train, k, samples);
+    out[k] = (tri_source_metrics){.path = t->config->data.train[k].path,
+                                  .share = samples == 0 ? 0 : (double)own / (double)samples,
+                                  .tokens = own * train->sequence,
+                                  .epochs = tri_sampler_epochs(train, k, samples)};
+  }
+  return count > 1 ? count : 0;
+}
+
+/* What masks and windows left of attention's work in a step, in the mean of all layers: 1 where every token sees all
+ * before it in its sequence. */
+static double area_of(const tri_training *t, const tri_step *step) {
+  const tri_model *model = &t->config->model;
+  double sequence = (double)t->config->data.sequence, seen = 0;
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    seen += (double)(tri_model_window(model, layer) > 0 ? step->seen_in_window : step->seen);
+  }
+  double all = (double)t->config->optimizer.global_batch * (sequence * (sequence + 1) / 2);
+  return seen / ((double)model->num_layers * all);
+}
+
+/* Layers that have experts; `out` has room for all layers. */
+static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
+  const tri_router_loads loads = tri_engine_router_loads(t->engine);
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < loads.num_layers; layer++) {
+    const int64_t *load = loads.counts + layer * (loads.experts + 1);
+    if (loads.rounds[layer] == 0) continue;
+    out[count++] = tri_expert_metrics_of(layer, load, loads.experts, (int64_t)loads.rounds[layer]);
+  }
+  return count;
+}
+
+tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
+  const tri_step *step = &made->step;
+  if (!tri_training_is_first(t)) return TRI_OK;
+  if (tri_folder_lock_is_lost(t->lock)) TRI_TRY(tri_folder_lock_check(t->lock));
+  tri_log_to_parent("step %ld", (long)t->progress.step);
+  double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
+  double rate = tokens / made->seconds;
+  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, area_of(t, step));
+  tri_source_metrics sources[TRI_MOST_SOURCES];
+  tri_step_metrics line = {
+      .step = t->progress.step,
+      .loss = step->loss,
+      .grad_norm = step->grad_norm,
+      .lr = made->lr,
+      .tokens = t->progress.tokens,
+      .tokens_per_s = rate,
+      .step_s = made->seconds,
+      .mfu = t->peak_flops > 0 ? rate * flops / (t->peak_flops * t->mesh.world.size) : NAN,
+      .peak_bytes = tri_engine_measured_bytes(t->engine),
+      .bad_steps = t->progress.bad_steps,
+      .evaluated = made->evaluated,
+      .validation_loss = t->validation_loss,
+      .sources = sources,
+      .num_sources = tri_training_sources(t, t->progress.step, sources),
+      .experts = t->experts,
+      .num_expert_layers = measure_experts(t, t->experts),
+      .router_loss = step->router_loss,
+  };
+  TRI_TRY(tri_metrics_step(t->metrics, &line));
+  tri_metrics_progress(t->metrics, t->config->optimizer.steps);
+  return TRI_OK;
+}

@@ -1,0 +1,71 @@
+/* Where a run goes on: the memory of the nodes, a checkpoint, or the beginning. */
+#include "train/train_internal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/agreement.h"
+#include "recovery/checkpointing.h"
+
+#include <string.h>
+
+static tri_status write_config(const tri_run_config *config) {
+  char path[TRI_PATH_BYTES];
+  char *text = NULL;
+  TRI_TRY(tri_path_join(path, config->output, "config.yaml"));
+  TRI_TRY(tri_run_config_print(config, &text));
+  tri_status status = tri_file_replace(path, text, strlen(text));
+  tri_free(text);
+  return status;
+}
+
+/* What is in memory is taken where no checkpoint is newer. */
+static tri_status open_snapshots(tri_training *t, const char *resume, bool *found) {
+  const tri_run_config *config = t->config;
+  const tri_group *world = &t->mesh.world;
+  char root[TRI_PATH_BYTES];
+  int64_t saved = -1, step = -1;
+  if (config->checkpoint.snapshot_every == 0) return TRI_OK;
+  TRI_TRY(tri_snapshots_create(t->engine, config, &t->identity, &t->snapshots));
+  if (strcmp(resume, "auto") != 0) {
+    tri_snapshots_remove(t->snapshots);
+    return tri_barrier(world);
+  }
+  TRI_TRY(tri_path_join(root, config->output, "checkpoints"));
+  if (tri_training_is_first(t)) saved = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof saved, &saved));
+  TRI_TRY(tri_snapshots_find(t->snapshots, &step));
+  if (step < 0 || step < saved) return TRI_OK;
+  tri_status status = tri_snapshots_load(t->snapshots, step, &t->progress);
+  *found = status == TRI_OK;
+  if (*found) {
+    if (tri_training_is_first(t))
+      tri_log("resuming from the memory of the nodes, after step %ld", (long)t->progress.step);
+    return TRI_OK;
+  }
+  if (status != TRI_BAD_FILE && status != TRI_IO_FAILED) return status;
+  if (tri_training_is_first(t)) tri_log("passing over the snapshot of step %ld: %s", (long)step, tri_status_message());
+  return TRI_OK;
+}
+
+/* Opens the output and takes the run up where it was. */
+tri_status tri_training_take_up(tri_training *t, const char *resume) {
+  const tri_run_config *config = t->config;
+  bool found = false;
+  double begin_s = tri_clock_s();
+  TRI_TRY(tri_checkpointing_load_base(t->engine, config, &t->identity));
+  TRI_TRY(open_snapshots(t, resume, &found));
+  if (!found) {
+    TRI_TRY(tri_checkpointing_load(t->engine, config, &t->identity, resume, &t->progress, &found));
+    if (found) tri_saver_resumed(t->saver, t->progress.step);
+  }
+  if (found) t->load_s = tri_clock_s() - begin_s;
+  tri_engine_set_averaging(t->engine, (tri_averaging){t->progress.highest_lr, t->progress.average_weights});
+  tri_status status = tri_training_is_first(t) ? write_config(config) : TRI_OK;
+  if (tri_training_is_first(t) && status == TRI_OK) {
+    status = tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
+  }
+  return tri_first_rank_status(&t->mesh.world, status);
+}

@@ -1,0 +1,20 @@
+/* Now and then, and after the last step, a look at text that is not trained on. */
+#include "train/train_internal.h"
+
+#include <math.h>
+
+static tri_status trainer_evaluate(tri_training *t) {
+  int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
+  tri_evaluation sums = {0};
+  TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, windows, &sums));
+  t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / sums.counted;
+  t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
+  return TRI_OK;
+}
+
+tri_status tri_observe_validation(tri_training *t, tri_made_step *made) {
+  const tri_run_config *config = t->config;
+  made->evaluated = !tri_training_diverges(t) && t->data.validation.per_epoch > 0 &&
+                    tri_training_is_due(t->progress.step, config->evaluation.every, config->optimizer.steps);
+  return made->evaluated ? trainer_evaluate(t) : TRI_OK;
+}
