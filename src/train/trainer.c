@@ -120,7 +120,10 @@ static tri_status open_snapshots(trainer *t, const char *resume, bool *found) {
   const tri_group *world = &t->mesh.world;
   char root[TRI_PATH_BYTES];
   int64_t saved = -1, step = -1;
-  if (config->checkpoint.snapshot_every == 0) return TRI_OK;
+  if (config->checkpoint.snapshot_every == 0) {
+    tri_snapshots_forget(config->output);
+    return TRI_OK;
+  }
   TRI_TRY(tri_snapshots_create(t->engine, config, &t->identity, &t->snapshots));
   if (strcmp(resume, "auto") != 0) {
     tri_snapshots_remove(t->snapshots);
@@ -470,6 +473,7 @@ static tri_status loop(trainer *t) {
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
+/* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
 static tri_status write_summary(trainer *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES];
@@ -496,10 +500,10 @@ static tri_status write_summary(trainer *t) {
   };
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
-  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
-  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
   if (status == TRI_OK) status = tri_loss_curve_write(&history, config->model.name, path);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
+  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
   tri_metrics_history_release(&history);
   return status;
 }

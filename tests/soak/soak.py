@@ -11,6 +11,7 @@ repeats it, its folder is kept, and the exit status is 1. Moments are drawn, not
 several tries to come back."""
 import argparse
 import collections
+import json
 import os
 import pathlib
 import random
@@ -119,6 +120,11 @@ class Scene:
         left = [path.name for path in (self.output / "checkpoints").glob(".*")] if (self.output / "checkpoints").exists() else []
         if left:
             raise Violation(f"unfinished saves are left: {left}")
+        summary = self.output / "summary.json"
+        if not summary.exists() or json.loads(summary.read_text())["steps"] != expected.steps or not (self.output / "loss.svg").exists():
+            raise Violation(f"after a good end there is no summary of {expected.steps} steps, or no curve")
+        if (self.output / "LOCK").exists():
+            raise Violation("the output is locked after a good end")
         if snapshots(self.output):
             raise Violation(f"snapshots are left in memory after a good end: {snapshots(self.output)}")
 
