@@ -25,7 +25,7 @@ import disturbances
 import drawing
 from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, snapshots
 
-DISK_BYTES = 64 << 20
+DISK_BYTES = 64 << 20  # and what all checkpoints need that the run keeps
 
 
 class Scene:
@@ -162,9 +162,17 @@ def mount_disk(at):
     return at if done.returncode == 0 else None
 
 
+def give_room(scene):
+    """A run that keeps all its checkpoints needs more of its disk than one that does not, and it is not to be full by itself."""
+    if scene.disk is not None and scene.run["checkpoint"]["keep"] == 0:
+        size = DISK_BYTES + scene.undisturbed().disk_bytes
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(scene.disk)], check=True)
+
+
 def play(scene, only, counts):
     """The disturbances, the checks between them, and the end."""
     scene.undisturbed()
+    give_room(scene)
     for _ in range(scene.chance.randint(1, 5)):
         kind = disturbances.draw(scene, only)
         if kind is None:  # `only` is for other scenes
