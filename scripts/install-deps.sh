@@ -40,6 +40,7 @@ for flag in "" "$@"; do
       need command mpiexec.openmpi   openmpi-bin    "Open MPI's launcher"
       need command mpicc.mpich       libmpich-dev   "MPICH, with headers"
       need command mpiexec.mpich     mpich          "MPICH's launcher"
+      need command? ccache           ccache         "ccache (what both builds have in common is compiled once)"
       ;;
     --demo)
       need file    /usr/share/wordnet/data.noun wordnet-base "WordNet's dictionary files"

@@ -288,12 +288,12 @@ static int remove_entry(const char *path, const struct stat *facts, int kind, st
   (void)facts;
   (void)kind;
   (void)where;
-  return remove(path);
+  return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* another process may be removing the same */
 }
 
 tri_status tri_directory_remove(const char *path) {
   if (!tri_path_exists(path)) return TRI_OK;
-  if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+  if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT) {
     return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
   }
   return TRI_OK;

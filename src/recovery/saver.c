@@ -226,10 +226,10 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   return tri_checkpoint_save_begin(&request, &saver->saving);
 }
 
-/* All ranks have written, if `written` says so of this one. */
+/* All ranks have written, if `written` says so of this one; whichever has not, has the words for it, and keeps them. */
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
-  tri_status status = tri_checkpoint_save_join(saver->saving, written);
-  if (status == TRI_OK) status = check_lock(saver);
+  TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
+  tri_status status = check_lock(saver);
   saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread begins, which reads it */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);

@@ -25,7 +25,7 @@
 
 #define MEMORY_FOLDER "/dev/shm"
 
-enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4 };
+enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 };
 
 typedef struct header {
   char magic[16];
@@ -40,7 +40,8 @@ static const char magic[16] = "trireme-memory-1";
 struct tri_snapshots {
   tri_engine *engine;
   tri_shards shards;
-  char folder[TRI_PATH_BYTES]; /* of this node */
+  char base[BASE_BYTES];       /* of this output's runs, all nodes */
+  char folder[TRI_PATH_BYTES]; /* of this run's, this node */
   uint64_t signature;
   size_t bytes;      /* of this rank's file */
   int64_t *sizes;    /* [world.size] of every rank's */
@@ -70,7 +71,19 @@ static int64_t neighbour_of(int64_t rank, int64_t size) {
   return -1;
 }
 
-/* What another run left under the same path is nobody's any more: the lock of the output is this run's. */
+/* The folder of all that belongs to an output, on this machine. */
+static tri_status find_base(const char *output, char base[BASE_BYTES]) {
+  char absolute[TRI_PATH_BYTES] = "";
+  if (realpath(output, absolute) == NULL) {
+    return tri_fail(TRI_IO_FAILED, "cannot find out where %s is: %s", output, strerror(errno));
+  }
+  uint64_t run = tri_element_sum(1, 0, (int64_t)strlen(absolute), absolute);
+  snprintf(base, BASE_BYTES, "%s/trireme-%ld-%016" PRIx64, MEMORY_FOLDER, (long)getuid(), run);
+  return TRI_OK;
+}
+
+/* What other runs than this one (NULL: any) left under the same path is nobody's any more: the lock of the output is
+ * this run's. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
@@ -79,22 +92,18 @@ static void remove_other_runs(const char *folder, const char *name) {
   DIR *directory = ours ? opendir(folder) : NULL;
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (entry->d_name[0] == '.' || strcmp(entry->d_name, name) == 0) continue;
+    if (entry->d_name[0] == '.' || (name != NULL && strcmp(entry->d_name, name) == 0)) continue;
     if (tri_path_join(path, folder, entry->d_name) != TRI_OK) continue;
-    if (tri_directory_remove(path) != TRI_OK) tri_warn("another run's snapshot stays: %s", tri_status_message());
+    if (tri_directory_remove(path) != TRI_OK) tri_warn("a snapshot that nobody needs stays: %s", tri_status_message());
   }
   closedir(directory);
+  if (name == NULL) (void)rmdir(folder);
 }
 
 static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
-  char absolute[TRI_PATH_BYTES] = "", base[128];
-  if (realpath(output, absolute) == NULL) {
-    return tri_fail(TRI_IO_FAILED, "cannot find out where %s is: %s", output, strerror(errno));
-  }
-  uint64_t run = tri_element_sum(1, 0, (int64_t)strlen(absolute), absolute);
-  snprintf(base, sizeof base, "%s/trireme-%ld-%016" PRIx64, MEMORY_FOLDER, (long)getuid(), run);
-  if (tri_comm_local_rank() == 0) remove_other_runs(base, identity->run);
-  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", base, identity->run, tri_comm_node_of(world_of(s)->rank));
+  TRI_TRY(find_base(output, s->base));
+  if (tri_comm_local_rank() == 0) remove_other_runs(s->base, identity->run);
+  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(world_of(s)->rank));
   return TRI_OK;
 }
 
@@ -464,13 +473,12 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-void tri_snapshots_remove(tri_snapshots *s) {
-  if (!is_first_of_node(s)) return;
-  if (tri_directory_remove(s->folder) != TRI_OK) tri_warn("a snapshot stays: %s", tri_status_message());
-  char above[TRI_PATH_BYTES];
-  memcpy(above, s->folder, sizeof above);
-  for (int level = 0; level < 2; level++) { /* the run's folder and the output's, once the last node's part has gone */
-    *strrchr(above, '/') = '\0';
-    (void)rmdir(above);
-  }
+/* All of them: the folders of nodes too that the job had before it lost some, and was cut down to those left. */
+void tri_snapshots_remove(const tri_snapshots *s) {
+  if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
+}
+
+void tri_snapshots_forget(const char *output) {
+  char base[BASE_BYTES];
+  if (tri_comm_local_rank() == 0 && find_base(output, base) == TRI_OK) remove_other_runs(base, NULL);
 }

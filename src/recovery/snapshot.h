@@ -28,7 +28,11 @@ tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
  * counts. */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 
-/* LOCAL. Removes what is on this node: the run has come to its end. */
-void tri_snapshots_remove(tri_snapshots *snapshots);
+/* LOCAL. Removes what is in this node's memory: the run has come to its end. */
+void tri_snapshots_remove(const tri_snapshots *snapshots);
+
+/* LOCAL, by a run that takes none, with its output held: removes those that an earlier start of it left here, of when
+ * it took some, and that nobody would ever remove. */
+void tri_snapshots_forget(const char *output);
 
 #endif

@@ -35,6 +35,7 @@ tri_status tri_training_end(tri_training *t) {
       (long)progress->step);
 }
 
+/* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES];
@@ -61,10 +62,10 @@ tri_status tri_training_write_summary(tri_training *t) {
   };
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
-  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
-  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
   if (status == TRI_OK) status = tri_loss_curve_write(&history, config->model.name, path);
+  if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
+  if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
   tri_metrics_history_release(&history);
   return status;
 }

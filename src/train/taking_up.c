@@ -27,7 +27,10 @@ static tri_status open_snapshots(tri_training *t, const char *resume, bool *foun
   const tri_group *world = &t->mesh.world;
   char root[TRI_PATH_BYTES];
   int64_t saved = -1, step = -1;
-  if (config->checkpoint.snapshot_every == 0) return TRI_OK;
+  if (config->checkpoint.snapshot_every == 0) {
+    tri_snapshots_forget(config->output);
+    return TRI_OK;
+  }
   TRI_TRY(tri_snapshots_create(t->engine, config, &t->identity, &t->snapshots));
   if (strcmp(resume, "auto") != 0) {
     tri_snapshots_remove(t->snapshots);

@@ -65,7 +65,7 @@ NAMES = ["gpt2", "llama"]
 
 def some(layouts, every, what, length, batch=BATCH):
     """One rank, and one in so many layouts (or all) if it has a token for each rank, and as many sequences as it asks for."""
-    mine = drawn(layouts, max(every, 13) if WHICH == "few" else every, what)
+    mine = drawn(layouts, max(every, 20) if WHICH == "few" else every, what)
     fitting = [x for x in mine if x["context"] <= length and batch % (x.get("micro_batch", 1) * x.get("data", 1)) == 0]
     return [dict(), *fitting]
 

@@ -144,6 +144,29 @@ def test_full_disk(tmp_path, corpus):
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.parametrize("background", [False, True], ids=["at-once", "background"])
+def test_one_rank_cannot_write(tmp_path, corpus, background):
+    """Its words are told, whichever rank it is: here the second alone may not write as far into a file as its part lies."""
+    limit = tmp_path / "limit.sh"  # beyond the files that MPI makes for itself, which have 4 MiB
+    limit.write_text('[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" != 1 ] || { trap "" XFSZ; ulimit -f 12000; }\nexec "$@"\n')
+    mpiexec = tmp_path / "bin/mpiexec"
+    mpiexec.parent.mkdir()
+    mpiexec.write_text(f"""#!/usr/bin/env python3
+import os, sys
+real = {shutil.which("mpiexec")!r}
+at = next((i for i, word in enumerate(sys.argv) if os.path.basename(word) == "trireme"), len(sys.argv))
+os.execv(real, [real, *sys.argv[1:at], *(["sh", {str(limit)!r}] if at < len(sys.argv) else []), *sys.argv[at:]])
+""")
+    mpiexec.chmod(0o755)
+    model = dict(MODEL, hidden_size=256, ffn_size=768, num_layers=2)
+    path = write_run(tmp_path, corpus, dict(data=2, zero=1), 4, model=model, shard_bytes=1 << 30, **{"async": background})
+    done = subprocess.run([TRIREME, "train", path, "-n", "2"], env={**os.environ, "PATH": f"{mpiexec.parent}:{os.environ['PATH']}"},
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 5 and done.stderr.count("trireme: ") == 1, done.stderr
+    assert re.search(r"rank 1 \(data 1\).*cannot write \S*step-00000002\S*: File too large", done.stderr), done.stderr
+    assert list((tmp_path / "run/checkpoints").iterdir()) == []
+
+
 def bytes_read(folder, corpus, ranks, layout, resume):
     """What each rank has read by the time it trains."""
     model = dict(MODEL, hidden_size=256, ffn_size=768, num_layers=4)

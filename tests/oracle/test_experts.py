@@ -80,7 +80,7 @@ def fits(layout, model, batch=BATCH):
 
 def some(layouts, model, every, what, batch=BATCH):
     """One rank, and one in so many layouts (or all) if the model can have it."""
-    mine = drawn(layouts, max(every, 16) if WHICH == "few" else every, what)
+    mine = drawn(layouts, max(every, 24) if WHICH == "few" else every, what)
     return [dict(), *(layout for layout in mine if fits(layout, model, batch))]
 
 

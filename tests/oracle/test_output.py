@@ -3,6 +3,7 @@ corpora and snapshots are used."""
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -242,6 +243,58 @@ def test_snapshots_of_a_run_that_began_anew(tmp_path, corpus, how, ranks):
     _, rest = again.communicate(timeout=120)
     assert "resuming from the memory of the nodes" in said, said
     assert again.returncode == 130, rest
+
+
+def memory_of(folder):
+    """What the memory of the nodes has of this folder's run (recovery/snapshot.c); others may be running on this machine."""
+    raw, mask = str((folder / "run").resolve()).encode(), 2**64 - 1
+    total = 0
+    for i, byte in enumerate(raw):
+        z = byte + (i + 1) * 0x9E3779B97F4A7C15 & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        total += z ^ (z >> 31)
+    return Path(f"/dev/shm/trireme-{os.getuid()}-{total & mask:016x}")
+
+
+@pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
+def test_snapshots_that_nobody_takes_up_any_more(tmp_path, corpus, ranks):
+    """A killed run's, where the next start takes none; and those of a node that the job has not any more, at its end."""
+    path = write_run(tmp_path, corpus, checkpoint=dict(every=0, snapshot_every=1))
+    memory = memory_of(tmp_path)
+    with Running(path, tmp_path, *ranks):
+        pass
+    assert list(memory.glob("*/node-0/step-*/rank-00000"))
+    kept = tmp_path / "kept"
+    shutil.copytree(memory, kept)
+    trireme("train", path, *ranks, "--set", "checkpoint.snapshot_every=0")
+    assert not memory.exists()
+    for how in ("never", "auto"):  # which makes all steps, and finds them made
+        run = json.loads((tmp_path / "run/run.json").read_text())["run"]
+        for node in ("node-0", "node-1"):
+            shutil.copytree(next(kept.glob("*/node-0")), memory / run / node)
+        trireme("train", path, *ranks, "--resume", how)
+        assert not memory.exists(), how
+
+
+def test_the_summary_is_written_last(tmp_path, corpus):
+    """Where there is one the run has ended, and all else is written. Here the curve is the one file that grows too large."""
+    def limit_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    tiny = dict(GPT2, num_layers=1, hidden_size=8, num_heads=1)
+    path = write_run(tmp_path, corpus, steps=1500, model=tiny, checkpoint=dict(every=0), threads=1)
+    trireme("train", path)
+    curve, summary = tmp_path / "run/loss.svg", tmp_path / "run/summary.json"
+    drawn, size = curve.read_text(), (curve.stat().st_size + (tmp_path / "run/config.yaml").stat().st_size) // 2
+    assert summary.stat().st_size < size < curve.stat().st_size
+    summary.unlink()
+    curve.unlink()
+    done = subprocess.run([TRIREME, "train", path], capture_output=True, text=True, preexec_fn=limit_files)
+    assert done.returncode == 5 and "loss.svg" in done.stderr and not curve.exists() and not summary.exists(), done.stderr
+    trireme("train", path)
+    assert curve.read_text() == drawn and json.loads(summary.read_text())["steps"] == 1500
 
 
 def test_never_that_was_lost_at_once(tmp_path, corpus):

@@ -305,7 +305,7 @@ def snapshots(folder):
 
 
 SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.every=1000"]
-SNAPSHOT_STEPS = 60 if DEVICE else 150  # the cpu device is fast, and the run is to be disturbed before its end
+SNAPSHOT_STEPS = 30 if DEVICE else 150  # the cpu device is fast, and the run is to be disturbed before its end
 
 
 @pytest.fixture(scope="module")

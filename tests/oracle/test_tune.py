@@ -180,18 +180,19 @@ def test_page_in_a_browser(tmp_path):
 
 
 def test_the_papers_space(tmp_path):
-    """The shipped study: of 2788 points one lies within 2 % of the best, and 64 trials come to it; random search does not
-    in three times as many."""
+    """The shipped study: of 2788 points one lies within 2 % of the best, and 64 trials come to it; random search, in three
+    times as many, would do so in one of fourteen studies."""
     def values_of(*more):
-        name = "-".join(map(str, more)) + ".db"
-        out = subprocess.run([TRIREME, "tune", str(ROOT / "configs/studies/frontier-175b.yaml"), "--store", str(tmp_path / name), "--json", *map(str, more)],
-                             capture_output=True, text=True, check=True, cwd=ROOT).stdout
-        return json.loads(out)["best"]["value"]
-    top = values_of("--method", "exhaustive")
-    found = [values_of("--seed", seed) / top for seed in range(101, 106)]
+        store = tmp_path / ("-".join(map(str, more)) + ".db")
+        subprocess.run([TRIREME, "tune", str(ROOT / "configs/studies/frontier-175b.yaml"), "--store", str(store), *map(str, more)],
+                       capture_output=True, check=True, cwd=ROOT)
+        return [value for value, in sqlite3.connect(store).execute("SELECT value FROM trials")]
+    every = values_of("--method", "exhaustive")
+    top = max(value for value in every if value is not None)
+    good = sum(value is not None and value >= 0.98 * top for value in every)
+    assert len(every) == 2788 and 3 * 64 * good / len(every) < 1 / 14, good  # of points drawn without putting any back
+    found = [max(value for value in values_of("--seed", seed) if value is not None) / top for seed in range(101, 106)]
     assert sorted(found)[2] >= 0.98 and min(found) > 0.85, found
-    chance = [values_of("--seed", seed, "--method", "random", "--trials", 192) / top for seed in range(101, 106)]
-    assert sorted(chance)[2] < 0.98, chance
 
 
 # ---- real trials

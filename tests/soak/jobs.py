@@ -163,6 +163,7 @@ class Undisturbed:
         if job.wait() != 0:
             raise Violation(f"the run fails although nobody disturbs it; it said:\n{job.said()}")
         self.digests = {step: digest(at) for step, at in checkpoints(job.output).items()}
+        self.disk_bytes = sum(512 * path.stat().st_blocks for path in (job.output / "checkpoints").rglob("*"))
         self.course, bad = course(job.output)
         self.steps = len(self.course)
         if bad > 0 or [at[0] for at in self.course] != list(range(1, self.steps + 1)) or len(self.digests) != self.steps:

@@ -11,6 +11,7 @@ repeats it, its folder is kept, and the exit status is 1. Moments are drawn, not
 several tries to come back."""
 import argparse
 import collections
+import json
 import os
 import pathlib
 import random
@@ -24,7 +25,7 @@ import disturbances
 import drawing
 from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, snapshots
 
-DISK_BYTES = 64 << 20
+DISK_BYTES = 64 << 20  # and what all checkpoints need that the run keeps
 
 
 class Scene:
@@ -119,6 +120,11 @@ class Scene:
         left = [path.name for path in (self.output / "checkpoints").glob(".*")] if (self.output / "checkpoints").exists() else []
         if left:
             raise Violation(f"unfinished saves are left: {left}")
+        summary = self.output / "summary.json"
+        if not summary.exists() or json.loads(summary.read_text())["steps"] != expected.steps or not (self.output / "loss.svg").exists():
+            raise Violation(f"after a good end there is no summary of {expected.steps} steps, or no curve")
+        if (self.output / "LOCK").exists():
+            raise Violation("the output is locked after a good end")
         if snapshots(self.output):
             raise Violation(f"snapshots are left in memory after a good end: {snapshots(self.output)}")
 
@@ -156,9 +162,17 @@ def mount_disk(at):
     return at if done.returncode == 0 else None
 
 
+def give_room(scene):
+    """A run that keeps all its checkpoints needs more of its disk than one that does not, and it is not to be full by itself."""
+    if scene.disk is not None and scene.run["checkpoint"]["keep"] == 0:
+        size = DISK_BYTES + scene.undisturbed().disk_bytes
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(scene.disk)], check=True)
+
+
 def play(scene, only, counts):
     """The disturbances, the checks between them, and the end."""
     scene.undisturbed()
+    give_room(scene)
     for _ in range(scene.chance.randint(1, 5)):
         kind = disturbances.draw(scene, only)
         if kind is None:  # `only` is for other scenes
