@@ -4,6 +4,9 @@
  *     config.json             Hugging Face's own
  *     model.safetensors       weights under Hugging Face's names, in their global shapes; or, where they are more than
  *                             a file shall hold, model-0000i-of-0000N.safetensors and model.safetensors.index.json
+ *     adapter_model.safetensors, adapter_config.json
+ *                             in the place of model.safetensors, where factors beside a base's weights are what is
+ *                             trained: PEFT's files, with its names (peft.h)
  *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; likewise
  *     tokenizer.json          where there is one
  *     state.json              progress; sizes and checksums of all of the above
@@ -84,11 +87,13 @@ typedef struct tri_checkpoint_request {
   int64_t num_weights, num_optimizer; /* without optimizer tensors there is no such file                          */
   const tri_checkpoint_slice *slices; /* of this rank, beyond the tensors that come with data                     */
   int64_t num_slices;
-  int64_t shard_bytes;      /* the most that a file of tensors holds, if not one tensor; 0: no limit    */
-  const char *model_config; /* the text of config.json                                                  */
-  const char *tokenizer;    /* path of a tokenizer.json to copy, or NULL                                */
-  void *buffers;            /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
-  int64_t keep;             /* newest checkpoints kept, this one included; 0 keeps all                  */
+  int64_t shard_bytes;        /* the most that a file of tensors holds, if not one tensor; 0: no limit    */
+  const char *model_config;   /* the text of config.json; NULL: there is none                             */
+  const char *stem;           /* of the weights' files; NULL: "model"                                     */
+  const char *adapter_config; /* the text of adapter_config.json, or NULL; with it weights have PEFT's names in files */
+  const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL                                */
+  void *buffers;              /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
+  int64_t keep;               /* newest checkpoints kept, this one included; 0 keeps all                  */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to their
@@ -182,10 +187,11 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
 typedef struct tri_checkpoint tri_checkpoint;
 
 /* LOCAL. Opens a checkpoint, or a Hugging Face folder: model.safetensors, or the shards that
- * model.safetensors.index.json names (and the same of `optimizer`). Checks that COMPLETE and state.json, where there is
- * one, belong together and list every file, and every header; it compares no checksum of other files
- * (tri_checkpoint_verify and its kin do). A folder that has one of COMPLETE and state.json alone is no
- * Hugging Face folder but a damaged checkpoint. Release with tri_checkpoint_close. */
+ * model.safetensors.index.json names (and the same of `optimizer`), or where these are missing
+ * adapter_model.safetensors in its place. Checks that COMPLETE and state.json, where there is one, belong together and
+ * list every file, and every header; it compares no checksum of other files (tri_checkpoint_verify and its kin do). A
+ * folder that has one of COMPLETE and state.json alone is no Hugging Face folder but a damaged checkpoint. Release with
+ * tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
 
 /* LOCAL. The same for one process that reads alone: sizes, headers and every file that holds no tensors are compared
@@ -194,6 +200,8 @@ tri_status tri_checkpoint_open_verified(const char *path, const tri_checkpoint_u
 void tri_checkpoint_close(tri_checkpoint *checkpoint);
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint);
+/* Whether its weights are those of an adapter. */
+bool tri_checkpoint_is_adapter(const tri_checkpoint *checkpoint);
 /* NULL for a plain Hugging Face folder. Owned by the checkpoint. */
 const tri_checkpoint_state *tri_checkpoint_get_state(const tri_checkpoint *checkpoint);
 
@@ -207,13 +215,17 @@ typedef struct tri_checkpoint_entry {
 } tri_checkpoint_entry;
 tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, int64_t index);
 
+/* The number of the tensor that reading by a name finds, or -1. */
+int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *name);
+
 /* Whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 
 /* LOCAL. Reads a whole tensor into dst, which lies in `memory` (NULL: the host's), as `type` (see tri_safetensors_read
  * for the conversions). A missing one, another shape or, where there are checksums, another one is TRI_BAD_FILE. A name
  * that begins with the base model's prefix
- * ("transformer.", "model.") is found without it too, as in files that transformers saved from a base model. */
+ * ("transformer.", "model.") is found without it too, as in files that transformers saved from a base model, and each
+ * with PEFT's prefix. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 

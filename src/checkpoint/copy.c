@@ -1,19 +1,23 @@
 #include "checkpoint/copy.h"
 
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/tensor_list.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_ELEMENTS = 4 << 20 };
+enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- what there is ----------------------------------------------------------------------------------------------- */
 
-static tri_status check_names(const tri_checkpoint *from, const tri_tensor_list *list) {
+/* Of an adapter and its base that was seen to as they were opened. */
+static tri_status check_names(const tri_merged *merged, const tri_tensor_list *list) {
+  const tri_checkpoint *from = merged->base == NULL ? merged->named : merged->base;
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
     if (tri_tensor_list_knows(list, entry.tensor->name)) continue;
@@ -30,103 +34,185 @@ static tri_status check_names(const tri_checkpoint *from, const tri_tensor_list 
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-static void narrow(const float *in, int64_t count, uint16_t *out) {
-  for (int64_t i = 0; i < count; i++) out[i] = tri_bf16_of(in[i]);
+/* Rounded to odd: where the value is none of fp32's, the last bit says so to who rounds it once more, which then comes
+ * to what rounding the value itself would have. */
+static float to_odd(double value) {
+  float nearest = (float)value;
+  uint32_t bits;
+  if ((double)nearest == value || value != value) return nearest;
+  memcpy(&bits, &nearest, sizeof bits);
+  if (fabs((double)nearest) > fabs(value)) bits--; /* towards 0 */
+  bits |= 1;
+  memcpy(&nearest, &bits, sizeof bits);
+  return nearest;
+}
+
+/* From fp32 or fp64 to a narrower type. */
+static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type, void *out) {
+  const float *singles = in;
+  const double *doubles = in;
+  const bool wide = tri_dtype_bytes(from) == sizeof *doubles;
+  float *to_singles = out;
+  uint16_t *to_halves = out;
+  for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *singles; i++) to_singles[i] = (float)doubles[i];
+  for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *to_halves; i++) {
+    to_halves[i] = tri_bf16_of(wide ? to_odd(doubles[i]) : singles[i]);
+  }
 }
 
 typedef struct copying {
-  const tri_copy_request *request;
+  const tri_merged *from;
+  tri_dtype type;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
   tri_kept strange; /* a value that is no number */
 } copying;
 
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
-static tri_status check_piece(const copying *c, const tri_parameter *parameter, const tri_checkpoint_slice *slice) {
-  const tri_checkpoint *from = c->request->from;
-  tri_dtype read_as = tri_dtype_wide(c->request->type);
+static tri_status check_piece(const copying *c, const tri_parameter *parameter, tri_dtype read_as,
+                              const tri_checkpoint_slice *slice) {
+  const tri_checkpoint *from = tri_merged_source(c->from, parameter->name);
   tri_checkpoint_slice wide = *slice;
   wide.data = c->wide;
   TRI_TRY(tri_checkpoint_check_finite(from, parameter, read_as, &wide));
-  return tri_checkpoint_check_finite(from, parameter, c->request->type, slice);
+  return tri_checkpoint_check_finite(from, parameter, c->type, slice);
 }
 
-static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
-  const tri_copy_request *request = c->request;
-  tri_dtype read_as = tri_dtype_wide(request->type);
-  int64_t count = tri_parameter_global_count(parameter);
+static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const tri_low_rank *factors, int64_t number) {
+  const tri_dtype read_as = factors->left == NULL ? tri_dtype_wide(c->type) : TRI_FP64;
+  const int64_t count = tri_parameter_global_count(parameter);
   uint64_t sum = 0;
   for (int64_t done = 0; done < count;) {
     int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
     tri_checkpoint_slice slice = {.tensor = number, .first = done, .count = piece, .data = c->wide};
-    TRI_TRY(tri_checkpoint_read_part(request->from, parameter->name, read_as, parameter->num_dims, parameter->shape,
-                                     &slice, &sum));
-    if (request->type == TRI_BF16) {
-      narrow(c->wide, piece, c->narrow);
+    TRI_TRY(tri_merged_read_part(c->from, parameter, factors, read_as, &slice, &sum));
+    if (read_as != c->type) {
+      narrow(read_as, c->wide, piece, c->type, c->narrow);
       slice.data = c->narrow;
     }
     /* Damage goes before what it looks like, so a value that is no number waits for the end of its tensor. */
-    tri_keep(&c->strange, check_piece(c, parameter, &slice));
+    tri_keep(&c->strange, check_piece(c, parameter, read_as, &slice));
     if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
   }
-  TRI_TRY(tri_checkpoint_compare(request->from, parameter->name, sum));
+  TRI_TRY(tri_merged_compare(c->from, parameter, sum));
   return tri_kept_tell(&c->strange);
 }
 
-static tri_status copy_all(copying *c, const tri_tensor_list *list) {
+static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
+  tri_low_rank factors;
+  TRI_TRY(tri_merged_factors(c->from, parameter, &factors));
+  tri_status status = copy_pieces(c, parameter, &factors, number);
+  tri_low_rank_release(&factors);
+  return status;
+}
+
+static tri_status copy_all(copying *c, const tri_parameter *parameters, int64_t count) {
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 8, &c->wide));
-  TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 2, &c->narrow));
-  for (int64_t t = 0; t < list->count; t++) TRI_TRY(copy_tensor(c, &list->tensors[t], t));
+  TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 4, &c->narrow));
+  for (int64_t t = 0; t < count; t++) TRI_TRY(copy_tensor(c, &parameters[t], t));
   TRI_TRY(tri_checkpoint_save_write(c->saving));
   return tri_checkpoint_save_publish(c->saving);
 }
 
-static tri_status copy_listed(const tri_copy_request *request, const tri_tensor_list *list,
-                              tri_checkpoint_tensor *tensors) {
-  copying c = {.request = request};
-  char *config = NULL;
-  for (int64_t t = 0; t < list->count; t++) {
-    const tri_parameter *parameter = &list->tensors[t];
+/* The parameters as the tensors of a save, which has the rest already. */
+static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64_t count,
+                              tri_checkpoint_request *save) {
+  tri_checkpoint_tensor *tensors = NULL;
+  TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)count, sizeof *tensors, &tensors));
+  for (int64_t t = 0; t < count; t++) {
+    const tri_parameter *parameter = &parameters[t];
     tri_checkpoint_tensor *tensor = &tensors[t];
-    *tensor = (tri_checkpoint_tensor){.name = parameter->name, .type = request->type, .num_dims = parameter->num_dims};
+    *tensor = (tri_checkpoint_tensor){.name = parameter->name, .type = c->type, .num_dims = parameter->num_dims};
     for (int d = 0; d < parameter->num_dims; d++) tensor->shape[d] = parameter->shape[d];
   }
+  save->weights = tensors;
+  save->num_weights = count;
+  tri_status status = tri_checkpoint_save_begin(save, &c->saving);
+  if (status == TRI_OK) {
+    status = copy_all(c, parameters, count);
+    tri_checkpoint_save_end(c->saving, status == TRI_OK);
+  }
+  tri_free(c->narrow);
+  tri_free(c->wide);
+  tri_free(tensors);
+  return status;
+}
+
+static tri_status copy_model(const tri_copy_request *request, const tri_tensor_list *list) {
+  copying c = {.from = request->from, .type = request->type};
+  char *config = NULL;
+  TRI_TRY(check_names(request->from, list));
   TRI_TRY(tri_huggingface_print(request->model, request->type, -1, &config));
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
-                                 .weights = tensors,
-                                 .num_weights = list->count,
                                  .shard_bytes = request->shard_bytes,
                                  .model_config = config,
                                  .tokenizer = request->tokenizer};
-  tri_status status = tri_checkpoint_save_begin(&save, &c.saving);
-  if (status == TRI_OK) {
-    status = copy_all(&c, list);
-    tri_checkpoint_save_end(c.saving, status == TRI_OK);
-  }
-  tri_free(c.narrow);
-  tri_free(c.wide);
+  tri_status status = copy_listed(&c, list->tensors, list->count, &save);
   tri_free(config);
   return status;
 }
 
+static tri_status check_new(const char *to) {
+  if (!tri_path_exists(to)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", to);
+}
+
 tri_status tri_checkpoint_copy(const tri_copy_request *request) {
   tri_parameter_table *table = NULL;
-  tri_checkpoint_tensor *tensors = NULL;
   tri_tensor_list list = {0};
-  if (tri_path_exists(request->to)) {
-    return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", request->to);
-  }
+  TRI_TRY(check_new(request->to));
   TRI_TRY(tri_parameter_table_create(request->model, NULL, &table));
   tri_status status = tri_tensor_list_create(table, &list);
-  if (status == TRI_OK) status = check_names(request->from, &list);
-  if (status == TRI_OK) {
-    status = tri_alloc("the table of a checkpoint", (size_t)list.count, sizeof *tensors, &tensors);
-  }
-  if (status == TRI_OK) status = copy_listed(request, &list, tensors);
-  tri_free(tensors);
+  if (status == TRI_OK) status = copy_model(request, &list);
   tri_tensor_list_release(&list);
   tri_parameter_table_destroy(table);
+  return status;
+}
+
+/* ---- an adapter by itself ---------------------------------------------------------------------------------------- */
+
+/* Its tensors as parameters, by our names. */
+static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
+  const char *name = tri_peft_own_name(tensor->name);
+  if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {
+    return tri_fail(TRI_BAD_FILE, "%s: the tensor `%.200s` is none of an adapter's", file, tensor->name);
+  }
+  *out = (tri_parameter){.num_dims = tensor->num_dims, .shape = {tensor->shape[0], 1}};
+  if (tensor->num_dims == 2) out->shape[1] = tensor->shape[1];
+  snprintf(out->name, sizeof out->name, "%s", name);
+  return TRI_OK;
+}
+
+static tri_status copy_described(const tri_copy_adapter_request *request, const char *config,
+                                 tri_parameter *parameters) {
+  const int64_t count = tri_checkpoint_num_tensors(request->from);
+  const tri_merged from = {.named = (tri_checkpoint *)(uintptr_t)request->from};
+  copying c = {.from = &from, .type = request->type};
+  tri_checkpoint_request save = {.folder = request->to,
+                                 .plain = true,
+                                 .stem = TRI_PEFT_STEM,
+                                 .adapter_config = config,
+                                 .tokenizer = request->tokenizer};
+  for (int64_t i = 0; i < count; i++) {
+    const tri_checkpoint_entry entry = tri_checkpoint_get_entry(request->from, i);
+    TRI_TRY(describe_tensor(entry.tensor, entry.file, &parameters[i]));
+  }
+  return copy_listed(&c, parameters, count, &save);
+}
+
+tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) {
+  char path[TRI_PATH_BYTES], *config = NULL;
+  size_t bytes = 0;
+  tri_parameter *parameters = NULL;
+  const int64_t count = tri_checkpoint_num_tensors(request->from);
+  TRI_TRY(check_new(request->to));
+  TRI_TRY(tri_path_join(path, tri_checkpoint_path(request->from), TRI_FILE_ADAPTER_CONFIG));
+  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &config, &bytes));
+  tri_status status = tri_alloc("the tensors of an adapter", (size_t)count + 1, sizeof *parameters, &parameters);
+  if (status == TRI_OK) status = copy_described(request, config, parameters);
+  tri_free(parameters);
+  tri_free(config);
   return status;
 }

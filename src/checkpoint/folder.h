@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #define TRI_FILE_CONFIG "config.json"
+#define TRI_FILE_ADAPTER_CONFIG "adapter_config.json"
 #define TRI_FILE_MODEL "model.safetensors"
 #define TRI_FILE_OPTIMIZER "optimizer.safetensors"
 #define TRI_FILE_TOKENIZER "tokenizer.json"

@@ -6,6 +6,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_own.h"
 #include "checkpoint/huggingface_parts.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/state.h"
 #include "model/family.h"
 
@@ -195,23 +196,20 @@ tri_status tri_huggingface_parse(const char *path, const char *text, size_t byte
   return TRI_OK;
 }
 
-/* The content of a config.json against the checkpoint's own checksum; a plain Hugging Face folder has none. */
-static tri_status verify_config(const char *folder, const char *text, size_t bytes) {
-  json_t *document = NULL;
-  tri_checkpoint_state state;
-  TRI_TRY(tri_state_load_any(folder, &document, &state));
-  if (document == NULL) return TRI_OK;
-  tri_status status = tri_state_verify_content(folder, document, TRI_FILE_CONFIG, text, bytes);
-  json_decref(document);
-  return status;
+/* PEFT's folders have no model: that is their base's. */
+static tri_status check_there(const char *folder, const char *path) {
+  if (tri_path_exists(path) || !tri_peft_is_folder(folder)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s is an adapter alone and has no " TRI_FILE_CONFIG "; name the folder of its base",
+                  folder);
 }
 
 static tri_status load(const char *folder, bool verify, tri_model *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
+  TRI_TRY(check_there(folder, path));
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
-  tri_status status = verify ? verify_config(folder, text, bytes) : TRI_OK;
+  tri_status status = verify ? tri_state_verify_read(folder, TRI_FILE_CONFIG, text, bytes) : TRI_OK;
   if (status == TRI_OK) status = tri_huggingface_parse(path, text, bytes, out);
   tri_free(text);
   return status;
@@ -273,8 +271,7 @@ static tri_status add_own(const tri_model *model, const tri_dialect *dialect, js
   return TRI_OK;
 }
 
-/* With as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. */
-static char *print_shortest(const json_t *document) {
+char *tri_huggingface_text(const json_t *document) {
   char *text = NULL;
   for (int digits = 15; digits <= 17; digits++) {
     free(text);
@@ -312,7 +309,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);
-  char *text = failed != 0 ? NULL : print_shortest(document);
+  char *text = failed != 0 ? NULL : tri_huggingface_text(document);
   json_decref(document);
   if (text == NULL) {
     return tri_fail(TRI_INTERNAL, "the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",

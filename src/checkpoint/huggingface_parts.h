@@ -14,4 +14,8 @@ void tri_huggingface_write_rope(const tri_model *model, json_t *to);
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_dialect *dialect, json_t *to);
 
+/* JSON as text, with as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. NULL where that
+ * cannot be; release with free. */
+char *tri_huggingface_text(const json_t *document);
+
 #endif

@@ -3,6 +3,7 @@
 #include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
 
@@ -17,6 +18,7 @@ struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
   json_t *document; /* of state.json, or NULL */
   bool unverified;  /* nothing is compared with the document */
+  bool adapter;     /* its weights are those of an adapter */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
   int64_t num_files, num_tensors;
@@ -58,7 +60,7 @@ static tri_status find_newest(const char *root, const tri_checkpoint_use *use, c
 
 /* By any of these a folder is meant itself; if others are missing, that is told where they are asked for. */
 static bool is_a_model(const char *folder) {
-  static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
+  static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
   char path[TRI_PATH_BYTES];
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
     if (tri_path_join(path, folder, marks[i]) == TRI_OK && tri_path_exists(path)) return true;
@@ -222,7 +224,8 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   }
   TRI_TRY(load_state(checkpoint, use, frame));
   TRI_TRY(add_stem(checkpoint, "model", &has_model));
-  if (!has_model) {
+  if (!has_model) TRI_TRY(add_stem(checkpoint, TRI_PEFT_STEM, &checkpoint->adapter));
+  if (!has_model && !checkpoint->adapter) {
     return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither model.safetensors nor %s", checkpoint->path,
                     "model.safetensors.index.json");
   }
@@ -269,6 +272,8 @@ void tri_checkpoint_close(tri_checkpoint *checkpoint) {
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint) { return checkpoint->path; }
 
+bool tri_checkpoint_is_adapter(const tri_checkpoint *checkpoint) { return checkpoint->adapter; }
+
 const tri_checkpoint_state *tri_checkpoint_get_state(const tri_checkpoint *checkpoint) {
   return checkpoint->document == NULL ? NULL : &checkpoint->state;
 }
@@ -289,8 +294,8 @@ tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, 
   return entry;
 }
 
-static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
-                                                  const tri_safetensors_file **file) {
+static const tri_safetensors_tensor *find_in_files(const tri_checkpoint *checkpoint, const char *name,
+                                                   const tri_safetensors_file **file) {
   for (int64_t f = 0; f < checkpoint->num_files; f++) {
     const tri_safetensors_tensor *tensor = tri_safetensors_find(&checkpoint->files[f].header, name);
     if (tensor == NULL) continue;
@@ -298,6 +303,16 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
     return tensor;
   }
   return NULL;
+}
+
+/* An adapter's tensors have PEFT's names, its optimizer's have not. */
+static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
+                                                  const tri_safetensors_file **file) {
+  char other[TRI_PEFT_NAME_BYTES];
+  const tri_safetensors_tensor *tensor = find_in_files(checkpoint, name, file);
+  if (tensor != NULL || !checkpoint->adapter) return tensor;
+  tri_peft_name(name, other);
+  return find_in_files(checkpoint, other, file);
 }
 
 static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
@@ -311,6 +326,15 @@ static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, cons
   return tensor;
 }
 
+int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *name) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+  int64_t index = 0;
+  if (tensor == NULL) return -1;
+  for (const tri_safetensors_file *f = checkpoint->files; f < file; f++) index += f->header.num_tensors;
+  return index + (tensor - file->header.tensors);
+}
+
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
   const tri_safetensors_file *file = NULL;
   return find(checkpoint, name, &file) != NULL;
@@ -321,8 +345,10 @@ static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, in
                           const tri_safetensors_file **file, const tri_safetensors_tensor **out) {
   const tri_safetensors_tensor *tensor = find(checkpoint, name, file);
   if (tensor == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; is it a checkpoint of another model?", checkpoint->path,
-                    name);
+    return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; %s", checkpoint->path, name,
+                    checkpoint->adapter ? "it is an adapter, whose other weights are its base's (`trireme export "
+                                          "--merge` makes one model of both)"
+                                        : "is it a checkpoint of another model?");
   }
   bool same = tensor->num_dims == num_dims;
   for (int d = 0; d < num_dims && same; d++) same = tensor->shape[d] == shape[d];

@@ -13,6 +13,7 @@
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
 #include "checkpoint/stream.h"
@@ -48,6 +49,7 @@ struct tri_checkpoint_saving {
   char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* on the first rank; temporary on all */
   int64_t num_tensors;                                   /* weights, then the optimizer's */
   tri_safetensors_tensor *tensors;
+  char (*names)[TRI_PEFT_NAME_BYTES]; /* of an adapter's weights in their files */
   uint64_t *sums;
   tri_checkpoint_slice *slices; /* of this rank, by tensor */
   tri_slice_extent window;
@@ -75,11 +77,22 @@ static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
   return bytes;
 }
 
+static const char *name_of(saving *s, int64_t i) {
+  const char *own = tensor_at(&s->request, i)->name;
+  if (s->names == NULL || i >= s->request.num_weights) return own;
+  tri_peft_name(own, s->names[i]);
+  return s->names[i];
+}
+
+static const char *stem_of(const tri_checkpoint_request *request) {
+  return request->stem == NULL ? "model" : request->stem;
+}
+
 static void describe_tensors(saving *s) {
   for (int64_t i = 0; i < s->num_tensors; i++) {
     const tri_checkpoint_tensor *from = tensor_at(&s->request, i);
     s->tensors[i] = (tri_safetensors_tensor){
-        .name = from->name, .type = tri_safetensors_type_of(from->type), .num_dims = from->num_dims};
+        .name = name_of(s, i), .type = tri_safetensors_type_of(from->type), .num_dims = from->num_dims};
     memcpy(s->tensors[i].shape, from->shape, sizeof from->shape);
   }
 }
@@ -136,8 +149,11 @@ static tri_status save_plan(saving *s) {
   s->num_tensors = s->request.num_weights + s->request.num_optimizer;
   TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->tensors, &s->tensors));
   TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)s->num_tensors, sizeof *s->sums, &s->sums));
+  if (s->request.adapter_config != NULL) {
+    TRI_TRY(tri_alloc("the names of a checkpoint", (size_t)s->request.num_weights, sizeof *s->names, &s->names));
+  }
   describe_tensors(s);
-  TRI_TRY(divide(s, "model", 0, s->request.num_weights));
+  TRI_TRY(divide(s, stem_of(&s->request), 0, s->request.num_weights));
   TRI_TRY(divide(s, "optimizer", s->request.num_weights, s->num_tensors));
   return gather_slices(s);
 }
@@ -204,7 +220,8 @@ static tri_status write_index(saving *s, const char *stem, int64_t first_file, i
 
 static tri_status fill_folder(saving *s) {
   const tri_checkpoint_request *request = &s->request;
-  TRI_TRY(write_text(s, TRI_FILE_CONFIG, request->model_config));
+  if (request->model_config != NULL) TRI_TRY(write_text(s, TRI_FILE_CONFIG, request->model_config));
+  if (request->adapter_config != NULL) TRI_TRY(write_text(s, TRI_FILE_ADAPTER_CONFIG, request->adapter_config));
   if (request->tokenizer != NULL) {
     char path[TRI_PATH_BYTES];
     uint64_t bytes = 0, checksum = 0;
@@ -217,7 +234,7 @@ static tri_status fill_folder(saving *s) {
     TRI_TRY(create_file(s, &s->files[f]));
     models += s->files[f].first < request->num_weights ? 1 : 0;
   }
-  if (models > 1) TRI_TRY(write_index(s, "model", 0, models));
+  if (models > 1) TRI_TRY(write_index(s, stem_of(request), 0, models));
   if (s->num_files - models > 1) TRI_TRY(write_index(s, "optimizer", models, s->num_files));
   return TRI_OK;
 }
@@ -287,6 +304,7 @@ static void save_destroy(saving *s) {
   tri_free(s->slices);
   tri_slice_extent_release(&s->window);
   tri_free(s->sums);
+  tri_free(s->names);
   tri_free(s->tensors);
   tri_free(s);
 }

@@ -3,6 +3,7 @@
 #include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
+#include "checkpoint/peft.h"
 
 #include "base/memory.h"
 #include "base/recorder.h"
@@ -296,6 +297,16 @@ tri_status tri_state_verify_content(const char *folder, const json_t *document, 
   return compare_plain(path, facts, tri_checksum(content, bytes));
 }
 
+tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes) {
+  json_t *document = NULL;
+  tri_checkpoint_state state;
+  TRI_TRY(tri_state_load_any(folder, &document, &state));
+  if (document == NULL) return TRI_OK;
+  tri_status status = tri_state_verify_content(folder, document, name, content, bytes);
+  json_decref(document);
+  return status;
+}
+
 static tri_status verify_file(const char *folder, const char *name, const json_t *facts, share *of) {
   char path[TRI_PATH_BYTES];
   int64_t wanted = 0;
@@ -330,8 +341,12 @@ static bool is_in_scope(const tri_state_scope *scope, const char *name) {
 
 /* Whether anything that reads a checkpoint takes up a file of this name. Others are somebody's notes. */
 static bool is_read(const char *name) {
-  return strcmp(name, TRI_FILE_CONFIG) == 0 || strcmp(name, TRI_FILE_TOKENIZER) == 0 || is_tensors(name, "model") ||
-         is_tensors(name, "optimizer");
+  static const char *const files[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_TOKENIZER};
+  static const char *const stems[] = {"model", TRI_PEFT_STEM, "optimizer"};
+  bool read = false;
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) read = read || strcmp(name, files[i]) == 0;
+  for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++) read = read || is_tensors(name, stems[i]);
+  return read;
 }
 
 static tri_status verify_listed(const char *folder, const json_t *document, const tri_state_scope *scope) {

@@ -44,6 +44,9 @@ tri_status tri_state_facts(const char *folder, const json_t *document, const cha
 tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
                                     size_t bytes);
 
+/* LOCAL. The same of a folder that may be a plain one, which says nothing of its files. */
+tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
+
 /* A checksum as in the file, and back; false where there is none. */
 json_t *tri_state_checksum(uint64_t checksum);
 bool tri_state_parse_checksum(const json_t *value, uint64_t *out);

@@ -1,6 +1,7 @@
 #include "checkpoint/tensor_list.h"
 
 #include "base/memory.h"
+#include "checkpoint/peft.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
 static void look_through(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
-    if (tri_tensor_list_knows(list, entry.tensor->name)) continue;
+    if (tri_tensor_list_knows(list, tri_peft_own_name(entry.tensor->name))) continue;
     if (out->count++ == 0) out->first = entry.tensor->name;
   }
 }

@@ -78,7 +78,7 @@ typedef struct session {
   tri_documents documents;
   tri_source packed; /* nothing, where sequences are windows */
   tri_model model;
-  tri_checkpoint *checkpoint;
+  tri_merged weights;
   tri_corpus *corpus;
   tri_device *device;
   tri_parameter_table *table;
@@ -109,7 +109,7 @@ static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUM
 
 /* As in training, where the checkpoint says how that was. */
 static tri_status choose_shape(session *s) {
-  const tri_checkpoint_state *state = tri_checkpoint_get_state(s->checkpoint);
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(s->weights.named);
   bool known = false;
   s->sequence = s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
   s->batch = 4;
@@ -163,7 +163,7 @@ static tri_status create_executor(session *s) {
       .device = &s->device->description,
   };
   TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
-  TRI_TRY(tri_weights_load(s->checkpoint, s->table, s->executor));
+  TRI_TRY(tri_weights_load(&s->weights, s->table, s->executor));
   return tri_executor_prepare(s->executor);
 }
 
@@ -183,16 +183,16 @@ static tri_status eval_set_up(session *s) {
   const tri_model_options *options = &s->arguments->model;
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
-  TRI_TRY(tri_weights_open(s->arguments->checkpoint, !options->no_verify, &s->model, &s->checkpoint));
+  TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, !options->no_verify, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,
                     tri_corpus_num_tokens(s->corpus));
   }
-  TRI_TRY(tri_weights_tokenizer(s->checkpoint, options->tokenizer, !options->no_verify, tokenizer));
+  TRI_TRY(tri_weights_tokenizer(&s->weights, options->tokenizer, !options->no_verify, tokenizer));
   if (tokenizer[0] != '\0') {
     TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-    TRI_TRY(tri_cli_same_tokenizer(tri_checkpoint_path(s->checkpoint), options->tokenizer, s->tokenizer));
+    TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), options->tokenizer, s->tokenizer));
   }
   TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
@@ -369,7 +369,7 @@ static void release(session *s) {
   tri_parameter_table_destroy(s->table);
   tri_device_destroy(s->device);
   tri_corpus_close(s->corpus);
-  tri_checkpoint_close(s->checkpoint);
+  tri_merged_close(&s->weights);
   tri_free(s);
 }
 

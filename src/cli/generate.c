@@ -67,7 +67,7 @@ static tri_status generate_parse(int count, char **arguments, generate_arguments
 typedef struct session {
   const generate_arguments *arguments;
   tri_model model;
-  tri_checkpoint *checkpoint;
+  tri_merged weights;
   tri_tokenizer *tokenizer;
   tri_token_list tokens; /* the prompt's */
   int64_t num_tokens;    /* to make at most */
@@ -121,21 +121,22 @@ static tri_status check_lengths(session *s) {
 static tri_status generate_set_up(session *s) {
   const generate_arguments *arguments = s->arguments;
   char tokenizer[TRI_PATH_BYTES];
-  TRI_TRY(tri_weights_open(arguments->checkpoint, !arguments->model.no_verify, &s->model, &s->checkpoint));
-  TRI_TRY(tri_weights_tokenizer(s->checkpoint, arguments->model.tokenizer, !arguments->model.no_verify, tokenizer));
+  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, !arguments->model.no_verify, &s->model,
+                          &s->weights));
+  TRI_TRY(tri_weights_tokenizer(&s->weights, arguments->model.tokenizer, !arguments->model.no_verify, tokenizer));
   if (tokenizer[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
-                    tri_checkpoint_path(s->checkpoint));
+                    tri_checkpoint_path(s->weights.named));
   }
   TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-  TRI_TRY(tri_cli_same_tokenizer(tri_checkpoint_path(s->checkpoint), arguments->model.tokenizer, s->tokenizer));
+  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), arguments->model.tokenizer, s->tokenizer));
   TRI_TRY(encode_prompt(s));
   TRI_TRY(check_lengths(s));
   TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));
   TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->tokens.count,
                                s->device, &s->generator));
   TRI_TRY(tri_alloc("candidates", (size_t)s->model.vocab_size, sizeof *s->scratch, &s->scratch));
-  return tri_weights_load(s->checkpoint, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
+  return tri_weights_load(&s->weights, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
 }
 
 /* No token can be drawn from what is no number, and the most likely of such is one at random. */
@@ -233,7 +234,7 @@ static tri_status generate_run(int count, char **arguments) {
   tri_device_destroy(s->device);
   tri_free(s->tokens.ids);
   tri_tokenizer_destroy(s->tokenizer);
-  tri_checkpoint_close(s->checkpoint);
+  tri_merged_close(&s->weights);
   tri_free(s);
   return status;
 }

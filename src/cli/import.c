@@ -1,5 +1,6 @@
 /* Weights of Hugging Face's as a checkpoint, and back. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "checkpoint/copy.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -10,13 +11,13 @@
 #include <string.h>
 
 typedef struct copy_arguments {
-  const char *from, *to;
+  const char *from, *to, *base;
   tri_dtype type;
   int64_t shard_bytes;
-  bool no_verify;
+  bool no_verify, merge;
 } copy_arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY };
+enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE };
 
 static tri_status take_precision(const char *text, tri_dtype *out) {
   if (strcmp(text, "fp32") == 0) {
@@ -34,6 +35,8 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
       {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
       {"precision", required_argument, NULL, OPTION_PRECISION},
       {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+      {"merge", no_argument, NULL, OPTION_MERGE},
+      {"base", required_argument, NULL, OPTION_BASE},
       {NULL, 0, NULL, 0},
   };
   optind = 1;
@@ -43,6 +46,12 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
       TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
     } else if (result == OPTION_NO_VERIFY) {
       out->no_verify = true;
+    } else if (result == OPTION_MERGE && exports) {
+      out->merge = true;
+    } else if (result == OPTION_BASE && exports) {
+      out->base = optarg;
+    } else if (result == OPTION_MERGE || result == OPTION_BASE) {
+      return tri_fail(TRI_BAD_USAGE, "import: --merge and --base are export's");
     } else if (result == OPTION_PRECISION && exports) {
       TRI_TRY(take_precision(optarg, &out->type));
     } else if (result == OPTION_PRECISION) {
@@ -65,10 +74,10 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
 static tri_status copy(const copy_arguments *arguments, bool plain) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
-  tri_checkpoint *checkpoint = NULL;
-  TRI_TRY(tri_weights_open(arguments->from, !arguments->no_verify, &model, &checkpoint));
-  tri_status status = tri_path_join(tokenizer, tri_checkpoint_path(checkpoint), "tokenizer.json");
-  tri_copy_request request = {.from = checkpoint,
+  tri_merged weights;
+  TRI_TRY(tri_merged_open(arguments->from, arguments->base, !arguments->no_verify, &model, &weights));
+  tri_status status = tri_path_join(tokenizer, tri_weights_tokenizer_folder(&weights), "tokenizer.json");
+  tri_copy_request request = {.from = &weights,
                               .model = &model,
                               .to = arguments->to,
                               .type = arguments->type,
@@ -76,9 +85,52 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
                               .plain = plain};
   if (status == TRI_OK) status = tri_checkpoint_copy(&request);
-  tri_checkpoint_close(checkpoint);
+  tri_merged_close(&weights);
   if (status == TRI_OK) tri_log("%s is written", arguments->to);
   return status;
+}
+
+/* The factors by themselves, as PEFT has them. */
+static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
+  char tokenizer[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(tokenizer, tri_checkpoint_path(adapter), "tokenizer.json"));
+  const tri_copy_adapter_request request = {.from = adapter,
+                                            .to = arguments->to,
+                                            .type = arguments->type,
+                                            .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL};
+  TRI_TRY(tri_checkpoint_copy_adapter(&request));
+  tri_log("%s is written, an adapter for PEFT; --merge writes a model", arguments->to);
+  return TRI_OK;
+}
+
+/* Whether it is an adapter that is named: then *out is it. */
+static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out) {
+  char path[TRI_PATH_BYTES];
+  tri_peft *peft = NULL;
+  const tri_checkpoint_use use = {.unverified = arguments->no_verify};
+  TRI_TRY(tri_checkpoint_find(arguments->from, &use, path));
+  if (!tri_peft_is_folder(path)) return TRI_OK;
+  TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+  tri_status status = tri_peft_load(path, !arguments->no_verify, peft);
+  tri_free(peft);
+  TRI_TRY(status);
+  TRI_TRY(tri_checkpoint_open_verified(path, &use, out));
+  if (tri_checkpoint_is_adapter(*out)) return TRI_OK;
+  tri_checkpoint_close(*out); /* a model beside which an adapter lies */
+  *out = NULL;
+  return TRI_OK;
+}
+
+/* A checkpoint of a model needs a model. */
+static tri_status check_import(const copy_arguments *arguments) {
+  tri_checkpoint *adapter = NULL;
+  TRI_TRY(open_adapter(arguments, &adapter));
+  if (adapter == NULL) return TRI_OK;
+  tri_checkpoint_close(adapter);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s is an adapter: `trireme export --merge` makes a model of it and its base, and a run "
+                  "begins with its factors by adapter.from",
+                  arguments->from);
 }
 
 static tri_status run_import(int count, char **arguments) {
@@ -88,13 +140,27 @@ static tri_status run_import(int count, char **arguments) {
     return tri_fail(TRI_BAD_FILE, "%s is not a folder; Hugging Face's has config.json and model.safetensors",
                     parsed.from);
   }
+  TRI_TRY(check_import(&parsed));
   return copy(&parsed, false);
 }
 
 static tri_status run_export(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  tri_checkpoint *adapter = NULL;
   TRI_TRY(import_parse("export", true, count, arguments, &parsed));
-  return copy(&parsed, true);
+  TRI_TRY(open_adapter(&parsed, &adapter));
+  tri_status status = TRI_OK;
+  if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
+    status = copy_adapter(&parsed, adapter);
+  } else if (adapter == NULL && parsed.merge) {
+    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is none", parsed.from);
+  } else if (!parsed.merge && parsed.base != NULL) {
+    status = tri_fail(TRI_BAD_USAGE, "export: --base goes with --merge");
+  } else {
+    status = copy(&parsed, true);
+  }
+  tri_checkpoint_close(adapter);
+  return status;
 }
 
 const tri_command tri_command_import = {
@@ -120,11 +186,17 @@ const tri_command tri_command_export = {
     .summary = "write a checkpoint's weights as a Hugging Face folder",
     .help =
         "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--shard-bytes N] [--no-verify]\n"
+        "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
         "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
         "the\n"
         "tokenizer; transformers loads a checkpoint as it is, too, with the optimizer's files beside it.\n"
         "\n"
+        "Of an adapter (LoRA: a run's, or a folder of PEFT's) the folder is PEFT's; with --merge it has a model, "
+        "W + alpha / rank B A.\n"
+        "\n"
+        "  --merge            a model of an adapter and its base\n"
+        "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
         "  --precision bf16   half the bytes, rounded to nearest\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
         "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_source.h"
+#include "checkpoint/peft.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
 #include "cli/options.h"
@@ -120,9 +121,26 @@ static void print_layout(const char *run_config) {
   }
 }
 
-static void print_checkpoint(const tri_checkpoint *checkpoint) {
+static void print_words(const char *before, const tri_tuning_words *words) {
+  for (int64_t i = 0; i < words->count; i++) printf("%s%s", i == 0 ? before : ", ", words->words[i].text);
+}
+
+static void print_adapter(const tri_peft *peft) {
+  const tri_adapter *adapter = &peft->adapter;
+  char text[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  printf("an adapter (LoRA) of rank %" PRId64 ", alpha %g", adapter->rank, adapter->alpha);
+  if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
+  print_words(", on ", &adapter->targets);
+  print_words(", beside trained ", &adapter->train);
+  printf("\nits base: %s", peft->base[0] == '\0' ? "not said" : peft->base);
+  if (peft->signature.frame[0] != '\0') printf(", signature %s", tri_base_signature_text(&peft->signature, text));
+  printf("\n");
+}
+
+static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *peft) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   printf("%s\n", tri_checkpoint_path(checkpoint));
+  if (peft != NULL) print_adapter(peft);
   if (state != NULL) {
     printf("step %" PRId64 ", %" PRId64 " samples and %" PRId64 " tokens seen\n", state->step, state->samples,
            state->tokens);
@@ -150,7 +168,21 @@ static json_t *tensor_json(const tri_checkpoint_entry *entry) {
   return object;
 }
 
-static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, bool verified) {
+static json_t *words_json(const tri_tuning_words *words) {
+  json_t *list = json_array();
+  for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
+  return list;
+}
+
+static json_t *adapter_json(const tri_peft *peft) {
+  const tri_adapter *adapter = &peft->adapter;
+  return json_pack("{s:I, s:f, s:f, s:o, s:o, s:s, s:s, s:s}", "rank", (json_int_t)adapter->rank, "alpha",
+                   adapter->alpha, "dropout", adapter->dropout, "targets", words_json(&adapter->targets), "train",
+                   words_json(&adapter->train), "base", peft->base, "base_signature", peft->signature.frame,
+                   "base_values", peft->signature.values);
+}
+
+static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, const tri_peft *peft, bool verified) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   json_t *tensors = json_array();
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -160,6 +192,7 @@ static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, bool v
   json_t *document = json_pack("{s:s, s:o, s:b}", "path", tri_checkpoint_path(checkpoint), "tensors", tensors,
                                "verified", verified ? 1 : 0);
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the description of a checkpoint");
+  if (peft != NULL) json_object_set_new(document, "adapter", adapter_json(peft));
   if (state != NULL) {
     json_object_set_new(document, "step", json_integer(state->step));
     json_object_set_new(document, "samples", json_integer(state->samples));
@@ -172,6 +205,25 @@ static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, bool v
   return TRI_OK;
 }
 
+static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bool no_verify, bool json) {
+  tri_peft *peft = NULL;
+  tri_status status = verify ? tri_checkpoint_verify_alone(tri_checkpoint_path(checkpoint)) : TRI_OK;
+  if (status == TRI_OK && tri_checkpoint_is_adapter(checkpoint)) {
+    TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+    status = tri_peft_load(tri_checkpoint_path(checkpoint), !no_verify, peft);
+  }
+  if (status == TRI_OK && json) {
+    status = print_checkpoint_json(checkpoint, peft, verify);
+  } else if (status == TRI_OK) {
+    print_checkpoint(checkpoint, peft);
+    if (verify) printf("every size and checksum agrees\n");
+    bool could = tri_checkpoint_get_state(checkpoint) != NULL && !verify && !no_verify;
+    if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
+  }
+  tri_free(peft);
+  return status;
+}
+
 /* Without --verify tensors are not read, so neither are their checksums compared: of all else they are. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
@@ -180,15 +232,7 @@ static tri_status inspect_checkpoint(const char *given, bool verify, bool no_ver
   if (verify && no_verify) return tri_fail(TRI_BAD_USAGE, "inspect: --verify or --no-verify, not both");
   TRI_TRY(tri_checkpoint_find(given, &use, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &use, &checkpoint));
-  tri_status status = verify ? tri_checkpoint_verify_alone(path) : TRI_OK;
-  if (status == TRI_OK && json) {
-    status = print_checkpoint_json(checkpoint, verify);
-  } else if (status == TRI_OK) {
-    print_checkpoint(checkpoint);
-    if (verify) printf("every size and checksum agrees\n");
-    bool could = tri_checkpoint_get_state(checkpoint) != NULL && !verify && !no_verify;
-    if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
-  }
+  tri_status status = inspect_open(checkpoint, verify, no_verify, json);
   tri_checkpoint_close(checkpoint);
   return status;
 }

@@ -23,6 +23,7 @@ tri_status tri_model_option(int result, const char *value, tri_model_options *op
   switch (result) {
     case TRI_OPTION_DEVICE: options->device = value; return TRI_OK;
     case TRI_OPTION_TOKENIZER: options->tokenizer = value; return TRI_OK;
+    case TRI_OPTION_BASE: options->base = value; return TRI_OK;
     case TRI_OPTION_NO_VERIFY: options->no_verify = true; return TRI_OK;
     case TRI_OPTION_THREADS: return tri_option_int("--threads", value, 1, 1 << 16, &options->threads);
     case TRI_OPTION_PRECISION: return parse_precision(value, &options->precision);

@@ -10,20 +10,30 @@
 
 typedef struct tri_model_options {
   const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
+  const char *base;               /* folder of an adapter's base; NULL: the one that it names */
   tri_dtype precision;
   int64_t threads;
   bool no_verify; /* a checkpoint is not compared with its checksums */
 } tri_model_options;
 
 /* The rows for getopt_long, and what it returns for them. */
-enum { TRI_OPTION_DEVICE = 900, TRI_OPTION_THREADS, TRI_OPTION_PRECISION, TRI_OPTION_TOKENIZER, TRI_OPTION_NO_VERIFY };
+enum {
+  TRI_OPTION_DEVICE = 900,
+  TRI_OPTION_THREADS,
+  TRI_OPTION_PRECISION,
+  TRI_OPTION_TOKENIZER,
+  TRI_OPTION_NO_VERIFY,
+  TRI_OPTION_BASE
+};
 #define TRI_MODEL_OPTION_ROWS                                                                                          \
   {"device", required_argument, NULL, TRI_OPTION_DEVICE}, {"threads", required_argument, NULL, TRI_OPTION_THREADS},    \
       {"no-verify", no_argument, NULL, TRI_OPTION_NO_VERIFY},                                                          \
-      {"precision", required_argument, NULL, TRI_OPTION_PRECISION}, {                                                  \
+      {"precision", required_argument, NULL, TRI_OPTION_PRECISION},                                                    \
+      {"base", required_argument, NULL, TRI_OPTION_BASE}, {                                                            \
     "tokenizer", required_argument, NULL, TRI_OPTION_TOKENIZER                                                         \
   }
 #define TRI_MODEL_OPTION_HELP                                                                                          \
+  "  --base FOLDER       of an adapter (LoRA): its base, if it is not at the path that it names\n"                     \
   "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
   "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"                              \
   "  --device D          auto (the default), cpu, reference, gpu (gpu:2 ...), guarded or emulated\n"                   \

@@ -1,59 +1,104 @@
 #include "engine/weights.h"
 
-#include "checkpoint/huggingface.h"
+#include "base/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
-tri_status tri_weights_open(const char *given, bool verify, tri_model *model, tri_checkpoint **out) {
-  char path[TRI_PATH_BYTES];
-  tri_checkpoint_use use = {.unverified = !verify};
-  tri_checkpoint *checkpoint = NULL;
-  TRI_TRY(tri_checkpoint_find(given, &use, path));
-  TRI_TRY(tri_checkpoint_open_verified(path, &use, &checkpoint));
-  tri_status status = verify ? tri_huggingface_load(path, model) : tri_huggingface_load_unverified(path, model);
-  if (status == TRI_OK) {
-    *out = checkpoint;
-  } else {
-    tri_checkpoint_close(checkpoint);
+enum { PIECE_ELEMENTS = 1 << 18 };
+
+/* From fp64 to the executor's wide type, and to where its values lie. */
+static tri_status put_piece(const tri_executor *executor, const double *from, int64_t count, float *narrow, char *to) {
+  const tri_checkpoint_memory *memory = tri_executor_memory(executor);
+  const tri_dtype wide = tri_dtype_wide(executor->type);
+  const size_t bytes = (size_t)count * tri_dtype_bytes(wide);
+  const void *values = from;
+  if (wide == TRI_FP32) {
+    for (int64_t i = 0; i < count; i++) narrow[i] = (float)from[i];
+    values = narrow;
   }
+  if (memory != NULL) return memory->write(memory->context, to, values, bytes);
+  memcpy(to, values, bytes);
+  return TRI_OK;
+}
+
+static tri_status load_pieces(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
+                              const tri_executor *executor, double *wide, float *narrow, char *to) {
+  const int64_t count = tri_parameter_global_count(tensor);
+  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  uint64_t sum = 0;
+  for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
+    const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
+    const tri_checkpoint_slice slice = {.first = done, .count = piece, .data = wide};
+    TRI_TRY(tri_merged_read_part(weights, tensor, factors, TRI_FP64, &slice, &sum));
+    TRI_TRY(put_piece(executor, wide, piece, narrow, to + (size_t)done * element));
+  }
+  return tri_merged_compare(weights, tensor, sum);
+}
+
+static tri_status load_merged(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
+                              const tri_executor *executor, char *to) {
+  double *wide = NULL;
+  float *narrow = NULL;
+  TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *wide, &wide));
+  tri_status status = tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *narrow, &narrow);
+  if (status == TRI_OK) status = load_pieces(weights, tensor, factors, executor, wide, narrow, to);
+  tri_free(narrow);
+  tri_free(wide);
   return status;
 }
 
 /* `values` are those of the whole parameter. */
-static tri_status load_tensor(const tri_checkpoint *checkpoint, const tri_parameter *parameter, int64_t number,
+static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
                               const tri_executor *executor, char *values) {
-  tri_dtype wide = tri_dtype_wide(executor->type);
+  const tri_dtype wide = tri_dtype_wide(executor->type);
   int64_t first = 0;
+  tri_low_rank factors;
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
+  const tri_checkpoint *from = tri_merged_source(weights, tensor.name);
   tri_checkpoint_slice slice = {.count = tri_parameter_global_count(&tensor),
                                 .data = values + (size_t)first * tri_dtype_bytes(wide),
                                 .memory = tri_executor_memory(executor)};
-  TRI_TRY(tri_checkpoint_read(checkpoint, tensor.name, wide, tensor.num_dims, tensor.shape, slice.memory, slice.data));
-  return tri_checkpoint_check_finite(checkpoint, &tensor, wide, &slice);
+  TRI_TRY(tri_merged_factors(weights, &tensor, &factors));
+  tri_status status = TRI_OK;
+  if (factors.left != NULL) {
+    status = load_merged(weights, &tensor, &factors, executor, slice.data);
+  } else {
+    status = tri_checkpoint_read(from, tensor.name, wide, tensor.num_dims, tensor.shape, slice.memory, slice.data);
+  }
+  tri_low_rank_release(&factors);
+  TRI_TRY(status);
+  return tri_checkpoint_check_finite(from, &tensor, wide, &slice);
 }
 
-tri_status tri_weights_load(const tri_checkpoint *checkpoint, const tri_parameter_table *table,
-                            tri_executor *executor) {
+tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     if (parameter->alias) continue;
     for (int64_t t = 0; t < tri_parameter_num_tensors(parameter); t++) {
-      TRI_TRY(load_tensor(checkpoint, parameter, t, executor, executor->parameters[i].value));
+      TRI_TRY(load_tensor(weights, parameter, t, executor, executor->parameters[i].value));
     }
   }
   return TRI_OK;
 }
 
-tri_status tri_weights_tokenizer(const tri_checkpoint *checkpoint, const char *given, bool verify,
-                                 char path[TRI_PATH_BYTES]) {
+/* An adapter need not have a tokenizer: its base's is meant then. */
+const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
+  char path[TRI_PATH_BYTES];
+  const char *folder = tri_checkpoint_path(weights->named);
+  if (weights->base == NULL || tri_path_join(path, folder, "tokenizer.json") != TRI_OK) return folder;
+  return tri_path_exists(path) ? folder : tri_checkpoint_path(weights->base);
+}
+
+tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]) {
   if (given != NULL) {
     if (snprintf(path, TRI_PATH_BYTES, "%s", given) >= TRI_PATH_BYTES) {
       return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
     }
     return verify ? tri_checkpoint_verify_file(path) : TRI_OK;
   }
-  TRI_TRY(tri_path_join(path, tri_checkpoint_path(checkpoint), "tokenizer.json"));
+  TRI_TRY(tri_path_join(path, tri_weights_tokenizer_folder(weights), "tokenizer.json"));
   if (!tri_path_exists(path)) path[0] = '\0';
   return TRI_OK;
 }

@@ -253,6 +253,15 @@ static void note_difference(void *context, const char *key, const char *left, co
   *(bool *)context = true;
 }
 
+bool tri_model_key_is_of_function(const char *key) {
+  static const char *const others[] = {"name",    "dropout",      "init_std", "max_sequence",
+                                       "balance", "balance_rate", "z_loss"};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    if (strcmp(key, others[i]) == 0) return false;
+  }
+  return true;
+}
+
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key) {
   tri_model without = *model;
   bool differs = false;

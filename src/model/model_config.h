@@ -18,6 +18,11 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml 
  * in the mapping's file. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
+/* Whether a key of the table changes the function that the model computes: not what its parameters begin with, how it
+ * is trained or what reports say. (A longer max_sequence shows in the shape of learned positions, where there are
+ * some.) */
+bool tri_model_key_is_of_function(const char *key);
+
 /* Whether a key of the table has, in a complete model, the value that follows from the others where it is left out. */
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 

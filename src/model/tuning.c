@@ -86,14 +86,15 @@ static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Products take matrices of layers, and an output projection of its own, in the activations' type. */
+/* What products read, and the rows of tokens, in the activations' type; those of positions, which no rank has a part
+ * of, are added wide. */
 static tri_stored stored_of(const tri_parameter *entry) {
-  if (entry->num_dims < 2 || entry->tied_to >= 0) return TRI_STORED_WIDE;
+  if (entry->num_dims < 2) return TRI_STORED_WIDE;
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP:
     case TRI_PART_HEAD: return TRI_STORED_NARROW;
-    case TRI_PART_EMBEDDING:
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0 ? TRI_STORED_NARROW : TRI_STORED_WIDE;
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }

@@ -30,8 +30,9 @@ static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
                     (long)(past + run->sequence), (long)at->max_sequence);
   }
   TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width, run->ids,
-                  at->first_id, at->table_rows, tri_dtype_wide(call->type), run->parameters[call->parameters[0]].value,
-                  run->positions, position_table, run->slots[call->outputs[0]]);
+                  at->first_id, at->table_rows, tri_stored_type(call->stored, call->type),
+                  run->parameters[call->parameters[0]].value, run->positions, position_table,
+                  run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
+#include "checkpoint/peft.h"
 #include "comm/agreement.h"
 #include "engine/shards.h"
 #include "run/output.h"
@@ -193,12 +194,22 @@ static tri_status load_named(loading *l, const char *given, bool optimizer, char
   return load_from(l, path, &damaged);
 }
 
+/* What a run begins with factors of must have some. */
+static tri_status check_factors(const loading *l, const char *given) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  char folder[TRI_PATH_BYTES];
+  if (tri_engine_mesh(l->engine)->world.rank > 0) return TRI_OK;
+  TRI_TRY(tri_checkpoint_find(given, &use, folder));
+  return tri_peft_check_from(folder, &l->config->model.tuning.adapter, NULL);
+}
+
 /* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with
  * factors that `adapter.from` names. */
 static tri_status load_init(loading *l) {
   char path[TRI_PATH_BYTES];
   const char *from = has_adapter(l) ? l->config->adapter_from : l->config->init;
   if (from[0] == '\0') return TRI_OK;
+  if (has_adapter(l)) TRI_TRY(tri_first_rank_status(&tri_engine_mesh(l->engine)->world, check_factors(l, from)));
   l->how = TRI_TAKE_UP_WEIGHTS;
   return load_named(l, from, false, path);
 }

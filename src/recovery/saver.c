@@ -9,6 +9,7 @@
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/peft.h"
 #include "comm/agreement.h"
 #include "engine/shards.h"
 
@@ -30,6 +31,7 @@ struct tri_saver {
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
   char root[TRI_PATH_BYTES];
   char *run_config, *model_config;
+  char *adapter_config; /* or NULL */
 
   /* Of the save under way. */
   stage stage;
@@ -73,11 +75,38 @@ static tri_status stage_slices(tri_saver *saver) {
   return TRI_OK;
 }
 
+static tri_status print_adapter(tri_saver *saver) {
+  tri_peft *peft = NULL;
+  const tri_model *model = &saver->config->model;
+  if (model->tuning.adapter.rank == 0) return TRI_OK;
+  TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+  peft->adapter = model->tuning.adapter;
+  if (saver->identity != NULL) {
+    peft->signature = saver->identity->signature;
+    memcpy(peft->base, saver->identity->base, sizeof peft->base);
+  }
+  tri_status status = tri_peft_print(peft, model, &saver->adapter_config);
+  tri_free(peft);
+  return status;
+}
+
+/* What a checkpoint says of its run; of one with an adapter also its base. */
+static json_t *print_identity(const tri_saver *saver) {
+  const tri_identity *identity = saver->identity;
+  json_t *out = tri_identity_print(identity, saver->config);
+  if (saver->adapter_config == NULL) return out;
+  json_object_set_new(out, "base",
+                      json_pack("{s:s, s:s, s:s}", "path", identity->base, "signature", identity->signature.frame,
+                                "values", identity->signature.values));
+  return out;
+}
+
 static tri_status saver_set_up(tri_saver *saver) {
   const tri_run_config *config = saver->config;
   TRI_TRY(tri_path_join(saver->root, config->output, "checkpoints"));
   TRI_TRY(tri_run_config_print(config, &saver->run_config));
   TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &saver->model_config));
+  TRI_TRY(print_adapter(saver));
   TRI_TRY(tri_shards_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
   return stage_slices(saver);
 }
@@ -169,7 +198,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   saver->progress =
       json_pack("{s:I, s:I, s:f, s:f, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
                 (json_int_t)progress->bad_steps, "seconds", progress->seconds, "highest_lr", progress->highest_lr,
-                "average_weights", progress->average_weights, "identity", tri_identity_print(saver->identity, config));
+                "average_weights", progress->average_weights, "identity", print_identity(saver));
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),
@@ -189,6 +218,8 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .buffers = saver->buffers,
       .shard_bytes = config->checkpoint.shard_bytes,
       .model_config = saver->model_config,
+      .stem = saver->adapter_config == NULL ? NULL : TRI_PEFT_STEM,
+      .adapter_config = saver->adapter_config,
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
       .keep = config->checkpoint.keep,
   };
@@ -303,6 +334,7 @@ void tri_saver_destroy(tri_saver *saver) {
   saver->proven = false;                            /* one that is given up is neither */
   if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
   tri_free(saver->staged);
+  tri_free(saver->adapter_config);
   tri_free(saver->model_config);
   tri_free(saver->run_config);
   tri_shards_release(&saver->shards);

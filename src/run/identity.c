@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
 #include "comm/agreement.h"
 #include "model/model_config.h"
@@ -91,8 +92,38 @@ static tri_status find_name(const char *output, bool anew, tri_identity *out) {
   return write_run(path, out);
 }
 
+static tri_status sign_base(const char *folder, tri_identity *out) {
+  tri_checkpoint *base = NULL;
+  tri_model model;
+  if (realpath(folder, out->base) == NULL) {
+    return tri_fail(TRI_BAD_FILE, "cannot find out where %s is: %s", folder, strerror(errno));
+  }
+  TRI_TRY(tri_checkpoint_open(folder, &base));
+  tri_status status = TRI_OK;
+  if (tri_checkpoint_is_adapter(base)) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`init`: %s is an adapter and no base; name its base, and the adapter in "
+                      "`adapter.from` to begin with its factors",
+                      folder);
+  }
+  if (status == TRI_OK) status = tri_huggingface_load(folder, &model);
+  if (status == TRI_OK) status = tri_base_signature_of(base, &model, &out->signature);
+  tri_checkpoint_close(base);
+  return status;
+}
+
+/* What an adapter is trained on. */
+static tri_status find_base(const tri_run_config *config, tri_identity *out) {
+  const tri_checkpoint_use use = {.optimizer = false};
+  char folder[TRI_PATH_BYTES];
+  if (config->model.tuning.adapter.rank == 0) return TRI_OK;
+  TRI_TRY(tri_checkpoint_find(config->init, &use, folder));
+  return sign_base(folder, out);
+}
+
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
-  tri_status status = world->rank == 0 ? find_name(config->output, anew, out) : TRI_OK;
+  tri_status status = world->rank == 0 ? find_base(config, out) : TRI_OK;
+  if (status == TRI_OK && world->rank == 0) status = find_name(config->output, anew, out);
   TRI_TRY(tri_first_rank_status(world, status));
   return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
 }
@@ -164,11 +195,6 @@ json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *c
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
 
-/* Settings of a model that change its parameters' first values, its training or its reports, but not its function. (A
- * longer max_sequence shows in the shape of learned positions, where there are some.) */
-static const char *const not_of_function[] = {"name",    "dropout",      "init_std", "max_sequence",
-                                              "balance", "balance_rate", "z_loss",   NULL};
-
 /* Those without which the weights do not even fit. */
 static const char *const of_shape[] = {
     "family",      "num_layers",      "hidden_size",    "ffn_size",     "vocab_size",  "tied", "attention_bias",
@@ -231,7 +257,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
 
 static void take_difference(void *context, const char *key, const char *there, const char *here) {
   char full[KEY_BYTES];
-  if (is_among(key, not_of_function)) return;
+  if (!tri_model_key_is_of_function(key)) return;
   changes *c = context;
   c->fits = c->fits && !is_among(key, of_shape);
   snprintf(full, sizeof full, "model.%s", key);
@@ -249,6 +275,9 @@ static tri_status as_saved(const tri_run_config *config, tri_model *out) {
 
 static tri_status compare_models(const tri_run_config *config, const char *folder, changes *c) {
   tri_model there, here;
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, "config.json"));
+  if (tri_peft_is_folder(folder) && !tri_path_exists(path)) return TRI_OK; /* PEFT's: its model is its base's */
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
   tri_config_differences(&tri_model_table, &there, &here, take_difference, c);
@@ -411,6 +440,20 @@ static void compare_optimizers(const json_t *said, changes *c) {
   add_change(c, "optimizer.name", before, now);
 }
 
+/* Factors are nothing beside other weights. */
+static void compare_bases(const tri_identity *identity, const json_t *said, changes *c) {
+  const json_t *base = json_object_get(said, "base");
+  tri_base_signature signature;
+  char there[SOURCE_BYTES], here[SOURCE_BYTES], text[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  snprintf(signature.frame, sizeof signature.frame, "%s", text_at(base, "signature"));
+  snprintf(signature.values, sizeof signature.values, "%s", text_at(base, "values"));
+  if (tri_base_signature_same(&signature, &identity->signature)) return;
+  snprintf(there, sizeof there, "on the base %.150s (%s)", text_at(base, "path"),
+           tri_base_signature_text(&signature, text));
+  snprintf(here, sizeof here, "on %.150s (%s)", identity->base, tri_base_signature_text(&identity->signature, text));
+  add_change(c, "adapter", there, here);
+}
+
 static const char *or_none(const char *text) { return text[0] == '\0' ? "none" : text; }
 
 /* What was not trained has no states. */
@@ -452,14 +495,28 @@ static tri_status say_left_out(const tri_run_config *config, const tri_checkpoin
   return TRI_OK;
 }
 
+/* An adapter in the place of weights to begin with. */
+static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
+  const tri_adapter *adapter = &config->model.tuning.adapter;
+  if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`init`: %s is an adapter and no model; make one of it and its base with `trireme "
+                  "export --merge`",
+                  folder);
+}
+
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how) {
   const char *folder = tri_checkpoint_path(checkpoint);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   changes c = {.config = config, .fits = true};
+  if (how == TRI_TAKE_UP_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
+    TRI_TRY(check_adapter(identity, config, folder));
+  }
   TRI_TRY(compare_models(config, folder, &c));
   compare_tokenizers(identity, folder, said, &c);
+  compare_bases(identity, said, &c);
   switch (how) {
     case TRI_TAKE_UP_RUN:
       TRI_TRY(compare_runs(identity, config, folder, said));
@@ -501,7 +558,7 @@ typedef struct name_list {
 
 static void add_name(void *context, const char *key) {
   name_list *list = context;
-  if (list->count == MOST_NAMES || is_among(key, not_of_function)) return;
+  if (list->count == MOST_NAMES || !tri_model_key_is_of_function(key)) return;
   snprintf(list->texts[list->count], KEY_BYTES, "model.%s", key);
   list->names[list->count] = list->texts[list->count];
   list->count++;

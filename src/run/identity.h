@@ -8,6 +8,7 @@
 #ifndef TRI_RUN_IDENTITY_H
 #define TRI_RUN_IDENTITY_H
 
+#include "checkpoint/base_signature.h"
 #include "checkpoint/checkpoint.h"
 #include "data/corpus.h"
 #include "run/run_config.h"
@@ -22,6 +23,9 @@ typedef struct tri_identity {
   /* Fingerprints (data/fingerprint.h); "" where there is none. Those of `train` are in the order of data.train. */
   char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];
+  /* Of a run with an adapter: where its base's weights lie, and what they are. */
+  char base[TRI_PATH_BYTES];
+  tri_base_signature signature;
 } tri_identity;
 
 /* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, where

@@ -1,0 +1,283 @@
+#include "checkpoint/merged.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/tensor_list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
+
+/* "MODULE.lora_A.weight" of "MODULE.weight"; false where it is the name of no weight. */
+static bool factor_name(const char *weight, char which, char out[TRI_PEFT_NAME_BYTES]) {
+  static const char ending[] = ".weight";
+  const size_t length = strlen(weight), tail = strlen(ending);
+  if (length < tail || strcmp(weight + length - tail, ending) != 0) return false;
+  snprintf(out, TRI_PEFT_NAME_BYTES, "%.*s.lora_%c.weight", (int)(length - tail), weight, which);
+  return true;
+}
+
+static void mark(const tri_checkpoint *adapter, const char *name, bool *used, int64_t *index) {
+  *index = tri_checkpoint_index_of(adapter, name);
+  if (*index >= 0) used[*index] = true;
+}
+
+/* What the model has of one of its tensors in the adapter. */
+static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter *tensor, bool *used) {
+  char name[TRI_PEFT_NAME_BYTES];
+  int64_t own = -1, factors[2] = {-1, -1};
+  mark(adapter, tensor->name, used, &own);
+  for (int k = 0; k < 2 && tensor->num_dims == 2; k++) {
+    if (factor_name(tensor->name, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
+  }
+  if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s has one of the two factors of `%s` alone", tri_checkpoint_path(adapter),
+                  tensor->name);
+}
+
+static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
+    if (used[i]) continue;
+    const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
+    return tri_fail(TRI_BAD_FILE, "%s: the base's model has no place for the tensor `%.200s`", entry.file,
+                    entry.tensor->name);
+  }
+  return TRI_OK;
+}
+
+/* Every tensor of the adapter has its place. */
+static tri_status check_adapter(const tri_checkpoint *adapter, const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  tri_tensor_list list = {0};
+  bool *used = NULL;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  tri_status status = tri_tensor_list_create(table, &list);
+  if (status == TRI_OK) {
+    status =
+        tri_alloc("the tensors of an adapter", (size_t)tri_checkpoint_num_tensors(adapter) + 1, sizeof *used, &used);
+  }
+  for (int64_t t = 0; t < list.count && status == TRI_OK; t++) status = mark_tensor(adapter, &list.tensors[t], used);
+  if (status == TRI_OK) status = check_used(adapter, used);
+  tri_free(used);
+  tri_tensor_list_release(&list);
+  tri_parameter_table_destroy(table);
+  return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft, const char *given,
+                            const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
+  const char *folder = tri_checkpoint_path(adapter);
+  if (given != NULL) return tri_checkpoint_find(given, use, path);
+  if (peft->base[0] == '\0') {
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s is an adapter and does not say of which base; name that one's folder with --base", folder);
+  }
+  if (!tri_path_is_directory(peft->base)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s is an adapter of %.200s, which is no folder that is there; name its base's folder "
+                    "with --base",
+                    folder, peft->base);
+  }
+  return tri_checkpoint_find(peft->base, use, path);
+}
+
+/* Another base is a mistake; who has turned off all comparing is told of it. */
+static tri_status check_signature(const tri_merged *merged, const tri_peft *peft, const tri_model *model, bool verify) {
+  char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  tri_base_signature found;
+  TRI_TRY(tri_base_signature_of(merged->base, model, &found));
+  if (tri_base_signature_same(&peft->signature, &found)) return TRI_OK;
+  tri_status status =
+      tri_fail(TRI_BAD_CONFIG,
+               "%s is an adapter of a base with signature %s%s%s, and that of %s is %s; name its own base with --base",
+               tri_checkpoint_path(merged->named), tri_base_signature_text(&peft->signature, there),
+               peft->base[0] == '\0' ? "" : ", then at ", peft->base, tri_checkpoint_path(merged->base),
+               tri_base_signature_text(&found, here));
+  if (verify) return status;
+  tri_warn("%s", tri_status_message());
+  return TRI_OK;
+}
+
+static tri_status load_model(const char *folder, bool verify, tri_model *out) {
+  return verify ? tri_huggingface_load(folder, out) : tri_huggingface_load_unverified(folder, out);
+}
+
+/* A run's own config.json says more of its model than the base's: what the run has set otherwise. */
+static tri_status load_models(const tri_merged *merged, bool verify, tri_model *base, tri_model *out) {
+  char path[TRI_PATH_BYTES];
+  const char *folder = tri_checkpoint_path(merged->named);
+  TRI_TRY(load_model(tri_checkpoint_path(merged->base), verify, base));
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
+  if (tri_path_exists(path)) return load_model(folder, verify, out);
+  *out = *base;
+  return TRI_OK;
+}
+
+static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char *given, const tri_checkpoint_use *use,
+                            tri_model *model) {
+  char path[TRI_PATH_BYTES];
+  const bool verify = !use->unverified;
+  tri_model own;
+  TRI_TRY(find_base(merged->named, peft, given, use, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, use, &merged->base));
+  if (tri_checkpoint_is_adapter(merged->base)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "%s is an adapter itself and no base; make a model of it with `trireme export "
+                    "--merge`",
+                    path);
+  }
+  TRI_TRY(load_models(merged, verify, &own, model));
+  TRI_TRY(check_signature(merged, peft, &own, verify));
+  return check_adapter(merged->named, model);
+}
+
+static tri_status open_adapter(tri_merged *merged, const char *base, const tri_checkpoint_use *use, tri_model *model) {
+  tri_peft *peft = NULL;
+  TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+  tri_status status = tri_peft_load(tri_checkpoint_path(merged->named), !use->unverified, peft);
+  if (status == TRI_OK) {
+    merged->rank = peft->adapter.rank;
+    merged->scale = peft->adapter.alpha / (double)peft->adapter.rank;
+    status = open_base(merged, peft, base, use, model);
+  }
+  tri_free(peft);
+  return status;
+}
+
+tri_status tri_merged_open(const char *given, const char *base, bool verify, tri_model *model, tri_merged *out) {
+  char path[TRI_PATH_BYTES];
+  const tri_checkpoint_use use = {.unverified = !verify};
+  tri_merged merged = {.named = NULL};
+  TRI_TRY(tri_checkpoint_find(given, &use, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, &use, &merged.named));
+  tri_status status = TRI_OK;
+  if (tri_checkpoint_is_adapter(merged.named)) {
+    status = open_adapter(&merged, base, &use, model);
+  } else if (base != NULL) {
+    status = tri_fail(TRI_BAD_USAGE, "%s is no adapter: --base goes with one", path);
+  } else {
+    status = load_model(path, verify, model);
+  }
+  if (status != TRI_OK) {
+    tri_merged_close(&merged);
+    return status;
+  }
+  *out = merged;
+  return TRI_OK;
+}
+
+void tri_merged_close(tri_merged *merged) {
+  tri_checkpoint_close(merged->base);
+  tri_checkpoint_close(merged->named);
+  *merged = (tri_merged){.named = NULL};
+}
+
+/* ---- factors ----------------------------------------------------------------------------------------------------- */
+
+const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *name) {
+  return merged->base == NULL || tri_checkpoint_has(merged->named, name) ? merged->named : merged->base;
+}
+
+/* A whole factor as fp64, transposed where that is wanted. */
+static tri_status read_factor(const tri_merged *merged, const char *name, const int64_t shape[2], bool transposed,
+                              double **out) {
+  double *values = NULL, *turned = NULL;
+  const size_t count = (size_t)shape[0] * (size_t)shape[1];
+  TRI_TRY(tri_alloc("a factor", count, sizeof *values, &values));
+  tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 2, shape, NULL, values);
+  if (status == TRI_OK && transposed) status = tri_alloc("a factor", count, sizeof *turned, &turned);
+  if (turned != NULL) {
+    for (int64_t i = 0; i < shape[0]; i++) {
+      for (int64_t j = 0; j < shape[1]; j++) turned[j * shape[0] + i] = values[i * shape[1] + j];
+    }
+    tri_free(values);
+    values = turned;
+  }
+  if (status == TRI_OK) {
+    *out = values;
+  } else {
+    tri_free(values);
+  }
+  return status;
+}
+
+/* Before there is memory for what adapter_config.json says. */
+static tri_status check_rank(const tri_merged *merged, const char *name) {
+  const tri_checkpoint_entry entry =
+      tri_checkpoint_get_entry(merged->named, tri_checkpoint_index_of(merged->named, name));
+  char shape[TRI_SAFETENSORS_SHAPE_BYTES];
+  if (entry.tensor->num_dims == 2 && entry.tensor->shape[0] == merged->rank) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the rank `r` of " TRI_FILE_ADAPTER_CONFIG " is %ld",
+                  entry.file, entry.tensor->name,
+                  tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape), (long)merged->rank);
+}
+
+tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+  char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES];
+  *out = (tri_low_rank){.scale = merged->scale, .columns = tensor->shape[1]};
+  if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
+  if (!factor_name(tensor->name, 'A', a) || !factor_name(tensor->name, 'B', b)) return TRI_OK;
+  if (!tri_checkpoint_has(merged->named, a)) return TRI_OK;
+  const int in = tensor->in_out ? 0 : 1;
+  const int64_t rank = merged->rank;
+  TRI_TRY(check_rank(merged, a));
+  const int64_t shape_a[2] = {rank, tensor->shape[in]}, shape_b[2] = {tensor->shape[1 - in], rank};
+  double **of_a = tensor->in_out ? &out->left : &out->right, **of_b = tensor->in_out ? &out->right : &out->left;
+  out->rank = rank;
+  tri_status status = read_factor(merged, a, shape_a, tensor->in_out, of_a);
+  if (status == TRI_OK) status = read_factor(merged, b, shape_b, tensor->in_out, of_b);
+  if (status != TRI_OK) tri_low_rank_release(out);
+  return status;
+}
+
+void tri_low_rank_release(tri_low_rank *factors) {
+  tri_free(factors->left);
+  tri_free(factors->right);
+  factors->left = factors->right = NULL;
+}
+
+/* Elements [first, first + count) of a row, to which its product is added; `sum` has room for them. */
+static void add_to_row(const tri_low_rank *factors, int64_t row, int64_t first, int64_t count, double *values) {
+  enum { BLOCK = 256 };
+  double sum[BLOCK];
+  for (int64_t at = 0; at < count; at += BLOCK) {
+    const int64_t some = count - at < BLOCK ? count - at : BLOCK;
+    for (int64_t j = 0; j < some; j++) sum[j] = 0;
+    for (int64_t k = 0; k < factors->rank; k++) {
+      const double left = factors->left[row * factors->rank + k];
+      const double *right = factors->right + k * factors->columns + first + at;
+      for (int64_t j = 0; j < some; j++) sum[j] += left * right[j];
+    }
+    for (int64_t j = 0; j < some; j++) values[at + j] += factors->scale * sum[j];
+  }
+}
+
+/* Elements [first, first + count) of the matrix. */
+static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values) {
+  const int64_t columns = factors->columns, end = first + count;
+#pragma omp parallel for
+  for (int64_t row = first / columns; row <= (end - 1) / columns; row++) {
+    const int64_t begin = row * columns < first ? first : row * columns;
+    const int64_t stop = (row + 1) * columns < end ? (row + 1) * columns : end;
+    add_to_row(factors, row, begin - row * columns, stop - begin, values + (begin - first));
+  }
+}
+
+tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
+                                tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum) {
+  const tri_checkpoint *from = tri_merged_source(merged, tensor->name);
+  TRI_TRY(tri_checkpoint_read_part(from, tensor->name, type, tensor->num_dims, tensor->shape, slice, sum));
+  if (factors->left == NULL || slice->count == 0) return TRI_OK;
+  if (type != TRI_FP64) return tri_fail(TRI_INTERNAL, "a product is added to %s", tri_dtype_name(type));
+  add_product(factors, slice->first, slice->count, slice->data);
+  return TRI_OK;
+}
+
+tri_status tri_merged_compare(const tri_merged *merged, const tri_parameter *tensor, uint64_t sum) {
+  return tri_checkpoint_compare(tri_merged_source(merged, tensor->name), tensor->name, sum);
+}

@@ -1,0 +1,46 @@
+/* A model's weights as they are used: a checkpoint's, or those of an adapter's base with the factors' products added,
+ * W + alpha / rank B A. Sums are made in fp64 and rounded once, to what is asked for. */
+#ifndef TRI_CHECKPOINT_MERGED_H
+#define TRI_CHECKPOINT_MERGED_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/peft.h"
+#include "model/model.h"
+
+typedef struct tri_merged {
+  tri_checkpoint *named; /* what was named: weights, or an adapter */
+  tri_checkpoint *base;  /* the adapter's; else NULL */
+  int64_t rank;          /* of its factors */
+  double scale;
+} tri_merged;
+
+/* LOCAL. Opens what `given` means (tri_checkpoint_find) and reads the settings of its model. Of an adapter also its
+ * base: the folder `base` or, where that is NULL, the one that the adapter names. TRI_BAD_CONFIG where the base has
+ * another signature than the adapter was trained on; TRI_BAD_FILE names a tensor of the adapter that has no place in
+ * the model. With verify all that is read is compared with checksums, where there are any; without, a line says that it
+ * is not. Release with tri_merged_close, which also takes what is all zero. */
+tri_status tri_merged_open(const char *given, const char *base, bool verify, tri_model *model, tri_merged *out);
+void tri_merged_close(tri_merged *merged);
+
+/* The factors of a matrix: its row r gets scale times the sum over k of left[r, k] right[k, :]. */
+typedef struct tri_low_rank {
+  double *left, *right; /* [rows, rank], [rank, columns]; NULL: there are none */
+  int64_t columns, rank;
+  double scale;
+} tri_low_rank;
+
+/* LOCAL. Those of a tensor of the model, in host memory. Release with tri_low_rank_release. */
+tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
+void tri_low_rank_release(tri_low_rank *factors);
+
+/* LOCAL. Elements [slice->first, slice->first + slice->count) of a tensor as `type`, into host memory, as
+ * tri_checkpoint_read_part reads them; of one with factors `type` must be TRI_FP64. */
+tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
+                                tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum);
+/* Whether what all parts came to is the tensor's checksum. */
+tri_status tri_merged_compare(const tri_merged *merged, const tri_parameter *tensor, uint64_t sum);
+
+/* The folder that a tensor without factors is read from, or that with them is added to. */
+const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *name);
+
+#endif

@@ -1,0 +1,395 @@
+#include "checkpoint/peft.h"
+
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/huggingface_parts.h"
+#include "checkpoint/json_reader.h"
+#include "checkpoint/state.h"
+#include "checkpoint/tensor_list.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OBJECT "trireme" /* what is ours in the file */
+#define ALL_LINEAR "all-linear"
+
+static const char prefix[] = "base_model.model.";
+
+enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]) {
+  snprintf(out, TRI_PEFT_NAME_BYTES, "%s%s", prefix, own);
+}
+
+const char *tri_peft_own_name(const char *name) {
+  return strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
+}
+
+/* The length of "model.norm" in "model.norm.weight". */
+static int module_length(const char *name) {
+  const char *end = strrchr(name, '.');
+  return end == NULL ? (int)strlen(name) : (int)(end - name);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Once each. */
+static void add_word(json_t *list, const char *word, int length) {
+  json_t *found = NULL;
+  size_t i;
+  json_array_foreach(list, i, found) {
+    const char *text = json_string_value(found);
+    if (strncmp(text, word, (size_t)length) == 0 && text[length] == '\0') return;
+  }
+  json_array_append_new(list, json_stringn(word, (size_t)length));
+}
+
+/* A matrix of a layer that every token meets: what can have factors. */
+static bool is_linear(const tri_parameter *entry) {
+  const bool of_layer = entry->part == TRI_PART_ATTENTION || entry->part == TRI_PART_MLP;
+  return of_layer && entry->num_dims == 2 && !entry->placement.has_holders;
+}
+
+static bool is_for_all(const tri_adapter *adapter) {
+  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, ALL_LINEAR) == 0;
+}
+
+static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
+  const size_t length = (size_t)module_length(entry->name);
+  if (!is_linear(entry)) return false;
+  if (is_for_all(adapter)) return true;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    const char *word = adapter->targets.words[i].text;
+    const size_t own = strlen(word);
+    if (own > length || strncmp(entry->name + length - own, word, own) != 0) continue;
+    if (own == length || entry->name[length - own - 1] == '.') return true;
+  }
+  return false;
+}
+
+/* The ends of modules' names. Where there are experts, whose matrices have the ends of others' names, all of each. */
+static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_table *table, bool experts) {
+  json_t *list = json_array();
+  for (int64_t i = 0; i < adapter->targets.count && !experts && !is_for_all(adapter); i++) {
+    add_word(list, adapter->targets.words[i].text, (int)strlen(adapter->targets.words[i].text));
+  }
+  if (json_array_size(list) > 0) return list;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (!is_target(adapter, entry)) continue;
+    const char *end = entry->name + module_length(entry->name), *word = end;
+    while (word > entry->name && (experts || word[-1] != '.')) word--;
+    add_word(list, word, (int)(end - word));
+  }
+  return list;
+}
+
+static bool is_trained(const tri_adapter *adapter, const char *name) {
+  for (int64_t i = 0; i < adapter->train.count; i++) {
+    if (fnmatch(adapter->train.words[i].text, name, 0) == 0) return true;
+  }
+  return false;
+}
+
+/* PEFT knows modules by the ends of their names: here by the whole names. What has factors already it cannot save
+ * besides (a bias beside them): such a tensor is in the file, and PEFT passes over it. */
+static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table *table) {
+  json_t *list = json_array();
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    for (int64_t t = 0, first; t < tri_parameter_num_tensors(&table->entries[i]); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(&table->entries[i], t, &first);
+      if (tensor.tied_to >= 0 || !is_trained(adapter, tensor.name)) continue;
+      add_word(list, tensor.name, module_length(tensor.name));
+    }
+  }
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    size_t at = json_array_size(list);
+    while (at-- > 0) {
+      const char *word = json_string_value(json_array_get(list, at));
+      const size_t length = (size_t)module_length(entry->name);
+      const bool same = strlen(word) == length && strncmp(word, entry->name, length) == 0;
+      if (same && is_target(adapter, entry)) json_array_remove(list, at);
+    }
+  }
+  if (json_array_size(list) > 0) return list;
+  json_decref(list);
+  return json_null();
+}
+
+static json_t *words_json(const tri_tuning_words *words) {
+  json_t *list = json_array();
+  for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
+  return list;
+}
+
+static json_t *own_json(const tri_peft *peft) {
+  return json_pack("{s:s, s:s, s:o, s:o}", "base", peft->signature.frame, "base_values", peft->signature.values,
+                   "targets", words_json(&peft->adapter.targets), "train", words_json(&peft->adapter.train));
+}
+
+static json_t *number_json(double value) {
+  return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
+}
+
+static json_t *config_json(const tri_peft *peft, const tri_model *model, const tri_parameter_table *table) {
+  const tri_adapter *adapter = &peft->adapter;
+  const double alpha = adapter->alpha == 0 ? 2 * (double)adapter->rank : adapter->alpha;
+  return json_pack(
+      "{s:{}, s:n, s:s?, s:s, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
+      "s:I, s:{}, s:n, s:o, s:s, s:o, s:b, s:b}",
+      "alpha_pattern", "auto_mapping", "base_model_name_or_path", peft->base[0] == '\0' ? NULL : peft->base, "bias",
+      "none", "exclude_modules", "fan_in_fan_out", model->family == TRI_FAMILY_GPT2, "inference_mode", 1,
+      "init_lora_weights", 1, "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config",
+      "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
+      "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
+      (json_int_t)adapter->rank, "rank_pattern", "revision", "target_modules",
+      targets_json(adapter, table, model->num_experts > 0), "task_type", "CAUSAL_LM", OBJECT, own_json(peft),
+      "use_dora", 0, "use_rslora", 0);
+}
+
+tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
+  tri_parameter_table *table = NULL;
+  tri_model whole = *model;
+  whole.tuning = (tri_tuning){.freeze = {.count = 0}};
+  TRI_TRY(tri_parameter_table_create(&whole, NULL, &table));
+  json_t *document = config_json(peft, model, table);
+  tri_parameter_table_destroy(table);
+  char *text = document == NULL ? NULL : tri_huggingface_text(document);
+  json_decref(document);
+  if (text == NULL) {
+    return tri_fail(TRI_INTERNAL, "an adapter's description cannot be written as JSON: not UTF-8, or no memory");
+  }
+  tri_status status = tri_strdup(text, out);
+  free(text);
+  return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* Keys that are read, or of no matter once there are factors. All others must say nothing. */
+static bool is_known(const char *key) {
+  static const char *const known[] = {"auto_mapping",
+                                      "base_model_name_or_path",
+                                      "bias",
+                                      "corda_config",
+                                      "eva_config",
+                                      "exclude_modules",
+                                      "fan_in_fan_out",
+                                      "inference_mode",
+                                      "init_lora_weights",
+                                      "layers_pattern",
+                                      "layers_to_transform",
+                                      "loftq_config",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "megatron_config",
+                                      "megatron_core",
+                                      "modules_to_save",
+                                      "peft_type",
+                                      "peft_version",
+                                      "qalora_group_size",
+                                      "r",
+                                      "revision",
+                                      "runtime_config",
+                                      "target_modules",
+                                      "task_type",
+                                      OBJECT};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    if (strcmp(key, known[i]) == 0) return true;
+  }
+  return false;
+}
+
+static bool says_nothing(const json_t *value) {
+  const bool empty =
+      (json_is_object(value) && json_object_size(value) == 0) || (json_is_array(value) && json_array_size(value) == 0);
+  return json_is_null(value) || json_is_false(value) || empty;
+}
+
+static tri_status unsupported(const tri_json_reader *from, const char *key) {
+  char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
+  tri_status status = tri_fail(TRI_UNSUPPORTED,
+                               "%s: `%.60s` is %.100s, which is not known here; plain LoRA is: merge this adapter with "
+                               "PEFT's merge_and_unload and use the model that comes of it",
+                               from->path, key, text == NULL ? "?" : text);
+  free(text);
+  return status;
+}
+
+/* A word of a few, or none at all. */
+static tri_status check_word(const tri_json_reader *from, const char *key, const char *wanted) {
+  const char *word = NULL;
+  TRI_TRY(tri_reader_word(from, key, wanted, &word));
+  return strcmp(word, wanted) == 0 ? TRI_OK : unsupported(from, key);
+}
+
+/* Some ways to begin change the base's weights too: the factors are of those then. */
+static tri_status check_init(const tri_json_reader *from) {
+  static const char key[] = "init_lora_weights";
+  const json_t *value = tri_reader_get(from, key);
+  const char *word = json_string_value(value);
+  if (value == NULL || json_is_boolean(value)) return TRI_OK;
+  if (word != NULL && (strcmp(word, "gaussian") == 0 || strcmp(word, "eva") == 0 || strcmp(word, "orthogonal") == 0)) {
+    return TRI_OK;
+  }
+  return unsupported(from, key);
+}
+
+static tri_status check_keys(const tri_json_reader *from) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not an object", from->path);
+  if (tri_reader_get(from, "peft_type") == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s has no `peft_type`: it is no adapter's description", from->path);
+  }
+  TRI_TRY(check_word(from, "peft_type", "LORA"));
+  TRI_TRY(check_word(from, "task_type", "CAUSAL_LM"));
+  TRI_TRY(check_word(from, "bias", "none"));
+  TRI_TRY(check_init(from));
+  json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
+    if (!is_known(key) && !says_nothing(value)) return unsupported(from, key);
+  }
+  return TRI_OK;
+}
+
+static void take_word(const json_t *value, tri_tuning_words *out) {
+  const char *word = json_string_value(value);
+  if (word == NULL || strlen(word) >= TRI_TUNING_WORD_BYTES || out->count == TRI_TUNING_WORDS) return;
+  snprintf(out->words[out->count++].text, TRI_TUNING_WORD_BYTES, "%s", word);
+}
+
+/* A string or a list of them. */
+static tri_status read_words(const tri_json_reader *from, const char *key, tri_tuning_words *out) {
+  const json_t *value = tri_reader_get(from, key), *word = NULL;
+  size_t i;
+  out->count = 0;
+  if (value == NULL || json_is_string(value)) {
+    take_word(value, out);
+    return TRI_OK;
+  }
+  if (!json_is_array(value)) return tri_reader_wrong(from, key, "a list of strings");
+  json_array_foreach(value, i, word) {
+    if (!json_is_string(word)) return tri_reader_wrong(from, key, "a list of strings");
+    take_word(word, out);
+  }
+  return TRI_OK;
+}
+
+static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
+  if (tri_reader_get(from, "r") == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `r`, the rank", from->path);
+  if (tri_reader_get(from, "lora_alpha") == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s has no `lora_alpha`, without which the factors' scale is not known", from->path);
+  }
+  TRI_TRY(tri_reader_size(from, "r", 0, &out->rank));
+  if (out->rank > MOST_RANK) return tri_reader_wrong(from, "r", "a rank of at most 65536");
+  TRI_TRY(tri_reader_positive(from, "lora_alpha", 0, &out->alpha));
+  if (!(out->alpha >= 1e-6 && out->alpha <= 1e6)) return tri_reader_wrong(from, "lora_alpha", "from 1e-6 to 1e6");
+  TRI_TRY(tri_reader_number(from, "lora_dropout", 0, &out->dropout));
+  return out->dropout >= 0 && out->dropout < 1 ? TRI_OK : tri_reader_wrong(from, "lora_dropout", "from 0 to below 1");
+}
+
+static tri_status read_signature(const tri_json_reader *from, const char *key, char out[TRI_BASE_SIGNATURE_BYTES]) {
+  const char *word = NULL;
+  TRI_TRY(tri_reader_word(from, key, "", &word));
+  const size_t length = strlen(word);
+  const bool valid = length == 0 || (length == 16 && strspn(word, "0123456789abcdef") == 16);
+  if (!valid) return tri_reader_wrong(from, key, "16 hexadecimal digits");
+  memcpy(out, word, length + 1);
+  return TRI_OK;
+}
+
+/* What we wrote ourselves says more than PEFT's keys. */
+static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
+  const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
+  if (own.object == NULL) return TRI_OK;
+  if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
+  TRI_TRY(read_signature(&own, "base", out->signature.frame));
+  TRI_TRY(read_signature(&own, "base_values", out->signature.values));
+  if (tri_reader_get(&own, "targets") != NULL) TRI_TRY(read_words(&own, "targets", &out->adapter.targets));
+  return tri_reader_get(&own, "train") == NULL ? TRI_OK : read_words(&own, "train", &out->adapter.train);
+}
+
+static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
+  const char *base = NULL;
+  bool given = false;
+  TRI_TRY(check_keys(from));
+  TRI_TRY(read_numbers(from, &out->adapter));
+  TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */
+  TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
+  TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));
+  TRI_TRY(tri_reader_word(from, "base_model_name_or_path", "", &base));
+  if (strlen(base) >= sizeof out->base) return tri_reader_wrong(from, "base_model_name_or_path", "a shorter path");
+  snprintf(out->base, sizeof out->base, "%s", base);
+  return read_own(from, out);
+}
+
+tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out) {
+  json_error_t fault;
+  json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  if (document == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
+  }
+  *out = (tri_peft){.base = ""};
+  tri_status status = read_config(&(tri_json_reader){.path = path, .object = document}, out);
+  json_decref(document);
+  return status;
+}
+
+tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_ADAPTER_CONFIG));
+  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
+  tri_status status = verify ? tri_state_verify_read(folder, TRI_FILE_ADAPTER_CONFIG, text, bytes) : TRI_OK;
+  if (status == TRI_OK) status = tri_peft_parse(path, text, bytes, out);
+  tri_free(text);
+  return status;
+}
+
+bool tri_peft_is_folder(const char *folder) {
+  char path[TRI_PATH_BYTES];
+  return tri_path_join(path, folder, TRI_FILE_ADAPTER_CONFIG) == TRI_OK && tri_path_exists(path);
+}
+
+/* ---- beginning with one ------------------------------------------------------------------------------------------ */
+
+tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
+  tri_peft *peft = NULL;
+  char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  if (!tri_peft_is_folder(folder)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.from`: %s has no " TRI_FILE_ADAPTER_CONFIG
+                    "; name a folder of PEFT's, or "
+                    "a checkpoint of a run with an adapter",
+                    folder);
+  }
+  TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+  tri_status status = tri_peft_load(folder, true, peft);
+  const tri_adapter *from = &peft->adapter;
+  if (status == TRI_OK && from->rank != adapter->rank) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: the factors of %s have rank %ld and `adapter.rank` is %ld; make "
+                      "them equal",
+                      folder, (long)from->rank, (long)adapter->rank);
+  }
+  if (status == TRI_OK && tri_adapter_scale(from) != tri_adapter_scale(adapter)) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
+                      "make them equal",
+                      folder, from->alpha, tri_adapter_scale(adapter) * (double)adapter->rank);
+  }
+  if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: %s is an adapter of another base than `init` names: of one with "
+                      "signature %s, not %s; name that base with `init`",
+                      folder, tri_base_signature_text(&peft->signature, there), tri_base_signature_text(base, here));
+  }
+  tri_free(peft);
+  return status;
+}

@@ -1,0 +1,35 @@
+/* An adapter_config.json from memory: one that is let through has a rank and a scale, can be written, and reads back to
+ * the same text. */
+#include "base/memory.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/peft.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void require(int condition) {
+  if (!condition) abort();
+}
+
+static const char base[] =
+    "{\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 8,"
+    "\"vocab_size\": 17}";
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+  static tri_peft peft, again;
+  tri_model model;
+  char *text = NULL, *second = NULL;
+  if (tri_peft_parse("input", (const char *)data, bytes, &peft) != TRI_OK) return 0;
+  require(peft.adapter.rank > 0 && peft.adapter.alpha > 0 && peft.adapter.alpha / (double)peft.adapter.rank > 0);
+  require(peft.adapter.dropout >= 0 && peft.adapter.dropout < 1);
+  require(tri_huggingface_parse("base", base, strlen(base), &model) == TRI_OK);
+  require(tri_peft_print(&peft, &model, &text) == TRI_OK);
+  require(tri_peft_parse("text", text, strlen(text), &again) == TRI_OK);
+  require(tri_peft_print(&again, &model, &second) == TRI_OK && strcmp(text, second) == 0);
+  tri_free(text);
+  tri_free(second);
+  return 0;
+}
