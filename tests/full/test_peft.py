@@ -38,6 +38,8 @@ def skip_without(*keys):
     for key in keys:
         if key not in there:
             pytest.skip(f"SKIPPED: this trireme has no key {key}")
+    if "--merge" not in trireme("export", "--help").stdout:
+        pytest.skip("SKIPPED: this trireme has no export --merge")
 
 
 def start_from(folder, model):
