@@ -66,7 +66,7 @@ static void throw_away(tri_op_list *list, tri_call_range range, tri_recompute wh
 }
 
 /* From the end of the layer to its beginning: whatever makes a slot again needs its inputs, kept or made again too. */
-static void find_calls(tri_op_list *list, tri_call_range range) {
+static void find_calls_once(tri_op_list *list, tri_call_range range) {
   for (int32_t c = range.end - 1; c >= range.first; c--) {
     tri_op_call *call = &list->calls[c];
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
@@ -83,6 +83,22 @@ static void find_calls(tri_op_list *list, tri_call_range range) {
     for (int i = 0; i < TRI_OP_OUTPUTS && call->again; i++) {
       if (call->outputs[i] >= 0) list->slots[list->slots[call->outputs[i]].memory_of].recomputed = true;
     }
+  }
+}
+
+static int64_t num_again(const tri_op_list *list, tri_call_range range) {
+  int64_t count = 0;
+  for (int32_t c = range.first; c < range.end; c++) count += list->calls[c].again;
+  return count;
+}
+
+/* A call that runs again for one of its outputs writes the others too; what a later call has made in the memory of one
+ * of these (a dropout of a norm, in place) has to be made again then, and so on. */
+static void find_calls(tri_op_list *list, tri_call_range range) {
+  int64_t before = -1;
+  while (num_again(list, range) != before) {
+    before = num_again(list, range);
+    find_calls_once(list, range);
   }
 }
 

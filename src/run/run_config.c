@@ -178,7 +178,7 @@ TABLE(word_table, word_keys);
 static const tri_config_key adapter_keys[] = {
     {COUNT("rank", model.tuning.adapter.rank, 0, 1 << 16), .fallback = "0",
      .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},
-    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6}, .derived = "twice the rank",
+    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6, .open_low = true}, .derived = "twice the rank",
      .help = "what the factors add is multiplied by alpha / rank"},
     {NUMBER("dropout", model.tuning.adapter.dropout), .range = {.low = 0, .high = 1, .open_high = true},
      .fallback = "0.0", .help = "of what the factors read"},
@@ -390,6 +390,11 @@ static tri_status finish_sources(tri_run_config *c) {
 
 /* ---- what is trained ------------------------------------------------------------------------------------------- */
 
+/* What nobody gave, in numbers. */
+static void finish_tuning(tri_adapter *adapter) {
+  if (adapter->rank > 0 && adapter->alpha == 0) adapter->alpha = 2.0 * (double)adapter->rank;
+}
+
 static tri_status check_tuning(const tri_run_config *c) {
   TRI_TRY(tri_tuning_check(&c->model));
   if (!tri_tuning_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
@@ -425,6 +430,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
   }
+  finish_tuning(&out->model.tuning.adapter);
   TRI_TRY(tri_config_blame(root, check_tuning(out)));
   return tri_config_blame(root, check_run(out));
 }
