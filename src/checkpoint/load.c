@@ -81,7 +81,9 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   const char *root = tri_path_is_directory(inside) ? inside : given;
   TRI_TRY(find_newest(root, use, path));
   if (path[0] != '\0') return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s holds neither a model (config.json) nor a checkpoint (step-...)", given);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (%s)", given,
+                  TRI_FILE_ADAPTER_CONFIG);
 }
 
 tri_status tri_checkpoint_verify_alone(const char *path) {
@@ -226,8 +228,9 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   TRI_TRY(add_stem(checkpoint, "model", &has_model));
   if (!has_model) TRI_TRY(add_stem(checkpoint, TRI_PEFT_STEM, &checkpoint->adapter));
   if (!has_model && !checkpoint->adapter) {
-    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither model.safetensors nor %s", checkpoint->path,
-                    "model.safetensors.index.json");
+    const char *stem = tri_peft_is_folder(checkpoint->path) ? TRI_PEFT_STEM : "model";
+    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json",
+                    checkpoint->path, stem, stem);
   }
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }

@@ -139,7 +139,7 @@ static json_t *number_json(double value) {
 
 static json_t *config_json(const tri_peft *peft, const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &peft->adapter;
-  const double alpha = adapter->alpha == 0 ? 2 * (double)adapter->rank : adapter->alpha;
+  const double alpha = adapter->alpha;
   return json_pack(
       "{s:{}, s:n, s:s?, s:s, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
       "s:I, s:{}, s:n, s:o, s:s, s:o, s:b, s:b}",

@@ -16,9 +16,7 @@ bool tri_tuning_is_full(const tri_tuning *tuning) {
   return tuning->freeze.count == 0 && !tri_tuning_has_adapter(tuning);
 }
 
-double tri_adapter_scale(const tri_adapter *adapter) {
-  return adapter->alpha == 0 ? 2 : adapter->alpha / (double)adapter->rank;
-}
+double tri_adapter_scale(const tri_adapter *adapter) { return adapter->alpha / (double)adapter->rank; }
 
 void tri_tuning_describe(const tri_tuning_words *words, char *out, size_t out_bytes) {
   size_t length = 0;
@@ -69,10 +67,8 @@ static bool is_module(const char *target, const char *name) {
   return own == length || name[length - own - 1] == '.';
 }
 
-static const char all_linear[] = "all-linear";
-
 static bool is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, all_linear) == 0;
+  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TUNING_ALL_LINEAR) == 0;
 }
 
 static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
@@ -244,7 +240,7 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
   const tri_adapter *adapter = &model->tuning.adapter;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     const char *target = adapter->targets.words[i].text;
-    if (strcmp(target, all_linear) != 0) {
+    if (strcmp(target, TRI_TUNING_ALL_LINEAR) != 0) {
       TRI_TRY(check_target(table, target));
     } else if (adapter->targets.count > 1) {
       return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all, so leave the others out");
@@ -283,7 +279,7 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
 
 static tri_status check_words(const tri_tuning *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
-  if (!tri_tuning_has_adapter(tuning) && (adapter->targets.count > 0 || adapter->train.count > 0)) {
+  if (!tri_tuning_has_adapter(tuning) && (!is_for_all(adapter) || adapter->train.count > 0)) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }
   if (!tri_tuning_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;

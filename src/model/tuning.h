@@ -17,6 +17,9 @@ typedef struct tri_model tri_model;
 typedef struct tri_parameter tri_parameter;
 typedef struct tri_parameter_table tri_parameter_table;
 
+/* The target that stands for all matrices of layers that every token meets. */
+#define TRI_TUNING_ALL_LINEAR "all-linear"
+
 enum { TRI_TUNING_WORDS = 16, TRI_TUNING_WORD_BYTES = 96 };
 
 /* A pattern of tensors' names on disk, with * and ?; or a target: the last part of a module's name. */
@@ -31,7 +34,7 @@ typedef struct tri_tuning_words {
 
 typedef struct tri_adapter {
   int64_t rank;             /* 0: there is none */
-  double alpha;             /* 0: twice the rank */
+  double alpha;             /* above 0 */
   double dropout;           /* of what the factors read */
   tri_tuning_words targets; /* modules that get factors, "q_proj"; "all-linear" alone: all matrices of layers */
   tri_tuning_words train;   /* patterns of what else is trained */

@@ -170,21 +170,21 @@ static const tri_config_key word_keys[] = {
 };
 TABLE(word_table, word_keys);
 
-#define WORDS(NAME, MEMBER)                                                                                            \
+#define WORDS(NAME, MEMBER, LEAST)                                                                                     \
   KEY(NAME, MEMBER.words, TRI_CONFIG_LIST),                                                                            \
       .table = &word_table, .plain = "name", .in_line = true, .bytes = sizeof(tri_tuning_word),                        \
-      .count = offsetof(tri_run_config, MEMBER.count), .range = {.low = 0, .high = TRI_TUNING_WORDS}
+      .count = offsetof(tri_run_config, MEMBER.count), .range = {.low = LEAST, .high = TRI_TUNING_WORDS}
 
 static const tri_config_key adapter_keys[] = {
     {COUNT("rank", model.tuning.adapter.rank, 0, 1 << 16), .fallback = "0",
      .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},
-    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6, .open_low = true}, .derived = "twice the rank",
-     .help = "what the factors add is multiplied by alpha / rank"},
+    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6, .open_low = true},
+     .derived = "twice the rank", .help = "what the factors add is multiplied by alpha / rank"},
     {NUMBER("dropout", model.tuning.adapter.dropout), .range = {.low = 0, .high = 1, .open_high = true},
      .fallback = "0.0", .help = "of what the factors read"},
-    {WORDS("targets", model.tuning.adapter.targets), .derived = "all-linear",
+    {WORDS("targets", model.tuning.adapter.targets, 1), .derived = "all-linear",
      .help = "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the layers"},
-    {WORDS("train", model.tuning.adapter.train), .derived = "none",
+    {WORDS("train", model.tuning.adapter.train, 0), .derived = "none",
      .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"},
     {TEXT("from", adapter_from), .fallback = "",
      .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
@@ -234,7 +234,7 @@ static const tri_config_key run_keys[] = {
      .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
     {TEXT("init", init), .fallback = "",
      .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
-    {WORDS("freeze", model.tuning.freeze), .derived = "none",
+    {WORDS("freeze", model.tuning.freeze, 0), .derived = "none",
      .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"},
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
@@ -390,9 +390,12 @@ static tri_status finish_sources(tri_run_config *c) {
 
 /* ---- what is trained ------------------------------------------------------------------------------------------- */
 
-/* What nobody gave, in numbers. */
-static void finish_tuning(tri_adapter *adapter) {
-  if (adapter->rank > 0 && adapter->alpha == 0) adapter->alpha = 2.0 * (double)adapter->rank;
+/* What nobody gave. */
+static void finish_adapter(tri_adapter *adapter) {
+  if (adapter->alpha == 0) adapter->alpha = adapter->rank > 0 ? 2.0 * (double)adapter->rank : 1;
+  if (adapter->targets.count > 0) return;
+  snprintf(adapter->targets.words[0].text, sizeof adapter->targets.words[0].text, "%s", TRI_TUNING_ALL_LINEAR);
+  adapter->targets.count = 1;
 }
 
 static tri_status check_tuning(const tri_run_config *c) {
@@ -430,7 +433,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
   }
-  finish_tuning(&out->model.tuning.adapter);
+  finish_adapter(&out->model.tuning.adapter);
   TRI_TRY(tri_config_blame(root, check_tuning(out)));
   return tri_config_blame(root, check_run(out));
 }

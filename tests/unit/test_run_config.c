@@ -427,6 +427,13 @@ static void any_model(tri_model *m, uint64_t *index) {
 static void any_run(tri_run_config *c, uint64_t *index) {
   memset(c, 0, sizeof *c);
   any_model(&c->model, index);
+  tri_adapter *adapter = &c->model.tuning.adapter;
+  adapter->rank = 1;
+  adapter->alpha = 0.5 + next_double(index, 100);
+  adapter->dropout = next_double(index, 1);
+  snprintf(c->init, sizeof c->init, "models/base");
+  adapter->targets.count = 1;
+  snprintf(adapter->targets.words[0].text, TRI_TUNING_WORD_BYTES, "%s", "all-linear");
   c->data.num_train = 1 + (int64_t)next(index, 4);
   for (int64_t k = 0; k < c->data.num_train; k++) {
     tri_train_source *source = &c->data.train[k];
@@ -533,7 +540,7 @@ static void prints_what_others_read(void **state) {
       "def leaves(c):\n"
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
-      "    elif k in ('freeze', 'targets', 'train') and v == []: pass\n"
+      "    elif k in ('freeze', 'targets', 'train') and v in ([], 'all-linear'): pass\n"
       "    elif isinstance(v, list) and isinstance(v[0], dict):\n"
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
