@@ -80,7 +80,7 @@ static void cut_evenly(tri_bucket *bucket) {
   }
 }
 
-static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *optimizer,
+static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *optimizer, const tri_model_share *share,
                       const tri_parameter_table *table, tri_buckets *buckets) {
   const bool sharded = layout->zero > 0, between = sharded && tri_optimizer_has_matrices(optimizer);
   for (int64_t b = 0; b < buckets->count; b++) {
@@ -88,7 +88,7 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
     TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
     cut_evenly(bucket);
   }
-  if (between) TRI_TRY(tri_buckets_cut_between(optimizer, table, buckets));
+  if (between) TRI_TRY(tri_buckets_cut_between(optimizer, &share->seat.shape, table, buckets));
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     bucket->own_first = sharded ? bucket->first + bucket->begins[bucket->rank] : bucket->first;
@@ -169,7 +169,7 @@ tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_sett
   tri_buckets *buckets = NULL;
   TRI_TRY(tri_alloc("buckets", 1, sizeof *buckets, &buckets));
   tri_status status = collect(layout, share, table, element_bytes, buckets);
-  if (status == TRI_OK) status = cut(layout, optimizer, table, buckets);
+  if (status == TRI_OK) status = cut(layout, optimizer, share, table, buckets);
   if (status == TRI_OK) place(layout, table, micro_batches, buckets);
   if (status != TRI_OK) {
     tri_buckets_destroy(buckets);

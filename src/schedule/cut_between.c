@@ -4,8 +4,11 @@
  * parts follow each other in the order of the ranks, since a reduction scatters a bucket in that order. One that has
  * fewer tensors than there are ranks cannot give each of them something, so the work of all buckets is balanced
  * together: of each, a rank takes what comes next as long as its work, with what it has of the buckets before, stays
- * below a limit, and the limit is the lowest with which all is taken. All ranks of a stage come to the same answer,
- * since the numbers are whole. */
+ * below a limit, and the limit is the lowest with which all is taken.
+ *
+ * All ranks of a stage have to come to the same answer: those that hold parts of a tensor put it together among the
+ * ranks of one replica. So numbers are whole, and all that is compared is of the first rank of the parts, which has the
+ * most; another may have fewer elements of a piece. */
 #include "schedule/cut_between.h"
 
 #include "base/memory.h"
@@ -17,6 +20,7 @@ enum { ELEMENT_WORK = 1000 };
 /* So many neighbours of equal size and work. */
 typedef struct piece {
   int64_t count, elements;
+  int64_t room;  /* elements of all of them on this rank: count * elements, or fewer */
   uint64_t work; /* of one */
 } piece;
 
@@ -27,13 +31,13 @@ typedef struct pieces {
   bool whole;    /* some tensor must stay so */
 } pieces;
 
-static tri_status add_piece(pieces *to, int64_t count, int64_t elements, uint64_t work) {
+static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
   if (count == 0 || elements == 0) return TRI_OK;
   if (to->count == to->room) {
     to->room = to->room == 0 ? 32 : 2 * to->room;
     TRI_TRY(tri_realloc("pieces of a bucket", (size_t)to->room, sizeof *to->list, &to->list));
   }
-  to->list[to->count++] = (piece){count, elements, work};
+  to->list[to->count++] = (piece){count, elements, room, work};
   to->work += (uint64_t)count * work;
   return TRI_OK;
 }
@@ -47,72 +51,113 @@ static bool stays_whole(const tri_optimizer *optimizer) {
   return false;
 }
 
-/* What begins with an entry and ends where the next one begins that no block is shared with; *i becomes that. Experts
- * of a stack are pieces of their own: sums over blocks begin anew with each. */
-static tri_status add_entries(const tri_optimizer_settings *settings, const tri_parameter_table *table,
-                              const tri_bucket *bucket, int64_t *i, pieces *to) {
-  const tri_parameter *entry = &table->entries[*i];
-  const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
-  const int64_t members = entry->num_members < 1 ? 1 : entry->num_members, begin = entry->offset;
-  const bool whole = stays_whole(optimizer);
-  uint64_t work = 0;
-  int64_t end = begin;
-  bool some = whole;
-  for (bool more = true; more;) {
-    const tri_parameter *at = &table->entries[*i];
-    const tri_optimizer *by = tri_optimizer_of(settings, at);
-    if (stays_whole(by)) work += (uint64_t)(by->work(settings, at) * (double)tri_parameter_num_tensors(at));
-    if (!stays_whole(by)) work += (uint64_t)at->count * ELEMENT_WORK;
-    some = some || stays_whole(by);
-    do (*i)++;
-    while (*i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[*i]));
-    end = *i < bucket->end_entry ? table->entries[*i].offset : bucket->end;
-    more = *i < bucket->end_entry && end % TRI_BLOCK_ELEMENTS != 0;
-  }
-  to->whole = to->whole || some;
-  if (!some) {
-    return add_piece(to, (end - begin) / TRI_BLOCK_ELEMENTS, TRI_BLOCK_ELEMENTS, TRI_BLOCK_ELEMENTS * ELEMENT_WORK);
-  }
-  if (members == 1) return add_piece(to, 1, end - begin, work);
-  const int64_t each = entry->count / members, stack = entry->stack < 1 ? 1 : entry->stack;
-  const uint64_t of_each = work / (uint64_t)stack; /* the work above is of all the stack's */
-  TRI_TRY(add_piece(to, members - 1, each, of_each));
-  return add_piece(to, 1, end - begin - (members - 1) * each, of_each);
+static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
+
+/* Elements of an entry that the first rank of its parts has of the members that this one has. */
+static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *entry) {
+  const tri_parameter first = tri_parameter_of_rank(entry, tri_domain_size(shape, entry->placement.parts), 0);
+  return first.count / at_least_1(entry->stack) * at_least_1(entry->num_members);
 }
 
-static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_parameter_table *table,
-                              const tri_bucket *bucket, pieces *to) {
+/* Whether no rank of its parts has a block with the end of an entry and the begin of what is joined to it. */
+static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry) {
+  const int64_t ranks = tri_domain_size(shape, entry->placement.parts);
+  for (int64_t r = 0; r < ranks; r++) {
+    const int64_t count = tri_parameter_of_rank(entry, ranks, r).count / at_least_1(entry->stack);
+    if (count * at_least_1(entry->num_members) % TRI_BLOCK_ELEMENTS != 0) return false;
+  }
+  return true;
+}
+
+/* Entries that share blocks, and what they come to. */
+typedef struct neighbours {
+  uint64_t work;
+  int64_t most; /* elements, as the first rank of their parts has them */
+  bool whole;   /* some tensor of theirs must stay so */
+} neighbours;
+
+static void take_in(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
+                    neighbours *sum) {
+  const tri_optimizer *by = tri_optimizer_of(settings, entry);
+  const int64_t most = most_elements(shape, entry);
+  sum->most += most;
+  sum->work += stays_whole(by) ? (uint64_t)(by->work(settings, entry) * (double)tri_parameter_num_tensors(entry))
+                               : (uint64_t)most * ELEMENT_WORK;
+  sum->whole = sum->whole || stays_whole(by);
+}
+
+/* What begins with an entry and ends where the next one begins that no block is shared with, on any rank of its parts;
+ * *i becomes that. Experts of a stack are pieces of their own: sums over blocks begin anew with each. */
+static tri_status add_entries(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
+                              const tri_parameter_table *table, const tri_bucket *bucket, int64_t *i, pieces *to) {
+  const tri_parameter *entry = &table->entries[*i];
+  const int64_t begin = entry->offset;
+  const int64_t members = stays_whole(tri_optimizer_of(settings, entry)) ? at_least_1(entry->num_members) : 1;
+  neighbours sum = {0};
+  for (bool more = true; more;) {
+    const tri_parameter *at = &table->entries[*i];
+    take_in(settings, shape, at, &sum);
+    do (*i)++;
+    while (*i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[*i]));
+    more = *i < bucket->end_entry && table->entries[*i].joined && !ends_a_block(shape, at);
+  }
+  const int64_t end = *i < bucket->end_entry ? table->entries[*i].offset : bucket->end;
+  to->whole = to->whole || sum.whole;
+  if (!sum.whole) {
+    const int64_t blocks = (sum.most + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS;
+    return add_piece(to, blocks, TRI_BLOCK_ELEMENTS, end - begin, TRI_BLOCK_ELEMENTS * ELEMENT_WORK);
+  }
+  if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
+  const int64_t each = entry->count / members;
+  const uint64_t of_each = sum.work / (uint64_t)at_least_1(entry->stack); /* the work above is of all the stack's */
+  TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
+  const int64_t rest = end - begin - (members - 1) * each;
+  return add_piece(to, 1, rest, rest, of_each);
+}
+
+static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
+                              const tri_parameter_table *table, const tri_bucket *bucket, pieces *to) {
   to->count = 0;
   to->work = 0;
   to->whole = false;
-  for (int64_t i = bucket->first_entry; i < bucket->end_entry;) TRI_TRY(add_entries(settings, table, bucket, &i, to));
+  for (int64_t i = bucket->first_entry; i < bucket->end_entry;) {
+    TRI_TRY(add_entries(settings, shape, table, bucket, &i, to));
+  }
   return TRI_OK;
 }
 
-/* Takes pieces in the order of the ranks up to the limit; begins[ranks + 1] (NULL: nobody asks). Whether all are taken.
- */
-static bool take_below(const pieces *of, const uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
-  int64_t at = 0, taken = 0, begin = 0;
+/* Elements on this rank of the first `taken` of a piece. */
+static int64_t elements_of(const piece *p, int64_t taken) {
+  const int64_t elements = taken * p->elements;
+  return elements < p->room ? elements : p->room;
+}
+
+/* Takes pieces in the order of the ranks up to the limit; whether all are taken. With `begins`, [ranks + 1], what each
+ * rank has taken is added to the loads, and where its part begins is written there. */
+static bool take_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
+  int64_t at = 0, taken = 0, before = 0; /* elements of the pieces before */
   for (int64_t r = 0; r < ranks; r++) {
-    uint64_t left = limit > loads[r] ? limit - loads[r] : 0;
-    if (begins != NULL) begins[r] = begin;
+    uint64_t left = limit > loads[r] ? limit - loads[r] : 0, took = 0;
+    if (begins != NULL) begins[r] = before + (at < of->count ? elements_of(&of->list[at], taken) : 0);
     while (at < of->count) {
       const piece *p = &of->list[at];
       const uint64_t fit = p->work == 0 ? (uint64_t)(p->count - taken) : left / p->work;
       const int64_t some = fit < (uint64_t)(p->count - taken) ? (int64_t)fit : p->count - taken;
       left -= (uint64_t)some * p->work;
-      begin += some * p->elements;
+      took += (uint64_t)some * p->work;
       taken += some;
       if (taken < p->count) break;
+      before += p->room;
       taken = 0;
       at++;
     }
+    if (begins != NULL) loads[r] += took;
   }
-  if (begins != NULL) begins[ranks] = begin;
+  if (begins != NULL) begins[ranks] = before;
   return at == of->count;
 }
 
-static uint64_t lowest_limit(const pieces *of, const uint64_t *loads, int64_t ranks) {
+static uint64_t lowest_limit(const pieces *of, uint64_t *loads, int64_t ranks) {
   uint64_t low = 0, high = of->work;
   for (int64_t r = 0; r < ranks; r++) high = loads[r] + of->work > high ? loads[r] + of->work : high;
   while (low < high) {
@@ -126,45 +171,27 @@ static uint64_t lowest_limit(const pieces *of, const uint64_t *loads, int64_t ra
   return high;
 }
 
-/* What each rank has taken, by where the parts begin. */
-static void add_loads(const pieces *of, const int64_t *begins, int64_t ranks, uint64_t *loads) {
-  int64_t at = 0, taken = 0, begin = 0;
-  for (int64_t r = 0; r < ranks; r++) {
-    while (begin < begins[r + 1] && at < of->count) {
-      const piece *p = &of->list[at];
-      int64_t some = (begins[r + 1] - begin + p->elements - 1) / p->elements;
-      if (some > p->count - taken) some = p->count - taken;
-      loads[r] += (uint64_t)some * p->work;
-      begin += some * p->elements;
-      taken += some;
-      if (taken < p->count) break;
-      taken = 0;
-      at++;
-    }
-  }
-}
-
 /* Buckets over one domain share the loads. */
-static tri_status cut_all(const tri_optimizer_settings *settings, const tri_parameter_table *table,
-                          tri_buckets *buckets, pieces *scratch, uint64_t *loads[TRI_NUM_DOMAINS]) {
+static tri_status cut_all(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
+                          const tri_parameter_table *table, tri_buckets *buckets, pieces *scratch,
+                          uint64_t *loads[TRI_NUM_DOMAINS]) {
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
-    TRI_TRY(find_pieces(settings, table, bucket, scratch));
+    TRI_TRY(find_pieces(settings, shape, table, bucket, scratch));
     if (!scratch->whole || bucket->ranks == 1) continue;
     uint64_t **of = &loads[bucket->replicas];
     if (*of == NULL) TRI_TRY(tri_alloc("work of replicas", (size_t)bucket->ranks, sizeof **of, of));
     const uint64_t limit = lowest_limit(scratch, *of, bucket->ranks);
-    take_below(scratch, *of, bucket->ranks, limit, bucket->begins);
-    add_loads(scratch, bucket->begins, bucket->ranks, *of);
+    (void)take_below(scratch, *of, bucket->ranks, limit, bucket->begins);
   }
   return TRI_OK;
 }
 
-tri_status tri_buckets_cut_between(const tri_optimizer_settings *optimizer, const tri_parameter_table *table,
-                                   tri_buckets *buckets) {
+tri_status tri_buckets_cut_between(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
+                                   const tri_parameter_table *table, tri_buckets *buckets) {
   pieces scratch = {0};
   uint64_t *loads[TRI_NUM_DOMAINS] = {NULL};
-  const tri_status status = cut_all(optimizer, table, buckets, &scratch, loads);
+  const tri_status status = cut_all(optimizer, shape, table, buckets, &scratch, loads);
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) tri_free(loads[d]);
   tri_free(scratch.list);
   return status;

@@ -4,7 +4,9 @@
 #include "engine/shards.h"
 #include "schedule/parts.h"
 
-enum { MICRO_BATCHES = 1 };
+#include <string.h>
+
+enum { MICRO_BATCHES = 1, MOST_ENTRIES = 64 };
 
 /* Grouped heads: with 4 tensor ranks, pairs hold copies of one key head. */
 static tri_model model_of(bool tied) {
@@ -184,11 +186,66 @@ static void buckets_follow_the_domain(void **state) {
   tri_parameter_table_destroy(table);
 }
 
+/* Which replica updates each tensor of a matrix: 0 where some other optimizer's, -1 where it is cut. */
+static void find_owners(const tri_model *model, const tri_layout *layout, const tri_optimizer_settings *optimizer,
+                        int rank, int64_t owners[MOST_ENTRIES]) {
+  const tri_layer_range all = {-1, model->num_layers + 1};
+  const tri_mesh_seat seat = {tri_layout_mesh(layout), {{rank, 0, 0, 0, 0}}};
+  const tri_model_share share = {.seat = seat, .chunks = &all, .num_chunks = 1};
+  tri_parameter_table *table = NULL;
+  tri_buckets *buckets = NULL;
+  CHECK_OK(tri_parameter_table_create(model, &share, &table));
+  CHECK_OK(tri_buckets_create(layout, optimizer, &share, table, MICRO_BATCHES, 4, &buckets));
+  assert_true(table->num_entries <= MOST_ENTRIES);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    const tri_bucket *bucket = tri_bucket_of(buckets, table, i);
+    owners[i] = 0;
+    if (tri_parameter_group_of(entry) != TRI_GROUP_MATRICES) continue;
+    owners[i] = -1;
+    for (int64_t r = 0; r < bucket->ranks; r++) {
+      const int64_t first = bucket->first + bucket->begins[r], end = bucket->first + bucket->begins[r + 1];
+      if (entry->offset >= first && entry->offset + entry->count <= end) owners[i] = r;
+    }
+    assert_true(owners[i] >= 0);
+  }
+  tri_buckets_destroy(buckets);
+  tri_parameter_table_destroy(table);
+}
+
+/* A matrix that tensor ranks split is put together among those of one replica: all of them must take it to be the same
+ * replica's, also where they have unequal parts of it, or of what lies beside it. */
+static void tensor_ranks_share_matrices_out_alike(void **state) {
+  (void)state;
+  static int64_t first[MOST_ENTRIES], other[MOST_ENTRIES];
+  tri_optimizer_settings muon = *tri_optimizer_settings_default();
+  muon.name = TRI_OPTIMIZER_MUON;
+  for (int64_t i = 0; i < 400; i++) {
+    tri_model model = model_of(i % 2 == 0);
+    model.vocab_size = 60 + i;
+    model.ffn_size = 33 + i % 7;
+    model.num_heads = 3 + i % 4;
+    model.num_kv_heads = i % 3 == 0 ? 1 : model.num_heads;
+    tri_layout layout = layout_of(2 + i % 3, 1, 2 + i / 3 % 3, 1, 1);
+    layout.bucket_bytes = i % 5 == 0 ? 9000 : 1 << 20;
+    find_owners(&model, &layout, &muon, 0, first);
+    for (int rank = 1; rank < layout.tensor; rank++) {
+      memset(other, 0, sizeof other);
+      find_owners(&model, &layout, &muon, rank, other);
+      for (int64_t e = 0; e < MOST_ENTRIES; e++) {
+        if (first[e] != other[e])
+          fail_msg("layout %d: matrix %d is of replica %d, and of %d", (int)i, (int)e, (int)first[e], (int)other[e]);
+      }
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_counts_once),
       cmocka_unit_test(tensor_ranks_have_the_same_buckets),
       cmocka_unit_test(buckets_follow_the_domain),
+      cmocka_unit_test(tensor_ranks_share_matrices_out_alike),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
