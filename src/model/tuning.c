@@ -97,11 +97,29 @@ static tri_stored stored_of(const tri_parameter *entry) {
   return TRI_STORED_WIDE;
 }
 
-static bool is_frozen(const tri_tuning *tuning, const tri_parameter *entry) {
-  char name[TRI_PARAMETER_NAME_BYTES];
-  name_on_disk(entry, name);
-  if (tri_tuning_has_adapter(tuning)) return !matches(&tuning->adapter.train, name);
-  return matches(&tuning->freeze, name);
+/* How many of an entry's tensors on disk some pattern names. */
+static int64_t num_named(const tri_tuning_words *patterns, const tri_parameter *entry) {
+  int64_t count = 0, first = 0;
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    count += matches(patterns, tensor.name);
+  }
+  return count;
+}
+
+/* The key whose patterns say what is frozen, or what is not. */
+static const char *key_of(const tri_tuning *tuning) {
+  return tri_tuning_has_adapter(tuning) ? "adapter.train" : "freeze";
+}
+
+static tri_status mark_entry(const tri_tuning *tuning, tri_parameter *entry) {
+  const bool adapted = tri_tuning_has_adapter(tuning);
+  const int64_t named = num_named(adapted ? &tuning->adapter.train : &tuning->freeze, entry);
+  entry->frozen = (named > 0) != adapted;
+  if (named == 0 || named == tri_parameter_num_tensors(entry)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`%s` names %ld of the %ld matrices of %.80s, which are one in a product; name all of them or none",
+                  key_of(tuning), (long)named, (long)tri_parameter_num_tensors(entry), entry->name);
 }
 
 /* Matrices that are one in a product have one gradient. */
@@ -109,13 +127,14 @@ static tri_status check_joined(const tri_parameter *before, const tri_parameter 
   if (!entry->joined || before->frozen == entry->frozen) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`%s` tells %.80s from %.80s, which are one matrix of a product; name both or neither",
-                  tri_tuning_has_adapter(tuning) ? "adapter.train" : "freeze", before->name, entry->name);
+                  key_of(tuning), before->name, entry->name);
 }
 
 static tri_status mark_frozen(const tri_tuning *tuning, tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
-    entry->frozen = entry->tied_to >= 0 ? table->entries[entry->tied_to].frozen : is_frozen(tuning, entry);
+    if (entry->tied_to < 0) TRI_TRY(mark_entry(tuning, entry));
+    if (entry->tied_to >= 0) entry->frozen = table->entries[entry->tied_to].frozen;
     entry->stored = entry->frozen ? stored_of(entry) : TRI_STORED_WIDE;
     if (i > 0) TRI_TRY(check_joined(&table->entries[i - 1], entry, tuning));
   }
@@ -191,18 +210,17 @@ tri_status tri_tuning_apply(const tri_model *model, tri_parameter_table *table) 
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-static bool names_something(const tri_parameter_table *table, const char *pattern) {
-  char name[TRI_PARAMETER_NAME_BYTES];
+static bool names_something(const tri_parameter_table *table, const tri_tuning_word *pattern) {
+  const tri_tuning_words alone = {.words = {*pattern}, .count = 1};
   for (int64_t i = 0; i < table->num_entries; i++) {
-    name_on_disk(&table->entries[i], name);
-    if (!table->entries[i].factor && fnmatch(pattern, name, 0) == 0) return true;
+    if (!table->entries[i].factor && num_named(&alone, &table->entries[i]) > 0) return true;
   }
   return false;
 }
 
 static tri_status check_patterns(const tri_parameter_table *table, const char *key, const tri_tuning_words *patterns) {
   for (int64_t i = 0; i < patterns->count; i++) {
-    if (names_something(table, patterns->words[i].text)) continue;
+    if (names_something(table, &patterns->words[i])) continue;
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s`: %.96s is the name of no tensor of the model; names are such as %.80s, and `trireme inspect` "
                     "lists them",

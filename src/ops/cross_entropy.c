@@ -158,7 +158,6 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
-  if (tri_op_is_frozen(call, 0)) return TRI_OK;
   return tri_weight_accumulate(run, call, &at->weight, &p.weight, hidden, m.logits, m.scratch);
 }
 

@@ -40,8 +40,15 @@ static tri_status op_dropout_forward(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
+/* Nobody reads the gradient of the output behind this: where others have written that of the input, it is dropped in
+ * place and added. */
 static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *call) {
-  return apply(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
+  const dropout *at = call->attributes;
+  void *dy = run->gradients[call->outputs[0]], *dx = run->gradients[call->inputs[0]];
+  TRI_TRY(apply(run, call, dy, call->accumulate[0] ? dy : dx));
+  if (!call->accumulate[0]) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, add, call->type, tri_all_rows(tri_run_rows(run, call)), at->width, dx, dy, dx);
+  return TRI_OK;
 }
 
 static void op_dropout_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
@@ -58,6 +65,7 @@ static const tri_op op_dropout = {
     .name = "dropout",
     .in_place = true,
     .backward_in_place = true,
+    .adds_gradients = 1u << 0,
     .shape = op_dropout_shape,
     .forward = op_dropout_forward,
     .backward_input = op_dropout_backward_input,

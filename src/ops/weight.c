@@ -146,6 +146,7 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
 
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace) {
+  if (tri_op_is_frozen(call, 0)) return TRI_OK;
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   tri_matmul run_product = *product;
   run_product.accumulate = parameter->gradient_written;
@@ -212,6 +213,7 @@ tri_status tri_weights_gradient_memory(const tri_device_description *device, con
 
 tri_status tri_weights_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                                   const int32_t *begins, const void *x, const void *gradient_y, void *workspace) {
+  if (tri_op_is_frozen(call, 0)) return TRI_OK;
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   tri_grouped_matmul grouped = gradients_of(product, matrices);
   grouped.product.accumulate = parameter->gradient_written;

@@ -173,7 +173,7 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
   if (adapter->rank == 0) return;
   tri_tuning_describe(&adapter->targets, targets, sizeof targets);
   tri_tuning_describe(&adapter->train, train, sizeof train);
-  snprintf(out, TUNING_BYTES, "rank %ld, scale %.17g, targets %s%s%s", (long)adapter->rank, tri_adapter_scale(adapter),
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s", (long)adapter->rank, adapter->alpha,
            targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train);
 }
 

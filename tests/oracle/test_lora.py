@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 
+import expert_cases
 import lora
 import models
 import numpy
@@ -661,6 +662,35 @@ def test_layouts_of_frozen(tmp_path, corpus, name, patterns):
     base = lora_base(start)
     for weight in matched(base, patterns):
         assert (tensors[weight] == base[weight]).all(), weight
+
+
+# Of experts: rounds beyond the first, shared ones whose input others read too, ranks that hold some of them alone.
+EXPERT_LAYOUTS = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (4, dict(data=4, expert=2, zero=3)), (4, dict(tensor=2, data=2, expert=2, zero=1)),
+                  (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts"))]
+EXPERT_CASES = {"frozen experts": ("mixtral", dict(freeze=["*.experts.*"])), "frozen routers": ("mixtral", dict(freeze=["*.gate.weight"])),
+                "adapters": ("mixtral", dict(adapter=dict(rank=2, alpha=3, dropout=0.2))),
+                "adapters of shared experts": ("dots1", dict(adapter=dict(rank=2, alpha=3, dropout=0.2, train=["*.experts.*_proj.weight"])))}
+
+
+@adapters
+@freezing
+@needs_ranks
+@pytest.mark.parametrize("case", EXPERT_CASES)
+def test_layouts_of_experts(tmp_path, corpus, case):
+    family, keys = EXPERT_CASES[case]
+    model = {**expert_cases.MODELS[family], "vocab_size": 257, "max_sequence": 24}
+    start, _ = start_from(tmp_path, model)
+    common = dict(model=model, precision="fp64", init=str(start), **keys)
+    runs = {}
+    for ranks, layout in [(1, {}), *EXPERT_LAYOUTS]:
+        folder = tmp_path / str(len(runs))
+        trireme("train", write_run(folder, corpus, dict(steps=4, lr=1e-2, global_batch=8), layout={"micro_batch": 1, **layout}, **common), *ranks_words(ranks))
+        runs[str(layout)] = of_run(folder)
+    (expected, course), *others = runs.values()
+    for (tensors, losses), layout in zip(others, EXPERT_LAYOUTS):
+        close(losses, course)
+        for name, values in expected.items():
+            assert numpy.linalg.norm(tensors[name] - values) <= max(1e-9 * numpy.linalg.norm(values), 1e-13), (layout, name)
 
 
 @adapters
