@@ -106,7 +106,7 @@ static void test_print(void **state) {
   static tri_peft peft, back;
   const tri_model model = small_model();
   char *text = NULL, *again = NULL;
-  peft = (tri_peft){.adapter = {.rank = 8, .dropout = 0.05}, .base = "/models/gpt2"};
+  peft = (tri_peft){.adapter = {.rank = 8, .alpha = 16, .dropout = 0.05}, .base = "/models/gpt2"};
   snprintf(peft.signature.frame, sizeof peft.signature.frame, "0123456789abcdef");
   add_word(&peft.adapter.train, "transformer.ln_f.*");
   add_word(&peft.adapter.train, "*.c_attn.bias");
