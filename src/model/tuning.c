@@ -100,7 +100,7 @@ static tri_stored stored_of(const tri_parameter *entry) {
 /* How many of an entry's tensors on disk some pattern names. */
 static int64_t num_named(const tri_tuning_words *patterns, const tri_parameter *entry) {
   int64_t count = 0, first = 0;
-  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
     count += matches(patterns, tensor.name);
   }
