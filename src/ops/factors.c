@@ -12,6 +12,8 @@
 #include "base/count.h"
 #include "ops/weight.h"
 
+#include <assert.h>
+
 enum { Y, X };     /* inputs */
 enum { SUM, U };   /* outputs */
 enum { A, B };     /* parameters: the first of each */
@@ -238,7 +240,8 @@ static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int3
   factors at = {.rank = list->adapter.rank, .scale = list->adapter.scale};
   for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
     const tri_op_parameter *matrix = &list->parameters[i];
-    if (matrix->factors[A] >= 0 && at.count < MOST) {
+    if (matrix->factors[A] >= 0) {
+      assert(at.count < MOST);
       if (at.count == 0) *a = matrix->factors[A];
       if (at.count == 0) *b = matrix->factors[B];
       at.first[at.count] = at.out;

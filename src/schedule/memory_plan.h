@@ -1,8 +1,8 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | what is not trained | gradients | rows that pass between ranks | the optimizer's states | values and
- * results of a step | batches | boxes | partial sums | others' terms | chunk 0: constants | packed weights | frame 0 |
- * frame 1 | ... | chunk 1: ... | transient
+ *   parameters | what is not trained | gradients | rows that pass between ranks | the optimizer's states
+ *   | values and results of a step | batches | boxes | partial sums | others' terms
+ *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
@@ -86,8 +86,8 @@ typedef struct tri_memory_request {
   const tri_buckets *buckets;         /* NULL: arrays as the parameter table lays them out */
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* of gradients */
-  int64_t num_frozen[TRI_NUM_STORED]; /* of what is not trained, by how it is kept; such vectors have at most */
-  int64_t num_sink;                   /* so many, for gradients that come with others' and that nobody wants */
+  int64_t num_frozen[TRI_NUM_STORED]; /* of what is not trained, by how it is kept */
+  int64_t num_sink;                   /* of scratch for gradients that come with others' and that nobody wants */
   const tri_updates *updates;         /* of the optimizer; NULL: none */
   int64_t num_partial;                /* of the scratch for sums of partial gradients */
   bool training;                      /* gradients, moments and backward passes too */
