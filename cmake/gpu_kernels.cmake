@@ -18,7 +18,7 @@ endforeach()
 
 # Their text, and that of the headers that they include: tri_gpu_sources of compiler.h. Names are as an #include says them.
 file(GLOB TRIREME_GPU_TEXTS CONFIGURE_DEPENDS src/device/gpu/kernels/*.c src/device/gpu/kernels/*.h)
-foreach(shared base/dynamic_map.h base/exact_terms.h base/host_and_gpu.h base/label.h base/nf4.h base/philox.h device/dropout.h device/step_values.h)
+foreach(shared base/dynamic_map.h base/exact_terms.h base/host_and_gpu.h base/label.h base/nf4.h base/philox.h device/activation.h device/dropout.h device/step_values.h)
   list(APPEND TRIREME_GPU_TEXTS ${CMAKE_SOURCE_DIR}/src/${shared})
 endforeach()
 set(asm)

@@ -29,7 +29,9 @@ static void read_name(const tri_json_reader *from, tri_model *out) {
 }
 
 /* What transformers calls them, both ways, and its other names of the same function, which are only read. */
-#define ACTIVATIONS(X) X("gelu_new", TRI_ACTIVATION_GELU_TANH) X("gelu", TRI_ACTIVATION_GELU_ERF)
+#define ACTIVATIONS(X)                                                                                                 \
+  X("gelu_new", TRI_ACTIVATION_GELU_TANH)                                                                              \
+  X("gelu", TRI_ACTIVATION_GELU_ERF) X("silu", TRI_ACTIVATION_SILU) X("relu", TRI_ACTIVATION_RELU)
 TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
 static const char *const other_tanh_names[] = {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh"};
 
@@ -42,7 +44,8 @@ static tri_status read_activation(const tri_json_reader *from, const char *key, 
     *out = TRI_ACTIVATION_GELU_TANH;
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; gelu_new and gelu are supported", from->path, key, activation);
+  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; gelu_new, gelu, silu and relu are supported", from->path, key,
+                  activation);
 }
 
 /* Whether a value is that of a JSON text; 1 is 1.0. */

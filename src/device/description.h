@@ -116,8 +116,6 @@ tri_status tri_attention_check(const tri_attention *call);
 tri_status tri_attention_slices_check(const tri_attention *call, const tri_attention_slice *slices, int64_t *live);
 
 /* Which of the two formulas (kernels.h). */
-typedef enum tri_gelu { TRI_GELU_TANH, TRI_GELU_ERF } tri_gelu;
-
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
   void *facts;      /* of the kind of device; not owned */

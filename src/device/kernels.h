@@ -26,6 +26,7 @@
 #include "base/exact_sum.h"
 #include "base/random.h"
 #include "base/router.h"
+#include "device/activation.h"
 #include "device/description.h"
 #include "device/dropout.h"
 #include "device/queue.h"
@@ -222,22 +223,23 @@ typedef struct tri_device_kernels {
   tri_status (*rms_norm_backward_weight)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
                                          const void *rstd, void *gradient_weight, bool accumulate);
 
-  /* GELU: tanh is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), erf is 0.5 x (1 + erf(x / sqrt 2)). */
-  tri_status (*gelu_forward)(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                             const void *x, void *y);
+  /* y = act(x), of the kind that is asked for (activation.h). */
+  tri_status (*activation_forward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                                   const void *x, void *y);
   /* In place: gradient_x may be gradient_y. */
-  tri_status (*gelu_backward)(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                              const void *x, const void *gradient_y, void *gradient_x);
-  /* x[R, 2C] holds gate then up in each row; y[R,C] = silu(gate) * up. */
-  tri_status (*swiglu_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x, void *y);
-  tri_status (*swiglu_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                const void *gradient_y, void *gradient_x);
-  /* The same times a weight of each row: y = weights[r] * silu(gate) * up; weights[R] and their gradient are wide. */
-  tri_status (*weighted_swiglu_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                        const void *weights, void *y);
-  tri_status (*weighted_swiglu_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                         const void *weights, const void *gradient_y, void *gradient_x,
-                                         void *gradient_weights);
+  tri_status (*activation_backward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                                    const void *x, const void *gradient_y, void *gradient_x);
+  /* x[R, 2C] holds gate then up in each row; y[R,C] = act(gate) * up. */
+  tri_status (*gated_forward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                              const void *x, void *y);
+  tri_status (*gated_backward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                               const void *x, const void *gradient_y, void *gradient_x);
+  /* The same times a weight of each row: y = weights[r] * act(gate) * up; weights[R] and their gradient are wide. */
+  tri_status (*weighted_gated_forward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                       int64_t width, const void *x, const void *weights, void *y);
+  tri_status (*weighted_gated_backward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                        int64_t width, const void *x, const void *weights, const void *gradient_y,
+                                        void *gradient_x, void *gradient_weights);
 
   /* y = x / (1 - probability) where a number drawn for the element's global index, of the stream that seed, step and
    * site name, is at least probability * 2^32, else 0. The same call on a gradient is its backward. In place: y may be

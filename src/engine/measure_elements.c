@@ -99,11 +99,12 @@ static tri_status run_activation(const tri_measure *m, const elements *e) {
   char *x = array(m, e, 0), *y = array(m, e, 2), *gradient = array(m, e, 3); /* of SwiGLU x is two arrays long */
   bool forward = e->of.pass == TRI_PASS_FORWARD;
   if (e->of.work == TRI_WORK_GELU) {
-    if (forward) TRI_KERNEL_CALL(queue, gelu_forward, m->type, TRI_GELU_TANH, rows, e->width, x, y);
-    if (!forward) TRI_KERNEL_CALL(queue, gelu_backward, m->type, TRI_GELU_TANH, rows, e->width, x, y, gradient);
+    if (forward) TRI_KERNEL_CALL(queue, activation_forward, m->type, TRI_ACTIVATION_GELU_TANH, rows, e->width, x, y);
+    if (!forward)
+      TRI_KERNEL_CALL(queue, activation_backward, m->type, TRI_ACTIVATION_GELU_TANH, rows, e->width, x, y, gradient);
   } else {
-    if (forward) TRI_KERNEL_CALL(queue, swiglu_forward, m->type, rows, e->width, x, y);
-    if (!forward) TRI_KERNEL_CALL(queue, swiglu_backward, m->type, rows, e->width, x, y, gradient);
+    if (forward) TRI_KERNEL_CALL(queue, gated_forward, m->type, TRI_ACTIVATION_SILU, rows, e->width, x, y);
+    if (!forward) TRI_KERNEL_CALL(queue, gated_backward, m->type, TRI_ACTIVATION_SILU, rows, e->width, x, y, gradient);
   }
   return TRI_OK;
 }
@@ -114,10 +115,11 @@ static tri_status run_weighted(const tri_measure *m, const elements *e) {
   char *x = array(m, e, 0), *y = array(m, e, 2),
        *gradient = array(m, e, 3); /* x and its gradient are two arrays long */
   if (e->of.pass == TRI_PASS_FORWARD) {
-    TRI_KERNEL_CALL(queue, weighted_swiglu_forward, m->type, rows, e->width, x, e->statistics[0], y);
+    TRI_KERNEL_CALL(queue, weighted_gated_forward, m->type, TRI_ACTIVATION_SILU, rows, e->width, x, e->statistics[0],
+                    y);
   } else {
-    TRI_KERNEL_CALL(queue, weighted_swiglu_backward, m->type, rows, e->width, x, e->statistics[0], y, gradient,
-                    e->statistics[1]);
+    TRI_KERNEL_CALL(queue, weighted_gated_backward, m->type, TRI_ACTIVATION_SILU, rows, e->width, x, e->statistics[0],
+                    y, gradient, e->statistics[1]);
   }
   return TRI_OK;
 }

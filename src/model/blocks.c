@@ -249,7 +249,7 @@ static tri_status append_dense(const tri_model *model, int64_t layer, tri_op_lis
   int32_t x1, x2, x3;
   TRI_TRY(tri_op_enter_tensor(list, x, &x1));
   TRI_TRY(tri_op_linear(list, width, 2 * ffn, order, x1, find(model, layer, GATE_WEIGHT), -1, &x2));
-  TRI_TRY(tri_op_swiglu(list, x2, &x3));
+  TRI_TRY(tri_op_gated(list, TRI_ACTIVATION_SILU, x2, &x3));
   return tri_op_linear_row(list, ffn, width, order, x3, find(model, layer, DOWN_WEIGHT), -1, out);
 }
 

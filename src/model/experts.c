@@ -40,6 +40,7 @@ tri_expert_layer tri_model_expert_layer(const tri_model *model) {
       .width = model->hidden_size,
       .ffn_size = model->expert_ffn_size,
       .shared_ffn_size = model->shared_experts * model->expert_ffn_size,
+      .activation = TRI_ACTIVATION_SILU,
       .balance = model->balance,
       .balance_rate = model->balance_rate,
       .z_loss = model->z_loss,

@@ -84,21 +84,12 @@ static tri_status gpt2_parameters(const tri_model *model, tri_parameter_table *t
 /* The dropouts of a model, told apart: 0 behind the embedding, then two a block. */
 static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
 
-static tri_gelu gelu_of(tri_activation activation) {
-  switch (activation) {
-    case TRI_ACTIVATION_GELU_TANH: return TRI_GELU_TANH;
-    case TRI_ACTIVATION_GELU_ERF: return TRI_GELU_ERF;
-  }
-  return TRI_GELU_TANH; /* tri_model_complete lets no other through */
-}
-
 static tri_status gpt2_append_block(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                     int32_t *x) {
   const int32_t p = (int32_t)(FIRST_BLOCK + layer * BLOCK_PARAMETERS);
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_heads, model->head_dim);
   const int64_t attention = heads.heads * heads.head_dim;
-  const tri_gelu gelu = gelu_of(model->activation);
   const tri_weight_order order = TRI_WEIGHT_IN_OUT;
   const double eps = model->norm_eps;
   int32_t x1, x2, x3, x4, x5, x6;
@@ -115,7 +106,7 @@ static tri_status gpt2_append_block(const tri_model *model, int64_t positions, i
   TRI_TRY(tri_op_layer_norm(list, eps, x6, p + NORM2_WEIGHT, p + NORM2_BIAS, &x7));
   TRI_TRY(tri_op_enter_tensor(list, x7, &x7));
   TRI_TRY(tri_op_linear(list, width, ffn, order, x7, p + UP_WEIGHT, p + UP_BIAS, &x8));
-  TRI_TRY(tri_op_gelu(list, gelu, x8, &x9));
+  TRI_TRY(tri_op_activation(list, model->activation, x8, &x9));
   TRI_TRY(tri_op_linear_row(list, ffn, width, order, x9, p + DOWN_WEIGHT, p + DOWN_BIAS, &x10));
   TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, 1), x10, &x11));
   return tri_op_add(list, x6, x11, x);

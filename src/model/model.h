@@ -5,6 +5,7 @@
 
 #include "base/router.h"
 #include "base/status.h"
+#include "device/activation.h"
 #include "device/dtype.h"
 #include "model/tuning.h"
 #include "ops/rope_scaling.h"
@@ -26,8 +27,6 @@ typedef enum tri_family { TRI_FAMILIES(TRI_FAMILY_VALUE) } tri_family;
 
 /* "gpt2"; NULL where it is none of them. */
 const char *tri_family_name(tri_family family);
-
-typedef enum tri_activation { TRI_ACTIVATION_GELU_TANH, TRI_ACTIVATION_GELU_ERF } tri_activation;
 
 enum { TRI_WINDOW_LAYERS_BYTES = 192 };
 

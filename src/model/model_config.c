@@ -12,8 +12,8 @@
 
 #define FAMILY_WORD(VALUE, name) {#name, TRI_FAMILY_##VALUE},
 static const tri_config_word families[] = {TRI_FAMILIES(FAMILY_WORD){NULL, 0}};
-#define ACTIVATIONS(X) X("gelu_tanh", TRI_ACTIVATION_GELU_TANH) X("gelu_erf", TRI_ACTIVATION_GELU_ERF)
-TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
+#define ACTIVATION_WORD(VALUE, name) {#name, TRI_ACTIVATION_##VALUE},
+static const tri_config_word activations[] = {TRI_ACTIVATIONS(ACTIVATION_WORD){NULL, 0}};
 
 TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
 

@@ -13,6 +13,7 @@ typedef struct combine {
   tri_expert_rows rows;
   tri_expert_calls calls;
   int64_t ffn;
+  tri_activation activation;
 } combine;
 
 static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -166,8 +167,8 @@ static tri_status forward_to_active(const window *w) {
   TRI_TRY(tri_expert_send(run, &w->numbers, table(run, call, w->at->rows.order), run->slots[call->inputs[WEIGHTS]],
                           m->weights));
   TRI_TRY(tri_experts_multiply(run, gate_up_of(w), m->here, m->x, m->up, m->products));
-  TRI_KERNEL_CALL(run->queue, weighted_swiglu_forward, call->type, live_rows(w), w->at->ffn, m->up, m->weights,
-                  m->active);
+  TRI_KERNEL_CALL(run->queue, weighted_gated_forward, call->type, w->at->activation, live_rows(w), w->at->ffn, m->up,
+                  m->weights, m->active);
   return TRI_OK;
 }
 
@@ -178,8 +179,8 @@ static tri_status back_to_up(const window *w) {
   TRI_TRY(tri_expert_send(run, &w->rows, table(run, w->call, w->at->rows.sources), run->gradients[w->call->outputs[0]],
                           m->y));
   TRI_TRY(tri_experts_multiply_back(run, down_of(w), m->here, m->y, m->active_gradient, m->products));
-  TRI_KERNEL_CALL(run->queue, weighted_swiglu_backward, w->call->type, live_rows(w), w->at->ffn, m->up, m->weights,
-                  m->active_gradient, m->up_gradient, m->weights_gradient);
+  TRI_KERNEL_CALL(run->queue, weighted_gated_backward, w->call->type, w->at->activation, live_rows(w), w->at->ffn,
+                  m->up, m->weights, m->active_gradient, m->up_gradient, m->weights_gradient);
   return TRI_OK;
 }
 
@@ -306,7 +307,7 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (windows == 0) return;
   const double each = (rows->expected - tri_expert_rows_first(rows)) / windows, count = (double)rows->num_experts;
   const double width = (double)rows->width, ffn = (double)at->ffn, element = (double)tri_dtype_bytes(call->type);
-  const double swiglu = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element; /* bytes of a row */
+  const double gated = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element; /* bytes of a row */
   out->rows = each / count;
   out->inner = width;
   out->columns = 2.0 * ffn;
@@ -314,7 +315,7 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   out->form = TRI_PRODUCT_TURNED;
   out->flops = 2.0 * out->rows * out->inner * out->columns * out->products;
   out->bytes += windows * work.products * (each * (width + ffn) + count * width * ffn) * element;
-  out->copied += windows * each * (4.0 * work.rows * row + swiglu);
+  out->copied += windows * each * (4.0 * work.rows * row + gated);
   out->exchanges[1] = tri_expert_exchange(rows, each, row, windows * work.rows);
   out->exchanges[2] = tri_expert_exchange(rows, each, tri_expert_number_bytes(call), windows * work.numbers);
 }
@@ -343,9 +344,10 @@ static const tri_op op_combine_windows = {
 #undef FUNCTIONS
 
 tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *rows, const tri_expert_calls *calls, int64_t ffn,
-                          int32_t experts, int32_t tables, int32_t x, int32_t weights, int32_t *out) {
+                          tri_activation activation, int32_t experts, int32_t tables, int32_t x, int32_t weights,
+                          int32_t *out) {
   const void *kept = NULL;
-  const combine at = {*rows, *calls, ffn};
+  const combine at = {*rows, *calls, ffn, activation};
   const bool again = tri_expert_rows_come_again(rows);
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(again ? &op_combine_windows : &op_combine, kept);

@@ -19,7 +19,7 @@ static tri_status append_shared(const building *b, int32_t x, int32_t *out) {
   int32_t y;
   TRI_TRY(tri_op_enter_tensor(list, x, &y));
   TRI_TRY(tri_op_linear(list, width, 2 * ffn, TRI_WEIGHT_OUT_IN, y, b->parameters->shared_gate, -1, &y));
-  TRI_TRY(tri_op_swiglu(list, y, &y));
+  TRI_TRY(tri_op_gated(list, layer->activation, y, &y));
   return tri_op_linear_row(list, ffn, width, TRI_WEIGHT_OUT_IN, y, b->parameters->shared_down, -1, out);
 }
 
@@ -43,10 +43,10 @@ static tri_status append_experts(const building *b, int32_t x, int32_t *out, int
   calls.dispatch = to.call;
   TRI_TRY(tri_op_experts(list, &rows, width, 2 * ffn, to.rows, to.tables, b->parameters->gate_up, &up));
   calls.gate_up = list->slots[up].producer;
-  TRI_TRY(tri_op_weighted_swiglu(list, &rows, ffn, up, to.weights, to.tables, &active));
+  TRI_TRY(tri_op_weighted_gated(list, &rows, layer->activation, ffn, up, to.weights, to.tables, &active));
   TRI_TRY(tri_op_experts(list, &rows, ffn, width, active, to.tables, b->parameters->down, &y));
   calls.down = list->slots[y].producer;
-  return tri_op_combine(list, &rows, &calls, ffn, y, to.tables, x, routed.weights, out);
+  return tri_op_combine(list, &rows, &calls, ffn, layer->activation, y, to.tables, x, routed.weights, out);
 }
 
 static tri_status append_layer(const building *b, int32_t x, int32_t *out) {

@@ -5,6 +5,7 @@
  * `expert_tensor` ranks hold parts of each matrix: rows of gate and up, columns of down, whose products are then parts
  * of a sum (combine.c). */
 #include "base/count.h"
+#include "ops/activation.h"
 #include "ops/experts_internal.h"
 #include "ops/weight.h"
 
@@ -159,67 +160,76 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
 
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
 
-typedef struct weighted_swiglu {
+typedef struct weighted_gated {
   int64_t width, capacity, end; /* where the tables say how many rows there are */
   double expected;
-} weighted_swiglu;
+  tri_activation kind;
+} weighted_gated;
 
-static tri_status op_weighted_swiglu_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                           tri_shape outputs[TRI_OP_OUTPUTS]) {
-  const weighted_swiglu *at = call->attributes;
+static tri_status op_weighted_gated_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                          tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const weighted_gated *at = call->attributes;
   (void)inputs;
   outputs[0] = (tri_shape){at->capacity, at->width, call->type};
   return TRI_OK;
 }
 
 static tri_rows rows_of(const tri_run *run, const tri_op_call *call) {
-  const weighted_swiglu *at = call->attributes;
+  const weighted_gated *at = call->attributes;
   return (tri_rows){at->capacity, tri_expert_table(run, call->inputs[TABLES], at->end)};
 }
 
-static tri_status op_weighted_swiglu_forward(tri_run *run, const tri_op_call *call) {
-  const weighted_swiglu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, weighted_swiglu_forward, call->type, rows_of(run, call), at->width,
+static tri_status op_weighted_gated_forward(tri_run *run, const tri_op_call *call) {
+  const weighted_gated *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, weighted_gated_forward, call->type, at->kind, rows_of(run, call), at->width,
                   run->slots[call->inputs[X]], run->slots[call->inputs[ROW_WEIGHTS]], run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 
-static tri_status op_weighted_swiglu_backward_input(tri_run *run, const tri_op_call *call) {
-  const weighted_swiglu *at = call->attributes;
-  TRI_KERNEL_CALL(run->queue, weighted_swiglu_backward, call->type, rows_of(run, call), at->width,
+static tri_status op_weighted_gated_backward_input(tri_run *run, const tri_op_call *call) {
+  const weighted_gated *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, weighted_gated_backward, call->type, at->kind, rows_of(run, call), at->width,
                   run->slots[call->inputs[X]], run->slots[call->inputs[ROW_WEIGHTS]], run->gradients[call->outputs[0]],
                   run->gradients[call->inputs[X]], run->gradients[call->inputs[ROW_WEIGHTS]]);
   return TRI_OK;
 }
 
-static void op_weighted_swiglu_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  const weighted_swiglu *at = call->attributes;
+static void op_weighted_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const weighted_gated *at = call->attributes;
   double elements = at->expected * (double)at->width;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   out->elements = elements;
-  out->vector_flops = elements * tri_pass_choose(pass, 13.0, 21.0, 0);
+  out->vector_flops = elements * (tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 2.0, 5.0, 0));
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
 }
 
-static const tri_op op_weighted_swiglu = {
-    .name = "weighted_swiglu",
-    .of_experts = true,
-    .cheap = true,
-    .keeps_inputs = 1u << X | 1u << TABLES | 1u << ROW_WEIGHTS,
-    .no_gradients = 1u << TABLES,
-    .shape = op_weighted_swiglu_shape,
-    .forward = op_weighted_swiglu_forward,
-    .backward_input = op_weighted_swiglu_backward_input,
-    .cost = op_weighted_swiglu_cost,
-};
+#define WEIGHTED(name_)                                                                                                \
+  {                                                                                                                    \
+    .name = name_, .work = "weighted_swiglu", .of_experts = true, .cheap = true,                                       \
+    .keeps_inputs = 1u << X | 1u << TABLES | 1u << ROW_WEIGHTS, .no_gradients = 1u << TABLES,                          \
+    .shape = op_weighted_gated_shape, .forward = op_weighted_gated_forward,                                            \
+    .backward_input = op_weighted_gated_backward_input, .cost = op_weighted_gated_cost                                 \
+  }
+static const tri_op op_weighted_geglu = WEIGHTED("weighted_geglu"), op_weighted_swiglu = WEIGHTED("weighted_swiglu"),
+                    op_weighted_reglu = WEIGHTED("weighted_reglu");
 
-tri_status tri_op_weighted_swiglu(tri_op_list *list, const tri_expert_rows *rows, int64_t width, int32_t x,
-                                  int32_t weights, int32_t tables, int32_t *out) {
+static const tri_op *op_of(tri_activation kind) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_GELU_ERF: return &op_weighted_geglu;
+    case TRI_ACTIVATION_SILU: break;
+    case TRI_ACTIVATION_RELU: return &op_weighted_reglu;
+  }
+  return &op_weighted_swiglu;
+}
+
+tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *rows, tri_activation kind, int64_t width,
+                                 int32_t x, int32_t weights, int32_t tables, int32_t *out) {
   const void *kept = NULL;
-  const weighted_swiglu at = {width, rows->capacity, rows->here + rows->num_experts, tri_expert_rows_first(rows)};
+  const weighted_gated at = {width, rows->capacity, rows->here + rows->num_experts, tri_expert_rows_first(rows), kind};
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_weighted_swiglu, kept);
+  tri_op_call call = tri_op_call_of(op_of(kind), kept);
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.inputs[ROW_WEIGHTS] = weights;

@@ -6,19 +6,21 @@
  *   dispatch   a row for each token and expert is on its way to the rank that has the expert
  *              (meanwhile: a dense part that all tokens meet)
  *   arrive     the rows are there                                                      x -> rows
- *   experts    SwiGLU of each expert on its rows, times the row's weight               rows -> rows
+ *   experts    gated activation of each expert on its rows, times the row's weight               rows -> rows
  *   combine    they come back: their sum for each token                                rows -> out */
 #ifndef TRI_OPS_EXPERTS_H
 #define TRI_OPS_EXPERTS_H
 
 #include "base/router.h"
+#include "device/activation.h"
 #include "ops/list.h"
 
 typedef struct tri_expert_layer {
   tri_router router;
-  int64_t width;           /* of the residual stream */
-  int64_t ffn_size;        /* of an expert, whole */
-  int64_t shared_ffn_size; /* of what all tokens meet beside them, whole; 0: nothing */
+  int64_t width;             /* of the residual stream */
+  int64_t ffn_size;          /* of an expert, whole */
+  int64_t shared_ffn_size;   /* of what all tokens meet beside them, whole; 0: nothing */
+  tri_activation activation; /* of its gate, and of what all tokens meet */
   tri_balance_experts balance;
   double balance_rate;
   double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: none */

@@ -157,9 +157,9 @@ tri_status tri_op_arrive(tri_op_list *list, const tri_expert_rows *at, tri_dispa
 
 tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *at, int64_t in, int64_t out_width, int32_t rows,
                           int32_t tables, int32_t parameter, int32_t *out);
-/* The activation, times the row's weight. */
-tri_status tri_op_weighted_swiglu(tri_op_list *list, const tri_expert_rows *at, int64_t width, int32_t x,
-                                  int32_t weights, int32_t tables, int32_t *out);
+/* The gated activation, times the row's weight. */
+tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *at, tri_activation kind, int64_t width,
+                                 int32_t x, int32_t weights, int32_t tables, int32_t *out);
 /* The products of an `experts` call on other rows than its own. */
 tri_status tri_experts_multiply(tri_run *run, const tri_op_call *experts, const int32_t *begins, const void *x, void *y,
                                 void *workspace);
@@ -175,7 +175,8 @@ typedef struct tri_expert_calls {
 } tri_expert_calls;
 
 tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *at, const tri_expert_calls *calls, int64_t ffn,
-                          int32_t rows, int32_t tables, int32_t x, int32_t weights, int32_t *out);
+                          tri_activation activation, int32_t rows, int32_t tables, int32_t x, int32_t weights,
+                          int32_t *out);
 
 /* The other call of the list with that number. */
 static inline const tri_op_call *tri_expert_call(const tri_op_call *call, int32_t number) {

@@ -3,6 +3,7 @@
 #ifndef TRI_OPS_OPS_H
 #define TRI_OPS_OPS_H
 
+#include "device/activation.h"
 #include "ops/list.h"
 #include "ops/rope_scaling.h"
 
@@ -86,9 +87,9 @@ tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table 
  * it holds: up to `positions`. */
 tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out);
 
-tri_status tri_op_gelu(tri_op_list *list, tri_gelu variant, int32_t x, int32_t *out);
-/* x[R, 2C] is gate then up. */
-tri_status tri_op_swiglu(tri_op_list *list, int32_t x, int32_t *out);
+tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
+/* y[R, C] = act(gate) * up of x[R, 2C], which is gate then up: SwiGLU is that of SiLU, GeGLU of GELU. */
+tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
 
 /* x + branch; `x` may be used by others too, `branch` not. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);

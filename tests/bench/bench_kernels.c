@@ -84,26 +84,29 @@ static tri_status layer_norm_weight(bench *b) {
                 true);
 }
 static tri_status gelu(bench *b) {
-  return KERNEL(gelu_forward, b->type, TRI_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Z);
+  return KERNEL(activation_forward, b->type, TRI_ACTIVATION_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Z);
 }
-static tri_status gelu_backward(bench *b) {
-  return KERNEL(gelu_backward, b->type, TRI_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+static tri_status activation_backward(bench *b) {
+  return KERNEL(activation_backward, b->type, TRI_ACTIVATION_GELU_TANH, tri_all_rows(ROWS), WIDTH, X, Y, Z);
 }
 static tri_status gelu_erf(bench *b) {
-  return KERNEL(gelu_forward, b->type, TRI_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Z);
+  return KERNEL(activation_forward, b->type, TRI_ACTIVATION_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Z);
 }
 static tri_status gelu_erf_backward(bench *b) {
-  return KERNEL(gelu_backward, b->type, TRI_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+  return KERNEL(activation_backward, b->type, TRI_ACTIVATION_GELU_ERF, tri_all_rows(ROWS), WIDTH, X, Y, Z);
 }
-static tri_status swiglu(bench *b) { return KERNEL(swiglu_forward, b->type, tri_all_rows(ROWS), WIDTH, X, Z); }
-static tri_status swiglu_backward(bench *b) {
-  return KERNEL(swiglu_backward, b->type, tri_all_rows(ROWS), WIDTH, X, Y, Z);
+static tri_status swiglu(bench *b) {
+  return KERNEL(gated_forward, b->type, TRI_ACTIVATION_SILU, tri_all_rows(ROWS), WIDTH, X, Z);
+}
+static tri_status gated_backward(bench *b) {
+  return KERNEL(gated_backward, b->type, TRI_ACTIVATION_SILU, tri_all_rows(ROWS), WIDTH, X, Y, Z);
 }
 static tri_status weighted_swiglu(bench *b) {
-  return KERNEL(weighted_swiglu_forward, b->type, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Z);
+  return KERNEL(weighted_gated_forward, b->type, TRI_ACTIVATION_SILU, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Z);
 }
-static tri_status weighted_swiglu_backward(bench *b) {
-  return KERNEL(weighted_swiglu_backward, b->type, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Y, Z, b->rows[1]);
+static tri_status weighted_gated_backward(bench *b) {
+  return KERNEL(weighted_gated_backward, b->type, TRI_ACTIVATION_SILU, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Y, Z,
+                b->rows[1]);
 }
 /* 2 of 8 experts, 8 of 128, and 8 of 256 in the 4 best of 8 groups: the logits are X, what is chosen lies in Y. */
 static const tri_router few_experts = {8, 2, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true};
@@ -251,14 +254,14 @@ static const bench_case cases[] = {
     {"layer_norm_forward", layer_norm, 2, 0},
     {"layer_norm_backward_input", layer_norm_input, 4, 0},
     {"layer_norm_backward_weight", layer_norm_weight, 2, 0},
-    {"gelu_forward", gelu, 2, 0},
-    {"gelu_backward", gelu_backward, 3, 0},
-    {"gelu_forward erf", gelu_erf, 2, 0},
-    {"gelu_backward erf", gelu_erf_backward, 3, 0},
-    {"swiglu_forward", swiglu, 3, 0},
-    {"swiglu_backward", swiglu_backward, 5, 0},
-    {"weighted_swiglu_forward", weighted_swiglu, 3, 0},
-    {"weighted_swiglu_backward", weighted_swiglu_backward, 5, 0},
+    {"activation_forward", gelu, 2, 0},
+    {"activation_backward", activation_backward, 3, 0},
+    {"activation_forward erf", gelu_erf, 2, 0},
+    {"activation_backward erf", gelu_erf_backward, 3, 0},
+    {"gated_forward", swiglu, 3, 0},
+    {"gated_backward", gated_backward, 5, 0},
+    {"weighted_gated_forward", weighted_swiglu, 3, 0},
+    {"weighted_gated_backward", weighted_gated_backward, 5, 0},
     {"router_forward 2 of 8", route_few, 0, 12.0 / WIDTH},
     {"router_backward 2 of 8", route_few_backward, 0, 20.0 / WIDTH},
     {"router_forward 8 of 128", route_many, 0, 144.0 / WIDTH},

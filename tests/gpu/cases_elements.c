@@ -12,7 +12,7 @@ typedef struct rows_call {
   int64_t rows, width, live;
   int count; /* argument */
   int left, right, out;
-  int variant;
+  tri_activation kind;
   bool accumulate;
 } rows_call;
 
@@ -244,32 +244,37 @@ void cases_column_sum(checker *c, tri_dtype type) {
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static tri_gelu variant_of(const rows_call *x) { return x->variant == 0 ? TRI_GELU_TANH : TRI_GELU_ERF; }
+#define KIND(VALUE, name) {TRI_ACTIVATION_##VALUE, #name},
+static const struct {
+  tri_activation kind;
+  const char *name;
+} kinds[] = {TRI_ACTIVATIONS(KIND)};
+enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
-static tri_status run_gelu_forward(const problem *p, tri_queue *queue, char *const *memory) {
+static tri_status run_activation_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
-  return KERNEL(queue, gelu_forward, p->type, variant_of(x), rows_of(p, x->rows, x->count, memory), x->width,
+  return KERNEL(queue, activation_forward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width,
                 AT(x->left), AT(x->out));
 }
-static tri_status run_gelu_backward(const problem *p, tri_queue *queue, char *const *memory) {
+static tri_status run_activation_backward(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
-  return KERNEL(queue, gelu_backward, p->type, variant_of(x), rows_of(p, x->rows, x->count, memory), x->width,
+  return KERNEL(queue, activation_backward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width,
                 AT(x->left), AT(x->right), AT(x->out));
 }
-static tri_status run_swiglu_forward(const problem *p, tri_queue *queue, char *const *memory) {
+static tri_status run_gated_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
-  return KERNEL(queue, swiglu_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
+  return KERNEL(queue, gated_forward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
                 AT(x->out));
 }
-static tri_status run_swiglu_backward(const problem *p, tri_queue *queue, char *const *memory) {
+static tri_status run_gated_backward(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
-  return KERNEL(queue, swiglu_backward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
+  return KERNEL(queue, gated_backward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left),
                 AT(x->right), AT(x->out));
 }
 
 /* `gates` is how many numbers of x belong to one of y; with a gradient of y it is a backward. Every third problem goes
  * far beyond what exp can hold. */
-static void activation(checker *c, tri_dtype type, int64_t gates, bool backward, int num_variants,
+static void activation(checker *c, tri_dtype type, int64_t gates, bool backward,
                        tri_status (*run)(const problem *, tri_queue *, char *const *)) {
   static const double scales[] = {1, 4, 200};
   rows_call x = {0};
@@ -278,7 +283,7 @@ static void activation(checker *c, tri_dtype type, int64_t gates, bool backward,
     p.run = run;
     p.with = &x;
     x.live = add_rows(&p, x.rows, &x.count);
-    x.variant = i % num_variants;
+    x.kind = kinds[i % NUM_KINDS].kind;
     x.left = add_array(&p, "x", type, gates * x.rows * x.width);
     fill(&p, x.left, all_of(gates * x.live * x.width), 0, scales[i % 3]);
     if (backward) {
@@ -289,39 +294,37 @@ static void activation(checker *c, tri_dtype type, int64_t gates, bool backward,
     const int64_t pieces = backward ? gates : 1;
     x.out = in_place ? x.right : add_array(&p, backward ? "gradient of x" : "y", type, pieces * x.rows * x.width);
     writes(&p, x.out, all_of(pieces * x.live * x.width), false);
-    describe(&p, "%lld x %lld%s%s%s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count),
-             num_variants == 1 ? ""
-             : x.variant == 0  ? ", tanh"
-                               : ", erf",
-             in_place ? ", in place" : "", scales[i % 3]);
+    describe(&p, "%lld x %lld%s, %s%s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count),
+             kinds[i % NUM_KINDS].name, in_place ? ", in place" : "", scales[i % 3]);
     check(&p);
   }
 }
 
-void cases_gelu_forward(checker *c, tri_dtype type) { activation(c, type, 1, false, 2, run_gelu_forward); }
-void cases_gelu_backward(checker *c, tri_dtype type) { activation(c, type, 1, true, 2, run_gelu_backward); }
-void cases_swiglu_forward(checker *c, tri_dtype type) { activation(c, type, 2, false, 1, run_swiglu_forward); }
-void cases_swiglu_backward(checker *c, tri_dtype type) { activation(c, type, 2, true, 1, run_swiglu_backward); }
+void cases_activation_forward(checker *c, tri_dtype type) { activation(c, type, 1, false, run_activation_forward); }
+void cases_activation_backward(checker *c, tri_dtype type) { activation(c, type, 1, true, run_activation_backward); }
+void cases_gated_forward(checker *c, tri_dtype type) { activation(c, type, 2, false, run_gated_forward); }
+void cases_gated_backward(checker *c, tri_dtype type) { activation(c, type, 2, true, run_gated_backward); }
 
 /* A weight for each row, and its gradient. */
 typedef struct weighted_call {
   int64_t rows, width, live;
   int count, x, weights, gradient, out, gradient_weights;
+  tri_activation kind;
 } weighted_call;
 
 static tri_status run_weighted_forward(const problem *p, tri_queue *queue, char *const *memory) {
   const weighted_call *x = p->with;
-  return KERNEL(queue, weighted_swiglu_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->x),
-                AT(x->weights), AT(x->out));
+  return KERNEL(queue, weighted_gated_forward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width,
+                AT(x->x), AT(x->weights), AT(x->out));
 }
 
 static tri_status run_weighted_backward(const problem *p, tri_queue *queue, char *const *memory) {
   const weighted_call *x = p->with;
-  return KERNEL(queue, weighted_swiglu_backward, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->x),
-                AT(x->weights), AT(x->gradient), AT(x->out), AT(x->gradient_weights));
+  return KERNEL(queue, weighted_gated_backward, p->type, x->kind, rows_of(p, x->rows, x->count, memory), x->width,
+                AT(x->x), AT(x->weights), AT(x->gradient), AT(x->out), AT(x->gradient_weights));
 }
 
-static void weighted_swiglu(checker *c, tri_dtype type, bool backward) {
+static void weighted_gated(checker *c, tri_dtype type, bool backward) {
   static const double scales[] = {1, 4, 200};
   weighted_call x = {0};
   for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
@@ -329,6 +332,7 @@ static void weighted_swiglu(checker *c, tri_dtype type, bool backward) {
     const int64_t outs = backward ? 2 * x.width : x.width;
     p.run = backward ? run_weighted_backward : run_weighted_forward;
     p.with = &x;
+    x.kind = kinds[i % NUM_KINDS].kind;
     x.live = add_rows(&p, x.rows, &x.count);
     x.x = add_array(&p, "x", type, 2 * x.rows * x.width);
     fill(&p, x.x, all_of(2 * x.live * x.width), 0, scales[i % 3]);
@@ -344,13 +348,14 @@ static void weighted_swiglu(checker *c, tri_dtype type, bool backward) {
     }
     x.out = add_array(&p, backward ? "gradient of x" : "y", type, x.rows * outs);
     writes(&p, x.out, all_of(x.live * outs), false);
-    describe(&p, "%lld x %lld%s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count), scales[i % 3]);
+    describe(&p, "%lld x %lld%s, %s, x to %g", (long long)x.rows, (long long)x.width, count_text(x.count),
+             kinds[i % NUM_KINDS].name, scales[i % 3]);
     check(&p);
   }
 }
 
-void cases_weighted_swiglu_forward(checker *c, tri_dtype type) { weighted_swiglu(c, type, false); }
-void cases_weighted_swiglu_backward(checker *c, tri_dtype type) { weighted_swiglu(c, type, true); }
+void cases_weighted_gated_forward(checker *c, tri_dtype type) { weighted_gated(c, type, false); }
+void cases_weighted_gated_backward(checker *c, tri_dtype type) { weighted_gated(c, type, true); }
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 

@@ -134,13 +134,14 @@ WORK(scale, scale, type, c->rows * c->width, 0.5, c->x, c->z)
 WORK(convert, convert, c->rows * c->width, wide, c->table, type, c->z)
 WORK(copy_rows, copy_rows, &(tri_row_copy){all, c->width, type, type, c->width, c->width}, c->turned, c->x, NULL, c->z)
 WORK(column_sum, column_sum, type, all, c->width, c->x, c->weight, true)
-WORK(gelu_forward, gelu_forward, type, TRI_GELU_TANH, all, c->width, c->x, c->z)
-WORK(gelu_backward, gelu_backward, type, TRI_GELU_TANH, all, c->width, c->x, c->y, c->z)
-WORK(swiglu_forward, swiglu_forward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->z)
-WORK(swiglu_backward, swiglu_backward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->y, c->z)
-WORK(weighted_swiglu_forward, weighted_swiglu_forward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->mean, c->z)
-WORK(weighted_swiglu_backward, weighted_swiglu_backward, type, tri_all_rows(c->rows / 2), c->width, c->x, c->mean, c->y,
-     c->z, c->rstd)
+WORK(activation_forward, activation_forward, type, TRI_ACTIVATION_GELU_TANH, all, c->width, c->x, c->z)
+WORK(activation_backward, activation_backward, type, TRI_ACTIVATION_GELU_TANH, all, c->width, c->x, c->y, c->z)
+WORK(gated_forward, gated_forward, type, TRI_ACTIVATION_SILU, tri_all_rows(c->rows / 2), c->width, c->x, c->z)
+WORK(gated_backward, gated_backward, type, TRI_ACTIVATION_SILU, tri_all_rows(c->rows / 2), c->width, c->x, c->y, c->z)
+WORK(weighted_gated_forward, weighted_gated_forward, type, TRI_ACTIVATION_SILU, tri_all_rows(c->rows / 2), c->width,
+     c->x, c->mean, c->z)
+WORK(weighted_gated_backward, weighted_gated_backward, type, TRI_ACTIVATION_SILU, tri_all_rows(c->rows / 2), c->width,
+     c->x, c->mean, c->y, c->z, c->rstd)
 WORK(dropout, dropout, type, c->rows * c->width, &dropout, c->values, NULL, c->x, c->z)
 WORK(dropout_by_rows, dropout, type, c->rows * c->width, &dropout, c->values, c->turned, c->x, c->z)
 WORK(rope, rope, type, all, c->width, c->width / 64, 64, 64, c->places, c->cosine, c->sine, false, c->z)
@@ -240,12 +241,12 @@ static void rows(bench *s) {
       {"convert (wide to narrow)", work_convert, n * (e + w)},
       {"copy_rows", work_copy_rows, 2 * n * e},
       {"column_sum", work_column_sum, n * e},
-      {"gelu_forward", work_gelu_forward, 2 * n * e},
-      {"gelu_backward", work_gelu_backward, 3 * n * e},
-      {"swiglu_forward", work_swiglu_forward, 1.5 * n * e},
-      {"swiglu_backward", work_swiglu_backward, 2.5 * n * e},
-      {"weighted_swiglu_forward", work_weighted_swiglu_forward, 1.5 * n * e},
-      {"weighted_swiglu_backward", work_weighted_swiglu_backward, 2.5 * n * e},
+      {"activation_forward", work_activation_forward, 2 * n * e},
+      {"activation_backward", work_activation_backward, 3 * n * e},
+      {"gated_forward", work_gated_forward, 1.5 * n * e},
+      {"gated_backward", work_gated_backward, 2.5 * n * e},
+      {"weighted_gated_forward", work_weighted_gated_forward, 1.5 * n * e},
+      {"weighted_gated_backward", work_weighted_gated_backward, 2.5 * n * e},
       {"dropout", work_dropout, 2 * n * e},
       {"dropout by rows", work_dropout_by_rows, 2 * n * e},
       {"rope", work_rope, 2 * n * e},

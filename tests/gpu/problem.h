@@ -119,12 +119,12 @@ typedef struct kernel_cases {
   X(rms_norm_forward) \
   X(rms_norm_backward_input) \
   X(rms_norm_backward_weight) \
-  X(gelu_forward) \
-  X(gelu_backward) \
-  X(swiglu_forward) \
-  X(swiglu_backward) \
-  X(weighted_swiglu_forward) \
-  X(weighted_swiglu_backward) \
+  X(activation_forward) \
+  X(activation_backward) \
+  X(gated_forward) \
+  X(gated_backward) \
+  X(weighted_gated_forward) \
+  X(weighted_gated_backward) \
   X(dropout) \
   X(rope) \
   X(softmax_statistics) \

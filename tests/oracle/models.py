@@ -74,10 +74,8 @@ def rms_norm(x, w, name, eps):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * w[name + ".weight"]
 
 
-def gelu(x, kind):
-    if kind == "gelu_erf":
-        return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+ACTIVATIONS = dict(gelu_tanh=lambda x: torch.nn.functional.gelu(x, approximate="tanh"), gelu_erf=torch.nn.functional.gelu,
+                   silu=torch.nn.functional.silu, relu=torch.nn.functional.relu)
 
 
 def gpt2_hidden(m, w, ids, positions):
@@ -89,7 +87,7 @@ def gpt2_hidden(m, w, ids, positions):
         q, k, v = (heads_of(part, m["num_heads"]) for part in qkv.chunk(3, -1))
         x = x + joined(causal_attention(q, k, v, positions)) @ w[p + "attn.c_proj.weight"] + w[p + "attn.c_proj.bias"]
         y = layer_norm(x, w, p + "ln_2", m["norm_eps"])
-        y = gelu(y @ w[p + "mlp.c_fc.weight"] + w[p + "mlp.c_fc.bias"], m["activation"])
+        y = ACTIVATIONS[m["activation"]](y @ w[p + "mlp.c_fc.weight"] + w[p + "mlp.c_fc.bias"])
         x = x + y @ w[p + "mlp.c_proj.weight"] + w[p + "mlp.c_proj.bias"]
     x = layer_norm(x, w, "transformer.ln_f", m["norm_eps"])
     return x, w["transformer.wte.weight"] if m["tied"] else w["lm_head.weight"]

@@ -15,11 +15,11 @@ def check(*words):
 
 
 def test_a_device_that_is_right(tmp_path):
-    done = check("guarded", "--quick", "--kernels", "gelu_forward,matmul_pack,add", "--json", tmp_path / "out.json")
+    done = check("guarded", "--quick", "--kernels", "activation_forward,matmul_pack,add", "--json", tmp_path / "out.json")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:-1]]
     assert [(words[0], words[1], words[-1]) for words in lines] == [
-        (kernel, kind, "ok") for kernel in ("add", "gelu_forward", "matmul_pack") for kind in ("fp64", "fp32")]
+        (kernel, kind, "ok") for kernel in ("add", "activation_forward", "matmul_pack") for kind in ("fp64", "fp32")]
     document = json.loads((tmp_path / "out.json").read_text())
     assert document["device"] == "guarded" and document["wrong"] == 0 and document["quick"] is True
     assert len(document["results"]) == 6 and all(r["ok"] and r["worst"] == 0 and r["cases"] > 6 for r in document["results"])

@@ -24,6 +24,8 @@ YARN_GIVEN = dict(type="yarn", factor=2.5, original_max_sequence=40, attention_f
 CASES = [
     ("gpt2 tied", GPT2, 4, 33, 2),
     ("gpt2 untied, erf", {**GPT2, "tied": False, "activation": "gelu_erf"}, 2, 17, 1),
+    ("gpt2 silu", {**GPT2, "activation": "silu"}, 2, 17, 1),
+    ("gpt2 relu", {**GPT2, "activation": "relu"}, 2, 17, 1),
     ("gpt2 one head, one layer", {**GPT2, "num_layers": 1, "num_heads": 1, "hidden_size": 7}, 3, 5, 3),
     ("gpt2 one position", GPT2, 5, 1, 5),
     ("gpt2 odd width", {**GPT2, "hidden_size": 33, "num_heads": 3, "ffn_size": 19}, 2, 65, 2),
@@ -76,6 +78,8 @@ def test_gradients(tmp_path, name, model, batch, sequence, micro_batch):
     loss, gradients = expected_of(weights, model, ids, labels)
     whole = numpy.concatenate([g.reshape(-1) for g in gradients.values()])
     for device, precision, limit in DEVICES:
+        if precision == "bf16" and model.get("activation") == "relu":
+            continue  # what rounding moves across 0 has another slope
         got, found = weights.gradients(device, precision, ids, labels, micro_batch)
         assert abs(got["loss"] - loss) <= limit * abs(loss), (device, precision)
         for parameter, gradient in gradients.items():

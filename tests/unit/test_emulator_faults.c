@@ -211,7 +211,8 @@ static tri_status add_twice(const scene *s) {
   tri_queue_at(s->device->queue, "add", 12, "forward");
   TRI_KERNEL_CALL(s->device->queue, add, TRI_FP32, tri_all_rows(1), COUNT, s->a, s->b, s->out);
   tri_queue_at(s->device->queue, "gelu", 13, "forward");
-  TRI_KERNEL_CALL(s->device->queue, gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), COUNT, s->out, s->out);
+  TRI_KERNEL_CALL(s->device->queue, activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), COUNT,
+                  s->out, s->out);
   return TRI_OK;
 }
 
@@ -238,7 +239,7 @@ static void test_a_fault_comes_at_the_next_wait(void **state) {
   s = set_scene("emulated:fail_kernel=2", ADD_RIGHT);
   CHECK_OK(add_twice(&s));
   CHECK_FAILS(tri_queue_finish(s.device->queue), TRI_DEVICE_FAILED,
-              "kernel `gelu_forward` of call 13 (gelu, forward) failed: the device was told to fail the 2nd");
+              "kernel `activation_forward` of call 13 (gelu, forward) failed: the device was told to fail the 2nd");
   end_scene(&s);
 }
 
@@ -255,7 +256,7 @@ static void test_leaving_device_memory_is_reported(void **state) {
   const int result = watch(do_run_over, NULL, said, sizeof said);
   static const char *const words[] = {"device memory was left by a kernel: address 0x", "is byte 256 of allocation ",
                                       "which has 256", "kernel `add` of call 12 (add, forward), queue 0: it is running",
-                                      "kernel `gelu_forward` of call 13 (gelu, forward), queue 0"};
+                                      "kernel `activation_forward` of call 13 (gelu, forward), queue 0"};
   const char *at = said;
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     at = strstr(at, words[i]);

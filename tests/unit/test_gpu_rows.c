@@ -52,18 +52,25 @@ static void test_scale(void **state) {
   }
 }
 
+static tri_status call_activation(tri_queue *queue, const problem *p, tri_activation kind, void *const *at) {
+  TRI_TRY(KERNEL(activation_forward, p->type, kind, rows_of(p, at), p->width, at[1], at[3]));
+  TRI_TRY(KERNEL(activation_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[2], at[4]));
+  return KERNEL(activation_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[5], at[5]);
+}
 static tri_status call_gelu_tanh(tri_queue *queue, const problem *p, void *const *at) {
-  TRI_TRY(KERNEL(gelu_forward, p->type, TRI_GELU_TANH, rows_of(p, at), p->width, at[1], at[3]));
-  TRI_TRY(KERNEL(gelu_backward, p->type, TRI_GELU_TANH, rows_of(p, at), p->width, at[1], at[2], at[4]));
-  return KERNEL(gelu_backward, p->type, TRI_GELU_TANH, rows_of(p, at), p->width, at[1], at[5], at[5]);
+  return call_activation(queue, p, TRI_ACTIVATION_GELU_TANH, at);
 }
 static tri_status call_gelu_erf(tri_queue *queue, const problem *p, void *const *at) {
-  TRI_TRY(KERNEL(gelu_forward, p->type, TRI_GELU_ERF, rows_of(p, at), p->width, at[1], at[3]));
-  TRI_TRY(KERNEL(gelu_backward, p->type, TRI_GELU_ERF, rows_of(p, at), p->width, at[1], at[2], at[4]));
-  return KERNEL(gelu_backward, p->type, TRI_GELU_ERF, rows_of(p, at), p->width, at[1], at[5], at[5]);
+  return call_activation(queue, p, TRI_ACTIVATION_GELU_ERF, at);
+}
+static tri_status call_silu(tri_queue *queue, const problem *p, void *const *at) {
+  return call_activation(queue, p, TRI_ACTIVATION_SILU, at);
+}
+static tri_status call_relu(tri_queue *queue, const problem *p, void *const *at) {
+  return call_activation(queue, p, TRI_ACTIVATION_RELU, at);
 }
 
-static void fill_gelu(problem *p) {
+static void fill_activation(problem *p) {
   of_rows(p, INPUT, p->width);
   of_rows(p, INPUT, p->width);
   of_rows(p, OUTPUT, p->width);
@@ -71,27 +78,36 @@ static void fill_gelu(problem *p) {
   of_rows(p, BOTH, p->width);
 }
 
-static void test_gelu(void **state) {
+static void test_activation(void **state) {
   (void)state;
-  check_shapes(&(problem){.name = "gelu tanh", .call = call_gelu_tanh}, fill_gelu, false);
-  check_shapes(&(problem){.name = "gelu erf", .call = call_gelu_erf}, fill_gelu, false);
+  check_shapes(&(problem){.name = "gelu tanh", .call = call_gelu_tanh}, fill_activation, false);
+  check_shapes(&(problem){.name = "gelu erf", .call = call_gelu_erf}, fill_activation, false);
+  check_shapes(&(problem){.name = "silu", .call = call_silu}, fill_activation, false);
+  check_shapes(&(problem){.name = "relu", .call = call_relu}, fill_activation, false);
 }
 
+static tri_status call_gated(tri_queue *queue, const problem *p, tri_activation kind, void *const *at) {
+  TRI_TRY(KERNEL(gated_forward, p->type, kind, rows_of(p, at), p->width, at[1], at[3]));
+  return KERNEL(gated_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[2], at[4]);
+}
 static tri_status call_swiglu(tri_queue *queue, const problem *p, void *const *at) {
-  TRI_TRY(KERNEL(swiglu_forward, p->type, rows_of(p, at), p->width, at[1], at[3]));
-  return KERNEL(swiglu_backward, p->type, rows_of(p, at), p->width, at[1], at[2], at[4]);
+  return call_gated(queue, p, TRI_ACTIVATION_SILU, at);
+}
+static tri_status call_geglu(tri_queue *queue, const problem *p, void *const *at) {
+  return call_gated(queue, p, TRI_ACTIVATION_GELU_TANH, at);
 }
 
-static void fill_swiglu(problem *p) {
+static void fill_gated(problem *p) {
   of_rows(p, INPUT, 2 * p->width);
   of_rows(p, INPUT, p->width);
   of_rows(p, OUTPUT, p->width);
   of_rows(p, OUTPUT, 2 * p->width);
 }
 
-static void test_swiglu(void **state) {
+static void test_gated(void **state) {
   (void)state;
-  check_shapes(&(problem){.name = "swiglu", .call = call_swiglu}, fill_swiglu, false);
+  check_shapes(&(problem){.name = "swiglu", .call = call_swiglu}, fill_gated, false);
+  check_shapes(&(problem){.name = "geglu", .call = call_geglu}, fill_gated, false);
 }
 
 /* Heads of `width` of which a part turns, three to a row that has room for more. */
@@ -444,8 +460,8 @@ static void test_many_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_add),          cmocka_unit_test(test_gelu),
-      cmocka_unit_test(test_swiglu),       cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_add),          cmocka_unit_test(test_activation),
+      cmocka_unit_test(test_gated),        cmocka_unit_test(test_scale),
       cmocka_unit_test(test_rope),         cmocka_unit_test(test_convert),
       cmocka_unit_test(test_copy_rows),    cmocka_unit_test(test_copy_rows_of_numbers),
       cmocka_unit_test(test_dropout),      cmocka_unit_test(test_column_sum),

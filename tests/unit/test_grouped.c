@@ -1,6 +1,6 @@
 /* Rows in groups: sorting rows by their expert, products of each group with a matrix of its own, sums of rows that come
- * back, and SwiGLU with a weight. Against plain loops in double; and what is promised of bits: a row's result does not
- * depend on where the row lies or which others there are, nor a group's sum on where the group lies. */
+ * back, and gated activations with a weight. Against plain loops in double; and what is promised of bits: a row's
+ * result does not depend on where the row lies or which others there are, nor a group's sum on where the group lies. */
 #include "base/random.h"
 #include "check.h"
 #include "device/cpu/matmul.h"
@@ -408,15 +408,27 @@ static void check_sums(tri_device *device, tri_dtype type, int64_t terms, int64_
   free(before.data);
 }
 
-/* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
+/* ---- gated activations ------------------------------------------------------------------------------------------- */
 
-static double swiglu(double gate, double up, double weight) { return weight * gate / (1 + exp(-gate)) * up; }
+static double activation(tri_activation kind, double x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH: return x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case TRI_ACTIVATION_GELU_ERF: return 0.5 * x * erfc(-x / sqrt(2));
+    case TRI_ACTIVATION_SILU: return x / (1 + exp(-x));
+    case TRI_ACTIVATION_RELU: return fmax(x, 0);
+  }
+  return NAN;
+}
+
+static double gated(tri_activation kind, double gate, double up, double weight) {
+  return weight * activation(kind, gate) * up;
+}
 
 static void check_near(double got, double expected, double tolerance, const char *what) {
   if (fabs(got - expected) > tolerance) fail_msg("%s is %.9g, not %.9g", what, got, expected);
 }
 
-static void check_swiglu(tri_device *device, tri_dtype type, int64_t width) {
+static void check_gated(tri_device *device, tri_dtype type, tri_activation kind, int64_t width) {
   enum { CAPACITY = 40, LIVE = 37 };
   const int32_t count = LIVE;
   const tri_rows rows = {CAPACITY, &count};
@@ -425,19 +437,20 @@ static void check_swiglu(tri_device *device, tri_dtype type, int64_t width) {
   typed_array x = draw_array(type, CAPACITY * 2 * width, true, 6), dy = draw_array(type, CAPACITY * width, true, 7);
   typed_array weights = draw_array(wide, CAPACITY, true, 8), dw = typed_make(wide, CAPACITY);
   typed_array y = typed_make(type, CAPACITY * width), dx = typed_make(type, CAPACITY * 2 * width);
-  KERNEL(device, weighted_swiglu_forward, type, rows, width, x.data, weights.data, y.data);
-  KERNEL(device, weighted_swiglu_backward, type, rows, width, x.data, weights.data, dy.data, dx.data, dw.data);
+  KERNEL(device, weighted_gated_forward, type, kind, rows, width, x.data, weights.data, y.data);
+  KERNEL(device, weighted_gated_backward, type, kind, rows, width, x.data, weights.data, dy.data, dx.data, dw.data);
   for (int64_t r = 0; r < LIVE; r++) {
     double sum = 0;
     const double w = typed_get(&weights, r);
     for (int64_t c = 0; c < width; c++) {
       const int64_t at = r * 2 * width + c;
       const double gate = typed_get(&x, at), up = typed_get(&x, at + width), slope = typed_get(&dy, r * width + c);
-      const double by_gate = slope * (swiglu(gate + h, up, w) - swiglu(gate - h, up, w)) / (2 * h);
-      check_near(typed_get(&y, r * width + c), swiglu(gate, up, w), 8 * rounding, "y");
-      check_near(typed_get(&dx, at), by_gate, 32 * rounding + 1e-8, "the gradient of a gate");
-      check_near(typed_get(&dx, at + width), slope * swiglu(gate, 1, w), 16 * rounding, "the gradient of up");
-      sum += slope * swiglu(gate, up, 1);
+      const double by_gate = slope * (gated(kind, gate + h, up, w) - gated(kind, gate - h, up, w)) / (2 * h);
+      check_near(typed_get(&y, r * width + c), gated(kind, gate, up, w), 8 * rounding, "y");
+      const bool bends = kind == TRI_ACTIVATION_RELU && fabs(gate) <= h; /* no slope from both sides */
+      if (!bends) check_near(typed_get(&dx, at), by_gate, 32 * rounding + 1e-8, "the gradient of a gate");
+      check_near(typed_get(&dx, at + width), slope * gated(kind, gate, 1, w), 16 * rounding, "the gradient of up");
+      sum += slope * gated(kind, gate, up, 1);
     }
     check_near(typed_get(&dw, r), sum, (wide == TRI_FP64 ? 1e-12 : 2e-6) * (double)(10 + width), "a weight's gradient");
   }
@@ -455,9 +468,12 @@ static void check_rows(tri_device *device, tri_dtype type) {
     check_sums(device, type, 2, 384, accumulate);
     check_sums(device, type, 8, 77, accumulate);
   }
-  check_swiglu(device, type, 1);
-  check_swiglu(device, type, 101);
-  check_swiglu(device, type, 256);
+  check_gated(device, type, TRI_ACTIVATION_SILU, 1);
+  check_gated(device, type, TRI_ACTIVATION_SILU, 101);
+  check_gated(device, type, TRI_ACTIVATION_SILU, 256);
+  check_gated(device, type, TRI_ACTIVATION_GELU_TANH, 101);
+  check_gated(device, type, TRI_ACTIVATION_GELU_ERF, 101);
+  check_gated(device, type, TRI_ACTIVATION_RELU, 101);
 }
 
 static void test_reference(void **state) {

@@ -38,7 +38,7 @@ static tri_status many_kernels(tri_queue *queue, double *a, double *b, double *c
   product.a_type = product.b_type = product.c_type = TRI_FP64;
   product.b_transposed = true;
   tri_norm norm = tri_norm_of_rows(TRI_FP64, tri_all_rows(ROWS), WIDTH, 1e-5);
-  TRI_KERNEL_CALL(queue, gelu_forward, TRI_FP64, TRI_GELU_ERF, tri_all_rows(1), COUNT, a, b);
+  TRI_KERNEL_CALL(queue, activation_forward, TRI_FP64, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), COUNT, a, b);
   TRI_KERNEL_CALL(queue, add, TRI_FP64, tri_all_rows(1), COUNT, a, b, b);
   TRI_KERNEL_CALL(queue, matmul, &product, a, b, NULL, c, NULL);
   product = (tri_matmul){0}; /* it was copied */
@@ -501,8 +501,8 @@ static int watch_die(void (*mistake)(scene *), char *out, size_t out_bytes) {
     (void)s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->a, s->a);
     (void)tri_queue_finish(s->device->queue);
     tri_queue_at(s->device->queue, "gelu", 13, "backward");
-    (void)s->device->kernels->gelu_forward(s->device->queue, TRI_FP64, TRI_GELU_TANH, tri_all_rows(1), COUNT, s->a,
-                                           s->a);
+    (void)s->device->kernels->activation_forward(s->device->queue, TRI_FP64, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1),
+                                                 COUNT, s->a, s->a);
     mistake(s);
     _exit(0);
   }
@@ -539,14 +539,14 @@ static void test_a_touch_from_outside_is_reported(void **state) {
       "  kernel `copy`, queue 0\n";
   static const char queued[] =
       "1 queued and not yet run in queue 0, next first:\n"
-      "  kernel `gelu_forward` of call 13 (gelu, backward), queue 0\n";
+      "  kernel `activation_forward` of call 13 (gelu, backward), queue 0\n";
   static const char *const host_read[] = {"device memory was touched by the host: address 0x",
                                           "is byte 16 of allocation 1, which has 192", past, queued, NULL};
   static const char *const released[] = {"device memory that had been released was touched by the host", NULL};
   static const char *const overrun[] = {"device memory was left by a kernel: address 0x",
                                         "is byte 192 of allocation 1, which has 192",
                                         "kernel `fill_zero` of call 13 (gelu, backward), queue 0: it is running\n",
-                                        "kernel `gelu_forward` of call 13", NULL};
+                                        "kernel `activation_forward` of call 13", NULL};
   check_death(read_device_memory, host_read);
   check_death(read_released_memory, released);
   check_death(overrun_in_a_kernel, overrun);

@@ -18,38 +18,38 @@ static tri_status add_last_bit(tri_queue *queue, tri_dtype type, tri_rows rows, 
   return TRI_OK;
 }
 
-static tri_status gelu_without_tail(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+static tri_status gelu_without_tail(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                     const void *x, void *y) {
   const int64_t count = tri_rows_live(rows) * width;
-  return tri_reference_gelu_forward(queue, type, variant, tri_all_rows(1), count > 0 ? count - 1 : 0, x, y);
+  return tri_reference_activation_forward(queue, type, kind, tri_all_rows(1), count > 0 ? count - 1 : 0, x, y);
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-static tri_status gelu_beyond_end(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+static tri_status gelu_beyond_end(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                   const void *x, void *y) {
-  TRI_TRY(tri_reference_gelu_forward(queue, type, variant, rows, width, x, y));
+  TRI_TRY(tri_reference_activation_forward(queue, type, kind, rows, width, x, y));
   tri_reference_store(type, y, rows.capacity * width, 0.5);
   return TRI_OK;
 }
 #endif
 
-static tri_status gelu_before_beginning(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows,
+static tri_status gelu_before_beginning(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                         int64_t width, const void *x, void *y) {
-  TRI_TRY(tri_reference_gelu_forward(queue, type, variant, rows, width, x, y));
+  TRI_TRY(tri_reference_activation_forward(queue, type, kind, rows, width, x, y));
   tri_reference_store(type, (char *)y - 16, 0, 0.5);
   return TRI_OK;
 }
 
-static tri_status gelu_writes_input(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
+static tri_status gelu_writes_input(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                     const void *x, void *y) {
-  TRI_TRY(tri_reference_gelu_forward(queue, type, variant, rows, width, x, y));
+  TRI_TRY(tri_reference_activation_forward(queue, type, kind, rows, width, x, y));
   if (rows.capacity > 0) tri_reference_store(type, (void *)(uintptr_t)x, 0, 0.5);
   return TRI_OK;
 }
 
-static tri_status swiglu_of_all_rows(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                     void *y) {
-  return tri_reference_swiglu_forward(queue, type, tri_all_rows(rows.capacity), width, x, y);
+static tri_status swiglu_of_all_rows(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                     int64_t width, const void *x, void *y) {
+  return tri_reference_gated_forward(queue, type, kind, tri_all_rows(rows.capacity), width, x, y);
 }
 
 static tri_status column_sum_forgets(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
@@ -200,10 +200,10 @@ static void test_wrong_numbers_are_found(void **state) {
 
 static void test_memory_that_is_not_its_own_is_found(void **state) {
   (void)state;
-  PLANTED(gelu_forward, gelu_without_tail, "y is off by inf");
-  PLANTED(gelu_forward, gelu_writes_input, "of x, which is not its to write");
-  PLANTED(gelu_forward, gelu_before_beginning, "before y");
-  PLANTED(swiglu_forward, swiglu_of_all_rows, "of y, which is not its to write");
+  PLANTED(activation_forward, gelu_without_tail, "y is off by inf");
+  PLANTED(activation_forward, gelu_writes_input, "of x, which is not its to write");
+  PLANTED(activation_forward, gelu_before_beginning, "before y");
+  PLANTED(gated_forward, swiglu_of_all_rows, "of y, which is not its to write");
   PLANTED(column_sum, column_sum_adds_to_poison, "out is off by inf");
   PLANTED(matmul, matmul_writes_gaps, "of c, which is not its to write");
 }
@@ -213,7 +213,7 @@ static void test_memory_that_is_not_its_own_is_found(void **state) {
 #if !defined(__SANITIZE_ADDRESS__)
 static void test_writing_beyond_the_end_is_found(void **state) {
   (void)state;
-  PLANTED(gelu_forward, gelu_beyond_end, "behind the end of y");
+  PLANTED(activation_forward, gelu_beyond_end, "behind the end of y");
 }
 #endif
 
@@ -225,7 +225,7 @@ static void test_other_bits_are_found(void **state) {
 static void test_faults_and_missing_kernels(void **state) {
   (void)state;
   PLANTED(rope, rope_fails, "it fell off the bus");
-  PLANTED(swiglu_backward, NULL, "no such kernel");
+  PLANTED(gated_backward, NULL, "no such kernel");
   tri_device_kernels table = tri_reference_kernels;
   table.dropout = NULL;
   assert_true(run(&table, cases_of("dropout"), TRI_FP32, 1).missing);
@@ -236,10 +236,10 @@ static void test_faults_and_missing_kernels(void **state) {
 static void test_a_seed_repeats(void **state) {
   (void)state;
   tri_device_kernels table = tri_reference_kernels;
-  table.gelu_forward = gelu_without_tail;
-  const kernel_result first = run(&table, cases_of("gelu_forward"), TRI_FP32, 7);
-  const kernel_result again = run(&table, cases_of("gelu_forward"), TRI_FP32, 7);
-  const kernel_result other = run(&table, cases_of("gelu_forward"), TRI_FP32, 8);
+  table.activation_forward = gelu_without_tail;
+  const kernel_result first = run(&table, cases_of("activation_forward"), TRI_FP32, 7);
+  const kernel_result again = run(&table, cases_of("activation_forward"), TRI_FP32, 7);
+  const kernel_result other = run(&table, cases_of("activation_forward"), TRI_FP32, 8);
   assert_string_equal(first.first, again.first);
   assert_string_not_equal(first.first, other.first);
 }

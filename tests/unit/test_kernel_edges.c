@@ -146,6 +146,7 @@ typedef double plain_function(double x);
 
 static double gelu_tanh(double x) { return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
 static double gelu_erf(double x) { return 0.5 * x * erfc(-x / sqrt(2.0)); }
+static double relu(double x) { return fmax(x, 0); }
 static double silu(double x) { return x / (1.0 + exp(-x)); }
 
 /* Relative to the result itself, on both sides of zero: a factor of the far left is small, not wrong. */
@@ -163,21 +164,25 @@ static void check_grid(const tri_device *device, const char *name, plain_functio
 static void check_activations(tri_device *device) {
   static float gate_and_up[2 * GRID];
   make_grid(-9.0f, 9.0f);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu tanh", gelu_tanh, 3e-5);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu erf", gelu_erf, 3e-5);
   for (int i = 0; i < GRID; i++) {
     gate_and_up[2 * i] = grid_x[i];
     gate_and_up[2 * i + 1] = 1.0f;
   }
-  CHECK_OK(KERNEL(swiglu_forward, TRI_FP32, tri_all_rows(GRID), 1, gate_and_up, grid_y));
+  CHECK_OK(KERNEL(gated_forward, TRI_FP32, TRI_ACTIVATION_SILU, tri_all_rows(GRID), 1, gate_and_up, grid_y));
   check_grid(device, "silu", silu, 1e-6);
   make_grid(-2.0f, 2.0f);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu tanh near 0", gelu_tanh, 1e-6);
-  CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu erf near 0", gelu_erf, 1e-6);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_SILU, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "silu near 0", silu, 1e-6);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_RELU, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "relu", relu, 0);
 }
 
 static void test_activations(void **state) {
@@ -195,9 +200,11 @@ static void check_nan(tri_device *device) {
       int32_t label = 0;
       for (int i = 0; i < COUNT; i++) one[i] = 1.0f;
       x[at] = float_of(nans[n]);
-      CHECK_OK(KERNEL(gelu_forward, TRI_FP32, TRI_GELU_TANH, tri_all_rows(1), COUNT, x, y));
+      CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1), COUNT, x, y));
       assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(gelu_backward, TRI_FP32, TRI_GELU_ERF, tri_all_rows(1), COUNT, x, one, y));
+      CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_RELU, tri_all_rows(1), COUNT, x, y));
+      assert_true(isnan(y[at]));
+      CHECK_OK(KERNEL(activation_backward, TRI_FP32, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), COUNT, x, one, y));
       assert_true(isnan(y[at]));
       CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, NULL, NULL, one, NULL, y, &mean, &rstd));
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));

@@ -22,12 +22,12 @@ typedef struct bench {
 
 static tri_status add(bench *b, tri_rows rows) { return KERNEL(add, b->type, rows, WIDTH, b->x, b->dy, b->out[0]); }
 static tri_status gelu(bench *b, tri_rows rows) {
-  TRI_TRY(KERNEL(gelu_forward, b->type, TRI_GELU_TANH, rows, WIDTH, b->x, b->out[0]));
-  return KERNEL(gelu_backward, b->type, TRI_GELU_ERF, rows, WIDTH, b->x, b->dy, b->out[1]);
+  TRI_TRY(KERNEL(activation_forward, b->type, TRI_ACTIVATION_GELU_TANH, rows, WIDTH, b->x, b->out[0]));
+  return KERNEL(activation_backward, b->type, TRI_ACTIVATION_GELU_ERF, rows, WIDTH, b->x, b->dy, b->out[1]);
 }
 static tri_status swiglu(bench *b, tri_rows rows) {
-  TRI_TRY(KERNEL(swiglu_forward, b->type, rows, WIDTH, b->x, b->out[0]));
-  return KERNEL(swiglu_backward, b->type, rows, WIDTH, b->x, b->dy, b->out[1]);
+  TRI_TRY(KERNEL(gated_forward, b->type, TRI_ACTIVATION_SILU, rows, WIDTH, b->x, b->out[0]));
+  return KERNEL(gated_backward, b->type, TRI_ACTIVATION_SILU, rows, WIDTH, b->x, b->dy, b->out[1]);
 }
 static tri_status column_sum(bench *b, tri_rows rows) {
   TRI_TRY(KERNEL(column_sum, b->type, rows, WIDTH, b->x, b->out[0], false));

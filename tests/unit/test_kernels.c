@@ -322,37 +322,45 @@ static tri_status rms_norm_pieces_backward_call(tri_device *device, bench *b) {
                 b->flag);
 }
 
-static void gelu_arguments(bench *b) {
+/* Another one for each case. */
+static tri_activation kind_of(const bench *b) {
+#define KIND(VALUE, name) TRI_ACTIVATION_##VALUE,
+  static const tri_activation all[] = {TRI_ACTIVATIONS(KIND)};
+  return all[(b->rows + b->width + (b->flag ? 1 : 0)) % (int64_t)(sizeof all / sizeof all[0])];
+}
+
+static void activation_arguments(bench *b) {
   add(b, b->type, b->rows * b->width, 0.0, 4.0);
   input(b, b->type, b->rows * b->width);
   output(b, b->type, b->rows * b->width, false);
   output(b, b->type, b->rows * b->width, false);
 }
-static tri_status gelu_call(tri_device *device, bench *b) {
-  tri_gelu variant = b->flag ? TRI_GELU_ERF : TRI_GELU_TANH;
-  TRI_TRY(KERNEL(gelu_forward, b->type, variant, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
-  return KERNEL(gelu_backward, b->type, variant, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1),
+static tri_status activation_call(tri_device *device, bench *b) {
+  TRI_TRY(
+      KERNEL(activation_forward, b->type, kind_of(b), tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(activation_backward, b->type, kind_of(b), tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1),
                 data_of(b, 3));
 }
 
-static void gelu_in_place_arguments(bench *b) {
+static void activation_in_place_arguments(bench *b) {
   add(b, b->type, b->rows * b->width, 0.0, 30.0); /* far out too: no NaN, no overflow */
   output(b, b->type, b->rows * b->width, true);
 }
-static tri_status gelu_in_place_call(tri_device *device, bench *b) {
-  return KERNEL(gelu_backward, b->type, b->flag ? TRI_GELU_ERF : TRI_GELU_TANH, tri_all_rows(b->rows), b->width,
-                data_of(b, 0), data_of(b, 1), data_of(b, 1));
+static tri_status activation_in_place_call(tri_device *device, bench *b) {
+  return KERNEL(activation_backward, b->type, kind_of(b), tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1),
+                data_of(b, 1));
 }
 
-static void swiglu_arguments(bench *b) {
+static void gated_arguments(bench *b) {
   add(b, b->type, 2 * b->rows * b->width, 0.0, b->flag ? 60.0 : 2.0);
   input(b, b->type, b->rows * b->width);
   output(b, b->type, b->rows * b->width, false);
   output(b, b->type, 2 * b->rows * b->width, false);
 }
-static tri_status swiglu_call(tri_device *device, bench *b) {
-  TRI_TRY(KERNEL(swiglu_forward, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
-  return KERNEL(swiglu_backward, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1), data_of(b, 3));
+static tri_status gated_call(tri_device *device, bench *b) {
+  TRI_TRY(KERNEL(gated_forward, b->type, kind_of(b), tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 2)));
+  return KERNEL(gated_backward, b->type, kind_of(b), tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1),
+                data_of(b, 3));
 }
 
 static void dropout_arguments(bench *b) {
@@ -543,9 +551,9 @@ static const kernel_case cases[] = {
     {"layer_norm_backward of pieces", pieces_backward_arguments, layer_norm_pieces_backward_call, 1e-5},
     {"rms_norm_forward of pieces", pieces_arguments, rms_norm_pieces_call, 2e-6},
     {"rms_norm_backward of pieces", pieces_backward_arguments, rms_norm_pieces_backward_call, 1e-5},
-    {"gelu", gelu_arguments, gelu_call, 3e-6},
-    {"gelu_backward in place", gelu_in_place_arguments, gelu_in_place_call, 3e-6},
-    {"swiglu", swiglu_arguments, swiglu_call, 3e-6},
+    {"activation", activation_arguments, activation_call, 3e-6},
+    {"activation_backward in place", activation_in_place_arguments, activation_in_place_call, 3e-6},
+    {"gated", gated_arguments, gated_call, 3e-6},
     {"dropout", dropout_arguments, dropout_call, 2e-7},
     {"dropout by rows", dropout_by_rows_arguments, dropout_by_rows_call, 2e-7},
     {"copy_rows", copy_rows_arguments, copy_rows_call, 0},

@@ -232,10 +232,10 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, rms_norm_forward, &heads, x, NULL, NULL, x, x, x);
   TRI_KERNEL_CALL(q, rms_norm_backward_input, &heads, x, x, x, x, x, true);
   TRI_KERNEL_CALL(q, rms_norm_backward_weight, &heads, x, x, x, x, true);
-  TRI_KERNEL_CALL(q, gelu_forward, type, TRI_GELU_TANH, rows, m->inner, x, x);
-  TRI_KERNEL_CALL(q, gelu_backward, type, TRI_GELU_TANH, rows, m->inner, x, x, x);
-  TRI_KERNEL_CALL(q, swiglu_forward, type, rows, m->inner, x, x);
-  TRI_KERNEL_CALL(q, swiglu_backward, type, rows, m->inner, x, x, x);
+  TRI_KERNEL_CALL(q, activation_forward, type, TRI_ACTIVATION_GELU_TANH, rows, m->inner, x, x);
+  TRI_KERNEL_CALL(q, activation_backward, type, TRI_ACTIVATION_GELU_TANH, rows, m->inner, x, x, x);
+  TRI_KERNEL_CALL(q, gated_forward, type, TRI_ACTIVATION_SILU, rows, m->inner, x, x);
+  TRI_KERNEL_CALL(q, gated_backward, type, TRI_ACTIVATION_SILU, rows, m->inner, x, x, x);
   TRI_KERNEL_CALL(q, dropout, type, m->rows * m->width, &(tri_dropout){0.1, 3, m->sequence * m->width, 0, m->width, 0},
                   (const tri_step_values *)(void *)x, (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, copy_rows, &(tri_row_copy){rows, m->inner, type, other, m->inner, m->inner},
@@ -327,8 +327,8 @@ static tri_status launch_experts(tri_device *device, tri_dtype type, const model
   TRI_KERNEL_CALL(q, router_count, type, tri_all_rows(m->rows / 2), &router, numbers, x, (int64_t *)(void *)x);
   TRI_KERNEL_CALL(q, group_rows, rows, CHOSEN, 256, numbers, numbers, numbers, numbers, numbers);
   TRI_KERNEL_CALL(q, sum_rows, type, rows, CHOSEN, m->width, numbers, x, x, true);
-  TRI_KERNEL_CALL(q, weighted_swiglu_forward, type, pairs, m->inner / 8, x, x, x);
-  TRI_KERNEL_CALL(q, weighted_swiglu_backward, type, pairs, m->inner / 8, x, x, x, x, x);
+  TRI_KERNEL_CALL(q, weighted_gated_forward, type, TRI_ACTIVATION_SILU, pairs, m->inner / 8, x, x, x);
+  TRI_KERNEL_CALL(q, weighted_gated_backward, type, TRI_ACTIVATION_SILU, pairs, m->inner / 8, x, x, x, x, x);
   for (int gradient = 0; gradient < 2; gradient++) {
     const int64_t in = m->width, out = m->inner / 4, all = pairs.capacity;
     tri_grouped_matmul call = {{.m = all, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, 256, in * out};

@@ -283,19 +283,49 @@ static void build_rms_norm(bench *b) {
 
 static void build_gelu_tanh(bench *b) {
   int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_gelu(b->list, TRI_GELU_TANH, x, &y));
+  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_GELU_TANH, x, &y));
   weigh(b, y);
 }
 
 static void build_gelu_erf(bench *b) {
   int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_gelu(b->list, TRI_GELU_ERF, x, &y));
+  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_GELU_ERF, x, &y));
+  weigh(b, y);
+}
+
+static void build_silu(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_SILU, x, &y));
+  weigh(b, y);
+}
+
+static void build_relu(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_RELU, x, &y));
   weigh(b, y);
 }
 
 static void build_swiglu(bench *b) {
   int32_t x = input(b, 8), y = -1;
-  CHECK_OK(tri_op_swiglu(b->list, x, &y));
+  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_SILU, x, &y));
+  weigh(b, y);
+}
+
+static void build_geglu(bench *b) {
+  int32_t x = input(b, 8), y = -1;
+  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_GELU_TANH, x, &y));
+  weigh(b, y);
+}
+
+static void build_geglu_erf(bench *b) {
+  int32_t x = input(b, 8), y = -1;
+  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_GELU_ERF, x, &y));
+  weigh(b, y);
+}
+
+static void build_reglu(bench *b) {
+  int32_t x = input(b, 8), y = -1;
+  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_RELU, x, &y));
   weigh(b, y);
 }
 
@@ -360,7 +390,12 @@ OPERATION_TEST(head_norm)
 OPERATION_TEST(whole_norm)
 OPERATION_TEST(gelu_tanh)
 OPERATION_TEST(gelu_erf)
+OPERATION_TEST(silu)
+OPERATION_TEST(relu)
 OPERATION_TEST(swiglu)
+OPERATION_TEST(geglu)
+OPERATION_TEST(geglu_erf)
+OPERATION_TEST(reglu)
 OPERATION_TEST(dropout)
 OPERATION_TEST(attention)
 OPERATION_TEST(rope)
@@ -391,9 +426,10 @@ int main(void) {
       cmocka_unit_test(test_linear_in_out), cmocka_unit_test(test_linear_joined), cmocka_unit_test(test_layer_norm),
       cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_head_norm),     cmocka_unit_test(test_whole_norm),
       cmocka_unit_test(test_gelu_tanh),     cmocka_unit_test(test_gelu_erf),      cmocka_unit_test(test_swiglu),
-      cmocka_unit_test(test_dropout),       cmocka_unit_test(test_attention),     cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_embedding),     cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_residual),
-      cmocka_unit_test(test_accumulation),
+      cmocka_unit_test(test_silu),          cmocka_unit_test(test_relu),          cmocka_unit_test(test_geglu),
+      cmocka_unit_test(test_geglu_erf),     cmocka_unit_test(test_reglu),         cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_attention),     cmocka_unit_test(test_rope),          cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_residual),      cmocka_unit_test(test_accumulation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,59 +60,52 @@ static tri_status gpu_copy_rows(tri_queue *queue, const tri_row_copy *copy, cons
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static int32_t is_erf(tri_gelu variant) {
-  switch (variant) {
-    case TRI_GELU_ERF: return 1;
-    case TRI_GELU_TANH: return 0;
-  }
-  return 0;
-}
-
-static tri_status gpu_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                   const void *x, void *y) {
-  TRI_GPU_LAUNCH(gelu_forward, type, shape_of(type, rows.capacity * width, gelu_forward_threads), .x = x, .y = y,
-                 .capacity = rows.capacity, .width = width, .count = rows.count, .erf = is_erf(variant));
+static tri_status gpu_activation_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                         int64_t width, const void *x, void *y) {
+  TRI_GPU_LAUNCH(activation_forward, type, shape_of(type, rows.capacity * width, activation_forward_threads), .x = x,
+                 .y = y, .capacity = rows.capacity, .width = width, .count = rows.count, .kind = (int32_t)kind);
   return TRI_OK;
 }
 
-static tri_status gpu_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                    const void *x, const void *gradient_y, void *gradient_x) {
-  TRI_GPU_LAUNCH(gelu_backward, type, shape_of(type, rows.capacity * width, gelu_backward_threads), .x = x,
+static tri_status gpu_activation_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                          int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
+  TRI_GPU_LAUNCH(activation_backward, type, shape_of(type, rows.capacity * width, activation_backward_threads), .x = x,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .capacity = rows.capacity, .width = width,
-                 .count = rows.count, .erf = is_erf(variant));
+                 .count = rows.count, .kind = (int32_t)kind);
   return TRI_OK;
 }
 
-static tri_status gpu_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                     void *y) {
-  TRI_GPU_LAUNCH(swiglu_forward, type, shape_of(type, rows.capacity * width, swiglu_forward_threads), .x = x, .y = y,
-                 .capacity = rows.capacity, .width = width, .count = rows.count);
+static tri_status gpu_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                                    const void *x, void *y) {
+  TRI_GPU_LAUNCH(gated_forward, type, shape_of(type, rows.capacity * width, gated_forward_threads), .x = x, .y = y,
+                 .capacity = rows.capacity, .width = width, .count = rows.count, .kind = (int32_t)kind);
   return TRI_OK;
 }
 
-static tri_status gpu_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                      const void *gradient_y, void *gradient_x) {
-  TRI_GPU_LAUNCH(swiglu_backward, type, shape_of(type, rows.capacity * width, swiglu_backward_threads), .x = x,
+static tri_status gpu_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                     int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
+  TRI_GPU_LAUNCH(gated_backward, type, shape_of(type, rows.capacity * width, gated_backward_threads), .x = x,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .capacity = rows.capacity, .width = width,
-                 .count = rows.count);
+                 .count = rows.count, .kind = (int32_t)kind);
   return TRI_OK;
 }
 
-static tri_status gpu_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                              const void *x, const void *weights, void *y) {
-  TRI_GPU_LAUNCH(swiglu_forward, type, shape_of(type, rows.capacity * width, swiglu_forward_threads), .x = x,
-                 .weights = weights, .y = y, .capacity = rows.capacity, .width = width, .count = rows.count);
+static tri_status gpu_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                             int64_t width, const void *x, const void *weights, void *y) {
+  TRI_GPU_LAUNCH(gated_forward, type, shape_of(type, rows.capacity * width, gated_forward_threads), .x = x,
+                 .weights = weights, .y = y, .capacity = rows.capacity, .width = width, .count = rows.count,
+                 .kind = (int32_t)kind);
   return TRI_OK;
 }
 
-static tri_status gpu_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                               const void *x, const void *weights, const void *gradient_y,
-                                               void *gradient_x, void *gradient_weights) {
+static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                              int64_t width, const void *x, const void *weights, const void *gradient_y,
+                                              void *gradient_x, void *gradient_weights) {
   enum { LANES = 32 }; /* at least so many of a warp */
-  TRI_GPU_LAUNCH(weighted_swiglu_backward, type,
-                 tri_gpu_shape_of(rows.capacity * LANES, weighted_swiglu_backward_threads), .x = x, .weights = weights,
+  TRI_GPU_LAUNCH(weighted_gated_backward, type,
+                 tri_gpu_shape_of(rows.capacity * LANES, weighted_gated_backward_threads), .x = x, .weights = weights,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .gradient_weights = gradient_weights,
-                 .capacity = rows.capacity, .width = width, .count = rows.count);
+                 .capacity = rows.capacity, .width = width, .count = rows.count, .kind = (int32_t)kind);
   return TRI_OK;
 }
 
@@ -143,12 +136,12 @@ void tri_gpu_fill_elements(tri_device_kernels *out) {
   out->scale = gpu_scale;
   out->convert = gpu_convert;
   out->copy_rows = gpu_copy_rows;
-  out->gelu_forward = gpu_gelu_forward;
-  out->gelu_backward = gpu_gelu_backward;
-  out->swiglu_forward = gpu_swiglu_forward;
-  out->swiglu_backward = gpu_swiglu_backward;
-  out->weighted_swiglu_forward = gpu_weighted_swiglu_forward;
-  out->weighted_swiglu_backward = gpu_weighted_swiglu_backward;
+  out->activation_forward = gpu_activation_forward;
+  out->activation_backward = gpu_activation_backward;
+  out->gated_forward = gpu_gated_forward;
+  out->gated_backward = gpu_gated_backward;
+  out->weighted_gated_forward = gpu_weighted_gated_forward;
+  out->weighted_gated_backward = gpu_weighted_gated_backward;
   out->dropout = gpu_dropout;
   out->rope = gpu_rope;
 }

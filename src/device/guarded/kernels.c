@@ -34,12 +34,13 @@
   X(rms_norm_forward, const tri_norm *, const void *, const void *, void *, const void *, void *, void *)              \
   X(rms_norm_backward_input, const tri_norm *, const void *, const void *, const void *, const void *, void *, bool)   \
   X(rms_norm_backward_weight, const tri_norm *, const void *, const void *, const void *, void *, bool)                \
-  X(gelu_forward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, void *)                                        \
-  X(gelu_backward, tri_dtype, tri_gelu, tri_rows, int64_t, const void *, const void *, void *)                         \
-  X(swiglu_forward, tri_dtype, tri_rows, int64_t, const void *, void *)                                                \
-  X(swiglu_backward, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                 \
-  X(weighted_swiglu_forward, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                         \
-  X(weighted_swiglu_backward, tri_dtype, tri_rows, int64_t, const void *, const void *, const void *, void *, void *)  \
+  X(activation_forward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, void *)                            \
+  X(activation_backward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, const void *, void *)             \
+  X(gated_forward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, void *)                                 \
+  X(gated_backward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, const void *, void *)                  \
+  X(weighted_gated_forward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, const void *, void *)          \
+  X(weighted_gated_backward, tri_dtype, tri_activation, tri_rows, int64_t, const void *, const void *, const void *,   \
+    void *, void *)                                                                                                    \
   X(dropout, tri_dtype, int64_t, const tri_dropout *, const tri_step_values *, const int32_t *, const void *, void *)  \
   X(rope, tri_dtype, tri_rows, int64_t, int64_t, int64_t, int64_t, const int32_t *, const void *, const void *, bool,  \
     void *)                                                                                                            \

@@ -81,19 +81,19 @@ tri_status tri_reference_embedding_backward(tri_queue *queue, tri_dtype type, tr
 tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *positions, int64_t table_rows, const void *gradient,
                                            void *gradient_table, bool accumulate);
-tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                      const void *x, void *y);
-tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                       const void *x, const void *gradient_y, void *gradient_x);
-tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                        void *y);
-tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                         const void *gradient_y, void *gradient_x);
-tri_status tri_reference_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                                 const void *x, const void *weights, void *y);
-tri_status tri_reference_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                                  const void *x, const void *weights, const void *gradient_y,
-                                                  void *gradient_x, void *gradient_weights);
+tri_status tri_reference_activation_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                            int64_t width, const void *x, void *y);
+tri_status tri_reference_activation_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                             int64_t width, const void *x, const void *gradient_y, void *gradient_x);
+tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                       int64_t width, const void *x, void *y);
+tri_status tri_reference_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                        int64_t width, const void *x, const void *gradient_y, void *gradient_x);
+tri_status tri_reference_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                                int64_t width, const void *x, const void *weights, void *y);
+tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                                 int64_t width, const void *x, const void *weights,
+                                                 const void *gradient_y, void *gradient_x, void *gradient_weights);
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                                  const tri_step_values *values, const int32_t *rows, const void *x, void *y);
 tri_status tri_reference_rope(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,

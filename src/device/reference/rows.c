@@ -114,102 +114,118 @@ tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, tri
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static double gelu(tri_gelu variant, double x) {
-  switch (variant) {
-    case TRI_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
-    case TRI_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+static double activation(tri_activation kind, double x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+    case TRI_ACTIVATION_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+    case TRI_ACTIVATION_SILU: return x / (1.0 + exp(-x));
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : x; /* what is no number stays none */
   }
   return NAN;
 }
 
-static double gelu_slope(tri_gelu variant, double x) {
+static double gelu_tanh_slope(double x) {
   double root = sqrt(2.0 / pi);
   double t = tanh(root * (x + 0.044715 * x * x * x));
-  switch (variant) {
-    case TRI_GELU_ERF: return 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
-    case TRI_GELU_TANH: return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+/* Factors go from left to right: that order is part of the bits. */
+static double times_activation(tri_activation kind, double factor, double x) {
+  switch (kind) {
+    case TRI_ACTIVATION_SILU: return factor * x * sigmoid(x);
+    case TRI_ACTIVATION_GELU_ERF:
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_RELU: break;
+  }
+  return factor * activation(kind, x);
+}
+
+static double times_slope(tri_activation kind, double factor, double x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF:
+      return factor * (0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi));
+    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
+    case TRI_ACTIVATION_SILU: return factor * sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)));
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : factor;
   }
   return NAN;
 }
 
-tri_status tri_reference_gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                      const void *x, void *y) {
+tri_status tri_reference_activation_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                            int64_t width, const void *x, void *y) {
   (void)queue;
   const int64_t live = tri_rows_live(rows) * width;
-  for (int64_t i = 0; i < live; i++) store(type, y, i, gelu(variant, load(type, x, i)));
+  for (int64_t i = 0; i < live; i++) store(type, y, i, activation(kind, load(type, x, i)));
   return TRI_OK;
 }
 
-tri_status tri_reference_gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                       const void *x, const void *gradient_y, void *gradient_x) {
+tri_status tri_reference_activation_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                             int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
   (void)queue;
   const int64_t live = tri_rows_live(rows) * width;
   for (int64_t i = 0; i < live; i++) {
-    store(type, gradient_x, i, load(type, gradient_y, i) * gelu_slope(variant, load(type, x, i)));
+    store(type, gradient_x, i, times_slope(kind, load(type, gradient_y, i), load(type, x, i)));
   }
   return TRI_OK;
 }
 
-/* y = weight * silu(gate) * up; a weight of NULL is 1. */
-static void swiglu_forward(tri_dtype type, int64_t rows, int64_t width, const void *x, const void *weights, void *y) {
-  for (int64_t r = 0; r < rows; r++) {
+/* y = weight * act(gate) * up; weights of NULL are 1. */
+tri_status tri_reference_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                                int64_t width, const void *x, const void *weights, void *y) {
+  (void)queue;
+  const int64_t live = tri_rows_live(rows);
+  for (int64_t r = 0; r < live; r++) {
     double weight = weights == NULL ? 1.0 : load(tri_dtype_wide(type), weights, r);
     for (int64_t c = 0; c < width; c++) {
       double gate = load(type, x, r * 2 * width + c);
       double up = load(type, x, r * 2 * width + width + c);
-      store(type, y, r * width + c, weight * (gate / (1.0 + exp(-gate)) * up));
+      store(type, y, r * width + c, weight * (activation(kind, gate) * up));
     }
   }
-}
-
-tri_status tri_reference_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                        void *y) {
-  (void)queue;
-  swiglu_forward(type, tri_rows_live(rows), width, x, NULL, y);
   return TRI_OK;
 }
 
-tri_status tri_reference_weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                                 const void *x, const void *weights, void *y) {
-  (void)queue;
-  swiglu_forward(type, tri_rows_live(rows), width, x, weights, y);
-  return TRI_OK;
+tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                       int64_t width, const void *x, void *y) {
+  return tri_reference_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
 /* Of a row of x, on whose weight y depends. Returns the gradient of the weight. */
-static double swiglu_backward(tri_dtype type, int64_t r, int64_t width, const void *x, double weight,
-                              const void *gradient_y, void *gradient_x) {
+static double gated_backward(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x,
+                             double weight, const void *gradient_y, void *gradient_x) {
   double sum = 0;
   for (int64_t c = 0; c < width; c++) {
     int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
     double gate = load(type, x, gate_at);
     double up = load(type, x, up_at);
     double dy = load(type, gradient_y, r * width + c);
-    double sigmoid = 1.0 / (1.0 + exp(-gate));
-    sum += dy * gate * sigmoid * up;
-    store(type, gradient_x, gate_at, weight * dy * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
-    store(type, gradient_x, up_at, weight * dy * gate * sigmoid);
+    sum += times_activation(kind, dy, gate) * up;
+    store(type, gradient_x, gate_at, times_slope(kind, weight * dy * up, gate));
+    store(type, gradient_x, up_at, times_activation(kind, weight * dy, gate));
   }
   return sum;
 }
 
-tri_status tri_reference_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                         const void *gradient_y, void *gradient_x) {
+tri_status tri_reference_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                        int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
   (void)queue;
   const int64_t live = tri_rows_live(rows);
-  for (int64_t r = 0; r < live; r++) swiglu_backward(type, r, width, x, 1.0, gradient_y, gradient_x);
+  for (int64_t r = 0; r < live; r++) gated_backward(type, kind, r, width, x, 1.0, gradient_y, gradient_x);
   return TRI_OK;
 }
 
-tri_status tri_reference_weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                                  const void *x, const void *weights, const void *gradient_y,
-                                                  void *gradient_x, void *gradient_weights) {
+tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                                 int64_t width, const void *x, const void *weights,
+                                                 const void *gradient_y, void *gradient_x, void *gradient_weights) {
   (void)queue;
   const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {
     double weight = load(wide, weights, r);
-    store(wide, gradient_weights, r, swiglu_backward(type, r, width, x, weight, gradient_y, gradient_x));
+    store(wide, gradient_weights, r, gated_backward(type, kind, r, width, x, weight, gradient_y, gradient_x));
   }
   return TRI_OK;
 }

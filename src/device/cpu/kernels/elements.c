@@ -60,7 +60,7 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
   return TRI_OK;
 }
 
-/* ---- GELU -------------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* 0.5 (1 + tanh u) is the sigmoid of 2u, and 2u = x (LINEAR + CUBIC x^2) with LINEAR = 2 sqrt(2/pi). */
 #define LINEAR 1.5957691216057308f
@@ -68,113 +68,136 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
 
 INLINE vf gelu_sigmoid(vf x) { return vf_sigmoid_of_minus(x * (-LINEAR - CUBIC * (x * x))); }
 
-INLINE vf gelu(tri_gelu variant, vf x) {
-  switch (variant) {
-    case TRI_GELU_ERF: return x * vf_normal_cdf(x);
-    case TRI_GELU_TANH: return x * gelu_sigmoid(x);
+/* `x` where z is above 0; what is no number stays none. */
+INLINE vf where_positive(vf z, vf x) { return (vf)(~(z <= 0.0f) & (vi)x); }
+
+INLINE vf activation(tri_activation kind, vf x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF: return x * vf_normal_cdf(x);
+    case TRI_ACTIVATION_GELU_TANH: return x * gelu_sigmoid(x);
+    case TRI_ACTIVATION_SILU: return x * vf_sigmoid(x);
+    case TRI_ACTIVATION_RELU: return where_positive(x, x);
   }
   return x * NAN;
 }
 
-INLINE vf gelu_slope(tri_gelu variant, vf x) {
-  switch (variant) {
-    case TRI_GELU_ERF: return vf_normal_cdf(x) + x * 0.3989422804014327f * vf_exp(-0.5f * x * x);
-    case TRI_GELU_TANH: {
-      vf sigmoid = gelu_sigmoid(x);
-      return sigmoid + sigmoid * (1.0f - sigmoid) * (x * (LINEAR + 3.0f * CUBIC * (x * x)));
+INLINE vf gelu_tanh_slope(vf x) {
+  vf sigmoid = gelu_sigmoid(x);
+  return sigmoid + sigmoid * (1.0f - sigmoid) * (x * (LINEAR + 3.0f * CUBIC * (x * x)));
+}
+
+/* Factors go from left to right: that order is part of the bits. */
+INLINE vf times_activation(tri_activation kind, vf factor, vf x) {
+  switch (kind) {
+    case TRI_ACTIVATION_SILU: return factor * x * vf_sigmoid(x);
+    case TRI_ACTIVATION_GELU_ERF:
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_RELU: break;
+  }
+  return factor * activation(kind, x);
+}
+
+INLINE vf times_slope(tri_activation kind, vf factor, vf x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF: return factor * (vf_normal_cdf(x) + x * 0.3989422804014327f * vf_exp(-0.5f * x * x));
+    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
+    case TRI_ACTIVATION_SILU: {
+      vf sigmoid = vf_sigmoid(x);
+      return factor * sigmoid * (1.0f + x * (1.0f - sigmoid));
     }
+    case TRI_ACTIVATION_RELU: return where_positive(x, factor);
   }
   return x * NAN;
 }
 
-INLINE void gelu_piece(tri_dtype type, tri_gelu variant, int64_t first, int64_t end, const void *x, void *y) {
-  FOR_VECTORS(i, count, first, end, { vf_put(type, y, i, count, gelu(variant, vf_get(type, x, i, count))); });
+/* As BY_TYPE, of a function whose first arguments are a type and the kind of an activation. */
+#define BY_ACTIVATION(function, ...)                                                                                   \
+  do {                                                                                                                 \
+    switch (kind) {                                                                                                    \
+      case TRI_ACTIVATION_GELU_TANH: BY_TYPE(function, TRI_ACTIVATION_GELU_TANH, __VA_ARGS__); break;                  \
+      case TRI_ACTIVATION_GELU_ERF: BY_TYPE(function, TRI_ACTIVATION_GELU_ERF, __VA_ARGS__); break;                    \
+      case TRI_ACTIVATION_SILU: BY_TYPE(function, TRI_ACTIVATION_SILU, __VA_ARGS__); break;                            \
+      case TRI_ACTIVATION_RELU: BY_TYPE(function, TRI_ACTIVATION_RELU, __VA_ARGS__); break;                            \
+    }                                                                                                                  \
+  } while (0)
+
+INLINE void activation_piece(tri_dtype type, tri_activation kind, int64_t first, int64_t end, const void *x, void *y) {
+  FOR_VECTORS(i, count, first, end, { vf_put(type, y, i, count, activation(kind, vf_get(type, x, i, count))); });
 }
 
-static tri_status gelu_forward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                               const void *x, void *y) {
+static tri_status activation_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                     int64_t width, const void *x, void *y) {
   const int64_t count = tri_rows_live(rows) * width;
-  PARALLEL_PIECES {
-    int64_t end = piece_end(first, count);
-    switch (variant) {
-      case TRI_GELU_ERF: BY_TYPE(gelu_piece, TRI_GELU_ERF, first, end, x, y); break;
-      case TRI_GELU_TANH: BY_TYPE(gelu_piece, TRI_GELU_TANH, first, end, x, y); break;
-    }
-  }
+  PARALLEL_PIECES { BY_ACTIVATION(activation_piece, first, piece_end(first, count), x, y); }
   return TRI_OK;
 }
 
-INLINE void gelu_slope_piece(tri_dtype type, tri_gelu variant, int64_t first, int64_t end, const void *x,
-                             const void *gradient_y, void *gradient_x) {
+INLINE void slope_piece(tri_dtype type, tri_activation kind, int64_t first, int64_t end, const void *x,
+                        const void *gradient_y, void *gradient_x) {
   FOR_VECTORS(i, count, first, end, {
-    vf slope = gelu_slope(variant, vf_get(type, x, i, count));
-    vf_put(type, gradient_x, i, count, vf_get(type, gradient_y, i, count) * slope);
+    vf dy = vf_get(type, gradient_y, i, count);
+    vf_put(type, gradient_x, i, count, times_slope(kind, dy, vf_get(type, x, i, count)));
   });
 }
 
-static tri_status gelu_backward(tri_queue *queue, tri_dtype type, tri_gelu variant, tri_rows rows, int64_t width,
-                                const void *x, const void *gradient_y, void *gradient_x) {
+static tri_status activation_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                      int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
   const int64_t count = tri_rows_live(rows) * width;
-  PARALLEL_PIECES {
-    int64_t end = piece_end(first, count);
-    switch (variant) {
-      case TRI_GELU_ERF: BY_TYPE(gelu_slope_piece, TRI_GELU_ERF, first, end, x, gradient_y, gradient_x); break;
-      case TRI_GELU_TANH: BY_TYPE(gelu_slope_piece, TRI_GELU_TANH, first, end, x, gradient_y, gradient_x); break;
-    }
-  }
+  PARALLEL_PIECES { BY_ACTIVATION(slope_piece, first, piece_end(first, count), x, gradient_y, gradient_x); }
   return TRI_OK;
 }
 
-/* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
+/* ---- gated activations ------------------------------------------------------------------------------------------- */
 
-/* y = weight * silu(gate) * up. */
-INLINE void swiglu_row(tri_dtype type, int64_t r, int64_t width, const void *x, float weight, void *y) {
+/* y = weight * act(gate) * up. */
+INLINE void gated_row(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x, float weight,
+                      void *y) {
   int64_t gates = r * 2 * width, ups = gates + width;
   FOR_VECTORS(c, count, 0, width, {
     vf gate = vf_get(type, x, gates + c, count);
     vf up = vf_get(type, x, ups + c, count);
-    vf_put(type, y, r * width + c, count, gate * vf_sigmoid(gate) * up * weight);
+    vf_put(type, y, r * width + c, count, activation(kind, gate) * up * weight);
   });
 }
 
 /* Weights of NULL are 1, which changes no bit. */
-static tri_status weighted_swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                          const void *weights, void *y) {
+static tri_status weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                         int64_t width, const void *x, const void *weights, void *y) {
   const int64_t live = tri_rows_live(rows);
   const float *of = weights;
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
-  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_row, r, width, x, of == NULL ? 1.0f : of[r], y);
+  for (int64_t r = 0; r < live; r++) BY_ACTIVATION(gated_row, r, width, x, of == NULL ? 1.0f : of[r], y);
   return TRI_OK;
 }
 
-static tri_status swiglu_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                 void *y) {
-  return weighted_swiglu_forward(queue, type, rows, width, x, NULL, y);
+static tri_status gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                                const void *x, void *y) {
+  return weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
-INLINE void swiglu_slope_row(tri_dtype type, int64_t r, int64_t width, const void *x, const void *gradient_y,
-                             void *gradient_x) {
+INLINE void gated_slope_row(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x,
+                            const void *gradient_y, void *gradient_x) {
   int64_t gates = r * 2 * width, ups = gates + width;
   FOR_VECTORS(c, count, 0, width, {
     vf gate = vf_get(type, x, gates + c, count);
     vf up = vf_get(type, x, ups + c, count);
     vf dy = vf_get(type, gradient_y, r * width + c, count);
-    vf sigmoid = vf_sigmoid(gate);
-    vf_put(type, gradient_x, gates + c, count, dy * up * sigmoid * (1.0f + gate * (1.0f - sigmoid)));
-    vf_put(type, gradient_x, ups + c, count, dy * gate * sigmoid);
+    vf_put(type, gradient_x, gates + c, count, times_slope(kind, dy * up, gate));
+    vf_put(type, gradient_x, ups + c, count, times_activation(kind, dy, gate));
   });
 }
 
-static tri_status swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *x,
-                                  const void *gradient_y, void *gradient_x) {
+static tri_status gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
+                                 const void *x, const void *gradient_y, void *gradient_x) {
   const int64_t live = tri_rows_live(rows);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
-  for (int64_t r = 0; r < live; r++) BY_TYPE(swiglu_slope_row, r, width, x, gradient_y, gradient_x);
+  for (int64_t r = 0; r < live; r++) BY_ACTIVATION(gated_slope_row, r, width, x, gradient_y, gradient_x);
   return TRI_OK;
 }
 
-INLINE void weighted_slope_row(tri_dtype type, int64_t r, int64_t width, const void *x, const float *weights,
-                               const void *gradient_y, void *gradient_x, float *gradient_weights) {
+INLINE void weighted_slope_row(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x,
+                               const float *weights, const void *gradient_y, void *gradient_x,
+                               float *gradient_weights) {
   int64_t gates = r * 2 * width, ups = gates + width;
   const float weight = weights[r];
   vf sum = {0};
@@ -182,22 +205,21 @@ INLINE void weighted_slope_row(tri_dtype type, int64_t r, int64_t width, const v
     vf gate = vf_get(type, x, gates + c, count);
     vf up = vf_get(type, x, ups + c, count);
     vf dy = vf_get(type, gradient_y, r * width + c, count);
-    vf sigmoid = vf_sigmoid(gate);
     vf slope = dy * weight;
-    sum += dy * (gate * sigmoid * up);
-    vf_put(type, gradient_x, gates + c, count, slope * up * sigmoid * (1.0f + gate * (1.0f - sigmoid)));
-    vf_put(type, gradient_x, ups + c, count, slope * gate * sigmoid);
+    sum += dy * (activation(kind, gate) * up);
+    vf_put(type, gradient_x, gates + c, count, times_slope(kind, slope * up, gate));
+    vf_put(type, gradient_x, ups + c, count, times_activation(kind, slope, gate));
   });
   gradient_weights[r] = vf_sum(sum);
 }
 
-static tri_status weighted_swiglu_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
-                                           const void *x, const void *weights, const void *gradient_y, void *gradient_x,
-                                           void *gradient_weights) {
+static tri_status weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                          int64_t width, const void *x, const void *weights, const void *gradient_y,
+                                          void *gradient_x, void *gradient_weights) {
   const int64_t live = tri_rows_live(rows);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (live * width > TRI_ALONE)
   for (int64_t r = 0; r < live; r++) {
-    BY_TYPE(weighted_slope_row, r, width, x, weights, gradient_y, gradient_x, gradient_weights);
+    BY_ACTIVATION(weighted_slope_row, r, width, x, weights, gradient_y, gradient_x, gradient_weights);
   }
   return TRI_OK;
 }
@@ -344,12 +366,12 @@ void TRI_KERNEL(table_elements)(tri_device_kernels *table) {
   table->add = add;
   table->scale = scale;
   table->convert = convert;
-  table->gelu_forward = gelu_forward;
-  table->gelu_backward = gelu_backward;
-  table->swiglu_forward = swiglu_forward;
-  table->swiglu_backward = swiglu_backward;
-  table->weighted_swiglu_forward = weighted_swiglu_forward;
-  table->weighted_swiglu_backward = weighted_swiglu_backward;
+  table->activation_forward = activation_forward;
+  table->activation_backward = activation_backward;
+  table->gated_forward = gated_forward;
+  table->gated_backward = gated_backward;
+  table->weighted_gated_forward = weighted_gated_forward;
+  table->weighted_gated_backward = weighted_gated_backward;
   table->dropout = dropout;
   table->rope = rope;
 }

@@ -150,7 +150,8 @@ KERNEL(copy_rows) {
   }
 }
 
-/* ---- GELU -------------------------------------------------------------------------------------------------------- */
+/* ---- activations
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
  * = 2 sqrt(2/pi). From 20 on it is 0 or 1 in every type, and x^2 stays finite. */
@@ -168,59 +169,95 @@ DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC
 
 DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
 
-DEVICE wide gelu(int erf_formula, wide x) { return x * (erf_formula ? normal_cdf(x) : gelu_sigmoid(within_20(x))); }
+DEVICE wide activation(tri_activation kind, wide x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF: return x * normal_cdf(x);
+    case TRI_ACTIVATION_GELU_TANH: return x * gelu_sigmoid(within_20(x));
+    case TRI_ACTIVATION_SILU: return x / (1 + wide_exp(-x));
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : x; /* what is no number stays none */
+  }
+  return 0;
+}
 
-DEVICE wide gelu_slope(int erf_formula, wide x) {
-  if (erf_formula) return normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x);
+DEVICE wide gelu_tanh_slope(wide x) {
   const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
   return sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner)));
 }
 
-KERNEL(gelu_forward) {
+/* Factors go from left to right: that order is part of the bits. */
+DEVICE wide times_activation(tri_activation kind, wide factor, wide x) {
+  switch (kind) {
+    case TRI_ACTIVATION_SILU: return factor * x * (1 / (1 + wide_exp(-x)));
+    case TRI_ACTIVATION_GELU_ERF:
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_RELU: break;
+  }
+  return factor * activation(kind, x);
+}
+
+DEVICE wide times_slope(tri_activation kind, wide factor, wide x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_ERF:
+      return factor * (normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x));
+    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
+    case TRI_ACTIVATION_SILU: {
+      const wide sigmoid = 1 / (1 + wide_exp(-x));
+      return factor * sigmoid * (1 + x * (1 - sigmoid));
+    }
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : factor;
+  }
+  return 0;
+}
+
+KERNEL(activation_forward) {
   const element *x = (const element *)a.x;
   element *y = (element *)a.y;
   const int64_t count = live_rows(a.capacity, a.count) * a.width;
   const int64_t vectors = is_aligned(x) && is_aligned(y) ? count / VECTOR : 0;
+  const tri_activation kind = (tri_activation)a.kind;
   wide values[VECTOR];
   for (int64_t i = first_item(); i < vectors; i += item_step()) {
     load_vector(x + i * VECTOR, values);
-    for (int j = 0; j < VECTOR; j++) values[j] = gelu(a.erf, values[j]);
+    for (int j = 0; j < VECTOR; j++) values[j] = activation(kind, values[j]);
     store_vector(y + i * VECTOR, values);
   }
-  for (int64_t i = vectors * VECTOR + first_item(); i < count; i += item_step()) store(y + i, gelu(a.erf, load(x + i)));
+  for (int64_t i = vectors * VECTOR + first_item(); i < count; i += item_step())
+    store(y + i, activation(kind, load(x + i)));
 }
 
-KERNEL(gelu_backward) {
+KERNEL(activation_backward) {
   const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
   element *dx = (element *)a.gradient_x;
   const int64_t count = live_rows(a.capacity, a.count) * a.width;
   const int64_t vectors = is_aligned(x) && is_aligned(dy) && is_aligned(dx) ? count / VECTOR : 0;
+  const tri_activation kind = (tri_activation)a.kind;
   wide values[VECTOR], gradients[VECTOR];
   for (int64_t i = first_item(); i < vectors; i += item_step()) {
     load_vector(x + i * VECTOR, values);
     load_vector(dy + i * VECTOR, gradients);
-    for (int j = 0; j < VECTOR; j++) gradients[j] *= gelu_slope(a.erf, values[j]);
+    for (int j = 0; j < VECTOR; j++) gradients[j] = times_slope(kind, gradients[j], values[j]);
     store_vector(dx + i * VECTOR, gradients);
   }
   for (int64_t i = vectors * VECTOR + first_item(); i < count; i += item_step())
-    store(dx + i, load(dy + i) * gelu_slope(a.erf, load(x + i)));
+    store(dx + i, times_slope(kind, load(dy + i), load(x + i)));
 }
 
-/* ---- SwiGLU ------------------------------------------------------------------------------------------------------ */
+/* ---- gated activations ------------------------------------------------------------------------------------------- */
 
-DEVICE wide swiglu(wide gate, wide up) { return gate / (1 + wide_exp(-gate)) * up; }
+DEVICE wide gated(tri_activation kind, wide gate, wide up) { return activation(kind, gate) * up; }
 
 /* *gate and *up become their gradients. */
-DEVICE void swiglu_slopes(wide dy, wide *gate, wide *up) {
-  const wide g = *gate, sigmoid = 1 / (1 + wide_exp(-g));
-  *gate = dy * *up * sigmoid * (1 + g * (1 - sigmoid));
-  *up = dy * g * sigmoid;
+DEVICE void gated_slopes(tri_activation kind, wide dy, wide *gate, wide *up) {
+  const wide g = *gate;
+  *gate = times_slope(kind, dy * *up, g);
+  *up = times_activation(kind, dy, g);
 }
 
-KERNEL(swiglu_forward) {
+KERNEL(gated_forward) {
   const element *x = (const element *)a.x;
   const wide *weights = (const wide *)a.weights;
   element *y = (element *)a.y;
+  const tri_activation kind = (tri_activation)a.kind;
   const int64_t rows = live_rows(a.capacity, a.count);
   if (is_aligned(x) && is_aligned(y) && a.width % VECTOR == 0) {
     const int64_t vectors = a.width / VECTOR;
@@ -231,7 +268,7 @@ KERNEL(swiglu_forward) {
       const wide weight = weights == 0 ? 1 : weights[row];
       load_vector(from, gates);
       load_vector(from + a.width, ups);
-      for (int j = 0; j < VECTOR; j++) gates[j] = weight * swiglu(gates[j], ups[j]);
+      for (int j = 0; j < VECTOR; j++) gates[j] = weight * gated(kind, gates[j], ups[j]);
       store_vector(y + i * VECTOR, gates);
     }
     return;
@@ -239,13 +276,14 @@ KERNEL(swiglu_forward) {
   for (int64_t i = first_item(); i < rows * a.width; i += item_step()) {
     const int64_t row = quotient(i, a.width);
     const element *from = x + i + row * a.width;
-    store(y + i, (weights == 0 ? 1 : weights[row]) * swiglu(load(from), load(from + a.width)));
+    store(y + i, (weights == 0 ? 1 : weights[row]) * gated(kind, load(from), load(from + a.width)));
   }
 }
 
-KERNEL(swiglu_backward) {
+KERNEL(gated_backward) {
   const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
   element *dx = (element *)a.gradient_x;
+  const tri_activation kind = (tri_activation)a.kind;
   const int64_t rows = live_rows(a.capacity, a.count);
   if (is_aligned(x) && is_aligned(dy) && is_aligned(dx) && a.width % VECTOR == 0) {
     const int64_t vectors = a.width / VECTOR;
@@ -255,7 +293,7 @@ KERNEL(swiglu_backward) {
       load_vector(x + at, gates);
       load_vector(x + at + a.width, ups);
       load_vector(dy + i * VECTOR, gradients);
-      for (int j = 0; j < VECTOR; j++) swiglu_slopes(gradients[j], &gates[j], &ups[j]);
+      for (int j = 0; j < VECTOR; j++) gated_slopes(kind, gradients[j], &gates[j], &ups[j]);
       store_vector(dx + at, gates);
       store_vector(dx + at + a.width, ups);
     }
@@ -264,17 +302,18 @@ KERNEL(swiglu_backward) {
   for (int64_t i = first_item(); i < rows * a.width; i += item_step()) {
     const int64_t at = i + quotient(i, a.width) * a.width;
     wide gate = load(x + at), up = load(x + at + a.width);
-    swiglu_slopes(load(dy + i), &gate, &up);
+    gated_slopes(kind, load(dy + i), &gate, &up);
     store(dx + at, gate);
     store(dx + at + a.width, up);
   }
 }
 
 /* A warp for each row, whose elements all have a part in the gradient of its weight. */
-KERNEL(weighted_swiglu_backward) {
+KERNEL(weighted_gated_backward) {
   const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
   element *dx = (element *)a.gradient_x;
   const int aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && a.width % VECTOR == 0;
+  const tri_activation kind = (tri_activation)a.kind;
   const int64_t rows = live_rows(a.capacity, a.count), warps = blocks_x() * block_warps();
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     const wide weight = ((const wide *)a.weights)[row];
@@ -285,8 +324,8 @@ KERNEL(weighted_swiglu_backward) {
       load_part(x + at + a.width, aligned, left, ups);
       load_part(dy + row * a.width + column, aligned, left, gradients);
       for (int j = 0; j < VECTOR; j++) {
-        sum += gradients[j] * swiglu(gates[j], ups[j]);
-        swiglu_slopes(weight * gradients[j], &gates[j], &ups[j]);
+        sum += gradients[j] * gated(kind, gates[j], ups[j]);
+        gated_slopes(kind, weight * gradients[j], &gates[j], &ups[j]);
       }
       store_part(dx + at, aligned, left, gates);
       store_part(dx + at + a.width, aligned, left, ups);

@@ -2,6 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 #define TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 
+#include "device/activation.h"
 #include "device/dropout.h"
 
 #include <stdint.h>
@@ -12,11 +13,11 @@
   K(scale, 256)                                                                                                        \
   K(convert, 256)                                                                                                      \
   K(copy_rows, 256)                                                                                                    \
-  K(gelu_forward, 256)                                                                                                 \
-  K(gelu_backward, 256)                                                                                                \
-  K(swiglu_forward, 256)                                                                                               \
-  K(swiglu_backward, 256)                                                                                              \
-  K(weighted_swiglu_backward, 256)                                                                                     \
+  K(activation_forward, 256)                                                                                           \
+  K(activation_backward, 256)                                                                                          \
+  K(gated_forward, 256)                                                                                                \
+  K(gated_backward, 256)                                                                                               \
+  K(weighted_gated_backward, 256)                                                                                      \
   K(dropout, 256)                                                                                                      \
   K(rope, 256)
 
@@ -25,11 +26,11 @@ enum {
   scale_threads = 256,
   convert_threads = 256,
   copy_rows_threads = 256,
-  gelu_forward_threads = 256,
-  gelu_backward_threads = 256,
-  swiglu_forward_threads = 256,
-  swiglu_backward_threads = 256,
-  weighted_swiglu_backward_threads = 256,
+  activation_forward_threads = 256,
+  activation_backward_threads = 256,
+  gated_forward_threads = 256,
+  gated_backward_threads = 256,
+  weighted_gated_backward_threads = 256,
   dropout_threads = 256,
   rope_threads = 256
 };
@@ -70,46 +71,52 @@ typedef struct copy_rows_arguments {
   int32_t no_padding;
 } copy_rows_arguments;
 
-typedef struct gelu_forward_arguments {
+typedef struct activation_forward_arguments {
   const void *x;
   void *y;
   int64_t capacity, width;
   const int32_t *count;
-  int32_t erf; /* 0: the tanh formula */
+  int32_t kind; /* a tri_activation */
   int32_t no_padding;
-} gelu_forward_arguments;
+} activation_forward_arguments;
 
-typedef struct gelu_backward_arguments {
+typedef struct activation_backward_arguments {
   const void *x, *gradient_y;
   void *gradient_x;
   int64_t capacity, width;
   const int32_t *count;
-  int32_t erf;
+  int32_t kind;
   int32_t no_padding;
-} gelu_backward_arguments;
+} activation_backward_arguments;
 
 /* A row of x is `width` gates and as many ups. */
-typedef struct swiglu_forward_arguments {
+typedef struct gated_forward_arguments {
   const void *x, *weights; /* weights: of rows, wide; or NULL */
   void *y;
   int64_t capacity, width;
   const int32_t *count;
-} swiglu_forward_arguments;
+  int32_t kind;
+  int32_t no_padding;
+} gated_forward_arguments;
 
-typedef struct swiglu_backward_arguments {
+typedef struct gated_backward_arguments {
   const void *x, *gradient_y;
   void *gradient_x;
   int64_t capacity, width;
   const int32_t *count;
-} swiglu_backward_arguments;
+  int32_t kind;
+  int32_t no_padding;
+} gated_backward_arguments;
 
 /* Weights, and their gradients, are wide. */
-typedef struct weighted_swiglu_backward_arguments {
+typedef struct weighted_gated_backward_arguments {
   const void *x, *weights, *gradient_y;
   void *gradient_x, *gradient_weights;
   int64_t capacity, width;
   const int32_t *count;
-} weighted_swiglu_backward_arguments;
+  int32_t kind;
+  int32_t no_padding;
+} weighted_gated_backward_arguments;
 
 /* An element stays where its word is at least `threshold`. */
 typedef struct dropout_arguments {

@@ -1,0 +1,82 @@
+/* y = act(x), number by number. */
+#include "ops/activation.h"
+
+#include "ops/ops.h"
+#include "ops/run.h"
+
+typedef struct activation {
+  tri_activation kind;
+  int64_t width;
+} activation;
+
+static tri_status op_activation_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                      tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
+static tri_status op_activation_forward(tri_run *run, const tri_op_call *call) {
+  const activation *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, activation_forward, call->type, at->kind, tri_all_rows(tri_run_rows(run, call)),
+                  at->width, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status op_activation_backward_input(tri_run *run, const tri_op_call *call) {
+  const activation *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, activation_backward, call->type, at->kind, tri_all_rows(tri_run_rows(run, call)),
+                  at->width, run->slots[call->inputs[0]], run->gradients[call->outputs[0]],
+                  run->gradients[call->inputs[0]]);
+  return TRI_OK;
+}
+
+double tri_activation_flops(tri_activation kind, tri_pass pass) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_GELU_ERF: return tri_pass_choose(pass, 16.0, 24.0, 0);
+    case TRI_ACTIVATION_SILU: return tri_pass_choose(pass, 11.0, 16.0, 0);
+    case TRI_ACTIVATION_RELU: break;
+  }
+  return tri_pass_choose(pass, 1.0, 1.0, 0);
+}
+
+static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const activation *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->elements = elements;
+  out->vector_flops = elements * tri_activation_flops(at->kind, pass);
+  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 0);
+}
+
+/* All are bound by memory, and priced as GELU was measured. */
+#define ACTIVATION(name_)                                                                                              \
+  {                                                                                                                    \
+    .name = name_, .work = "gelu", .cheap = true, .keeps_inputs = 1u << 0, .backward_in_place = true,                  \
+    .shape = op_activation_shape, .forward = op_activation_forward, .backward_input = op_activation_backward_input,    \
+    .cost = op_activation_cost                                                                                         \
+  }
+static const tri_op op_gelu = ACTIVATION("gelu"), op_silu = ACTIVATION("silu"), op_relu = ACTIVATION("relu");
+
+static const tri_op *op_of(tri_activation kind) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_GELU_ERF: break;
+    case TRI_ACTIVATION_SILU: return &op_silu;
+    case TRI_ACTIVATION_RELU: return &op_relu;
+  }
+  return &op_gelu;
+}
+
+tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(activation){kind, list->slots[x].shape.width}, sizeof(activation), &at));
+  tri_op_call call = tri_op_call_of(op_of(kind), at);
+  call.inputs[0] = x;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}

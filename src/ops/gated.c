@@ -1,0 +1,70 @@
+/* Gated activations (Shazeer 2020): y = act(gate) * up, with gate and up side by side in each row of x. SwiGLU is that
+ * of SiLU, GeGLU of GELU, ReGLU of ReLU. */
+#include "ops/activation.h"
+#include "ops/ops.h"
+#include "ops/run.h"
+
+typedef struct gated {
+  tri_activation kind;
+  int64_t width;
+} gated;
+
+static tri_status op_gated_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                 tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const gated *at = call->attributes;
+  outputs[0] = (tri_shape){inputs[0].rows, at->width, call->type};
+  return TRI_OK;
+}
+
+static tri_status op_gated_forward(tri_run *run, const tri_op_call *call) {
+  const gated *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, gated_forward, call->type, at->kind, tri_all_rows(tri_run_rows(run, call)), at->width,
+                  run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
+  return TRI_OK;
+}
+
+static tri_status op_gated_backward_input(tri_run *run, const tri_op_call *call) {
+  const gated *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, gated_backward, call->type, at->kind, tri_all_rows(tri_run_rows(run, call)), at->width,
+                  run->slots[call->inputs[0]], run->gradients[call->outputs[0]], run->gradients[call->inputs[0]]);
+  return TRI_OK;
+}
+
+static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const gated *at = call->attributes;
+  double elements = (double)call->rows * (double)at->width;
+  *out = (tri_cost){0};
+  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  out->elements = elements;
+  out->vector_flops = elements * (tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 1.0, 2.0, 0));
+  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
+}
+
+/* All are bound by memory, and priced as SwiGLU was measured. */
+#define GATED(name_)                                                                                                   \
+  {                                                                                                                    \
+    .name = name_, .work = "swiglu", .cheap = true, .keeps_inputs = 1u << 0, .shape = op_gated_shape,                  \
+    .forward = op_gated_forward, .backward_input = op_gated_backward_input, .cost = op_gated_cost                      \
+  }
+static const tri_op op_geglu = GATED("geglu"), op_swiglu = GATED("swiglu"), op_reglu = GATED("reglu");
+
+static const tri_op *op_of(tri_activation kind) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH:
+    case TRI_ACTIVATION_GELU_ERF: return &op_geglu;
+    case TRI_ACTIVATION_SILU: break;
+    case TRI_ACTIVATION_RELU: return &op_reglu;
+  }
+  return &op_swiglu;
+}
+
+tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
+  const void *at = NULL;
+  TRI_TRY(tri_op_list_keep(list, &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &at));
+  tri_op_call call = tri_op_call_of(op_of(kind), at);
+  call.inputs[0] = x;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}
