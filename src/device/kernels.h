@@ -131,18 +131,19 @@ static inline int64_t tri_rows_live(tri_rows rows) {
 
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. */
+ * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. What is normalised is
+ * multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
   tri_rows rows;
   int64_t groups, width;
   int64_t x_row, x_group, y_row, y_group;
-  double eps;
+  double eps, offset;
 } tri_norm;
 
 /* Of whole rows, densely. */
 static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t width, double eps) {
-  return (tri_norm){type, rows, 1, width, width, width, width, width, eps};
+  return (tri_norm){type, rows, 1, width, width, width, width, width, eps, 0};
 }
 
 /* Rows of `width` elements that are copied from one matrix to another; strides in elements. */
@@ -201,9 +202,9 @@ typedef struct tri_device_kernels {
                                   const int32_t *positions, int64_t table_rows, const void *gradient,
                                   void *gradient_table, bool accumulate);
 
-  /* y = (x - mean) * rstd * weight + bias over each piece of a row; mean and rstd [rows, groups] (wide) are written.
-   * bias may be NULL. With a branch, which lies as x does, x + branch is stored as `sum`, as `add` would, and that is
-   * what is normalised; sum may be x or branch (in place). Without one, both are NULL. */
+  /* y = (x - mean) * rstd * (weight + offset) + bias over each piece of a row; mean and rstd [rows, groups] (wide) are
+   * written. bias may be NULL. With a branch, which lies as x does, x + branch is stored as `sum`, as `add` would, and
+   * that is what is normalised; sum may be x or branch (in place). Without one, both are NULL. */
   tri_status (*layer_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch, void *sum,
                                    const void *weight, const void *bias, void *y, void *mean, void *rstd);
   /* gradient_x may be gradient_y (in place) where the strides are the same, when not accumulating. */
@@ -215,7 +216,7 @@ typedef struct tri_device_kernels {
                                            const void *x, const void *mean, const void *rstd, void *gradient_weight,
                                            void *gradient_bias, bool accumulate);
 
-  /* y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps); branch and sum as above. */
+  /* y = x * rstd * (weight + offset) with rstd = 1 / sqrt(mean(x^2) + eps); branch and sum as above. */
   tri_status (*rms_norm_forward)(tri_queue *queue, const tri_norm *norm, const void *x, const void *branch, void *sum,
                                  const void *weight, void *y, void *rstd);
   tri_status (*rms_norm_backward_input)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,

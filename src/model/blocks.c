@@ -212,15 +212,15 @@ static tri_status append_qk_norm(const tri_model *model, tri_heads own, int64_t 
                                  int32_t *out) {
   const tri_heads all = {model->num_heads, model->num_kv_heads, model->head_dim};
   const int32_t q = find(model, layer, Q_NORM), k = find(model, layer, K_NORM);
-  const double eps = model->norm_eps;
+  const tri_rms rms = {.eps = model->norm_eps};
   int32_t x1, x2;
   switch (qk_norm_of(model)) {
     case TRI_QK_NORM_NONE: *out = qkv; return TRI_OK;
-    case TRI_QK_NORM_HEADS: return tri_op_head_norm(list, own, eps, false, qkv, q, k, out);
+    case TRI_QK_NORM_HEADS: return tri_op_head_norm(list, own, rms, false, qkv, q, k, out);
     case TRI_QK_NORM_WHOLE: break;
   }
   TRI_TRY(tri_op_join_tensor_heads(list, all, qkv, &x1));
-  TRI_TRY(tri_op_head_norm(list, all, eps, true, x1, q, k, &x2));
+  TRI_TRY(tri_op_head_norm(list, all, rms, true, x1, q, k, &x2));
   return tri_op_part_tensor_heads(list, all, x2, out);
 }
 
@@ -233,7 +233,7 @@ static tri_status append_attention(const tri_model *model, int64_t positions, in
   const int64_t attention = heads.heads * heads.head_dim, qkv = attention + 2 * heads.kv_heads * heads.head_dim;
   const tri_weight_order order = TRI_WEIGHT_OUT_IN;
   int32_t x1, x2, x3, x4;
-  TRI_TRY(tri_op_rms_norm(list, model->norm_eps, x, find(model, layer, NORM1_WEIGHT), &x1));
+  TRI_TRY(tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x, find(model, layer, NORM1_WEIGHT), &x1));
   TRI_TRY(tri_op_enter_tensor(list, x1, &x1));
   TRI_TRY(tri_op_linear(list, width, qkv, order, x1, find(model, layer, Q_WEIGHT), find(model, layer, Q_BIAS), &x2));
   TRI_TRY(append_qk_norm(model, heads, layer, list, x2, &x2));
@@ -269,7 +269,7 @@ tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t 
   list->layer = (int32_t)layer;
   TRI_TRY(append_attention(model, positions, layer, list, *x, &attended));
   TRI_TRY(tri_op_add(list, *x, attended, &x1));
-  TRI_TRY(tri_op_rms_norm(list, model->norm_eps, x1, find(model, layer, NORM2_WEIGHT), &x2));
+  TRI_TRY(tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x1, find(model, layer, NORM2_WEIGHT), &x2));
   if (tri_model_has_experts(model, layer)) {
     TRI_TRY(append_experts(model, layer, list, x2, &fed));
   } else {
@@ -285,7 +285,7 @@ tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_li
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {
   int32_t norm = first_of(model, model->num_layers);
   *head_weight = norm + 1;
-  return tri_op_rms_norm(list, model->norm_eps, x, norm, hidden);
+  return tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x, norm, hidden);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

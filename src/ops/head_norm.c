@@ -1,13 +1,13 @@
-/* RMS norm of queries and keys before they turn: y = x rstd weight over pieces of each row of q, k and v, which are the
- * heads (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k (OLMoE). Values stay as
- * they are.
+/* RMS norm of queries and keys before they turn: y = x rstd (weight + offset) over pieces of each row of q, k and v,
+ * which are the heads (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k (OLMoE).
+ * Values stay as they are.
  *
  * The weights of heads are of all heads alike: where ranks have some heads each, each has a part of their gradient. */
 #include "ops/ops.h"
 #include "ops/run.h"
 
 typedef struct head_norm {
-  double eps;
+  tri_rms rms;
   tri_heads heads;
   bool whole;
 } head_norm;
@@ -55,7 +55,8 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call, const stret
                     .x_group = s->width,
                     .y_row = row,
                     .y_group = s->width,
-                    .eps = at->eps};
+                    .eps = at->rms.eps,
+                    .offset = at->rms.offset};
 }
 
 /* The element of a matrix where a stretch of its first row begins. */
@@ -140,10 +141,10 @@ static const tri_op op_head_norm = {
     .cost = op_head_norm_cost,
 };
 
-tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, double eps, bool whole, int32_t qkv, int32_t q_weight,
+tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, bool whole, int32_t qkv, int32_t q_weight,
                             int32_t k_weight, int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(head_norm){eps, heads, whole}, sizeof(head_norm), &at));
+  TRI_TRY(tri_op_list_keep(list, &(head_norm){rms, heads, whole}, sizeof(head_norm), &at));
   tri_op_call call = tri_op_call_of(&op_head_norm, at);
   call.inputs[0] = qkv;
   call.parameters[0] = q_weight;

@@ -44,7 +44,12 @@ tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size
                             int32_t position, int32_t *out);
 
 tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out);
-tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t *out);
+/* y = x / rms * (offset + weight), rms = sqrt(mean of squares + eps): offset is 0, or 1 where weights are kept around
+ * zero (Gemma). */
+typedef struct tri_rms {
+  double eps, offset;
+} tri_rms;
+tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t weight, int32_t *out);
 
 /* y[R,out] = x[R,in] W + bias. `weight` may be the first of several adjacent [out_i, in] matrices that together are
  * [out, in] (q, k and v); likewise bias. */
@@ -64,7 +69,7 @@ tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_
 
 /* RMS norm of q and k in qkv[R, (H + 2G) D]: of each head by itself with weights [D]; or, `whole`, of all of q with
  * weights [H D] and all of k with [G D]. */
-tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, double eps, bool whole, int32_t qkv, int32_t q_weight,
+tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, bool whole, int32_t qkv, int32_t q_weight,
                             int32_t k_weight, int32_t *out);
 
 /* qkv of a rank's own heads to that of all of the model's heads, on every rank of a layer, and back. What stands

@@ -1,9 +1,10 @@
-/* RMS norm (Zhang and Sennrich 2019) over each row: y = x rstd weight, rstd = 1 / sqrt(mean of squares + eps). */
+/* RMS norm (Zhang and Sennrich 2019) over each row: y = x rstd (weight + offset), rstd = 1 / sqrt(mean of squares +
+ * eps). */
 #include "ops/ops.h"
 #include "ops/run.h"
 
 typedef struct rms_norm {
-  double eps;
+  tri_rms rms;
   int64_t width;
 } rms_norm;
 
@@ -16,7 +17,9 @@ static tri_status op_rms_norm_shape(const tri_op_call *call, const tri_shape inp
 
 static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
   const rms_norm *at = call->attributes;
-  return tri_norm_of_rows(call->type, tri_all_rows(tri_run_rows(run, call)), at->width, at->eps);
+  tri_norm norm = tri_norm_of_rows(call->type, tri_all_rows(tri_run_rows(run, call)), at->width, at->rms.eps);
+  norm.offset = at->rms.offset;
+  return norm;
 }
 
 static tri_status op_rms_norm_forward(tri_run *run, const tri_op_call *call) {
@@ -71,9 +74,9 @@ static const tri_op op_rms_norm = {
     .cost = op_rms_norm_cost,
 };
 
-tri_status tri_op_rms_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t *out) {
+tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t weight, int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(rms_norm){eps, list->slots[x].shape.width}, sizeof(rms_norm), &at));
+  TRI_TRY(tri_op_list_keep(list, &(rms_norm){rms, list->slots[x].shape.width}, sizeof(rms_norm), &at));
   tri_op_call call = tri_op_call_of(&op_rms_norm, at);
   call.inputs[0] = x;
   call.parameters[0] = weight;

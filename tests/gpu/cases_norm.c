@@ -33,6 +33,7 @@ static region y_region(const norm_call *x) {
 static tri_norm draw_norm(checker *c, tri_dtype type, int i, int64_t rows, int64_t width) {
   const double eps = i % 2 == 0 ? 1e-5 : 1e-6;
   tri_norm n = tri_norm_of_rows(type, tri_all_rows(rows), width, eps);
+  n.offset = i % 4 < 2 ? 0 : 1;
   if (i % 3 == 0 || width > 600) return n;
   n.groups = draw_from(c, 1, 4);
   n.x_group = width + (i % 3 == 1 ? 0 : draw(c, 5));
@@ -44,9 +45,9 @@ static tri_norm draw_norm(checker *c, tri_dtype type, int i, int64_t rows, int64
 
 static void say(problem *p, const norm_call *x, const char *more) {
   const tri_norm *n = &x->norm;
-  describe(p, "%lld rows%s of %lld x %lld, x %lld and %lld apart, y %lld and %lld%s", (long long)n->rows.capacity,
-           x->count < 0 ? "" : " (counted)", (long long)n->groups, (long long)n->width, (long long)n->x_row,
-           (long long)n->x_group, (long long)n->y_row, (long long)n->y_group, more);
+  describe(p, "%lld rows%s of %lld x %lld, x %lld and %lld apart, y %lld and %lld, offset %g%s",
+           (long long)n->rows.capacity, x->count < 0 ? "" : " (counted)", (long long)n->groups, (long long)n->width,
+           (long long)n->x_row, (long long)n->x_group, (long long)n->y_row, (long long)n->y_group, n->offset, more);
 }
 
 static int64_t x_elements(const norm_call *x) { return x->norm.rows.capacity * x->norm.x_row; }

@@ -329,7 +329,7 @@ static void test_columns_in_pieces(void **state) {
 static tri_norm norm_of(const problem *p, void *const *at) {
   const int64_t w = p->width;
   if (!p->pieces) return tri_norm_of_rows(p->type, rows_of(p, at), w, 1e-5);
-  return (tri_norm){p->type, rows_of(p, at), 2, w, 2 * w + 24, w + 8, 2 * w + 16, w + 16, 1e-5};
+  return (tri_norm){p->type, rows_of(p, at), 2, w, 2 * w + 24, w + 8, 2 * w + 16, w + 16, 1e-5, 1};
 }
 
 static void of_x(problem *p, role is) { of_rows(p, is, p->pieces ? 2 * p->width + 24 : p->width); }

@@ -482,6 +482,34 @@ static void test_sums_in_norms(void **state) {
   on_every_unit(check_sums_in_norms);
 }
 
+/* Weights around zero are others less 1: the same bits, wherever the sum has them. */
+static void check_weights_around_zero(tri_device *device) {
+  enum { WIDTH = 83 };
+  static const tri_dtype types[] = {TRI_FP32, TRI_BF16};
+  for (int t = 0; t < 2; t++) {
+    tri_norm norm = tri_norm_of_rows(types[t], tri_all_rows(1), WIDTH, 1e-5);
+    float wide[WIDTH], x[WIDTH], weight[2][WIDTH], y[2][WIDTH] = {{0}}, gradient[2][WIDTH] = {{0}}, rstd = 0;
+    for (int i = 0; i < WIDTH; i++) {
+      wide[i] = (float)((i * 37) % 101) / 7;
+      weight[1][i] = (float)(i % 5) / 8 - 0.25f;
+      weight[0][i] = weight[1][i] + 1;
+    }
+    CHECK_OK(KERNEL(convert, WIDTH, TRI_FP32, wide, types[t], x));
+    for (int i = 0; i < 2; i++) {
+      norm.offset = i;
+      CHECK_OK(KERNEL(rms_norm_forward, &norm, x, NULL, NULL, weight[i], y[i], &rstd));
+      CHECK_OK(KERNEL(rms_norm_backward_input, &norm, y[0], x, weight[i], &rstd, gradient[i], false));
+    }
+    assert_memory_equal(y[1], y[0], sizeof y[0]);
+    assert_memory_equal(gradient[1], gradient[0], sizeof gradient[0]);
+  }
+}
+
+static void test_weights_around_zero(void **state) {
+  (void)state;
+  on_every_unit(check_weights_around_zero);
+}
+
 /* (1, 2, 3, 4): mean 2.5, variance 1.25. A quarter turn takes (a, b) to (-b, a). softmax(0, ln 3) is (1/4, 3/4). */
 static void check_by_hand(tri_device *device) {
   const float x[4] = {1, 2, 3, 4}, weight[4] = {1, 1, 2, 2}, bias[4] = {0, 0, 0, 10};
@@ -495,7 +523,7 @@ static void check_by_hand(tri_device *device) {
 
   /* Two heads of 4 within a row of 10: each as by itself, and nothing else is written. */
   const float row[10] = {1, 2, 3, 4, NAN, 10, 20, 30, 40, NAN};
-  const tri_norm heads = {TRI_FP32, tri_all_rows(1), 2, 4, 10, 5, 9, 5, 0.0};
+  const tri_norm heads = {TRI_FP32, tri_all_rows(1), 2, 4, 10, 5, 9, 5, 0.0, 0};
   float apart[9] = {0}, stretch[2];
   apart[4] = 7;
   CHECK_OK(KERNEL(rms_norm_forward, &heads, row, NULL, NULL, weight, apart, stretch));
@@ -563,7 +591,7 @@ int main(void) {
       cmocka_unit_test(test_copy_rows),     cmocka_unit_test(test_dropout),
       cmocka_unit_test(test_embedding),     cmocka_unit_test(test_positions),
       cmocka_unit_test(test_by_hand),       cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_sums_in_norms),
+      cmocka_unit_test(test_sums_in_norms), cmocka_unit_test(test_weights_around_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

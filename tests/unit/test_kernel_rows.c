@@ -50,7 +50,7 @@ static tri_status copy_rows(bench *b, tri_rows rows) {
   return KERNEL(copy_rows, &given, NULL, b->x, b->backwards, b->out[1]);
 }
 static tri_norm norm_of(const bench *b, tri_rows rows) {
-  return (tri_norm){b->type, rows, PIECES, WIDTH / 3, WIDTH, WIDTH / 2, WIDTH, WIDTH / 2, 1e-5};
+  return (tri_norm){b->type, rows, PIECES, WIDTH / 3, WIDTH, WIDTH / 2, WIDTH, WIDTH / 2, 1e-5, 1};
 }
 static tri_status layer_norm(bench *b, tri_rows rows) {
   const tri_norm norm = norm_of(b, rows);

@@ -219,6 +219,7 @@ static tri_status embedding_backward_call(tri_device *device, bench *b) {
 static const tri_norm *norm_of(const bench *b, double eps) {
   static tri_norm norm;
   norm = tri_norm_of_rows(b->type, tri_all_rows(b->rows), b->width, eps);
+  norm.offset = b->flag ? 1 : 0;
   return &norm;
 }
 
@@ -275,7 +276,8 @@ enum { PIECES = 3 };
 static const tri_norm *pieces_of(const bench *b, double eps) {
   static tri_norm norm;
   int64_t x = b->width + 2, y = b->width + 1;
-  norm = (tri_norm){b->type, tri_all_rows(b->rows), PIECES, b->width, (PIECES + 2) * x, x, PIECES * y + 3, y, eps};
+  norm = (tri_norm){b->type, tri_all_rows(b->rows), PIECES, b->width, (PIECES + 2) * x,
+                    x,       PIECES * y + 3,        y,      eps,      b->flag ? 1 : 0};
   return &norm;
 }
 static int64_t x_elements(const bench *b) { return b->rows * (PIECES + 2) * (b->width + 2); }

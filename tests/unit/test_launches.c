@@ -215,7 +215,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   const tri_norm norm = tri_norm_of_rows(type, rows, m->width, 1e-5);
   const tri_norm heads = {
       type,        rows, m->heads, m->head_dim, 3 * m->heads * m->head_dim, m->head_dim, 3 * m->heads * m->head_dim,
-      m->head_dim, 1e-5};
+      m->head_dim, 1e-5, 0};
   const tri_dtype other = type == TRI_BF16 ? TRI_FP32 : TRI_BF16; /* to its own type it is a copy */
   TRI_KERNEL_CALL(q, add, type, rows, m->inner, x, x, x);
   TRI_KERNEL_CALL(q, scale, type, m->rows * m->inner, 0.5, x, x);

@@ -265,19 +265,26 @@ static void build_layer_norm(bench *b) {
 }
 
 /* 3 heads of q over one of k and v, each 4 wide, which take part as they are. */
-static void build_qk_norm(bench *b, bool whole) {
+static void build_qk_norm(bench *b, bool whole, double offset) {
   const tri_heads heads = {.heads = 3, .kv_heads = 1, .head_dim = 4};
   int32_t x = input(b, 20), y;
   int32_t q = parameter(b, whole ? 12 : 4, 0, false), k = parameter(b, 4, 0, false);
-  CHECK_OK(tri_op_head_norm(b->list, heads, 1e-3, whole, x, q, k, &y));
+  CHECK_OK(tri_op_head_norm(b->list, heads, (tri_rms){1e-3, offset}, whole, x, q, k, &y));
   weigh(b, y);
 }
-static void build_head_norm(bench *b) { build_qk_norm(b, false); }
-static void build_whole_norm(bench *b) { build_qk_norm(b, true); }
+static void build_head_norm(bench *b) { build_qk_norm(b, false, 0); }
+static void build_head_norm_around_zero(bench *b) { build_qk_norm(b, false, 1); }
+static void build_whole_norm(bench *b) { build_qk_norm(b, true, 0); }
 
 static void build_rms_norm(bench *b) {
   int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_rms_norm(b->list, 1e-3, x, parameter(b, 6, 0, false), &y));
+  CHECK_OK(tri_op_rms_norm(b->list, (tri_rms){1e-3, 0}, x, parameter(b, 6, 0, false), &y));
+  weigh(b, y);
+}
+
+static void build_rms_norm_around_zero(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_rms_norm(b->list, (tri_rms){1e-3, 1}, x, parameter(b, 6, 0, false), &y));
   weigh(b, y);
 }
 
@@ -371,7 +378,7 @@ static void build_residual(bench *b) {
   CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x1, parameter(b, 6, 6, false), -1, &x2));
   CHECK_OK(tri_op_dropout(b->list, 0.3, 1, x2, &x3));
   CHECK_OK(tri_op_add(b->list, x, x3, &x4));
-  CHECK_OK(tri_op_rms_norm(b->list, 1e-3, x4, parameter(b, 6, 0, false), &x1));
+  CHECK_OK(tri_op_rms_norm(b->list, (tri_rms){1e-3, 0}, x4, parameter(b, 6, 0, false), &x1));
   CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_OUT_IN, x1, parameter(b, 6, 6, false), -1, &x2));
   CHECK_OK(tri_op_add(b->list, x4, x2, &x3));
   weigh(b, x3);
@@ -386,6 +393,8 @@ OPERATION_TEST(linear_in_out)
 OPERATION_TEST(linear_joined)
 OPERATION_TEST(layer_norm)
 OPERATION_TEST(rms_norm)
+OPERATION_TEST(rms_norm_around_zero)
+OPERATION_TEST(head_norm_around_zero)
 OPERATION_TEST(head_norm)
 OPERATION_TEST(whole_norm)
 OPERATION_TEST(gelu_tanh)
@@ -423,13 +432,29 @@ static void test_accumulation(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_linear_in_out), cmocka_unit_test(test_linear_joined), cmocka_unit_test(test_layer_norm),
-      cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_head_norm),     cmocka_unit_test(test_whole_norm),
-      cmocka_unit_test(test_gelu_tanh),     cmocka_unit_test(test_gelu_erf),      cmocka_unit_test(test_swiglu),
-      cmocka_unit_test(test_silu),          cmocka_unit_test(test_relu),          cmocka_unit_test(test_geglu),
-      cmocka_unit_test(test_geglu_erf),     cmocka_unit_test(test_reglu),         cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_attention),     cmocka_unit_test(test_rope),          cmocka_unit_test(test_embedding),
-      cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_residual),      cmocka_unit_test(test_accumulation),
+      cmocka_unit_test(test_linear_in_out),
+      cmocka_unit_test(test_linear_joined),
+      cmocka_unit_test(test_layer_norm),
+      cmocka_unit_test(test_rms_norm),
+      cmocka_unit_test(test_head_norm),
+      cmocka_unit_test(test_rms_norm_around_zero),
+      cmocka_unit_test(test_head_norm_around_zero),
+      cmocka_unit_test(test_whole_norm),
+      cmocka_unit_test(test_gelu_tanh),
+      cmocka_unit_test(test_gelu_erf),
+      cmocka_unit_test(test_swiglu),
+      cmocka_unit_test(test_silu),
+      cmocka_unit_test(test_relu),
+      cmocka_unit_test(test_geglu),
+      cmocka_unit_test(test_geglu_erf),
+      cmocka_unit_test(test_reglu),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_cross_entropy),
+      cmocka_unit_test(test_residual),
+      cmocka_unit_test(test_accumulation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ static tri_status gpu_layer_norm_forward(tri_queue *queue, const tri_norm *norm,
                                     .mean = mean,
                                     .rstd = rstd,
                                     .eps = norm->eps,
+                                    .offset = norm->offset,
                                     .by_warp = by_warp(norm)};
   return forward(queue, norm, &a);
 }
@@ -100,8 +101,8 @@ static tri_status gpu_rms_norm_forward(tri_queue *queue, const tri_norm *norm, c
 static tri_status gpu_layer_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y,
                                                 const void *x, const void *weight, const void *mean, const void *rstd,
                                                 void *gradient_x, bool accumulate) {
-  const norm_backward_arguments a = {shape_of(norm), gradient_y,    x,         weight, mean, rstd,
-                                     gradient_x,     by_warp(norm), accumulate};
+  const norm_backward_arguments a = {shape_of(norm), gradient_y,    x,         weight, mean, rstd, gradient_x,
+                                     norm->offset,   by_warp(norm), accumulate};
   return backward_input(queue, norm, &a);
 }
 

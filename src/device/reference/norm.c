@@ -37,7 +37,7 @@ tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *no
     for (int64_t c = 0; c < width; c++) squares += pow(load(type, x, x_first + c) - m, 2.0);
     double s = 1.0 / sqrt(squares / (double)width + norm->eps);
     for (int64_t c = 0; c < width; c++) {
-      double value = (load(type, x, x_first + c) - m) * s * load(wide, weight, c);
+      double value = (load(type, x, x_first + c) - m) * s * (load(wide, weight, c) + norm->offset);
       if (bias != NULL) value += load(wide, bias, c);
       store(type, y, y_first + c, value);
     }
@@ -56,12 +56,12 @@ static void norm_backward_piece(const tri_norm *norm, int64_t i, const void *gra
   const int64_t width = norm->width, x_first = x_at(norm, i), y_first = y_at(norm, i);
   double mean_g = 0, mean_gn = 0;
   for (int64_t c = 0; c < width; c++) {
-    double g = load(type, gradient_y, y_first + c) * load(wide, weight, c);
+    double g = load(type, gradient_y, y_first + c) * (load(wide, weight, c) + norm->offset);
     mean_g += g / (double)width;
     mean_gn += g * (load(type, x, x_first + c) - m) * s / (double)width;
   }
   for (int64_t c = 0; c < width; c++) {
-    double g = load(type, gradient_y, y_first + c) * load(wide, weight, c);
+    double g = load(type, gradient_y, y_first + c) * (load(wide, weight, c) + norm->offset);
     double n = (load(type, x, x_first + c) - m) * s;
     double value = s * (g - (centred ? mean_g : 0.0) - n * mean_gn);
     if (accumulate) value += load(type, gradient_x, x_first + c);
@@ -115,7 +115,7 @@ tri_status tri_reference_rms_norm_forward(tri_queue *queue, const tri_norm *norm
     for (int64_t c = 0; c < width; c++) squares += pow(load(type, x, x_first + c), 2.0);
     double s = 1.0 / sqrt(squares / (double)width + norm->eps);
     for (int64_t c = 0; c < width; c++) {
-      store(type, y, y_first + c, load(type, x, x_first + c) * s * load(wide, weight, c));
+      store(type, y, y_first + c, load(type, x, x_first + c) * s * (load(wide, weight, c) + norm->offset));
     }
     store(wide, rstd, i, s);
   }

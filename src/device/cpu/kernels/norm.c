@@ -44,10 +44,15 @@ INLINE place place_of(const tri_norm *norm, int64_t i) {
   return (place){row * norm->x_row + group * norm->x_group, row * norm->y_row + group * norm->y_group};
 }
 
-INLINE void norm_piece(tri_dtype type, int64_t width, place at, const void *x, const float *weight, const float *bias,
-                       float mean, float rstd, void *y) {
-  FOR_VECTORS(c, count, 0, width, {
-    vf value = (vf_get(type, x, at.x + c, count) - mean) * rstd * vf_get(TRI_FP32, weight, c, count);
+INLINE vf factor_of(const float *weight, float offset, int64_t c, int64_t count) {
+  return vf_get(TRI_FP32, weight, c, count) + offset;
+}
+
+INLINE void norm_piece(tri_dtype type, const tri_norm *norm, place at, const void *x, const float *weight,
+                       const float *bias, float mean, float rstd, void *y) {
+  const float offset = (float)norm->offset;
+  FOR_VECTORS(c, count, 0, norm->width, {
+    vf value = (vf_get(type, x, at.x + c, count) - mean) * rstd * factor_of(weight, offset, c, count);
     if (bias != NULL) value += vf_get(TRI_FP32, bias, c, count);
     vf_put(type, y, at.y + c, count, value);
   });
@@ -77,7 +82,7 @@ INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, co
   float m = row_sum(type, x, at.x, width) / (float)width;
   float variance = row_squares(type, x, at.x, width, m) / (float)width;
   float s = (float)(1.0 / sqrt((double)variance + norm->eps));
-  norm_piece(type, width, at, x, weight, bias, m, s, y);
+  norm_piece(type, norm, at, x, weight, bias, m, s, y);
   mean[i] = m;
   rstd[i] = s;
 }
@@ -95,7 +100,7 @@ INLINE void rms_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, cons
   const void *x = add_branch(type, width, at.x, given, branch, sum);
   float square = row_squares(type, x, at.x, width, 0.0f) / (float)width;
   float s = (float)(1.0 / sqrt((double)square + norm->eps));
-  norm_piece(type, width, at, x, weight, NULL, 0.0f, s, y);
+  norm_piece(type, norm, at, x, weight, NULL, 0.0f, s, y);
   rstd[i] = s;
 }
 
@@ -105,20 +110,23 @@ static tri_status rms_norm_forward(tri_queue *queue, const tri_norm *norm, const
   return TRI_OK;
 }
 
-/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no mean(g). */
-INLINE void backward_piece(tri_dtype type, int64_t width, place at, const void *gradient_y, const void *x,
+/* With n = (x - mean) rstd and g = dy (weight + offset): dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no
+ * mean(g). */
+INLINE void backward_piece(tri_dtype type, const tri_norm *norm, place at, const void *gradient_y, const void *x,
                            const float *weight, bool centred, float mean, float rstd, void *gradient_x,
                            bool accumulate) {
+  const int64_t width = norm->width;
+  const float offset = (float)norm->offset;
   vf sum_g = (vf){0}, sum_gn = (vf){0};
   FOR_VECTORS(c, count, 0, width, {
-    vf g = vf_get(type, gradient_y, at.y + c, count) * vf_get(TRI_FP32, weight, c, count);
+    vf g = vf_get(type, gradient_y, at.y + c, count) * factor_of(weight, offset, c, count);
     sum_g += g; /* 0 in lanes beyond the piece */
     sum_gn += g * ((vf_get(type, x, at.x + c, count) - mean) * rstd);
   });
   float mean_g = centred ? vf_sum(sum_g) / (float)width : 0.0f;
   float mean_gn = vf_sum(sum_gn) / (float)width;
   FOR_VECTORS(c, count, 0, width, {
-    vf g = vf_get(type, gradient_y, at.y + c, count) * vf_get(TRI_FP32, weight, c, count);
+    vf g = vf_get(type, gradient_y, at.y + c, count) * factor_of(weight, offset, c, count);
     vf n = (vf_get(type, x, at.x + c, count) - mean) * rstd;
     vf value = (g - mean_g - n * mean_gn) * rstd;
     if (accumulate) value += vf_get(type, gradient_x, at.x + c, count);
@@ -133,9 +141,9 @@ static tri_status layer_norm_backward_input(tri_queue *queue, const tri_norm *no
     const place at = place_of(norm, i);
     float m = ((const float *)mean)[i], s = ((const float *)rstd)[i];
     if (accumulate) {
-      BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, true, m, s, gradient_x, true);
+      BY_TYPE(backward_piece, norm, at, gradient_y, x, weight, true, m, s, gradient_x, true);
     } else {
-      BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, true, m, s, gradient_x, false);
+      BY_TYPE(backward_piece, norm, at, gradient_y, x, weight, true, m, s, gradient_x, false);
     }
   }
   return TRI_OK;
@@ -146,7 +154,7 @@ static tri_status rms_norm_backward_input(tri_queue *queue, const tri_norm *norm
   PARALLEL_PIECES {
     const place at = place_of(norm, i);
     float s = ((const float *)rstd)[i];
-    BY_TYPE(backward_piece, norm->width, at, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
+    BY_TYPE(backward_piece, norm, at, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
   }
   return TRI_OK;
 }

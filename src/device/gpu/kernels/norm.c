@@ -1,6 +1,6 @@
-/* Layer norm and RMS norm of pieces of rows. With n = (x - mean) rstd and g = dy weight:
+/* Layer norm and RMS norm of pieces of rows. With n = (x - mean) rstd, w = weight + offset and g = dy w:
  *
- *   y  = n weight + bias
+ *   y  = n w + bias
  *   dx = rstd (g - mean(g) - n mean(g n))
  *
  * and RMS norm is the same without means of x and g. Narrow pieces are a warp's, others a block's. The squares of
@@ -134,8 +134,8 @@ DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
 DEVICE wide rstd_of(wide squares, int width, double eps) { return 1 / wide_sqrt(squares / (wide)width + (wide)eps); }
 
 /* x becomes y. */
-DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR]) {
-  for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * weight[j];
+DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR], wide offset) {
+  for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * (weight[j] + offset);
 }
 
 DEVICE void add_bias(wide x[VECTOR], const wide bias[VECTOR]) {
@@ -185,7 +185,7 @@ DEVICE void forward_kept(const norm_forward_arguments *a, int by_warp, warp_sums
       if (column >= w.width) continue;
       unpack(&kept[n], values);
       load_wide_vector(weight + column, parameters);
-      normalise(values, mean, rstd, parameters);
+      normalise(values, mean, rstd, parameters, (wide)a->offset);
       if (bias != 0) {
         load_wide_vector(bias + column, parameters);
         add_bias(values, parameters);
@@ -230,7 +230,7 @@ KERNEL(norm_forward_any) {
       const int count = w.width - column;
       load_part(x + column, x_aligned, count, values);
       load_wide_part(weight + column, is_aligned(weight), count, parameters);
-      normalise(values, mean, rstd, parameters);
+      normalise(values, mean, rstd, parameters, (wide)a.offset);
       if (bias != 0) {
         load_wide_part(bias + column, is_aligned(bias), count, parameters);
         add_bias(values, parameters);
@@ -243,10 +243,10 @@ KERNEL(norm_forward_any) {
 
 /* ---- backward, of the input -------------------------------------------------------------------------------------- */
 
-/* Of a piece: where it lies, its statistics, and the means of g and of g n. */
+/* Of a piece: where it lies, its statistics, what its weights lack, and the means of g and of g n. */
 typedef struct backward_piece {
   piece_place at;
-  wide mean, rstd, mean_g, mean_gn;
+  wide mean, rstd, offset, mean_g, mean_gn;
 } backward_piece;
 
 DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_t i) {
@@ -254,6 +254,7 @@ DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_
   p.at = place_of(&a->shape, i);
   p.mean = a->mean == 0 ? 0 : ((const wide *)a->mean)[i];
   p.rstd = ((const wide *)a->rstd)[i];
+  p.offset = (wide)a->offset;
   p.mean_g = p.mean_gn = 0;
   return p;
 }
@@ -262,7 +263,7 @@ DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_
 DEVICE void make_n_and_g(const backward_piece *p, const wide weight[VECTOR], wide x[VECTOR], wide dy[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) {
     x[j] = (x[j] - p->mean) * p->rstd;
-    dy[j] *= weight[j];
+    dy[j] *= weight[j] + p->offset;
   }
 }
 

@@ -42,7 +42,7 @@ typedef struct norm_forward_arguments {
   norm_shape shape;
   const void *x, *branch, *weight, *bias;
   void *sum, *y, *mean, *rstd;
-  double eps;
+  double eps, offset;
   int32_t by_warp; /* a warp to a piece; else a block */
   int32_t no_padding;
 } norm_forward_arguments;
@@ -52,6 +52,7 @@ typedef struct norm_backward_arguments {
   norm_shape shape;
   const void *gradient_y, *x, *weight, *mean, *rstd;
   void *gradient_x;
+  double offset;
   int32_t by_warp, accumulate;
 } norm_backward_arguments;
 typedef norm_backward_arguments norm_backward_warp_arguments, norm_backward_block_arguments,
