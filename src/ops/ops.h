@@ -78,14 +78,16 @@ tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qk
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
 /* Rotary positions (Su et al. 2021) up to `positions`. The first `together` are read at once, in one sequence; those
- * behind them one after the other. */
+ * behind them one after the other. Of each head the first rotary_dim elements turn, with the frequencies of heads of
+ * that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
-  int64_t positions, together, head_dim;
+  int64_t positions, together, head_dim, rotary_dim;
   double theta;
   tri_rope_scaling scaling;
 } tri_rope_table;
 
-/* Turns q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory. */
+/* Turns q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory; those with
+ * others (Gemma 3 has two bases) have theirs. */
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out);
 
 /* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all that

@@ -20,15 +20,20 @@ typedef struct rope_constant {
   tri_dtype type;
 } rope_constant;
 
+/* Elements of a head that turn. */
+static int64_t turned(const tri_rope_table *table) {
+  return table->rotary_dim == 0 ? table->head_dim : table->rotary_dim;
+}
+
 static double frequency(const tri_rope_table *table, int64_t position, int64_t pair) {
   int64_t length = position < table->together ? table->together : position + 1;
-  return tri_rope_frequency(&table->scaling, table->theta, table->head_dim, length, pair);
+  return tri_rope_frequency(&table->scaling, table->theta, turned(table), length, pair);
 }
 
 /* Cosines [positions, D/2], then sines. */
 static void op_rope_fill(const void *attributes, void *host) {
   const rope_constant *at = attributes;
-  int64_t half = at->table.head_dim / 2;
+  int64_t half = turned(&at->table) / 2;
   int64_t count = at->table.positions * half;
   bool by_length = at->table.scaling.type == TRI_ROPE_DYNAMIC;
   double factor = tri_rope_attention_factor(&at->table.scaling);
@@ -45,8 +50,8 @@ static void op_rope_fill(const void *attributes, void *host) {
 }
 
 static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
-  return a->positions == b->positions && a->together == b->together && a->head_dim == b->head_dim &&
-         a->theta == b->theta && tri_rope_scalings_equal(&a->scaling, &b->scaling);
+  return a->positions == b->positions && a->together == b->together && turned(a) == turned(b) && a->theta == b->theta &&
+         tri_rope_scalings_equal(&a->scaling, &b->scaling);
 }
 
 static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
@@ -58,7 +63,7 @@ static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, 
   }
   rope_constant attributes = {*table, tri_dtype_wide(list->type)};
   tri_constant constant = {.fill = op_rope_fill};
-  constant.bytes = (size_t)table->positions * (size_t)table->head_dim * tri_dtype_bytes(attributes.type);
+  constant.bytes = (size_t)table->positions * (size_t)turned(table) * tri_dtype_bytes(attributes.type);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &constant.attributes));
   return tri_op_list_add_constant(list, &constant, out);
 }
@@ -85,9 +90,9 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
   if (x != y) TRI_KERNEL_CALL(run->queue, convert, rows * width, call->type, x, call->type, y);
   const char *cosine = run->constants[call->constant];
   size_t half_bytes =
-      (size_t)at->table.positions * (size_t)(at->table.head_dim / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
+      (size_t)at->table.positions * (size_t)(turned(&at->table) / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
   TRI_KERNEL_CALL(run->queue, rope, call->type, tri_all_rows(rows), width, at->heads.heads + at->heads.kv_heads,
-                  at->heads.head_dim, at->heads.head_dim, run->positions, cosine, cosine + half_bytes, inverse, y);
+                  at->heads.head_dim, turned(&at->table), run->positions, cosine, cosine + half_bytes, inverse, y);
   return TRI_OK;
 }
 
@@ -103,7 +108,7 @@ static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) 
   const rope *at = call->attributes;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  double elements = (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)at->heads.head_dim;
+  double elements = (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)turned(&at->table);
   out->elements = elements;
   out->vector_flops = elements * 3.0;
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;

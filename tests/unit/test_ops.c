@@ -199,8 +199,8 @@ static void compare(bench *b, double times) {
   }
 }
 
-/* `accumulates`: whether the parameters' gradients add up over micro-batches (those of test inputs do not). */
-static void check(bench *b, bool split, int times) {
+/* Memory for what has been built, with numbers in the parameters. */
+static void lay_out(bench *b, bool split) {
   CHECK_OK(tri_op_list_finish(b->list));
   tri_parameter_table_lay_out(&b->table, NULL);
   const int64_t one_frame = 1;
@@ -221,13 +221,22 @@ static void check(bench *b, bool split, int times) {
   memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
   size_t frames = b->executor->plan->chunks[0].frames;
   memset(b->executor->arena + frames, 0xff, b->executor->plan->arena_bytes - frames);
-  find_gradients(b, split, times);
-  /* Padding between parameters is nobody's. */
-  compare(b, times);
+}
+
+static void end(bench *b) {
   tri_executor_destroy(b->executor);
   tri_op_list_destroy(b->list);
   tri_free(b->table.entries);
   tri_device_destroy(b->device);
+}
+
+/* `accumulates`: whether the parameters' gradients add up over micro-batches (those of test inputs do not). */
+static void check(bench *b, bool split, int times) {
+  lay_out(b, split);
+  find_gradients(b, split, times);
+  /* Padding between parameters is nobody's. */
+  compare(b, times);
+  end(b);
 }
 
 static void with_both(void (*build)(bench *)) {
@@ -357,6 +366,61 @@ static void build_rope(bench *b) {
   weigh(b, y);
 }
 
+/* 4 elements of 6, then all of them from another base, then 2. */
+static const tri_heads partly = {2, 1, 6};
+static const struct {
+  int64_t rotary_dim;
+  double theta;
+} turns[] = {{4, 100}, {0, 9}, {2, 100}, {6, 9}};
+enum { TURNS = sizeof turns / sizeof turns[0] };
+
+static int32_t append_turns(bench *b) {
+  int32_t x = input(b, (2 + 2 * 1) * 6);
+  for (int i = 0; i < TURNS; i++) {
+    tri_rope_table table = {.positions = SEQUENCE,
+                            .head_dim = 6,
+                            .rotary_dim = turns[i].rotary_dim,
+                            .theta = turns[i].theta,
+                            .scaling = tri_rope_scaling_none()};
+    CHECK_OK(tri_op_rope(b->list, partly, &table, x, &x));
+  }
+  return x;
+}
+static void build_rope_of_parts(bench *b) { weigh(b, append_turns(b)); }
+
+/* What these make of a row, by the formula. */
+static void turn(double *row, int position) {
+  for (int i = 0; i < TURNS; i++) {
+    const int all = turns[i].rotary_dim == 0 ? 6 : (int)turns[i].rotary_dim;
+    for (int at = 0; at < (2 + 1) * 6; at += 6) {
+      for (int pair = 0; pair < all / 2; pair++) {
+        const double angle = position * pow(turns[i].theta, -2.0 * pair / all);
+        const double low = row[at + pair], high = row[at + pair + all / 2];
+        row[at + pair] = low * cos(angle) - high * sin(angle);
+        row[at + pair + all / 2] = high * cos(angle) + low * sin(angle);
+      }
+    }
+  }
+}
+
+/* Calls with other tables do not share them, and equal ones do. */
+static void test_rope_tables(void **state) {
+  (void)state;
+  bench b;
+  begin(&b);
+  weigh(&b, append_turns(&b));
+  assert_int_equal(b.list->num_constants, TURNS - 1);
+  lay_out(&b, false);
+  enum { WIDTH = 24 };
+  double expected = 0, rows[ROWS * WIDTH];
+  memcpy(rows, tri_executor_values(b.executor), sizeof rows);
+  for (int r = 0; r < ROWS; r++) turn(rows + r * WIDTH, r % SEQUENCE);
+  for (int i = 0; i < ROWS * WIDTH; i++) expected += rows[i] * noise(1, i);
+  const double got = loss(&b);
+  if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("the sum is %.15g, not %.15g", got, expected);
+  end(&b);
+}
+
 static void build_embedding(bench *b) {
   for (int i = 0; i < ROWS; i++) b->ids[i] = (i * i) % 4;
   int32_t y = -1;
@@ -408,6 +472,7 @@ OPERATION_TEST(reglu)
 OPERATION_TEST(dropout)
 OPERATION_TEST(attention)
 OPERATION_TEST(rope)
+OPERATION_TEST(rope_of_parts)
 OPERATION_TEST(embedding)
 OPERATION_TEST(cross_entropy)
 OPERATION_TEST(residual)
@@ -451,6 +516,8 @@ int main(void) {
       cmocka_unit_test(test_dropout),
       cmocka_unit_test(test_attention),
       cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_rope_of_parts),
+      cmocka_unit_test(test_rope_tables),
       cmocka_unit_test(test_embedding),
       cmocka_unit_test(test_cross_entropy),
       cmocka_unit_test(test_residual),
