@@ -98,6 +98,9 @@ tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, 
 /* y[R, C] = act(gate) * up of x[R, 2C], which is gate then up: SwiGLU is that of SiLU, GeGLU of GELU. */
 tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
 
+/* factor x, rounded once to the activations' type: over x where nobody else wants it. Factor 1 appends nothing. */
+tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *out);
+
 /* x + branch; `x` may be used by others too, `branch` not. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
 

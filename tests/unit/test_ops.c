@@ -345,6 +345,36 @@ static void build_reglu(bench *b) {
   weigh(b, y);
 }
 
+static void build_scale(bench *b) {
+  int32_t x = input(b, 8), y = -1, same = -1;
+  CHECK_OK(tri_op_scale(b->list, 1, x, &same));
+  assert_int_equal(same, x);
+  CHECK_OK(tri_op_scale(b->list, -1.7, x, &y));
+  weigh(b, y);
+}
+
+/* Of a branch, and of what others read too: gradients are added to. */
+static void build_scaled_branch(bench *b) {
+  int32_t x = input(b, 6), x1, x2, x3;
+  CHECK_OK(tri_op_scale(b->list, 0.3, x, &x1));
+  CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x, parameter(b, 6, 6, false), -1, &x2));
+  CHECK_OK(tri_op_scale(b->list, 2.5, x2, &x2));
+  CHECK_OK(tri_op_add(b->list, x, x2, &x2));
+  CHECK_OK(tri_op_add(b->list, x2, x1, &x3));
+  weigh(b, x3);
+}
+
+/* What is added to the stream is read by others too, and the stream's gradient is not to be multiplied. */
+static void build_scaled_and_read(bench *b) {
+  int32_t x = input(b, 6), x1, x2, x3, x4;
+  CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x, parameter(b, 6, 6, false), -1, &x1));
+  CHECK_OK(tri_op_scale(b->list, 2.5, x1, &x2));
+  CHECK_OK(tri_op_add(b->list, x, x2, &x3));
+  CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x1, parameter(b, 6, 6, false), -1, &x4));
+  CHECK_OK(tri_op_add(b->list, x3, x4, &x4));
+  weigh(b, x4);
+}
+
 static void build_dropout(bench *b) {
   int32_t x = input(b, 8), y = -1;
   CHECK_OK(tri_op_dropout(b->list, 0.4, 9, x, &y));
@@ -470,6 +500,9 @@ OPERATION_TEST(geglu)
 OPERATION_TEST(geglu_erf)
 OPERATION_TEST(reglu)
 OPERATION_TEST(dropout)
+OPERATION_TEST(scale)
+OPERATION_TEST(scaled_branch)
+OPERATION_TEST(scaled_and_read)
 OPERATION_TEST(attention)
 OPERATION_TEST(rope)
 OPERATION_TEST(rope_of_parts)
@@ -514,6 +547,9 @@ int main(void) {
       cmocka_unit_test(test_geglu_erf),
       cmocka_unit_test(test_reglu),
       cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_scaled_branch),
+      cmocka_unit_test(test_scaled_and_read),
       cmocka_unit_test(test_attention),
       cmocka_unit_test(test_rope),
       cmocka_unit_test(test_rope_of_parts),
