@@ -279,7 +279,7 @@ tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t 
 }
 
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
-  return tri_op_embedding(list, model->hidden_size, model->vocab_size, positions, TOKEN_EMBEDDING, -1, x);
+  return tri_op_embedding(list, model->hidden_size, model->vocab_size, positions, 0, TOKEN_EMBEDDING, -1, x);
 }
 
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {

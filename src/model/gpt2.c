@@ -114,7 +114,7 @@ static tri_status gpt2_append_block(const tri_model *model, int64_t positions, i
 
 static tri_status gpt2_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
   (void)positions;
-  TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, model->max_sequence, TOKEN_EMBEDDING,
+  TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, model->max_sequence, 0, TOKEN_EMBEDDING,
                            POSITION_EMBEDDING, x));
   return tri_op_dropout(list, model->dropout, 0, *x, x);
 }

@@ -2,12 +2,13 @@
  *
  * The first line of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a rank holds
  * a slice of the vocabulary: ids of others' slices give rows of zeros, and the ranks' rows are added (leave_tensor);
- * one rank adds the positions, whose gradient is the same on all. */
+ * one rank adds the positions, whose gradient is the same on all. Their table may have rows in front of that of
+ * position 0, which nobody reads. */
 #include "ops/ops.h"
 #include "ops/run.h"
 
 typedef struct embedding {
-  int64_t width, max_sequence;
+  int64_t width, max_sequence, position_offset;
   int64_t first_id, table_rows; /* this rank's slice of the vocabulary */
   bool adds_positions;
 } embedding;
@@ -20,10 +21,17 @@ static tri_status op_embedding_shape(const tri_op_call *call, const tri_shape in
   return TRI_OK;
 }
 
+/* Row 0 of the positions, in a table of them or in its gradient. */
+static void *first_position(const tri_op_call *call, void *table) {
+  const embedding *at = call->attributes;
+  const size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
+  return (char *)table + (size_t)at->position_offset * row_bytes;
+}
+
 static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
   bool has_positions = call->parameters[1] >= 0 && at->adds_positions;
-  const void *position_table = has_positions ? run->parameters[call->parameters[1]].value : NULL;
+  const void *position_table = has_positions ? first_position(call, run->parameters[call->parameters[1]].value) : NULL;
   int64_t past = run->cache == NULL ? 0 : run->cache->past;
   if (position_table != NULL && past + run->sequence > at->max_sequence) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
@@ -51,8 +59,12 @@ static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *
   }
   if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
+  if (!position->gradient_written && at->position_offset > 0) { /* those in front of them have none */
+    TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)at->position_offset, position->gradient);
+  }
   TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,
-                  run->positions, at->max_sequence, gradient, position->gradient, position->gradient_written);
+                  run->positions, at->max_sequence, gradient, first_position(call, position->gradient),
+                  position->gradient_written);
   position->gradient_written = true;
   return TRI_OK;
 }
@@ -78,11 +90,13 @@ static const tri_op op_embedding = {
     .cost = op_embedding_cost,
 };
 
-tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
-                            int32_t position, int32_t *out) {
+tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence,
+                            int64_t position_offset, int32_t token, int32_t position, int32_t *out) {
   const void *at = NULL;
-  embedding attributes = {
-      .width = width, .max_sequence = max_sequence, .adds_positions = tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0};
+  embedding attributes = {.width = width,
+                          .max_sequence = max_sequence,
+                          .position_offset = position_offset,
+                          .adds_positions = tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0};
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.table_rows);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_embedding, at);

@@ -39,9 +39,10 @@ tri_status tri_op_stage_output(tri_op_list *list, int32_t x);
 
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
-/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). vocab_size is the whole model's. */
-tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence, int32_t token,
-                            int32_t position, int32_t *out);
+/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). vocab_size is the whole model's. Row
+ * position_offset of the table is that of position 0 (OPT: 2): it has max_sequence + position_offset rows. */
+tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence,
+                            int64_t position_offset, int32_t token, int32_t position, int32_t *out);
 
 tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out);
 /* y = x / rms * (offset + weight), rms = sqrt(mean of squares + eps): offset is 0, or 1 where weights are kept around

@@ -451,12 +451,32 @@ static void test_rope_tables(void **state) {
   end(&b);
 }
 
-static void build_embedding(bench *b) {
+static void build_embedding_from(bench *b, int64_t offset) {
   for (int i = 0; i < ROWS; i++) b->ids[i] = (i * i) % 4;
   int32_t y = -1;
-  CHECK_OK(tri_op_embedding(b->list, 5, 4, SEQUENCE + 1, parameter(b, 4, 5, false),
-                            parameter(b, SEQUENCE + 1, 5, false), &y));
+  const int32_t token = parameter(b, 4, 5, false), position = parameter(b, SEQUENCE + 1 + offset, 5, false);
+  CHECK_OK(tri_op_embedding(b->list, 5, 4, SEQUENCE + 1, offset, token, position, &y));
   weigh(b, y);
+}
+static void build_embedding(bench *b) { build_embedding_from(b, 0); }
+static void build_embedding_from_two(bench *b) { build_embedding_from(b, 2); }
+
+/* Positions begin with the third row of their table. */
+static void test_position_offset(void **state) {
+  (void)state;
+  bench b;
+  begin(&b);
+  build_embedding_from_two(&b);
+  lay_out(&b, false);
+  const double *tokens = tri_executor_values(b.executor), *table = tokens + b.table.entries[1].offset;
+  double expected = 0;
+  for (int i = 0; i < ROWS * 5; i++) {
+    const int row = i / 5, column = i % 5;
+    expected += noise(1, i) * (tokens[b.ids[row] * 5 + column] + table[(row % SEQUENCE + 2) * 5 + column]);
+  }
+  const double got = loss(&b);
+  if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("the sum is %.15g, not %.15g", got, expected);
+  end(&b);
 }
 
 static void build_cross_entropy(bench *b) {
@@ -507,6 +527,7 @@ OPERATION_TEST(attention)
 OPERATION_TEST(rope)
 OPERATION_TEST(rope_of_parts)
 OPERATION_TEST(embedding)
+OPERATION_TEST(embedding_from_two)
 OPERATION_TEST(cross_entropy)
 OPERATION_TEST(residual)
 
@@ -520,7 +541,7 @@ static void test_accumulation(void **state) {
     b.labels[i] = (i + 1) % 4;
   }
   int32_t table = parameter(&b, 4, 5, false), x, x1, x2;
-  CHECK_OK(tri_op_embedding(b.list, 5, 4, SEQUENCE + 1, table, parameter(&b, SEQUENCE + 1, 5, false), &x));
+  CHECK_OK(tri_op_embedding(b.list, 5, 4, SEQUENCE + 1, 0, table, parameter(&b, SEQUENCE + 1, 5, false), &x));
   CHECK_OK(tri_op_layer_norm(b.list, 1e-3, x, parameter(&b, 5, 0, false), parameter(&b, 5, 0, false), &x1));
   CHECK_OK(
       tri_op_linear(b.list, 5, 5, TRI_WEIGHT_IN_OUT, x1, parameter(&b, 5, 5, false), parameter(&b, 5, 0, false), &x2));
@@ -555,6 +576,8 @@ int main(void) {
       cmocka_unit_test(test_rope_of_parts),
       cmocka_unit_test(test_rope_tables),
       cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_embedding_from_two),
+      cmocka_unit_test(test_position_offset),
       cmocka_unit_test(test_cross_entropy),
       cmocka_unit_test(test_residual),
       cmocka_unit_test(test_accumulation),
