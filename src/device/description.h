@@ -74,6 +74,13 @@ static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t 
   return slice;
 }
 
+/* What logits are made of the products of the output: scale times them, and with a cap soft_cap tanh(scale product /
+ * soft_cap), which never goes beyond it (Gemma 2, arXiv 2408.00118, section 2). scale 1 and soft_cap 0: the products.
+ */
+typedef struct tri_logit_form {
+  double scale, soft_cap;
+} tri_logit_form;
+
 /* Exact attention over a list of slices. A query sees the keys of all slices that name it, no key through two of them:
  * so masks of documents, shares of a sequence, blocks of keys that come one after the other, windows, and caches of
  * unequal length are all said. A query that sees nothing has out 0 and log_sum_exp -infinity.

@@ -182,9 +182,9 @@ typedef struct tri_device_kernels {
   /* y = factor x, both type[count], multiplied in the wide type and rounded once; for fp32 and bf16 the factor is one
    * of fp32, or taken for the nearest. In place: y may be x. */
   tri_status (*scale)(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y);
-  /* out[C] (+)= sum over the rows of in[R,C]; out is wide. */
-  tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
-                           bool accumulate);
+  /* out[C] (+)= sum over the rows of in[R,C], whose leading dimension is ld; out is wide. */
+  tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld, const void *in,
+                           void *out, bool accumulate);
 
   /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] of `type` or wide, as
    * table_type says, and position_table wide; the sum is wide. position_table may be NULL, and nobody then reads
@@ -320,6 +320,9 @@ typedef struct tri_device_kernels {
 
   /* ---- loss -------------------------------------------------------------------------------------------------- */
 
+  /* Products in logits[R, V] (wide, leading dimension ld) become logits of that form (description.h), in place. */
+  tri_status (*softmax_logits)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                               tri_logit_form form, void *logits);
   /* Of each row of logits[R, V] (wide, leading dimension ld): its maximum, the sum of exp(logit - maximum), and the
    * logit of labels[r] - first_id (0 where that is outside [0, V): another rank's slice, or ignored). Outputs are [R],
    * wide. */
@@ -335,10 +338,11 @@ typedef struct tri_device_kernels {
                              void *losses);
   /* gradient[r, v] = values->loss_scale * weights[r] * (exp(logit - maximum) / sum - (v == labels[r] - first_id)),
    * zeros where labels[r] is negative. The gradient has `type` and leading dimension gradient_ld (in elements of type).
-   * It may lie in the logits' own memory, each row at the start of its row of logits. */
+   * It may lie in the logits' own memory, each row at the start of its row of logits. It is that of the products of
+   * which the logits were made: times scale, and with a cap times 1 - (logit / soft_cap)^2. */
   tri_status (*softmax_gradient)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                 const void *logits, const int32_t *labels, const float *weights, int64_t first_id,
-                                 const tri_step_values *values, const void *maximum, const void *sum,
+                                 tri_logit_form form, const void *logits, const int32_t *labels, const float *weights,
+                                 int64_t first_id, const tri_step_values *values, const void *maximum, const void *sum,
                                  int64_t gradient_ld, void *gradient);
 
   /* ---- optimizer --------------------------------------------------------------------------------------------- */

@@ -180,8 +180,8 @@ static tri_status run_loss(const tri_measure *m, const elements *e) {
   const int64_t wide = (int64_t)tri_dtype_bytes(tri_dtype_wide(m->type)), element = (int64_t)tri_dtype_bytes(m->type);
   TRI_KERNEL_CALL(queue, softmax_statistics, m->type, e->rows, e->width, e->width, logits, e->ids, 0, maximum, sum,
                   label);
-  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, logits, e->ids, e->label_weights, 0,
-                  e->values, maximum, sum, e->width * wide / element, array(m, e, 2));
+  TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, (tri_logit_form){1, 0}, logits, e->ids,
+                  e->label_weights, 0, e->values, maximum, sum, e->width * wide / element, array(m, e, 2));
   return TRI_OK;
 }
 
@@ -246,7 +246,8 @@ static tri_status run_elements(tri_measure *m, const void *what) {
                       e->positions, e->table, e->table, false, array(m, e, 0));
       return TRI_OK;
     case TRI_WORK_LINEAR:
-      TRI_KERNEL_CALL(queue, column_sum, m->type, tri_all_rows(e->rows), e->width, array(m, e, 0), e->weights, true);
+      TRI_KERNEL_CALL(queue, column_sum, m->type, tri_all_rows(e->rows), e->width, e->width, array(m, e, 0), e->weights,
+                      true);
       return TRI_OK;
     case TRI_WORK_ADD:
     case TRI_WORK_ADD_TO:

@@ -33,11 +33,12 @@ static tri_status append_head(const tri_model *model, const tri_list_request *re
   TRI_TRY(tri_family_of(model)->end(model, list, x, &hidden, &head_weight));
   switch (request->purpose) {
     case TRI_LIST_GENERATE:
-      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, hidden, head_weight, &logits);
+      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, tri_logits_plain(), hidden, head_weight,
+                                &logits);
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE: break;
   }
-  return tri_objective_append(request->objective, model, list, hidden, head_weight);
+  return tri_objective_append(request->objective, model, list, tri_logits_plain(), hidden, head_weight);
 }
 
 static tri_status append_all(const tri_model *model, const tri_list_request *request, tri_op_list *list) {

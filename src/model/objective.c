@@ -2,17 +2,18 @@
 
 #include "ops/ops.h"
 
-static tri_status append_cross_entropy(const tri_model *model, tri_op_list *list, int32_t hidden, int32_t head_weight) {
+static tri_status append_cross_entropy(const tri_model *model, tri_op_list *list, tri_logits logits, int32_t hidden,
+                                       int32_t head_weight) {
   TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
-  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, hidden, head_weight);
+  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, logits, hidden, head_weight);
 }
 
 const tri_train_objective tri_objective_cross_entropy = {.name = "cross_entropy", .append = append_cross_entropy};
 
 tri_status tri_objective_append(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
-                                int32_t hidden, int32_t head_weight) {
+                                tri_logits logits, int32_t hidden, int32_t head_weight) {
   if (objective == NULL) objective = &tri_objective_cross_entropy;
-  TRI_TRY(objective->append(model, list, hidden, head_weight));
+  TRI_TRY(objective->append(model, list, logits, hidden, head_weight));
   if (list->num_calls > 0 && list->calls[list->num_calls - 1].op->makes_loss) return TRI_OK;
   return tri_fail(TRI_INTERNAL, "the objective %s does not end in the operation that makes the loss", objective->name);
 }

@@ -1,4 +1,5 @@
-/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(h W^T)[label].
+/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(h W^T)[label], or of what a bias, a
+ * scale and a cap make of h W^T (tri_logits).
  *
  * The logits of a large vocabulary are the largest thing in a step, and nobody needs them afterwards. So they are made
  * for a chunk of rows at a time; where a backward follows, the chunk is turned into its own gradient in place and used
@@ -23,7 +24,16 @@ typedef struct cross_entropy {
   tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
   int64_t first_id;  /* from this token on, */
   int64_t slices;    /* one of so many */
+  tri_logit_form form;
 } cross_entropy;
+
+static bool has_bias(const tri_op_call *call) { return call->parameters[1] >= 0; }
+
+/* Whether logits are other than the products and the bias. */
+static bool has_form(const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  return at->form.scale != 1 || at->form.soft_cap > 0;
+}
 
 static int64_t padded_vocabulary(const cross_entropy *at) { return (at->weight.out + 15) / 16 * 16; }
 
@@ -55,6 +65,7 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   };
   p.logits.c_type = wide;
   p.logits.ldc = ld;
+  p.logits.bias = has_bias(call);
   p.hidden.lda = gradient_ld;
   p.weight.lda = gradient_ld;
   return p;
@@ -134,6 +145,30 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->label_logit);
 }
 
+/* The logits of this rank's slice for rows of h. */
+static tri_status make_logits(tri_run *run, const tri_op_call *call, const tri_matmul *product, const void *hidden,
+                              const chunk_memory *m) {
+  const cross_entropy *at = call->attributes;
+  const void *bias = has_bias(call) ? run->parameters[call->parameters[1]].value : NULL;
+  TRI_TRY(tri_weight_multiply(run, call, product, TRI_DIRECTION_FORWARD, hidden, bias, m->logits, m->scratch));
+  if (!has_form(call)) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product->m, at->weight.out, product->ldc, at->form,
+                  m->logits);
+  return TRI_OK;
+}
+
+/* From that of the products, which lies over the logits. */
+static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64_t rows, int64_t ld,
+                                    const void *gradient) {
+  const cross_entropy *at = call->attributes;
+  if (!has_bias(call) || tri_op_is_frozen(call, 1)) return TRI_OK;
+  tri_run_parameter *bias = &run->parameters[call->parameters[1]];
+  TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(rows), at->weight.out, ld, gradient, bias->gradient,
+                  bias->gradient_written);
+  bias->gradient_written = true;
+  return TRI_OK;
+}
+
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
@@ -145,7 +180,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
   const float *weights = run->weights + first;
-  TRI_TRY(tri_weight_multiply(run, call, &p.logits, TRI_DIRECTION_FORWARD, hidden, NULL, m.logits, m.scratch));
+  TRI_TRY(make_logits(run, call, &p.logits, hidden, &m));
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
@@ -153,8 +188,9 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, run->loss_sum, first > 0);
   if (!run->training) return TRI_OK;
 
-  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels, weights,
-                  at->first_id, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
+  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, at->form, m.logits, labels,
+                  weights, at->first_id, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
+  TRI_TRY(add_bias_gradient(run, call, rows, p.weight.lda, m.logits));
   char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
   TRI_TRY(
       tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
@@ -179,9 +215,16 @@ static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_cal
   return TRI_OK;
 }
 
+/* Of each logit, beyond what all have. */
+static double copied_bytes(const tri_op_call *call) {
+  const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
+  const bool sums = has_bias(call) && call->training && !tri_op_is_frozen(call, 1);
+  return (has_form(call) ? 2.0 * wide : 0.0) + (sums ? (double)tri_dtype_bytes(call->type) : 0.0);
+}
+
 /* Where a backward follows, the forward makes the gradients too: three products of one size, two where the weight is
- * frozen. The ranks of a tensor
- * group join three numbers a row. */
+ * frozen. The ranks of a tensor group join three numbers a row. A form of the logits, and the gradient of a bias, are
+ * one more pass over them each. */
 static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
@@ -204,7 +247,8 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .elements = rows * vocabulary,
       .form = TRI_PRODUCT_TURNED,
       .passing = call->weights_pass,
-      .vector_flops = rows * vocabulary * 16.0,
+      .vector_flops = rows * vocabulary * (16.0 + (at->form.soft_cap > 0 ? 20.0 : 0.0)),
+      .copied = rows * vocabulary * copied_bytes(call),
       .exchanges = {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
                      .domain = TRI_DOMAIN_TENSOR,
                      .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))}},
@@ -223,15 +267,18 @@ static const tri_op op_cross_entropy = {
     .cost = op_cross_entropy_cost,
 };
 
-tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight) {
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                                int32_t weight) {
   const void *at = NULL;
   cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN},
-                              .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR)};
+                              .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR),
+                              .form = {logits.scale, logits.soft_cap}};
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
+  call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
   return tri_op_list_append(list, &call, list->training ? 1 : 0, outputs);
 }

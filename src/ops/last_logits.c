@@ -1,8 +1,10 @@
-/* The logits of the last position of each sequence that is not padding, for generation: out[B,V] = h[last] W^T. */
+/* The logits of the last position of each sequence that is not padding, for generation: out[B,V] = h[last] W^T, or
+ * what a bias, a scale and a cap make of that (tri_logits). */
 #include "ops/weight.h"
 
 typedef struct last_logits {
   tri_weight weight; /* stored [V, C] */
+  tri_logit_form form;
 } last_logits;
 
 static tri_matmul product_of(const tri_op_call *call, int64_t batch, int64_t sequence) {
@@ -10,6 +12,7 @@ static tri_matmul product_of(const tri_op_call *call, int64_t batch, int64_t seq
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, batch);
   product.lda = at->weight.in * sequence;
   product.c_type = tri_dtype_wide(call->type);
+  product.bias = call->parameters[1] >= 0;
   return product;
 }
 
@@ -41,8 +44,12 @@ static tri_status op_last_logits_forward(tri_run *run, const tri_op_call *call) 
   tri_matmul product = product_of(call, run->batch, run->sequence);
   size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
   const char *last = (const char *)run->slots[call->inputs[0]] + row_bytes * (size_t)(run->valid - 1);
-  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, last, NULL, run->slots[call->outputs[0]],
-                             run->workspace);
+  const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
+  void *logits = run->slots[call->outputs[0]];
+  TRI_TRY(tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, last, bias, logits, run->workspace));
+  if (at->form.scale == 1 && at->form.soft_cap == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product.m, at->weight.out, product.ldc, at->form, logits);
+  return TRI_OK;
 }
 
 static void op_last_logits_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
@@ -63,14 +70,15 @@ static const tri_op op_last_logits = {
     .cost = op_last_logits_cost,
 };
 
-tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight,
-                              int32_t *out) {
+tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                              int32_t weight, int32_t *out) {
   const void *at = NULL;
-  last_logits attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}};
+  last_logits attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}};
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_last_logits, at);
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
+  call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
   *out = outputs[0];

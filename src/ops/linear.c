@@ -88,8 +88,8 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
       tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
   if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
-  TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(tri_run_rows(run, call)), at->weight.out, gradient_y,
-                  bias->gradient, bias->gradient_written);
+  TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(tri_run_rows(run, call)), at->weight.out,
+                  at->weight.out, gradient_y, bias->gradient, bias->gradient_written);
   bias->gradient_written = true;
   return TRI_OK;
 }

@@ -113,12 +113,21 @@ tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, i
 tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t site, int64_t row_elements,
                                   int64_t first, int32_t x, int32_t *out);
 
+/* Logits are scale (h W^T + bias), or with a cap soft_cap tanh(that / soft_cap); bias[V] is a parameter, split with the
+ * vocabulary, or -1. soft_cap 0 is none. */
+typedef struct tri_logits {
+  double scale, soft_cap;
+  int32_t bias;
+} tri_logits;
+static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1}; }
+
 /* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list.
  * vocab_size is the whole model's. */
-tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight);
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                                int32_t weight);
 
 /* logits[B, V] (wide) of the last position of each sequence: ends a list for generation. */
-tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t hidden, int32_t weight,
-                              int32_t *out);
+tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                              int32_t weight, int32_t *out);
 
 #endif

@@ -52,7 +52,7 @@ static tri_status copy_rows_to_bf16(bench *b) {
   return KERNEL(copy_rows, &copy, b->turned, X, NULL, Z);
 }
 static tri_status column_sum(bench *b) {
-  return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, X, b->columns[0], true);
+  return KERNEL(column_sum, b->type, tri_all_rows(ROWS), WIDTH, WIDTH, X, b->columns[0], true);
 }
 static tri_status embedding(bench *b) {
   return KERNEL(embedding_forward, b->type, tri_all_rows(ROWS), WIDTH, b->ids, 0, COUNT / WIDTH, TRI_FP32, X,
@@ -178,8 +178,8 @@ static tri_status statistics(bench *b) {
                 b->rows[2]);
 }
 static tri_status gradient(bench *b) {
-  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, b->rows[1], 0,
-                &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
+  return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, (tri_logit_form){1, 0}, X, b->ids,
+                b->rows[1], 0, &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
                 b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
 }
 static tri_status adamw(bench *b) {

@@ -9,7 +9,7 @@
 
 /* What a call on rows is made of. */
 typedef struct rows_call {
-  int64_t rows, width, live;
+  int64_t rows, width, ld, live;
   int count; /* argument */
   int left, right, out;
   tri_activation kind;
@@ -220,8 +220,8 @@ void cases_scale(checker *c, tri_dtype type) {
 
 static tri_status run_column_sum(const problem *p, tri_queue *queue, char *const *memory) {
   const rows_call *x = p->with;
-  return KERNEL(queue, column_sum, p->type, rows_of(p, x->rows, x->count, memory), x->width, AT(x->left), AT(x->out),
-                x->accumulate);
+  return KERNEL(queue, column_sum, p->type, rows_of(p, x->rows, x->count, memory), x->width, x->ld, AT(x->left),
+                AT(x->out), x->accumulate);
 }
 
 void cases_column_sum(checker *c, tri_dtype type) {
@@ -232,12 +232,13 @@ void cases_column_sum(checker *c, tri_dtype type) {
     p.with = &x;
     if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: nobody asks for it */
     x.live = add_rows(&p, x.rows, &x.count);
-    x.left = add_array(&p, "in", type, x.rows * x.width);
-    fill(&p, x.left, all_of(x.live * x.width), 0.1, 1);
+    x.ld = x.width + (i % 3 == 0 ? draw(c, 9) : 0);
+    x.left = add_array(&p, "in", type, x.rows * x.ld);
+    fill(&p, x.left, matrix_of(x.live, x.ld, x.width), 0.1, 1);
     x.accumulate = draw_bool(c);
     x.out = add_output(&p, "out", p.wide, x.width, x.accumulate);
-    describe(&p, "%lld x %lld%s%s", (long long)x.rows, (long long)x.width, count_text(x.count),
-             x.accumulate ? ", accumulated" : "");
+    describe(&p, "%lld x %lld, %lld apart%s%s", (long long)x.rows, (long long)x.width, (long long)x.ld,
+             count_text(x.count), x.accumulate ? ", accumulated" : "");
     check(&p);
   }
 }

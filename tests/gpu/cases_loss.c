@@ -10,6 +10,7 @@
 typedef struct loss_call {
   int64_t rows, vocabulary, ld, gradient_ld, first_id;
   int logits, labels, weights, values, maximum, sum, label_logit, out;
+  tri_logit_form form;
 } loss_call;
 
 /* Vocabularies and how long rows are beyond them. */
@@ -49,7 +50,33 @@ static void say(problem *p, const loss_call *x, const char *more) {
            (long long)x->ld, (long long)x->first_id, more);
 }
 
-/* ---- softmax_statistics, _rescale, _loss ------------------------------------------------------------------------- */
+/* ---- softmax_logits, _statistics, _rescale, _loss ---------------------------------------------------------------- */
+
+/* None, a scale, a cap, and both. */
+static tri_logit_form form_of(int i) {
+  static const tri_logit_form forms[] = {{1, 0}, {1, 30}, {0.0625, 0}, {1.3, 2}, {-0.3, 50}};
+  return forms[i % (int)(sizeof forms / sizeof forms[0])];
+}
+
+static tri_status run_logits(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_logits, p->type, x->rows, x->vocabulary, x->ld, x->form, AT(x->logits));
+}
+
+void cases_softmax_logits(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_logits;
+    p.with = &x;
+    x.form = form_of(i + 1);
+    x.logits = add_logits(&p, &x, i);
+    writes(&p, x.logits, matrix_of(x.rows, x.ld, x.vocabulary), false);
+    describe(&p, "%lld rows of %lld logits, %lld apart, by %g, to %g", (long long)x.rows, (long long)x.vocabulary,
+             (long long)x.ld, x.form.scale, x.form.soft_cap);
+    check(&p);
+  }
+}
 
 static tri_status run_statistics(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
@@ -127,7 +154,7 @@ void cases_softmax_loss(checker *c, tri_dtype type) {
 
 static tri_status run_gradient(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
-  return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
+  return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, x->form, AT(x->logits), AT(x->labels),
                 AT(x->weights), x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
 }
 
@@ -153,6 +180,7 @@ void cases_softmax_gradient(checker *c, tri_dtype type) {
     const bool in_place = i % 2 == 1;
     p.run = run_gradient;
     p.with = &x;
+    x.form = form_of(i / 2);
     x.labels = add_labels(&p, &x);
     x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
     x.values = add_bytes(&p, "values", &values, sizeof values);
@@ -167,7 +195,7 @@ void cases_softmax_gradient(checker *c, tri_dtype type) {
       writes(&p, x.out, matrix_of(x.rows, x.gradient_ld, x.vocabulary), false);
     }
     p.arguments[x.out].yardstick = 1e-3; /* times loss_scale, and most are of unlikely ids */
-    say(&p, &x, in_place ? ", in place" : "");
+    say(&p, &x, x.form.soft_cap > 0 ? in_place ? ", capped, in place" : ", capped" : in_place ? ", in place" : "");
     check(&p);
   }
 }

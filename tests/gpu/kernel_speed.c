@@ -133,7 +133,7 @@ WORK(add, add, type, all, c->width, c->x, c->y, c->z)
 WORK(scale, scale, type, c->rows * c->width, 0.5, c->x, c->z)
 WORK(convert, convert, c->rows * c->width, wide, c->table, type, c->z)
 WORK(copy_rows, copy_rows, &(tri_row_copy){all, c->width, type, type, c->width, c->width}, c->turned, c->x, NULL, c->z)
-WORK(column_sum, column_sum, type, all, c->width, c->x, c->weight, true)
+WORK(column_sum, column_sum, type, all, c->width, c->width, c->x, c->weight, true)
 WORK(activation_forward, activation_forward, type, TRI_ACTIVATION_GELU_TANH, all, c->width, c->x, c->z)
 WORK(activation_backward, activation_backward, type, TRI_ACTIVATION_GELU_TANH, all, c->width, c->x, c->y, c->z)
 WORK(gated_forward, gated_forward, type, TRI_ACTIVATION_SILU, tri_all_rows(c->rows / 2), c->width, c->x, c->z)
@@ -305,8 +305,8 @@ static tri_status work_statistics(tri_queue *queue, void *context, int round) {
 static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
-  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, c->logits, c->labels,
-                  c->weights, 0, c->values, c->maximum, c->sum,
+  TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, (tri_logit_form){1, 0},
+                  c->logits, c->labels, c->weights, 0, c->values, c->maximum, c->sum,
                   c->vocabulary * (int64_t)(tri_dtype_bytes(c->s->wide) / tri_dtype_bytes(c->s->type)), c->logits);
   return TRI_OK;
 }

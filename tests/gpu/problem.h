@@ -127,6 +127,7 @@ typedef struct kernel_cases {
   X(weighted_gated_backward) \
   X(dropout) \
   X(rope) \
+  X(softmax_logits) \
   X(softmax_statistics) \
   X(softmax_rescale) \
   X(softmax_loss) \

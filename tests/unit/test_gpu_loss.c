@@ -9,6 +9,7 @@ typedef struct problem {
   size_t misaligned;
   bool special;  /* rows that are not all finite */
   bool in_place; /* the gradient lies over the logits */
+  tri_logit_form form;
 } problem;
 
 static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
@@ -126,8 +127,8 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   void *gradient = p->in_place ? logits : put_poison(b, p->rows * ld, p->type);
   b->misaligned = 0;
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
-  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, logits, labels, put_weights(b, p), p->first_id, step,
-         maximum, sum, ld, gradient);
+  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, p->form, logits, labels, put_weights(b, p),
+         p->first_id, step, maximum, sum, ld, gradient);
   unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);
   gpu_clear(b);
@@ -194,6 +195,34 @@ static void check_gradient(gpu_benches *all, const problem *p, int devices) {
   statistics_free(&given);
 }
 
+/* Products that become logits; what lies between the rows stays. */
+static unsigned char *run_logits(gpu_bench *b, const problem *p) {
+  unsigned char *out = gpu_bytes((size_t)(p->rows * p->ld) * wide_bytes(p));
+  b->misaligned = p->misaligned;
+  void *logits = put_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p));
+  KERNEL(softmax_logits, p->type, p->rows, p->vocabulary, p->ld, p->form, logits);
+  gpu_get(b, logits, out);
+  gpu_clear(b);
+  return out;
+}
+
+static void check_logits(gpu_benches *all, const problem *p, int devices) {
+  const size_t row_bytes = (size_t)p->ld * wide_bytes(p), written = (size_t)p->vocabulary * wide_bytes(p);
+  unsigned char *expected = run_logits(&all->reference, p);
+  for (int d = 0; d < devices; d++) {
+    unsigned char *is = run_logits(&all->each[d], p);
+    for (int64_t r = 0; r < p->rows; r++) {
+      const unsigned char *row = is + (size_t)r * row_bytes, *expected_row = expected + (size_t)r * row_bytes;
+      if (!(gpu_difference(wide_of(p), p->vocabulary, row, expected_row) <= gpu_tolerance(wide_of(p))))
+        say("other logits", gpu_devices[d], p);
+      if (memcmp(row + written, expected_row + written, row_bytes - written) != 0)
+        say("written behind the logits", gpu_devices[d], p);
+    }
+    free(is);
+  }
+  free(expected);
+}
+
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -204,13 +233,16 @@ static const struct {
               {8, 4097, 4112, 0, 0}, {2, 9000, 9001, 77, 1}};
 enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
+static const tri_logit_form forms[] = {{-0.3, 0}, {1.7, 5}};
+
 static problem problem_of(int shape, int type) {
   return (problem){.type = gpu_types[type],
                    .rows = shapes[shape].rows,
                    .vocabulary = shapes[shape].vocabulary,
                    .ld = shapes[shape].ld,
                    .first_id = shapes[shape].first_id,
-                   .misaligned = shapes[shape].misaligned};
+                   .misaligned = shapes[shape].misaligned,
+                   .form = {1, 0}};
 }
 
 static void test_statistics_and_loss(void **state) {
@@ -228,11 +260,25 @@ static void test_statistics_and_loss(void **state) {
 static void test_gradient(void **state) {
   for (int s = 0; s < NUM_SHAPES; s++) {
     for (int t = 0; t < GPU_TYPES; t++) {
+      for (int kind = 0; kind < 6; kind++) {
+        problem p = problem_of(s, t);
+        p.special = kind % 2 == 1 && kind < 4;
+        p.in_place = kind / 2 == 1;
+        if (kind >= 4) p.form = forms[kind - 4];
+        check_gradient(*state, &p, GPU_DEVICES);
+      }
+    }
+  }
+}
+
+static void test_logits(void **state) {
+  for (int s = 0; s < NUM_SHAPES; s++) {
+    for (int t = 0; t < GPU_TYPES; t++) {
       for (int kind = 0; kind < 4; kind++) {
         problem p = problem_of(s, t);
         p.special = kind % 2 == 1;
-        p.in_place = kind / 2 == 1;
-        check_gradient(*state, &p, GPU_DEVICES);
+        p.form = forms[kind / 2];
+        check_logits(*state, &p, GPU_DEVICES);
       }
     }
   }
@@ -242,7 +288,12 @@ static void test_real_vocabularies(void **state) {
   static const int64_t sizes[][2] = {{50257, 50272}, {50257, 50257}, {128256, 128256}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     for (int t = 0; t < GPU_TYPES; t++) {
-      problem p = {.type = gpu_types[t], .rows = 2, .vocabulary = sizes[i][0], .ld = sizes[i][1], .in_place = true};
+      problem p = {.type = gpu_types[t],
+                   .rows = 2,
+                   .vocabulary = sizes[i][0],
+                   .ld = sizes[i][1],
+                   .in_place = true,
+                   .form = forms[1]};
       check_statistics(*state, &p, 2);
       check_gradient(*state, &p, 2);
     }
@@ -252,7 +303,7 @@ static void test_real_vocabularies(void **state) {
 /* Where the arrays lie changes no bit. */
 static void test_misaligned_bits(void **state) {
   gpu_benches *all = *state;
-  problem p = {.type = TRI_FP32, .rows = 5, .vocabulary = 5001, .ld = 5008};
+  problem p = {.type = TRI_FP32, .rows = 5, .vocabulary = 5001, .ld = 5008, .form = {1, 0}};
   statistics aligned = run_statistics(&all->each[0], &p, NULL);
   unsigned char *aligned_gradient = run_gradient(&all->each[0], &p, &aligned);
   p.misaligned = 1;
@@ -269,6 +320,7 @@ static void test_misaligned_bits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_statistics_and_loss),
+      cmocka_unit_test(test_logits),
       cmocka_unit_test(test_gradient),
       cmocka_unit_test(test_real_vocabularies),
       cmocka_unit_test(test_misaligned_bits),

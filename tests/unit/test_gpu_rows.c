@@ -280,14 +280,18 @@ static void test_dropout(void **state) {
 /* ---- sums down columns ------------------------------------------------------------------------------------------- */
 
 static tri_status call_column_sum(tri_queue *queue, const problem *p, void *const *at) {
-  TRI_TRY(KERNEL(column_sum, p->type, rows_of(p, at), p->width, at[1], at[2], false));
-  return KERNEL(column_sum, p->type, rows_of(p, at), p->width, at[1], at[3], true);
+  TRI_TRY(KERNEL(column_sum, p->type, rows_of(p, at), p->width, p->width + 3, at[1], at[2], false));
+  TRI_TRY(KERNEL(column_sum, p->type, rows_of(p, at), p->width, p->width + 8, at[4], at[5], false));
+  return KERNEL(column_sum, p->type, rows_of(p, at), p->width, p->width, at[6], at[3], true);
 }
 
 static void fill_column_sum(problem *p) {
-  of_rows(p, INPUT, p->width);
+  of_rows(p, INPUT, p->width + 3);
   of_wides(p, OUTPUT, p->width);
   of_wides(p, BOTH, p->width);
+  of_rows(p, INPUT, p->width + 8);
+  of_wides(p, OUTPUT, p->width);
+  of_rows(p, INPUT, p->width);
 }
 
 static void test_column_sum(void **state) {

@@ -43,7 +43,7 @@ static tri_status many_kernels(tri_queue *queue, double *a, double *b, double *c
   TRI_KERNEL_CALL(queue, matmul, &product, a, b, NULL, c, NULL);
   product = (tri_matmul){0}; /* it was copied */
   TRI_KERNEL_CALL(queue, rms_norm_forward, &norm, b, NULL, NULL, a, b, c + ROWS * ROWS);
-  TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, tri_all_rows(ROWS), WIDTH, b, a, true);
+  TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, tri_all_rows(ROWS), WIDTH, WIDTH, b, a, true);
   return TRI_OK;
 }
 

@@ -52,16 +52,16 @@ static tri_status swiglu_of_all_rows(tri_queue *queue, tri_dtype type, tri_activ
   return tri_reference_gated_forward(queue, type, kind, tri_all_rows(rows.capacity), width, x, y);
 }
 
-static tri_status column_sum_forgets(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
-                                     void *out, bool accumulate) {
+static tri_status column_sum_forgets(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
+                                     const void *in, void *out, bool accumulate) {
   (void)accumulate;
-  return tri_reference_column_sum(queue, type, rows, width, in, out, false);
+  return tri_reference_column_sum(queue, type, rows, width, ld, in, out, false);
 }
 
-static tri_status column_sum_adds_to_poison(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
+static tri_status column_sum_adds_to_poison(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
                                             const void *in, void *out, bool accumulate) {
   (void)accumulate;
-  return tri_reference_column_sum(queue, type, rows, width, in, out, true);
+  return tri_reference_column_sum(queue, type, rows, width, ld, in, out, true);
 }
 
 static tri_status matmul_writes_gaps(tri_queue *queue, const tri_matmul *product, const void *a, const void *b,

@@ -30,8 +30,8 @@ static tri_status swiglu(bench *b, tri_rows rows) {
   return KERNEL(gated_backward, b->type, TRI_ACTIVATION_SILU, rows, WIDTH, b->x, b->dy, b->out[1]);
 }
 static tri_status column_sum(bench *b, tri_rows rows) {
-  TRI_TRY(KERNEL(column_sum, b->type, rows, WIDTH, b->x, b->out[0], false));
-  return KERNEL(column_sum, b->type, rows, WIDTH, b->x, b->out[1], true);
+  TRI_TRY(KERNEL(column_sum, b->type, rows, WIDTH, WIDTH, b->x, b->out[0], false));
+  return KERNEL(column_sum, b->type, rows, WIDTH, WIDTH, b->x, b->out[1], true);
 }
 static tri_status embedding(bench *b, tri_rows rows) {
   TRI_TRY(KERNEL(embedding_forward, b->type, rows, WIDTH, b->ids, 0, TABLE, b->wide, b->weight, b->positions, b->bias,

@@ -158,11 +158,12 @@ static tri_status scale_call(tri_device *device, bench *b) {
 }
 
 static void column_sum_arguments(bench *b) {
-  input(b, b->type, b->rows * b->width);
+  input(b, b->type, b->rows * (b->width + (b->flag ? 5 : 0)));
   output(b, b->wide, b->width, b->flag);
 }
 static tri_status column_sum_call(tri_device *device, bench *b) {
-  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 1), b->flag);
+  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, b->width + (b->flag ? 5 : 0), data_of(b, 0),
+                data_of(b, 1), b->flag);
 }
 
 static void convert_arguments(bench *b) {
@@ -257,7 +258,7 @@ static tri_status rms_norm_backward_call(tri_device *device, bench *b) {
                  data_of(b, 5), b->flag));
   TRI_TRY(KERNEL(rms_norm_backward_weight, norm_of(b, 0), data_of(b, 0), data_of(b, 1), data_of(b, 4), data_of(b, 6),
                  b->flag));
-  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, data_of(b, 0), data_of(b, 7), b->flag);
+  return KERNEL(column_sum, b->type, tri_all_rows(b->rows), b->width, b->width, data_of(b, 0), data_of(b, 7), b->flag);
 }
 
 static void rms_norm_arguments(bench *b) {
@@ -472,8 +473,28 @@ static tri_status softmax_call(tri_device *device, bench *b) {
                  data_of(b, 2), data_of(b, 3)));
   TRI_TRY(KERNEL(softmax_loss, b->type, b->rows, labels, weights_of(b), data_of(b, 1), data_of(b, 2), data_of(b, 3),
                  data_of(b, 4)));
-  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, weights_of(b), 3,
-                &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 5));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, (tri_logit_form){1, 0}, data_of(b, 0),
+                labels, weights_of(b), 3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2),
+                b->width + 1, data_of(b, 5));
+}
+
+/* Logits that are scaled, or capped besides: what the loss makes of them in place. */
+static void logits_arguments(bench *b) {
+  const int logits = add(b, b->wide, b->rows * (b->width + 3), 0.0, b->flag ? 30.0 : 3.0);
+  b->buffers[logits].output = true;
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->wide, b->rows, false);
+  output(b, b->type, b->rows * (b->width + 1), true);
+}
+static tri_status logits_call(tri_device *device, bench *b) {
+  const int32_t *labels = labels_of(b);
+  const tri_logit_form form = {b->flag ? 0.7 : -1.3, b->flag ? 20 : 0};
+  TRI_TRY(KERNEL(softmax_logits, b->type, b->rows, b->width, b->width + 3, form, data_of(b, 0)));
+  TRI_TRY(KERNEL(softmax_statistics, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, data_of(b, 1),
+                 data_of(b, 2), data_of(b, 3)));
+  return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, form, data_of(b, 0), labels, weights_of(b),
+                3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 4));
 }
 
 static void adamw_arguments(bench *b) {
@@ -562,6 +583,7 @@ static const kernel_case cases[] = {
     {"rope", rope_arguments, rope_call, 1e-6},
     {"rope head by head", rope_apart_arguments, rope_apart_call, 1e-6},
     {"softmax", softmax_arguments, softmax_call, 2e-6},
+    {"softmax of scaled and capped logits", logits_arguments, logits_call, 4e-6},
     {"adamw", adamw_arguments, adamw_call, 2e-6},
     {"adamw with a copy", adamw_narrow_arguments, adamw_narrow_call, 2e-6},
     {"sums", sum_arguments, sum_call, 2e-6},
@@ -695,10 +717,10 @@ static void test_softmax_gradient_over_its_logits(void **state) {
   tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, 99);
   for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
   CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, weights, 0, &values, maximum, sum,
-                  2 * LD, apart));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, logits, labels, weights, 0, &values, maximum, sum,
-                  2 * LD, logits));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, 0,
+                  &values, maximum, sum, 2 * LD, apart));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, 0,
+                  &values, maximum, sum, 2 * LD, logits));
   for (int r = 0; r < ROWS; r++) {
     assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,
                         WIDTH * sizeof(uint16_t));

@@ -221,7 +221,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, scale, type, m->rows * m->inner, 0.5, x, x);
   TRI_KERNEL_CALL(q, convert, m->rows * m->inner, type, x, other, x);
   TRI_KERNEL_CALL(q, convert, m->vocabulary * m->width, other, x, type, x);
-  TRI_KERNEL_CALL(q, column_sum, type, rows, m->inner, x, x, true);
+  TRI_KERNEL_CALL(q, column_sum, type, rows, m->inner, m->inner, x, x, true);
   TRI_KERNEL_CALL(q, embedding_forward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, type, x,
                   (const int32_t *)(void *)x, x, x);
   TRI_KERNEL_CALL(q, embedding_backward, type, rows, m->width, (const int32_t *)(void *)x, 0, m->vocabulary, x, x);
@@ -255,8 +255,8 @@ static tri_status launch_rest(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, softmax_statistics, type, m->rows, m->vocabulary, m->vocabulary, x, labels, 0, x, x, x);
   TRI_KERNEL_CALL(q, softmax_rescale, type, m->rows, x, x, x);
   TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, weights, x, x, x, x);
-  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, x, labels, weights, 0, values, x, x,
-                  m->vocabulary, x);
+  TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, (tri_logit_form){1, 0}, x, labels,
+                  weights, 0, values, x, x, m->vocabulary, x);
   TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1, 1}, values, x, x, x, x, x);
   TRI_KERNEL_CALL(q, block_squares, type, parameters, 256, x, (tri_exact_sum *)(void *)x);
   TRI_KERNEL_CALL(q, sum, type, m->rows, x, (double *)(void *)x, true);

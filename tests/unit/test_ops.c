@@ -479,10 +479,78 @@ static void test_position_offset(void **state) {
   end(&b);
 }
 
-static void build_cross_entropy(bench *b) {
+static void build_cross_entropy_of(bench *b, double scale, double soft_cap, bool biased) {
   for (int i = 0; i < ROWS; i++) b->labels[i] = i == 2 ? -1 : (i * 3) % 7;
-  int32_t x = input(b, 5);
-  CHECK_OK(tri_op_cross_entropy(b->list, 5, 7, x, parameter(b, 7, 5, false)));
+  int32_t x = input(b, 5), weight = parameter(b, 7, 5, false), bias = biased ? parameter(b, 7, 0, false) : -1;
+  CHECK_OK(tri_op_cross_entropy(b->list, 5, 7, (tri_logits){scale, soft_cap, bias}, x, weight));
+}
+static void build_cross_entropy(bench *b) { build_cross_entropy_of(b, 1, 0, false); }
+static void build_scaled_logits(bench *b) { build_cross_entropy_of(b, -0.7, 0, false); }
+static void build_capped_logits(bench *b) { build_cross_entropy_of(b, 1, 0.9, false); }
+static void build_biased_logits(bench *b) { build_cross_entropy_of(b, 1, 0, true); }
+static void build_logits_of_all(bench *b) { build_cross_entropy_of(b, 1.8, 1.3, true); }
+
+/* Logits of a row of h by their formula, of products that are not small beside the cap. */
+static const tri_logits formed = {1.8, 1.3, 1};
+static void logits_of(const bench *b, const double *h, double out[7]) {
+  const double *values = tri_executor_values(b->executor);
+  const double *weight = values + b->table.entries[0].offset, *bias = values + b->table.entries[1].offset;
+  for (int v = 0; v < 7; v++) {
+    double sum = bias[v];
+    for (int c = 0; c < 5; c++) sum += h[c] * weight[v * 5 + c];
+    out[v] = formed.soft_cap * tanh(formed.scale * sum / formed.soft_cap);
+  }
+}
+
+static const double *hidden_of(const bench *b) {
+  const double *values = tri_executor_values(b->executor);
+  return values + b->table.entries[2].offset;
+}
+
+static int32_t begin_logits(bench *b) {
+  begin(b);
+  parameter(b, 7, 5, false);
+  parameter(b, 7, 0, false);
+  for (int i = 0; i < ROWS; i++) b->labels[i] = i == 2 ? -1 : (i * 3) % 7;
+  return input(b, 5);
+}
+
+static void test_loss_of_formed_logits(void **state) {
+  (void)state;
+  bench b;
+  const int32_t x = begin_logits(&b);
+  CHECK_OK(tri_op_cross_entropy(b.list, 5, 7, formed, x, 0));
+  lay_out(&b, false);
+  const double got = loss(&b), *h = hidden_of(&b);
+  double expected = 0;
+  for (int r = 0; r < ROWS; r++) {
+    double logits[7], sum = 0;
+    logits_of(&b, h + (ptrdiff_t)r * 5, logits);
+    for (int v = 0; v < 7; v++) sum += exp(logits[v]);
+    if (b.labels[r] >= 0) expected += (double)b.weights[r] * (log(sum) - logits[b.labels[r]]);
+  }
+  if (fabs(got - expected) > 1e-12 * expected) fail_msg("the loss is %.15g, not %.15g", got, expected);
+  end(&b);
+}
+
+static void test_formed_last_logits(void **state) {
+  (void)state;
+  bench b;
+  const int32_t x = begin_logits(&b);
+  int32_t y = -1;
+  CHECK_OK(tri_op_last_logits(b.list, 5, 7, formed, x, 0, &y));
+  lay_out(&b, false);
+  tri_run run = new_run(&b);
+  run.valid = SEQUENCE - 1;
+  CHECK_OK(tri_executor_prepare(b.executor));
+  CHECK_OK(tri_executor_forward(b.executor, 0, &run));
+  const double *h = hidden_of(&b), *got = run.slots[y];
+  for (int i = 0; i < BATCH; i++) {
+    double expected[7];
+    logits_of(&b, h + (ptrdiff_t)(i * SEQUENCE + SEQUENCE - 2) * 5, expected);
+    for (int v = 0; v < 7; v++) assert_true(fabs(got[i * 7 + v] - expected[v]) < 1e-12);
+  }
+  end(&b);
 }
 
 /* Two residual branches, one with dropout: gradients share memory, are added to, and are written in place. */
@@ -529,6 +597,10 @@ OPERATION_TEST(rope_of_parts)
 OPERATION_TEST(embedding)
 OPERATION_TEST(embedding_from_two)
 OPERATION_TEST(cross_entropy)
+OPERATION_TEST(scaled_logits)
+OPERATION_TEST(capped_logits)
+OPERATION_TEST(biased_logits)
+OPERATION_TEST(logits_of_all)
 OPERATION_TEST(residual)
 
 /* A second micro-batch adds to what the first wrote. */
@@ -545,7 +617,8 @@ static void test_accumulation(void **state) {
   CHECK_OK(tri_op_layer_norm(b.list, 1e-3, x, parameter(&b, 5, 0, false), parameter(&b, 5, 0, false), &x1));
   CHECK_OK(
       tri_op_linear(b.list, 5, 5, TRI_WEIGHT_IN_OUT, x1, parameter(&b, 5, 5, false), parameter(&b, 5, 0, false), &x2));
-  CHECK_OK(tri_op_cross_entropy(b.list, 5, 4, x2, table));
+  const tri_logits logits = {0.7, 2, parameter(&b, 4, 0, false)};
+  CHECK_OK(tri_op_cross_entropy(b.list, 5, 4, logits, x2, table));
   check(&b, false, 2);
 }
 
@@ -579,6 +652,12 @@ int main(void) {
       cmocka_unit_test(test_embedding_from_two),
       cmocka_unit_test(test_position_offset),
       cmocka_unit_test(test_cross_entropy),
+      cmocka_unit_test(test_scaled_logits),
+      cmocka_unit_test(test_capped_logits),
+      cmocka_unit_test(test_biased_logits),
+      cmocka_unit_test(test_logits_of_all),
+      cmocka_unit_test(test_loss_of_formed_logits),
+      cmocka_unit_test(test_formed_last_logits),
       cmocka_unit_test(test_residual),
       cmocka_unit_test(test_accumulation),
   };

@@ -186,7 +186,9 @@ static void test_order(void **state) {
 
 /* ---- objectives -------------------------------------------------------------------------------------------------- */
 
-static tri_status append_nothing(const tri_model *model, tri_op_list *list, int32_t hidden, int32_t head_weight) {
+static tri_status append_nothing(const tri_model *model, tri_op_list *list, tri_logits logits, int32_t hidden,
+                                 int32_t head_weight) {
+  (void)logits;
   (void)model;
   (void)list;
   (void)hidden;

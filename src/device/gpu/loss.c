@@ -6,6 +6,14 @@ static tri_gpu_shape threads_of_rows(int64_t rows, int threads) {
   return (tri_gpu_shape){.x = (rows + threads - 1) / threads};
 }
 
+static tri_status gpu_softmax_logits(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                     tri_logit_form form, void *logits) {
+  const tri_gpu_shape a_block_each = {.x = rows};
+  TRI_GPU_LAUNCH(softmax_logits, type, a_block_each, .logits = logits, .vocabulary = vocabulary, .ld = ld,
+                 .scale = form.scale, .soft_cap = form.soft_cap);
+  return TRI_OK;
+}
+
 static tri_status gpu_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                          const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                          void *sum, void *label_logit) {
@@ -31,17 +39,19 @@ static tri_status gpu_softmax_loss(tri_queue *queue, tri_dtype type, int64_t row
 }
 
 static tri_status gpu_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                       const void *logits, const int32_t *labels, const float *weights,
-                                       int64_t first_id, const tri_step_values *values, const void *maximum,
-                                       const void *sum, int64_t gradient_ld, void *gradient) {
+                                       tri_logit_form form, const void *logits, const int32_t *labels,
+                                       const float *weights, int64_t first_id, const tri_step_values *values,
+                                       const void *maximum, const void *sum, int64_t gradient_ld, void *gradient) {
   const tri_gpu_shape a_block_each = {.x = rows};
   TRI_GPU_LAUNCH(softmax_gradient, type, a_block_each, .logits = logits, .labels = labels, .weights = weights,
                  .values = values, .maximum = maximum, .sum = sum, .gradient = gradient, .vocabulary = vocabulary,
-                 .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id);
+                 .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id, .scale = form.scale,
+                 .soft_cap = form.soft_cap);
   return TRI_OK;
 }
 
 void tri_gpu_fill_loss(tri_device_kernels *out) {
+  out->softmax_logits = gpu_softmax_logits;
   out->softmax_statistics = gpu_softmax_statistics;
   out->softmax_rescale = gpu_softmax_rescale;
   out->softmax_loss = gpu_softmax_loss;

@@ -1,13 +1,13 @@
 #include "device/gpu/columns.h"
 
-static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
-                                 void *out, bool accumulate) {
+static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
+                                 const void *in, void *out, bool accumulate) {
   tri_gpu_columns all;
   TRI_TRY(tri_gpu_columns_create(type, rows, 1, width, 1, &all));
   do {
     TRI_GPU_LAUNCH(column_sum, type, ((tri_gpu_shape){.x = tri_gpu_columns_slabs(&all) * all.strips}), .in = in,
-                   .slabs = tri_gpu_scratch(queue), .capacity = rows.capacity, .width = width, .count = rows.count,
-                   .cut = tri_gpu_columns_cut(&all));
+                   .slabs = tri_gpu_scratch(queue), .capacity = rows.capacity, .width = width, .ld = ld,
+                   .count = rows.count, .cut = tri_gpu_columns_cut(&all));
     TRI_TRY(tri_gpu_columns_total(queue, &all, type, rows, 0, out, accumulate));
   } while (tri_gpu_columns_next(&all));
   return TRI_OK;

@@ -20,7 +20,7 @@
   X(copy_rows, const tri_row_copy *, const int32_t *, const void *, const int32_t *, void *)                           \
   X(add, tri_dtype, tri_rows, int64_t, const void *, const void *, void *)                                             \
   X(scale, tri_dtype, int64_t, double, const void *, void *)                                                           \
-  X(column_sum, tri_dtype, tri_rows, int64_t, const void *, void *, bool)                                              \
+  X(column_sum, tri_dtype, tri_rows, int64_t, int64_t, const void *, void *, bool)                                     \
   X(embedding_forward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, tri_dtype, const void *,       \
     const int32_t *, const void *, void *)                                                                             \
   X(embedding_backward, tri_dtype, tri_rows, int64_t, const int32_t *, int64_t, int64_t, const void *, void *)         \
@@ -61,13 +61,14 @@
   X(router_count, tri_dtype, tri_rows, const tri_router *, const int32_t *, const void *, int64_t *)                   \
   X(group_rows, tri_rows, int64_t, int64_t, const int32_t *, int32_t *, int32_t *, int32_t *, int32_t *)               \
   X(sum_rows, tri_dtype, tri_rows, int64_t, int64_t, const int32_t *, const void *, void *, bool)                      \
+  X(softmax_logits, tri_dtype, int64_t, int64_t, int64_t, tri_logit_form, void *)                                      \
   X(softmax_statistics, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, int64_t, void *, void *,  \
     void *)                                                                                                            \
   X(softmax_rescale, tri_dtype, int64_t, const void *, const void *, void *)                                           \
   X(softmax_loss, tri_dtype, int64_t, const int32_t *, const float *, const void *, const void *, const void *,        \
     void *)                                                                                                            \
-  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, const void *, const int32_t *, const float *, int64_t,     \
-    const tri_step_values *, const void *, const void *, int64_t, void *)                                              \
+  X(softmax_gradient, tri_dtype, int64_t, int64_t, int64_t, tri_logit_form, const void *, const int32_t *,             \
+    const float *, int64_t, const tri_step_values *, const void *, const void *, int64_t, void *)                      \
   X(adamw, tri_dtype, int64_t, const tri_adamw *, const tri_step_values *, void *, const void *, void *, void *,       \
     void *)                                                                                                            \
   X(lion, tri_dtype, int64_t, const tri_lion *, const tri_step_values *, void *, const void *, void *, void *)         \

@@ -5,6 +5,20 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
+tri_status tri_reference_softmax_logits(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                        tri_logit_form form, void *logits) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  const double cap = form.soft_cap;
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t v = r * ld; v < r * ld + vocabulary; v++) {
+      const double scaled = form.scale * load(wide, logits, v);
+      store(wide, logits, v, cap > 0 ? cap * tanh(scaled / cap) : scaled);
+    }
+  }
+  return TRI_OK;
+}
+
 tri_status tri_reference_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                             int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                             void *maximum, void *sum, void *label_logit) {
@@ -46,17 +60,19 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
 }
 
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
-                                          int64_t ld, const void *logits, const int32_t *labels, const float *weights,
-                                          int64_t first_id, const tri_step_values *values, const void *maximum,
-                                          const void *sum, int64_t gradient_ld, void *gradient) {
+                                          int64_t ld, tri_logit_form form, const void *logits, const int32_t *labels,
+                                          const float *weights, int64_t first_id, const tri_step_values *values,
+                                          const void *maximum, const void *sum, int64_t gradient_ld, void *gradient) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
-    const double scale = values->loss_scale * (double)weights[r];
+    const double scale = values->loss_scale * (double)weights[r] * form.scale;
     /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
     for (int64_t v = 0; v < vocabulary; v++) {
-      double probability = exp(load(wide, logits, r * ld + v) - load(wide, maximum, r)) / load(wide, sum, r);
+      const double logit = load(wide, logits, r * ld + v);
+      double probability = exp(logit - load(wide, maximum, r)) / load(wide, sum, r);
       double value = scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
+      if (form.soft_cap > 0) value *= 1.0 - pow(logit / form.soft_cap, 2.0);
       store(type, gradient, r * gradient_ld + v, labels[r] < 0 ? 0.0 : value);
     }
   }

@@ -38,6 +38,7 @@ const tri_device_kernels tri_reference_kernels = {
     .router_count = tri_reference_router_count,
     .group_rows = tri_reference_group_rows,
     .sum_rows = tri_reference_sum_rows,
+    .softmax_logits = tri_reference_softmax_logits,
     .softmax_statistics = tri_reference_softmax_statistics,
     .softmax_loss = tri_reference_softmax_loss,
     .softmax_gradient = tri_reference_softmax_gradient,

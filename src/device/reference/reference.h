@@ -69,8 +69,8 @@ tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, in
 tri_status tri_reference_scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y);
 tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows,
                                    const void *from, const int32_t *to_rows, void *to);
-tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
-                                    void *out, bool accumulate);
+tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
+                                    const void *in, void *out, bool accumulate);
 tri_status tri_reference_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                            const int32_t *ids, int64_t first_id, int64_t table_rows,
                                            tri_dtype table_type, const void *table, const int32_t *positions,
@@ -120,6 +120,8 @@ tri_status tri_reference_rms_norm_backward_weight(tri_queue *queue, const tri_no
                                                   bool accumulate);
 
 /* loss.c */
+tri_status tri_reference_softmax_logits(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                        tri_logit_form form, void *logits);
 tri_status tri_reference_softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                             int64_t ld, const void *logits, const int32_t *labels, int64_t first_id,
                                             void *maximum, void *sum, void *label_logit);
@@ -127,9 +129,9 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
                                       const float *weights, const void *maximum, const void *sum,
                                       const void *label_logit, void *losses);
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
-                                          int64_t ld, const void *logits, const int32_t *labels, const float *weights,
-                                          int64_t first_id, const tri_step_values *values, const void *maximum,
-                                          const void *sum, int64_t gradient_ld, void *gradient);
+                                          int64_t ld, tri_logit_form form, const void *logits, const int32_t *labels,
+                                          const float *weights, int64_t first_id, const tri_step_values *values,
+                                          const void *maximum, const void *sum, int64_t gradient_ld, void *gradient);
 
 /* optimizer.c */
 tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,

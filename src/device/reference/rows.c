@@ -42,14 +42,14 @@ tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, c
   return TRI_OK;
 }
 
-tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in,
-                                    void *out, bool accumulate) {
+tri_status tri_reference_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
+                                    const void *in, void *out, bool accumulate) {
   (void)queue;
   const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t c = 0; c < width; c++) {
     double sum = 0;
-    for (int64_t r = 0; r < live; r++) sum += load(type, in, r * width + c);
+    for (int64_t r = 0; r < live; r++) sum += load(type, in, r * ld + c);
     store(wide, out, c, accumulate ? load(wide, out, c) + sum : sum);
   }
   return TRI_OK;

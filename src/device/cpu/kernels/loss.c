@@ -37,6 +37,30 @@ INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
   return total;
 }
 
+/* Without a cap, `share` is 0; with one, 1 / cap. */
+INLINE void form_row(float scale, float cap, float share, int64_t vocabulary, float *row) {
+  FOR_VECTORS(v, count, 0, vocabulary, {
+    vf scaled = vf_get(TRI_FP32, row, v, count) * scale;
+    vf_put(TRI_FP32, row, v, count, share > 0 ? vf_tanh(scaled * share) * cap : scaled);
+  });
+}
+
+static tri_status softmax_logits(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                 tri_logit_form form, void *logits) {
+  (void)type;
+  const float share = form.soft_cap > 0 ? (float)(1.0 / form.soft_cap) : 0.0f;
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    float *row = (float *)logits + r * ld;
+    if (share > 0) {
+      form_row((float)form.scale, (float)form.soft_cap, share, vocabulary, row);
+    } else {
+      form_row((float)form.scale, 0.0f, 0.0f, vocabulary, row);
+    }
+  }
+  return TRI_OK;
+}
+
 static tri_status softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                      const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                      void *sum, void *label_logit) {
@@ -80,10 +104,12 @@ static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, c
 /* A bf16 gradient at the start of the row's own memory: element v is written after elements 2v and later were read,
  * because the vectors go upward and are loaded before they are stored. */
 INLINE void probabilities(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
-                          void *gradient, int64_t at) {
+                          float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {
-    vf probability = vf_exp(vf_get(TRI_FP32, row, v, count) - maximum);
-    vf_put(type, gradient, at + v, count, probability * factor);
+    vf logit = vf_get(TRI_FP32, row, v, count);
+    vf value = vf_exp(logit - maximum) * factor;
+    if (share > 0) value *= 1.0f - (logit * share) * (logit * share);
+    vf_put(type, gradient, at + v, count, value);
   });
 }
 
@@ -96,7 +122,7 @@ typedef struct gradient_job {
   const float *logits, *maximum, *sum;
   const int32_t *labels;
   const float *weights;
-  double scale;
+  double scale, share; /* of the whole gradient; 1 / the cap of the logits, or 0 */
   void *gradient;
 } gradient_job;
 
@@ -107,16 +133,22 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   bool inside = label >= 0 && label < job->vocabulary;
   double label_logit = inside ? (double)row[label] : 0.0;
   double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * (double)job->weights[r];
-  probabilities(type, row, job->vocabulary, job->maximum[r], (float)(scale / sum), job->gradient, at);
+  const float factor = (float)(scale / sum);
+  if (job->share > 0) {
+    probabilities(type, row, job->vocabulary, job->maximum[r], factor, (float)job->share, job->gradient, at);
+  } else {
+    probabilities(type, row, job->vocabulary, job->maximum[r], factor, 0.0f, job->gradient, at);
+  }
   if (!inside) return;
   double probability = exp(label_logit - maximum) / sum;
-  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0))));
+  const double t = job->share > 0 ? label_logit * job->share : 0.0;
+  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0) * (1.0 - t * t))));
 }
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
-                                   const void *logits, const int32_t *labels, const float *weights, int64_t first_id,
-                                   const tri_step_values *values, const void *maximum, const void *sum,
-                                   int64_t gradient_ld, void *gradient) {
+                                   tri_logit_form form, const void *logits, const int32_t *labels, const float *weights,
+                                   int64_t first_id, const tri_step_values *values, const void *maximum,
+                                   const void *sum, int64_t gradient_ld, void *gradient) {
   const gradient_job job = {.vocabulary = vocabulary,
                             .ld = ld,
                             .gradient_ld = gradient_ld,
@@ -126,7 +158,8 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
                             .sum = sum,
                             .labels = labels,
                             .weights = weights,
-                            .scale = values->loss_scale,
+                            .scale = values->loss_scale * form.scale,
+                            .share = form.soft_cap > 0 ? 1.0 / form.soft_cap : 0.0,
                             .gradient = gradient};
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
@@ -140,6 +173,7 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
 }
 
 void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
+  table->softmax_logits = softmax_logits;
   table->softmax_statistics = softmax_statistics;
   table->softmax_rescale = softmax_rescale;
   table->softmax_loss = softmax_loss;

@@ -269,9 +269,10 @@ static tri_status rms_norm_backward_weight(tri_queue *queue, const tri_norm *nor
   return sum_columns(queue, &job);
 }
 
-static tri_status column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *in, void *out,
-                             bool accumulate) {
+static tri_status column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld, const void *in,
+                             void *out, bool accumulate) {
   columns_job job = {tri_norm_of_rows(type, rows, width, 0), in, NULL, NULL, NULL, NULL, out, accumulate};
+  job.norm.y_row = ld;
   return sum_columns(queue, &job);
 }
 

@@ -29,6 +29,28 @@ DEVICE void load_taken(const wide *row, int64_t base, int64_t vocabulary, int ea
   }
 }
 
+/* ---- form ---------------------------------------------------------------------------------------------------------
+ */
+
+DEVICE wide logit_of(wide product, wide scale, wide cap) {
+  const wide scaled = scale * product;
+  return cap > 0 ? cap * wide_tanh(scaled / cap) : scaled;
+}
+
+KERNEL(softmax_logits) {
+  wide *row = (wide *)a.logits + block_x() * a.ld;
+  const wide scale = (wide)a.scale, cap = (wide)a.soft_cap;
+  const int64_t vectors = is_aligned(row) ? a.vocabulary / WIDE_VECTOR : 0;
+  for (int64_t i = thread(); i < vectors; i += threads()) {
+    wide x[WIDE_VECTOR];
+    load_16_bytes(row + i * WIDE_VECTOR, x);
+    for (int j = 0; j < WIDE_VECTOR; j++) x[j] = logit_of(x[j], scale, cap);
+    store_16_bytes(row + i * WIDE_VECTOR, x);
+  }
+  for (int64_t v = vectors * WIDE_VECTOR + thread(); v < a.vocabulary; v += threads())
+    row[v] = logit_of(row[v], scale, cap);
+}
+
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 typedef struct running {
@@ -115,8 +137,9 @@ KERNEL(softmax_gradient) {
   element *out = (element *)a.gradient + r * a.gradient_ld;
   const int aligned = is_aligned(out);
   const int counted = a.labels[r] >= 0;
-  const wide most = ((const wide *)a.maximum)[r], scale = (wide)a.values->loss_scale * (wide)a.weights[r];
-  const wide each = 1 / ((const wide *)a.sum)[r];
+  const wide most = ((const wide *)a.maximum)[r],
+             scale = (wide)a.values->loss_scale * (wide)a.weights[r] * (wide)a.scale;
+  const wide each = 1 / ((const wide *)a.sum)[r], share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
   for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
     const int64_t first = base + thread() * VECTOR, step = (int64_t)threads() * VECTOR;
     wide x[TAKEN];
@@ -125,7 +148,8 @@ KERNEL(softmax_gradient) {
       load_taken(logits, base, a.vocabulary, VECTOR, x);
       for (int i = 0; i < TAKEN; i++) {
         const wide one = first + i / VECTOR * step + i % VECTOR == label ? 1 : 0;
-        x[i] = scale * (wide_exp(x[i] - most) * each - one);
+        const wide t = share > 0 ? x[i] * share : 0;
+        x[i] = scale * (wide_exp(x[i] - most) * each - one) * (1 - t * t);
       }
     }
     barrier();

@@ -7,17 +7,26 @@
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_loss(K)                                                                                        \
+  K(softmax_logits, 256)                                                                                               \
   K(softmax_statistics, 256)                                                                                           \
   K(softmax_rescale, 256)                                                                                              \
   K(softmax_loss, 256)                                                                                                 \
   K(softmax_gradient, 256)
 
 enum {
+  softmax_logits_threads = 256,
   softmax_statistics_threads = 256,
   softmax_rescale_threads = 256,
   softmax_loss_threads = 256,
   softmax_gradient_threads = 256
 };
+
+/* A block for each row, which is wide. soft_cap 0: without. */
+typedef struct softmax_logits_arguments {
+  void *logits;
+  int64_t vocabulary, ld;
+  double scale, soft_cap;
+} softmax_logits_arguments;
 
 /* A block for each row. All but labels is wide. */
 typedef struct softmax_statistics_arguments {
@@ -50,6 +59,7 @@ typedef struct softmax_gradient_arguments {
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
+  double scale, soft_cap; /* of the form of the logits */
 } softmax_gradient_arguments;
 
 #endif

@@ -10,7 +10,7 @@ enum { AT_ONCE = 4 }; /* rows on their way */
 KERNEL(column_sum) {
   SHARED(column_shared, shared);
   const element *in = (const element *)a.in;
-  const int aligned = is_aligned(in) && a.width % VECTOR == 0;
+  const int aligned = is_aligned(in) && a.ld % VECTOR == 0;
   const int64_t live = live_rows(a.capacity, a.count);
   const column_place at = column_place_of(&a.cut, a.width, live);
   if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block */
@@ -19,7 +19,7 @@ KERNEL(column_sum) {
   for (int64_t r = at.row; r < at.end; r += AT_ONCE * at.down) {
     UNROLL for (int k = 0; k < AT_ONCE; k++) {
       const int64_t row = r + k * at.down;
-      load_part(in + row * a.width + at.column, aligned, row < at.end ? a.width - at.column : 0, values[k]);
+      load_part(in + row * a.ld + at.column, aligned, row < at.end ? a.width - at.column : 0, values[k]);
     }
     UNROLL for (int k = 0; k < AT_ONCE; k++) {
       for (int j = 0; j < VECTOR; j++) sums[j] += values[k][j];

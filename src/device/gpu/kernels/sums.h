@@ -34,7 +34,7 @@ typedef struct column_slabs {
 typedef struct column_sum_arguments {
   const void *in;
   void *slabs; /* [slabs of the launch, width] */
-  int64_t capacity, width;
+  int64_t capacity, width, ld;
   const int32_t *count;
   column_slabs cut;
 } column_sum_arguments;
