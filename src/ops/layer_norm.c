@@ -1,5 +1,5 @@
-/* Layer norm (Ba et al. 2016) over each row: y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps).
- * Mean and rstd of each row are kept for the backward passes. */
+/* Layer norm (Ba et al. 2016) over each row: y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps); the
+ * bias may be none. Mean and rstd of each row are kept for the backward passes. */
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -21,12 +21,15 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
   return tri_norm_of_rows(call->type, tri_all_rows(tri_run_rows(run, call)), at->width, at->eps);
 }
 
+static bool has_bias(const tri_op_call *call) { return call->parameters[1] >= 0; }
+
 static tri_status op_layer_norm_forward(tri_run *run, const tri_op_call *call) {
   const tri_norm norm = norm_of(run, call);
   const tri_run_input in = tri_run_input_of(run, call);
+  const void *bias = has_bias(call) ? run->parameters[call->parameters[1]].value : NULL;
   TRI_KERNEL_CALL(run->queue, layer_norm_forward, &norm, in.x, in.branch, in.sum,
-                  run->parameters[call->parameters[0]].value, run->parameters[call->parameters[1]].value,
-                  run->slots[call->outputs[0]], run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
+                  run->parameters[call->parameters[0]].value, bias, run->slots[call->outputs[0]],
+                  run->slots[call->outputs[1]], run->slots[call->outputs[2]]);
   return TRI_OK;
 }
 
@@ -41,12 +44,12 @@ static tri_status op_layer_norm_backward_input(tri_run *run, const tri_op_call *
 static tri_status op_layer_norm_backward_weight(tri_run *run, const tri_op_call *call) {
   const tri_norm norm = norm_of(run, call);
   tri_run_parameter *weight = &run->parameters[call->parameters[0]];
-  tri_run_parameter *bias = &run->parameters[call->parameters[1]];
+  tri_run_parameter *bias = has_bias(call) ? &run->parameters[call->parameters[1]] : NULL;
   TRI_KERNEL_CALL(run->queue, layer_norm_backward_weight, &norm, run->gradients[call->outputs[0]],
                   run->slots[call->inputs[0]], run->slots[call->outputs[1]], run->slots[call->outputs[2]],
-                  weight->gradient, bias->gradient, weight->gradient_written);
+                  weight->gradient, bias == NULL ? NULL : bias->gradient, weight->gradient_written);
   weight->gradient_written = true;
-  bias->gradient_written = true;
+  if (bias != NULL) bias->gradient_written = true;
   return TRI_OK;
 }
 

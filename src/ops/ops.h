@@ -44,6 +44,7 @@ tri_status tri_op_stage_output(tri_op_list *list, int32_t x);
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence,
                             int64_t position_offset, int32_t token, int32_t position, int32_t *out);
 
+/* `bias` may be -1. */
 tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out);
 /* y = x / rms * (offset + weight), rms = sqrt(mean of squares + eps): offset is 0, or 1 where weights are kept around
  * zero (Gemma). */

@@ -273,6 +273,12 @@ static void build_layer_norm(bench *b) {
   weigh(b, y);
 }
 
+static void build_layer_norm_without_bias(bench *b) {
+  int32_t x = input(b, 6), y = -1;
+  CHECK_OK(tri_op_layer_norm(b->list, 1e-3, x, parameter(b, 6, 0, false), -1, &y));
+  weigh(b, y);
+}
+
 /* 3 heads of q over one of k and v, each 4 wide, which take part as they are. */
 static void build_qk_norm(bench *b, bool whole, double offset) {
   const tri_heads heads = {.heads = 3, .kv_heads = 1, .head_dim = 4};
@@ -574,6 +580,7 @@ static void build_residual(bench *b) {
 OPERATION_TEST(linear_in_out)
 OPERATION_TEST(linear_joined)
 OPERATION_TEST(layer_norm)
+OPERATION_TEST(layer_norm_without_bias)
 OPERATION_TEST(rms_norm)
 OPERATION_TEST(rms_norm_around_zero)
 OPERATION_TEST(head_norm_around_zero)
@@ -627,6 +634,7 @@ int main(void) {
       cmocka_unit_test(test_linear_in_out),
       cmocka_unit_test(test_linear_joined),
       cmocka_unit_test(test_layer_norm),
+      cmocka_unit_test(test_layer_norm_without_bias),
       cmocka_unit_test(test_rms_norm),
       cmocka_unit_test(test_head_norm),
       cmocka_unit_test(test_rms_norm_around_zero),
