@@ -173,6 +173,9 @@ static tri_status attention_backward(bench *b) {
   return KERNEL(attention_backward, &call, b->slices, X, X + heads, X + 2 * heads, Y, Y + out, Y + 2 * out, Z,
                 Z + heads, Z + 2 * heads, W);
 }
+static tri_status logits(bench *b) {
+  return KERNEL(softmax_logits, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, (tri_logit_form){1, 30}, X);
+}
 static tri_status statistics(bench *b) {
   return KERNEL(softmax_statistics, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, X, b->ids, 0, b->rows[0], b->rows[1],
                 b->rows[2]);
@@ -273,6 +276,7 @@ static const bench_case cases[] = {
     {"rope", rope, 2, 0},
     {"attention_forward", attention_forward, 4, 0},
     {"attention_backward", attention_backward, 8, 0},
+    {"softmax_logits", logits, 0, 2.0 * (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"softmax_statistics", statistics, 0, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"softmax_gradient", gradient, (double)LOSS_ROWS *VOCABULARY / COUNT, (double)LOSS_ROWS *VOCABULARY / COUNT},
     {"adamw", adamw, 0, 7.0 * PARAMETERS / COUNT},

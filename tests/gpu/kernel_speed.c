@@ -293,6 +293,14 @@ typedef struct loss_call {
   void *logits, *labels, *weights, *maximum, *sum, *label_logit, *values;
 } loss_call;
 
+static tri_status work_logits(tri_queue *queue, void *context, int round) {
+  const loss_call *c = context;
+  (void)round;
+  TRI_KERNEL_CALL(queue, softmax_logits, c->s->type, c->rows, c->vocabulary, c->vocabulary, (tri_logit_form){1, 30},
+                  c->logits);
+  return TRI_OK;
+}
+
 static tri_status work_statistics(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
@@ -325,6 +333,7 @@ static void loss(bench *s) {
   TRY(tri_queue_upload_now(s->device->queue, c.values, &values, sizeof values));
   const double n = (double)c.rows * (double)c.vocabulary, e = (double)tri_dtype_bytes(s->type),
                w = (double)tri_dtype_bytes(s->wide);
+  measure(s, "softmax_logits", "B/s", 2 * n * w, work_logits, &c);
   measure(s, "softmax_statistics", "B/s", n * w, work_statistics, &c);
   measure(s, "softmax_gradient", "B/s", n * (w + e), work_gradient, &c);
   give(&b);
