@@ -98,8 +98,9 @@ typedef struct tri_attention {
   tri_dtype type;                    /* of q, k, v and the gradient of out                                       */
   tri_dtype out_type, gradient_type; /* of out, and of the gradients of q, k and v: `type` or wide               */
   int64_t heads, kv_heads, head_dim;
-  double scale;                                                           /* 1 / sqrt(head_dim)                   */
-  int64_t query_rows, key_rows;                                           /* of q and out; of k and v             */
+  double scale;                 /* score = scale q k, 1 / sqrt(head_dim) as a rule ...        */
+  double soft_cap;              /* ... and where this is not 0, soft_cap tanh(score / soft_cap) */
+  int64_t query_rows, key_rows; /* of q and out; of k and v             */
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
 
   /* The most that a list may have. A workspace serves the call that it was asked for and one with fewer slices; the

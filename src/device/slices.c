@@ -7,14 +7,15 @@ tri_status tri_attention_check(const tri_attention *call) {
   tri_dtype wide = tri_dtype_wide(call->type);
   bool types = (call->out_type == call->type || call->out_type == wide) &&
                (call->gradient_type == call->type || call->gradient_type == wide);
-  if (sizes && heads && types && call->scale > 0) return TRI_OK;
+  bool scores = call->scale > 0 && call->soft_cap >= 0;
+  if (sizes && heads && types && scores) return TRI_OK;
   return tri_fail(TRI_INTERNAL,
-                  "attention of %lld query rows on %lld key rows with %lld heads over %lld of size %lld, scale %g, in "
-                  "%s into %s and %s makes no sense: it needs heads a multiple of kv_heads, scale > 0, results of the "
-                  "type or wide",
+                  "attention of %lld query rows on %lld key rows with %lld heads over %lld of size %lld, scale %g, "
+                  "cap %g, in %s into %s and %s makes no sense: it needs heads a multiple of kv_heads, scale > 0, cap "
+                  ">= 0, results of the type or wide",
                   (long long)call->query_rows, (long long)call->key_rows, (long long)call->heads,
-                  (long long)call->kv_heads, (long long)call->head_dim, call->scale, tri_dtype_name(call->type),
-                  tri_dtype_name(call->out_type), tri_dtype_name(call->gradient_type));
+                  (long long)call->kv_heads, (long long)call->head_dim, call->scale, call->soft_cap,
+                  tri_dtype_name(call->type), tri_dtype_name(call->out_type), tri_dtype_name(call->gradient_type));
 }
 
 static bool within(int64_t first, int64_t count, int64_t most, int64_t rows) {

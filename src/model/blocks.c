@@ -238,7 +238,7 @@ static tri_status append_attention(const tri_model *model, int64_t positions, in
   TRI_TRY(tri_op_linear(list, width, qkv, order, x1, find(model, layer, Q_WEIGHT), find(model, layer, Q_BIAS), &x2));
   TRI_TRY(append_qk_norm(model, heads, layer, list, x2, &x2));
   TRI_TRY(tri_op_rope(list, heads, &rope, x2, &x3));
-  TRI_TRY(tri_op_attention(list, heads, positions, x3, &x4));
+  TRI_TRY(tri_op_attention(list, heads, (tri_scores){0}, positions, x3, &x4));
   return tri_op_linear_row(list, attention, width, order, x4, find(model, layer, OUT_WEIGHT), -1, out);
 }
 

@@ -97,7 +97,7 @@ static tri_status gpt2_append_block(const tri_model *model, int64_t positions, i
   TRI_TRY(tri_op_layer_norm(list, eps, *x, p + NORM1_WEIGHT, p + NORM1_BIAS, &x1));
   TRI_TRY(tri_op_enter_tensor(list, x1, &x1));
   TRI_TRY(tri_op_linear(list, width, 3 * attention, order, x1, p + QKV_WEIGHT, p + QKV_BIAS, &x2));
-  TRI_TRY(tri_op_attention(list, heads, positions, x2, &x3));
+  TRI_TRY(tri_op_attention(list, heads, (tri_scores){0}, positions, x2, &x3));
   TRI_TRY(tri_op_linear_row(list, attention, width, order, x3, p + PROJECTION_WEIGHT, p + PROJECTION_BIAS, &x4));
   TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, 0), x4, &x5));
   TRI_TRY(tri_op_add(list, *x, x5, &x6));

@@ -8,6 +8,7 @@
 
 typedef struct attention {
   tri_heads heads;
+  tri_scores scores;
   int64_t positions; /* how long a sequence may grow in generation */
 } attention;
 
@@ -25,7 +26,7 @@ void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv) {
   return (char *)qkv + (size_t)tri_attention_query_width(heads) * tri_dtype_bytes(call->type);
 }
 
-tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, int64_t rows) {
+tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows) {
   const int64_t row = tri_attention_width(heads), head = heads.head_dim;
   return (tri_attention){
       .type = call->type,
@@ -34,7 +35,8 @@ tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, int64_t
       .heads = heads.heads,
       .kv_heads = heads.kv_heads,
       .head_dim = head,
-      .scale = 1.0 / sqrt((double)head),
+      .scale = scores.scale > 0 ? scores.scale : 1.0 / sqrt((double)head),
+      .soft_cap = scores.soft_cap,
       .query_rows = rows,
       .key_rows = rows,
       .q_row = row,
@@ -69,7 +71,8 @@ tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const t
   return TRI_OK;
 }
 
-void tri_attention_cost(const tri_op_call *call, tri_heads heads, int64_t tokens, tri_pass pass, tri_cost *out) {
+void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t tokens, tri_pass pass,
+                        tri_cost *out) {
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   double pairs = call->area * (double)call->rows * ((double)tokens + 1.0) / 2.0;
@@ -81,7 +84,8 @@ void tri_attention_cost(const tri_op_call *call, tri_heads heads, int64_t tokens
   out->columns = (double)tokens;
   out->inner = (double)heads.head_dim;
   out->products = (double)call->rows / (double)call->sequence * (double)heads.heads;
-  out->vector_flops = pairs * (double)heads.heads * 8.0;
+  if (scores.soft_cap > 0) out->capped = out->scores * tri_pass_choose(pass, 16.0, 19.0, 0);
+  out->vector_flops = out->scores * 8.0 + out->capped;
   double row = (double)tri_attention_width(heads) + width;
   out->bytes = (double)call->rows * row * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 1.0, 2.0, 0);
 }
@@ -97,7 +101,7 @@ static tri_status op_attention_shape(const tri_op_call *call, const tri_shape in
 static tri_status op_attention_memory(const tri_op_call *call, const tri_device_description *device,
                                       tri_op_memory *out) {
   const attention *at = call->attributes;
-  tri_attention p = tri_attention_of(call, at->heads, call->rows);
+  tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
   if (!call->training) p.most_keys = at->positions;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
@@ -152,7 +156,7 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
 
 static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   const attention *at = call->attributes;
-  tri_attention p = tri_attention_of(call, at->heads, tri_run_rows(run, call));
+  tri_attention p = tri_attention_of(call, at->heads, at->scores, tri_run_rows(run, call));
   const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;
@@ -168,7 +172,7 @@ static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
 
 static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *call) {
   const attention *at = call->attributes;
-  tri_attention p = tri_attention_of(call, at->heads, tri_run_rows(run, call));
+  tri_attention p = tri_attention_of(call, at->heads, at->scores, tri_run_rows(run, call));
   const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   char *gradient_q = run->gradients[call->inputs[0]];
@@ -182,7 +186,7 @@ static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *c
 
 static void op_attention_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention *at = call->attributes;
-  tri_attention_cost(call, at->heads, call->sequence, pass, out);
+  tri_attention_cost(call, at->heads, at->scores, call->sequence, pass, out);
 }
 
 static const tri_op op_attention = {
@@ -196,9 +200,10 @@ static const tri_op op_attention = {
     .cost = op_attention_cost,
 };
 
-static tri_status append_whole(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out) {
+static tri_status append_whole(tri_op_list *list, tri_heads heads, tri_scores scores, int64_t positions, int32_t qkv,
+                               int32_t *out) {
   const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(attention){heads, positions}, sizeof(attention), &at));
+  TRI_TRY(tri_op_list_keep(list, &(attention){heads, scores, positions}, sizeof(attention), &at));
   tri_op_call call = tri_op_call_of(&op_attention, at);
   call.inputs[0] = qkv;
   int32_t outputs[TRI_OP_OUTPUTS];
@@ -207,16 +212,24 @@ static tri_status append_whole(tri_op_list *list, tri_heads heads, int64_t posit
   return TRI_OK;
 }
 
-tri_status tri_op_attention(tri_op_list *list, tri_heads all, int64_t positions, int32_t qkv, int32_t *out) {
+tri_status tri_op_attention(tri_op_list *list, tri_heads all, tri_scores scores, int64_t positions, int32_t qkv,
+                            int32_t *out) {
   const tri_op_context context = tri_op_list_context(list);
   tri_heads heads = all;
+  if (!(scores.scale >= 0 && isfinite(scores.scale) && scores.soft_cap >= 0 && isfinite(scores.soft_cap))) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "attention with a scale of %g and a cap of %g: say numbers above 0, or 0 for 1 / sqrt(head_dim) and "
+        "for no cap",
+        scores.scale, scores.soft_cap);
+  }
   if (context.inner > 1) TRI_TRY(tri_op_split_heads(list, &heads, qkv, &qkv));
   if (tri_op_context_rings(&context)) {
-    TRI_TRY(tri_op_attention_ring(list, heads, qkv, out));
+    TRI_TRY(tri_op_attention_ring(list, heads, scores, qkv, out));
   } else if (tri_op_context_gathers(&context)) {
-    TRI_TRY(tri_op_attention_gather(list, heads, qkv, out));
+    TRI_TRY(tri_op_attention_gather(list, heads, scores, qkv, out));
   } else {
-    TRI_TRY(append_whole(list, heads, positions, qkv, out));
+    TRI_TRY(append_whole(list, heads, scores, positions, qkv, out));
   }
   if (context.inner > 1) TRI_TRY(tri_op_join_heads(list, all, *out, out));
   return TRI_OK;

@@ -15,6 +15,7 @@
 
 typedef struct attention_gather {
   tri_heads heads;
+  tri_scores scores;
   bool masked;
   int64_t tokens, all_rows, ranks, rank;
   const int64_t *begins; /* [ranks + 1]: keys and values of each rank, in elements */
@@ -22,7 +23,7 @@ typedef struct attention_gather {
 
 static tri_attention gather_problem(const tri_op_call *call) {
   const attention_gather *at = call->attributes;
-  tri_attention p = tri_attention_of(call, at->heads, call->rows);
+  tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
   p.key_rows = at->all_rows;
   p.k_row = p.v_row = tri_attention_key_width(at->heads);
   p.most_keys = at->tokens;
@@ -210,7 +211,7 @@ static void needed_cost(const tri_op_call *call, tri_pass pass, double all, tri_
 
 static void op_attention_gather_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention_gather *at = call->attributes;
-  tri_attention_cost(call, at->heads, at->tokens, pass, out);
+  tri_attention_cost(call, at->heads, at->scores, at->tokens, pass, out);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   double all = (double)(at->all_rows * tri_attention_key_width(at->heads)) * (double)tri_dtype_bytes(call->type);
   const tri_cost_exchange gather = {
@@ -253,10 +254,11 @@ static tri_status keep_begins(tri_op_list *list, const tri_op_context *context, 
   return status;
 }
 
-tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out) {
+tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out) {
   const tri_op_context context = tri_op_list_context(list);
   const void *kept = NULL;
   attention_gather at = {.heads = heads,
+                         .scores = scores,
                          .masked = context.masked,
                          .tokens = context.tokens,
                          .all_rows = list->batch * context.tokens,

@@ -11,6 +11,7 @@
 
 typedef struct attention_ring {
   tri_heads heads;
+  tri_scores scores;
   tri_op_context context;
   int64_t batch, most_rows; /* sequences; rows of the largest block */
   bool windowed;            /* a query may have a slice for each run of tokens that lie side by side in a block */
@@ -42,7 +43,7 @@ static size_t op_attention_ring_passing(const tri_op_call *call) {
 /* The same problem whatever the block: rows of keys and whether it merges are filled in. */
 static tri_attention ring_problem(const tri_op_call *call) {
   const attention_ring *at = call->attributes;
-  tri_attention p = tri_attention_of(call, at->heads, call->rows);
+  tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
   p.out_type = p.gradient_type = tri_dtype_wide(call->type);
   p.key_rows = at->most_rows;
   p.k_row = p.v_row = key_width(call);
@@ -235,7 +236,7 @@ static tri_status op_attention_ring_backward_input(tri_run *run, const tri_op_ca
 
 static void op_attention_ring_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const attention_ring *at = call->attributes;
-  tri_attention_cost(call, at->heads, at->context.tokens, pass, out);
+  tri_attention_cost(call, at->heads, at->scores, at->context.tokens, pass, out);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   double ranks = (double)at->context.outer, elements = (double)(at->most_rows * key_width(call));
   double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -271,8 +272,9 @@ static const tri_op op_attention_ring = {
     .cost = op_attention_ring_cost,
 };
 
-tri_status tri_op_attention_ring(tri_op_list *list, tri_heads heads, int32_t qkv, int32_t *out) {
+tri_status tri_op_attention_ring(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out) {
   attention_ring at = {.heads = heads,
+                       .scores = scores,
                        .context = tri_op_list_context(list),
                        .batch = list->batch,
                        .windowed = tri_op_list_is_windowed(list)};

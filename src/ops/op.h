@@ -107,6 +107,7 @@ enum { TRI_NUM_PRODUCT_FORMS = 4 };
 typedef struct tri_cost {
   double flops;        /* all arithmetic that counts: multiplications and additions of matrix products             */
   double vector_flops; /* element-wise arithmetic, run by the vector units and bound by memory                     */
+  double capped;       /* of it, what caps of scores take: beyond what tables of measurements know of attention    */
   double bytes;        /* read and written, each tensor once                                                       */
   double copied;       /* bytes read and written by copies and sums before and behind that, one after the other */
   double spread;       /* of `copied`: once more for each further rank of a holder of experts, or added up from them;

@@ -92,9 +92,17 @@ typedef struct tri_rope_table {
  * others (Gemma 3 has two bases) have theirs. */
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out);
 
+/* How products of q and k become scores, before masks and softmax: score = scale q k, and with a cap soft_cap
+ * tanh(score / soft_cap), which never goes beyond it (Gemma 2, arXiv 2408.00118, section 2). */
+typedef struct tri_scores {
+  double scale;    /* 0: 1 / sqrt(head_dim) */
+  double soft_cap; /* 0: none */
+} tri_scores;
+
 /* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all that
  * it holds: up to `positions`. */
-tri_status tri_op_attention(tri_op_list *list, tri_heads heads, int64_t positions, int32_t qkv, int32_t *out);
+tri_status tri_op_attention(tri_op_list *list, tri_heads heads, tri_scores scores, int64_t positions, int32_t qkv,
+                            int32_t *out);
 
 tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
 /* y[R, C] = act(gate) * up of x[R, 2C], which is gate then up: SwiGLU is that of SiLU, GeGLU of GELU. */

@@ -7,7 +7,7 @@ static bool same_cost(const tri_cost *a, const tri_cost *b) {
                       a->products == b->products && a->form == b->form && a->passing == b->passing;
   bool same_work = a->flops == b->flops && a->vector_flops == b->vector_flops && a->bytes == b->bytes &&
                    a->copied == b->copied && a->spread == b->spread && a->elements == b->elements &&
-                   a->scores == b->scores;
+                   a->scores == b->scores && a->capped == b->capped;
   bool same_exchanges = true;
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *x = &a->exchanges[e], *y = &b->exchanges[e];

@@ -75,14 +75,14 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 }
 
 /* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the
- * softmax's result, dropout's mask of a byte and its result stay for the backward; while that works on a layer there
- * are the gradients of both results beside. Layers, or attention, that run again have them one at a time. Returns what
- * stays of a micro-batch; *passing is raised to what one layer has beside. */
+ * softmax's result, dropout's mask of a byte and its result stay for the backward, and with a cap its tanh; while that
+ * works on a layer there are the gradients of both results beside. Layers, or attention, that run again have them one
+ * at a time. Returns what stays of a micro-batch; *passing is raised to what one layer has beside. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *passing) {
   const tri_layout *layout = request->layout;
   double element = (double)tri_dtype_bytes(request->precision), square = cost->rows * cost->columns * cost->products;
-  double stay = square * (2 * element + 1);
+  double stay = square * (2 * element + 1 + (cost->capped > 0 ? element : 0));
   bool stays = false;
   if (request->system->flash_attention || cost->scores <= 0) return 0;
   switch (layout->recompute) {

@@ -31,10 +31,11 @@ static double kept_scores_s(const tri_cluster *cluster, const tri_system *system
   const tri_product values = {cost->rows, cost->columns, cost->inner, cost->products, false};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
+  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0; /* a quotient, a tanh, a product */
   if (softens_in_steps(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
-  return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout));
+  return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));
 }
 
 /* What the cluster's tables say: of the products, and of what goes over elements beside them. */
@@ -45,7 +46,9 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
   tri_price found = {0};
   tri_work work;
   if (cost->scores > 0) {
-    return system->flash_attention && tri_measured_attention_s(m, call->type, pass, cost, &out->compute_s);
+    if (!system->flash_attention || !tri_measured_attention_s(m, call->type, pass, cost, &out->compute_s)) return false;
+    out->compute_s += cost->capped / cluster->vector_flops;
+    return true;
   }
   tri_cost each[TRI_MEASURED_MOST_PRODUCTS];
   int count = tri_measured_products_of(call, cost, each);

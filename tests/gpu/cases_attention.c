@@ -206,10 +206,10 @@ static void *of(const problem *p, char *const *memory, const attention_call *x, 
 
 static void say(problem *p, const attention_call *x, const char *list) {
   const tri_attention *a = &x->call;
-  describe(p, "%s, %lld x %lld rows, H %lld/%lld, D %lld, into %s and %s, layout %d%s%s", list,
+  describe(p, "%s, %lld x %lld rows, H %lld/%lld, D %lld, cap %g, into %s and %s, layout %d%s%s", list,
            (long long)a->query_rows, (long long)a->key_rows, (long long)a->heads, (long long)a->kv_heads,
-           (long long)a->head_dim, tri_dtype_name(a->out_type), tri_dtype_name(a->gradient_type), (int)x->layout,
-           a->merge ? ", merged" : "", a->accumulate ? ", accumulated" : "");
+           (long long)a->head_dim, a->soft_cap, tri_dtype_name(a->out_type), tri_dtype_name(a->gradient_type),
+           (int)x->layout, a->merge ? ", merged" : "", a->accumulate ? ", accumulated" : "");
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -389,6 +389,12 @@ static void draw_types(checker *c, tri_attention *a) {
   a->gradient_type = draw(c, 3) == 0 ? wide : a->type;
 }
 
+/* None; among the scores; far above them. */
+static double draw_cap(checker *c) {
+  if (draw(c, 2) == 0) return 0;
+  return draw_bool(c) ? 0.7 + (double)draw(c, 3) : 50;
+}
+
 static void small_problems(checker *c, tri_dtype type, one *function) {
   static const int64_t all_heads[][2] = {{1, 1}, {3, 3}, {4, 2}, {6, 1}, {2, 2}};
   static const int64_t few_heads[][2] = {{1, 1}, {2, 2}, {2, 1}, {1, 1}, {3, 1}};
@@ -402,6 +408,7 @@ static void small_problems(checker *c, tri_dtype type, one *function) {
         .call = {.type = type, .heads = h[0], .kv_heads = h[1], .head_dim = dims[(i + from) % num_dims]}};
     draw_types(c, &x.call);
     x.call.scale = i % 4 == 0 ? 0.3 : 1 / sqrt((double)x.call.head_dim);
+    x.call.soft_cap = draw_cap(c);
     const char *list = draw_list(c, i, &x.call, &l);
     set_most(&x.call, &l);
     if (draw_bool(c)) x.call.most_keys += draw(c, 40); /* a list may say less than it might */
@@ -425,7 +432,7 @@ static void empty_problems(checker *c, tri_dtype type, one *function) {
   }
 }
 
-/* A sequence of GPT-2, two of its heads; and of a Llama, one group of them. */
+/* A sequence of GPT-2, two of its heads; and of a Llama, one group of them, with a cap. */
 static void large_problems(checker *c, tri_dtype type, one *function) {
   static const int64_t sizes[][4] = {{1024, 2, 2, 64}, {520, 4, 1, 128}};
   for (int i = 0; i < 2; i++) {
@@ -433,6 +440,7 @@ static void large_problems(checker *c, tri_dtype type, one *function) {
     attention_call x = {.call = {.type = type, .heads = sizes[i][1], .kv_heads = sizes[i][2], .head_dim = sizes[i][3]}};
     x.call.out_type = x.call.gradient_type = type;
     x.call.scale = 1 / sqrt((double)x.call.head_dim);
+    x.call.soft_cap = i == 0 ? 0 : 50;
     x.call.query_rows = x.call.key_rows = sizes[i][0];
     append(&l, tri_slice_causal(0, sizes[i][0], 0, sizes[i][0]));
     set_most(&x.call, &l);

@@ -97,7 +97,8 @@ static inline double random_number(uint64_t stream, int64_t i, double size) {
 
 typedef struct shape {
   int64_t batch, queries, keys, heads, kv_heads, head_dim;
-  double size; /* of q and k */
+  double size;            /* of q and k                */
+  double scale, soft_cap; /* 0: 1 / sqrt(D), and none */
 } shape;
 
 /* q, k and v lie in one buffer, as a row of heads of q, of k, of v and a gap, where queries == keys; otherwise q lies
@@ -120,7 +121,8 @@ static inline problem problem_make(const shape *s, tri_dtype type) {
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .head_dim = s->head_dim,
-                        .scale = 1 / sqrt((double)s->head_dim),
+                        .scale = s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_dim),
+                        .soft_cap = s->soft_cap,
                         .query_rows = s->batch * s->queries,
                         .key_rows = s->batch * s->keys,
                         .q_head = s->head_dim,

@@ -13,14 +13,34 @@ enum { GUARD = 64 };
 
 typedef struct shape {
   int64_t batch, queries, keys, heads, kv_heads, head_dim;
-  double scale; /* of q: large ones overflow exp without its maximum */
+  double scale;    /* of q: large ones overflow exp without its maximum */
+  double soft_cap; /* of scores, or 0 */
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 1, 1},     {2, 3, 3, 4, 4, 8, 1},     {1, 17, 17, 4, 1, 17, 1},   {2, 63, 63, 6, 2, 64, 1},
-    {1, 64, 64, 1, 1, 64, 1},  {1, 65, 65, 2, 1, 80, 1},  {1, 129, 129, 2, 2, 64, 1}, {1, 257, 257, 1, 1, 33, 1},
-    {2, 31, 31, 3, 3, 128, 1}, {1, 70, 70, 8, 2, 16, 60}, {3, 2, 2, 2, 2, 256, 1},    {1, 200, 200, 2, 1, 7, 1},
-    {1, 1, 40, 4, 2, 64, 1},   {2, 5, 133, 2, 2, 32, 1},  {1, 64, 300, 3, 1, 64, 1},
+    {1, 1, 1, 1, 1, 1, 1, 0},
+    {2, 3, 3, 4, 4, 8, 1, 0},
+    {1, 17, 17, 4, 1, 17, 1, 0},
+    {2, 63, 63, 6, 2, 64, 1, 0},
+    {1, 64, 64, 1, 1, 64, 1, 0},
+    {1, 65, 65, 2, 1, 80, 1, 0},
+    {1, 129, 129, 2, 2, 64, 1, 0},
+    {1, 257, 257, 1, 1, 33, 1, 0},
+    {2, 31, 31, 3, 3, 128, 1, 0},
+    {1, 70, 70, 8, 2, 16, 60, 0},
+    {3, 2, 2, 2, 2, 256, 1, 0},
+    {1, 200, 200, 2, 1, 7, 1, 0},
+    {1, 1, 40, 4, 2, 64, 1, 0},
+    {2, 5, 133, 2, 2, 32, 1, 0},
+    {1, 64, 300, 3, 1, 64, 1, 0},
+    /* capped: about as the scores are, far beyond them (Gemma 2's 50), far below; with a cache; most of them at the cap
+     */
+    {2, 63, 63, 6, 2, 64, 1, 1.5},
+    {1, 129, 129, 2, 1, 33, 1, 50},
+    {1, 65, 65, 2, 1, 80, 1, 0.02},
+    {1, 1, 40, 4, 2, 64, 1, 2},
+    {2, 5, 133, 2, 2, 256, 1, 50},
+    {1, 70, 70, 8, 2, 16, 60, 30},
 };
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -78,6 +98,7 @@ static tri_attention call_of(const shape *s, tri_dtype type) {
                          .kv_heads = s->kv_heads,
                          .head_dim = s->head_dim,
                          .scale = 1 / sqrt((double)s->head_dim),
+                         .soft_cap = s->soft_cap,
                          .query_rows = s->batch * s->queries,
                          .key_rows = s->batch * s->keys,
                          .q_row = row,
@@ -175,6 +196,7 @@ static void weights_of(const plain *p, int64_t query, double *weights) {
                element(p, p->batch * s->keys + j, (s->heads + kv) * s->head_dim, d);
     }
     weights[j] = score / sqrt((double)s->head_dim);
+    if (s->soft_cap > 0) weights[j] = s->soft_cap * tanh(weights[j] / s->soft_cap);
     most = fmax(most, weights[j]);
   }
   for (int64_t j = 0; j < seen; j++) total += weights[j] = exp(weights[j] - most);
@@ -221,7 +243,7 @@ static void test_reference(void **state) {
     bench_release(&b);
   }
   /* Difference quotients of every input of a small one. */
-  bench b = bench_of((shape){2, 4, 4, 4, 2, 3, 1}, TRI_FP64);
+  bench b = bench_of((shape){2, 4, 4, 4, 2, 3, 1, 0}, TRI_FP64);
   run(device, &b);
   double *rows = at(&b.rows), *gradient = at(&b.gradient_rows);
   double *found = malloc(b.gradient_rows.bytes);
@@ -256,9 +278,9 @@ static void compare(const char *what, const bench *b, const block *got, const bl
   }
   /* A single position has weight 1 and no gradient of q and k: nothing is exactly nothing. */
   if (!(sqrt(error) <= limit * sqrt(size) + 1e-30)) {
-    fail_msg("%s at B %d, %d of %d, H %d/%d, D %d, %s: off by %.3g of %.3g", what, (int)b->s.batch, (int)b->s.queries,
-             (int)b->s.keys, (int)b->s.heads, (int)b->s.kv_heads, (int)b->s.head_dim, tri_dtype_name(b->type),
-             sqrt(error), sqrt(size));
+    fail_msg("%s at B %d, %d of %d, H %d/%d, D %d, cap %g, %s: off by %.3g of %.3g", what, (int)b->s.batch,
+             (int)b->s.queries, (int)b->s.keys, (int)b->s.heads, (int)b->s.kv_heads, (int)b->s.head_dim, b->s.soft_cap,
+             tri_dtype_name(b->type), sqrt(error), sqrt(size));
   }
 }
 
@@ -286,7 +308,7 @@ static void run_shape(tri_device *device, tri_device *reference, shape s, tri_dt
   bench_release(&expected);
 }
 
-static void run_device(const char *name) {
+static void check_shapes(const char *name) {
   tri_device *device = NULL, *reference = NULL;
   if (tri_device_create(name, 1, &device) != TRI_OK) {
     print_message("SKIPPED: %s\n", tri_status_message());
@@ -301,6 +323,46 @@ static void run_device(const char *name) {
   tri_device_destroy(device);
 }
 
+/* What a cap makes of a score, to the last places: a query that sees one key has that for its log_sum_exp. Of all
+ * sizes, both signs, 0, and what is no number. */
+static void check_caps(const char *name) {
+  enum { ROWS = 4001 };
+  static float q[ROWS], k[ROWS], v[ROWS], out[ROWS], found[ROWS];
+  static tri_attention_slice slices[ROWS];
+  tri_device *device = NULL;
+  size_t bytes = 0;
+  if (tri_device_create(name, 1, &device) != TRI_OK) skip();
+  for (int i = 0; i < ROWS; i++) {
+    k[i] = v[i] = 1;
+    q[i] = i % 2 == 0 ? ldexpf(1, i / 40 - 60) : -1e-3f * (float)i * (1 + (float)i / ROWS);
+    q[i] *= 1 + 0.7f * (float)i / ROWS;
+    slices[i] = tri_slice_full(i, 1, i, 1);
+  }
+  q[7] = NAN;
+  q[8] = 0;
+  q[9] = INFINITY;
+  q[10] = -INFINITY;
+  tri_attention call = call_of(&(shape){1, ROWS, ROWS, 1, 1, 1, 1, 0.5}, TRI_FP32);
+  call.q_row = call.k_row = call.v_row = call.out_row = 1;
+  call.num_slices = ROWS;
+  call.scale = 0.25;
+  CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
+  block workspace = block_of((int64_t)bytes / 4 + 16, TRI_FP32);
+  CHECK_OK(device->kernels->attention_forward(device->queue, &call, slices, q, k, v, out, found, at(&workspace)));
+  for (int i = 0; i < ROWS; i++) {
+    const double expected = 0.5 * tanh(0.25 * (double)q[i] / 0.5);
+    if (i == 7 ? !isnan(found[i]) : !(fabs((double)found[i] - expected) <= 3.0 / (1 << 23) * fabs(expected)))
+      fail_msg("%g, capped, is %.9g, not %.9g", (double)q[i], (double)found[i], expected);
+  }
+  release(&workspace);
+  tri_device_destroy(device);
+}
+
+static void run_device(const char *name) {
+  check_shapes(name);
+  check_caps(name);
+}
+
 VECTOR_UNIT_TESTS(run_device)
 
 /* However long the sequence: the scratch memory of a thread is a few tiles and one head's rows. */
@@ -310,7 +372,7 @@ static void test_workspace(void **state) {
   CHECK_OK(tri_device_create("cpu", 2, &device));
   size_t bytes[2] = {0};
   for (int i = 0; i < 2; i++) {
-    shape s = {1, i == 0 ? 4096 : 8192, i == 0 ? 4096 : 8192, 12, 12, 64, 1};
+    shape s = {1, i == 0 ? 4096 : 8192, i == 0 ? 4096 : 8192, 12, 12, 64, 1, 0};
     tri_attention call = call_of(&s, TRI_FP32);
     CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes[i]));
   }

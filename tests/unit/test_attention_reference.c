@@ -4,12 +4,21 @@
 #include "base/status.h"
 #include "device/reference/attention.h"
 
-/* One head with whole matrices: p = softmax(mask(scale q k^T)), out = p v, and backwards by the Jacobian of softmax. */
+static double scale_of(const shape *s) { return s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_dim); }
+
+/* The derivative of a score by the product that it is made of. */
+static double slope_of(const shape *s, double product) {
+  return s->soft_cap > 0 ? scale_of(s) / pow(cosh(scale_of(s) * product / s->soft_cap), 2) : scale_of(s);
+}
+
+/* One head with whole matrices: p = softmax(mask(score(q k^T))), out = p v, and backwards by the Jacobian of softmax.
+ */
 static void naive_head(const shape *s, const double *q, const double *k, const double *v, const double *g, int64_t b,
                        int64_t h, results *r) {
   const int64_t n = s->queries, m = s->keys, D = s->head_dim, H = s->heads, G = s->kv_heads, kv = h / (H / G);
   double *p = calloc((size_t)(n * m), sizeof *p), *dp = calloc((size_t)(n * m), sizeof *dp);
-  if (p == NULL || dp == NULL) abort();
+  double *slope = calloc((size_t)(n * m), sizeof *slope);
+  if (p == NULL || dp == NULL || slope == NULL) abort();
 #define Q(t, d) ((b * n + (t)) * H + h) * D + (d)
 #define K(t, d) ((b * m + (t)) * G + kv) * D + (d)
   for (int64_t i = 0; i < n; i++) {
@@ -18,7 +27,10 @@ static void naive_head(const shape *s, const double *q, const double *k, const d
       p[i * m + j] = -INFINITY;
       if (j > i + m - n) continue;
       p[i * m + j] = 0;
-      for (int64_t d = 0; d < D; d++) p[i * m + j] += q[Q(i, d)] * k[K(j, d)] / sqrt((double)D);
+      for (int64_t d = 0; d < D; d++) p[i * m + j] += q[Q(i, d)] * k[K(j, d)];
+      slope[i * m + j] = slope_of(s, p[i * m + j]);
+      p[i * m + j] *= scale_of(s);
+      if (s->soft_cap > 0) p[i * m + j] = s->soft_cap * tanh(p[i * m + j] / s->soft_cap);
       most = fmax(most, p[i * m + j]);
     }
     for (int64_t j = 0; j < m; j++) sum += exp(p[i * m + j] - most);
@@ -36,14 +48,15 @@ static void naive_head(const shape *s, const double *q, const double *k, const d
       double ds = 0; /* sum over l of dp_l * dp_l / ds_j */
       for (int64_t l = 0; l < m; l++) ds += dp[i * m + l] * p[i * m + l] * ((l == j) - p[i * m + j]);
       for (int64_t d = 0; d < D; d++) {
-        r->values[GRADIENT_Q][Q(i, d)] += ds * k[K(j, d)] / sqrt((double)D);
-        r->values[GRADIENT_K][K(j, d)] += ds * q[Q(i, d)] / sqrt((double)D);
+        r->values[GRADIENT_Q][Q(i, d)] += ds * slope[i * m + j] * k[K(j, d)];
+        r->values[GRADIENT_K][K(j, d)] += ds * slope[i * m + j] * q[Q(i, d)];
       }
     }
 #undef Q
 #undef K
   free(p);
   free(dp);
+  free(slope);
 }
 
 static results naive(const shape *s, const tensors *x) {
@@ -63,9 +76,12 @@ static results naive(const shape *s, const tensors *x) {
 
 static void test_whole_matrices(void **state) {
   (void)state;
-  static const shape shapes[] = {{1, 1, 1, 1, 1, 1, 1},   {2, 2, 2, 4, 4, 8, 1},     {2, 3, 3, 4, 1, 17, 1},
-                                 {1, 17, 17, 6, 2, 5, 1}, {1, 65, 65, 6, 2, 8, 1},   {1, 1, 9, 4, 2, 16, 1},
-                                 {2, 5, 21, 2, 1, 7, 1},  {1, 33, 33, 1, 1, 16, 20}, {1, 20, 20, 2, 2, 4, 200}};
+  static const shape shapes[] = {
+      {1, 1, 1, 1, 1, 1, 1, 0, 0},         {2, 2, 2, 4, 4, 8, 1, 0, 0},     {2, 3, 3, 4, 1, 17, 1, 0, 0},
+      {1, 17, 17, 6, 2, 5, 1, 0, 0},       {1, 65, 65, 6, 2, 8, 1, 0, 0},   {1, 1, 9, 4, 2, 16, 1, 0, 0},
+      {2, 5, 21, 2, 1, 7, 1, 0, 0},        {1, 33, 33, 1, 1, 16, 20, 0, 0}, {1, 20, 20, 2, 2, 4, 200, 0, 0},
+      {2, 9, 9, 4, 2, 8, 1, 0.7, 0},       {1, 33, 33, 6, 2, 8, 1, 0, 2},   {1, 5, 21, 2, 1, 7, 1, 1.5, 50},
+      {1, 20, 20, 2, 2, 4, 1, 0.01, 0.03}, {1, 20, 20, 2, 2, 4, 200, 0, 30}};
   static const struct {
     tri_dtype type;
     double tolerance;
@@ -99,11 +115,10 @@ static double objective(const tensors *x) {
 
 static void test_finite_differences(void **state) {
   (void)state;
-  static const shape shapes[] = {{1, 1, 1, 1, 1, 1, 1},
-                                 {1, 2, 2, 1, 1, 3, 1},
-                                 {2, 5, 5, 4, 2, 3, 1},
-                                 {1, 3, 7, 2, 1, 4, 1},
-                                 {1, 9, 9, 3, 3, 2, 2}};
+  static const shape shapes[] = {{1, 1, 1, 1, 1, 1, 1, 0, 0},   {1, 2, 2, 1, 1, 3, 1, 0, 0},
+                                 {2, 5, 5, 4, 2, 3, 1, 0, 0},   {1, 3, 7, 2, 1, 4, 1, 0, 0},
+                                 {1, 9, 9, 3, 3, 2, 2, 0, 0},   {2, 5, 5, 4, 2, 3, 1, 0.8, 0},
+                                 {2, 5, 5, 4, 2, 3, 1, 0, 1.5}, {1, 3, 7, 2, 1, 4, 2, 1, 4}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     const shape *s = &shapes[i];
     tensors x = tensors_make(s, TRI_FP64);
@@ -133,7 +148,7 @@ static void test_finite_differences(void **state) {
 static void test_bad_call(void **state) {
   (void)state;
   size_t bytes;
-  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1}, TRI_BF16);
+  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1, 0, 0}, TRI_BF16);
   tri_attention c = good.call;
   c.kv_heads = 3;
   assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
@@ -142,11 +157,18 @@ static void test_bad_call(void **state) {
   c.gradient_type = TRI_FP64;
   assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
   assert_non_null(strstr(tri_status_message(), "in bf16 into bf16 and fp64"));
+  for (int i = 0; i < 3; i++) {
+    c = good.call;
+    c.soft_cap = (double[]){-1, NAN, 0}[i];
+    if (i == 2) c.scale = NAN;
+    assert_int_equal(tri_reference_attention_workspace(NULL, &c, &bytes), TRI_INTERNAL);
+    assert_non_null(strstr(tri_status_message(), i == 0 ? "cap -1" : "nan"));
+  }
 }
 
 static void test_bad_slices(void **state) {
   (void)state;
-  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1}, TRI_FP64);
+  const problem good = problem_make(&(shape){2, 4, 4, 4, 2, 8, 1, 0, 0}, TRI_FP64);
   static const struct {
     tri_attention_slice second;
     const char *message;

@@ -323,6 +323,10 @@ static void check_random(tri_device *const *devices, tri_dtype type) {
     attention_case of =
         case_of(&l, type, query_rows, key_rows, heads, kv_heads, 1 + roll(&d, 40), shared, (layout)(i % LAYOUTS));
     of.shift = i % 5 == 0 ? 1 : 0;
+    if (i % 2 == 1) {
+      of.call.scale *= 1.3;
+      of.call.soft_cap = i == 3 ? 0.9 : 50;
+    }
     check(devices, &of, i == 0 || i == 3 ? GPU_TEST_DEVICES : 2);
     of = joined(of, 2 + i % 2);
     if (i % 3 != 0) check(devices, &of, 2);

@@ -390,7 +390,15 @@ static void build_dropout(bench *b) {
 static void build_attention(bench *b) {
   tri_heads heads = {4, 2, 3};
   int32_t x = input(b, (4 + 2 * 2) * 3), y = -1;
-  CHECK_OK(tri_op_attention(b->list, heads, SEQUENCE, x, &y));
+  CHECK_OK(tri_op_attention(b->list, heads, (tri_scores){0}, SEQUENCE, x, &y));
+  weigh(b, y);
+}
+
+/* A scale of its own, and a cap that is among the scores. */
+static void build_capped_attention(bench *b) {
+  tri_heads heads = {4, 2, 3};
+  int32_t x = input(b, (4 + 2 * 2) * 3), y = -1;
+  CHECK_OK(tri_op_attention(b->list, heads, (tri_scores){.scale = 1.5, .soft_cap = 0.7}, SEQUENCE, x, &y));
   weigh(b, y);
 }
 
@@ -599,6 +607,7 @@ OPERATION_TEST(scale)
 OPERATION_TEST(scaled_branch)
 OPERATION_TEST(scaled_and_read)
 OPERATION_TEST(attention)
+OPERATION_TEST(capped_attention)
 OPERATION_TEST(rope)
 OPERATION_TEST(rope_of_parts)
 OPERATION_TEST(embedding)
@@ -609,6 +618,44 @@ OPERATION_TEST(capped_logits)
 OPERATION_TEST(biased_logits)
 OPERATION_TEST(logits_of_all)
 OPERATION_TEST(residual)
+
+static tri_cost attention_cost(tri_heads heads, tri_scores scores, tri_pass pass) {
+  bench b;
+  tri_cost cost = {0};
+  begin(&b);
+  int32_t x = input(&b, (heads.heads + 2 * heads.kv_heads) * heads.head_dim), y = -1;
+  CHECK_OK(tri_op_attention(b.list, heads, scores, SEQUENCE, x, &y));
+  CHECK_OK(tri_op_list_finish(b.list));
+  tri_op_cost(&b.list->calls[b.list->num_calls - 1], pass, &cost);
+  tri_op_list_destroy(b.list);
+  tri_device_destroy(b.device);
+  tri_free(b.table.entries);
+  return cost;
+}
+
+/* A cap is elementwise work on each score and no other; a scale is none. What makes no sense is refused. */
+static void test_scores(void **state) {
+  (void)state;
+  const tri_heads heads = {4, 2, 3};
+  static const tri_scores bad[] = {{-1, 0}, {0, -50}, {NAN, 0}, {0, NAN}, {INFINITY, 0}, {0, INFINITY}};
+  for (int pass = TRI_PASS_FORWARD; pass <= TRI_PASS_BACKWARD_INPUT; pass++) {
+    const tri_cost plain = attention_cost(heads, (tri_scores){0}, (tri_pass)pass);
+    const tri_cost scaled = attention_cost(heads, (tri_scores){.scale = 3}, (tri_pass)pass);
+    const tri_cost capped = attention_cost(heads, (tri_scores){.soft_cap = 50}, (tri_pass)pass);
+    assert_true(plain.scores > 0 && plain.capped == 0 && scaled.capped == 0 && capped.capped >= 10 * plain.scores);
+    assert_true(scaled.vector_flops == plain.vector_flops && scaled.flops == plain.flops);
+    assert_true(capped.vector_flops == plain.vector_flops + capped.capped && capped.flops == plain.flops);
+  }
+  bench b;
+  begin(&b);
+  int32_t x = input(&b, 24), y = -1;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    CHECK_FAILS(tri_op_attention(b.list, heads, bad[i], SEQUENCE, x, &y), TRI_BAD_CONFIG, "say numbers above 0");
+  }
+  tri_op_list_destroy(b.list);
+  tri_device_destroy(b.device);
+  tri_free(b.table.entries);
+}
 
 /* A second micro-batch adds to what the first wrote. */
 static void test_accumulation(void **state) {
@@ -668,6 +715,8 @@ int main(void) {
       cmocka_unit_test(test_formed_last_logits),
       cmocka_unit_test(test_residual),
       cmocka_unit_test(test_accumulation),
+      cmocka_unit_test(test_capped_attention),
+      cmocka_unit_test(test_scores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,8 @@ static attention_arguments arguments_of(const tri_attention *c, const tri_attent
                                .out_row = c->out_row,
                                .out_head = c->out_head,
                                .scale = c->scale,
+                               .unit = c->soft_cap > 0 ? c->soft_cap : c->scale,
+                               .share = c->soft_cap > 0 ? c->scale / c->soft_cap : 0,
                                .num_slices = nothing ? 0 : (int32_t)c->num_slices,
                                .query_rows = (int32_t)c->query_rows,
                                .key_rows = (int32_t)c->key_rows,

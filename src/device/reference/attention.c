@@ -127,7 +127,18 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* The scaled scores of a query with some keys. */
+/* What a product of q and k is as a score, and the score's derivative by the product. */
+static double score_of(const tri_attention *c, double product) {
+  if (c->soft_cap == 0) return c->scale * product;
+  return c->soft_cap * tanh(c->scale * product / c->soft_cap);
+}
+
+static double slope_of(const tri_attention *c, double score) {
+  const double of_cap = c->soft_cap == 0 ? 0 : score / c->soft_cap;
+  return c->scale * (1 - of_cap * of_cap);
+}
+
+/* The scores of a query with some keys. */
 static void score(const tri_attention *c, const void *q, const void *k, int64_t h, int64_t row, int64_t count,
                   const scratch *s) {
   const int64_t g = h / (c->heads / c->kv_heads);
@@ -135,7 +146,7 @@ static void score(const tri_attention *c, const void *q, const void *k, int64_t 
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
       sum += get(c->type, q, index_q(c, h, row) + d) * get(c->type, k, index_k(c, g, key_of(s, j)) + d);
-    s->scores[j] = c->scale * sum;
+    s->scores[j] = score_of(c, sum);
   }
 }
 
@@ -220,8 +231,9 @@ static void backward_row(const backward *x, const part *p, scratch *s, int64_t h
     double sum = 0;
     for (int64_t d = 0; d < c->head_dim; d++)
       sum += get(c->type, x->gradient_out, at + d) * get(c->type, x->v, index_v(c, g, key_of(s, j)) + d);
+    const double slope = slope_of(c, s->scores[j]);
     s->scores[j] = exp(s->scores[j] - log_sum_exp);
-    s->gradients[j] = s->scores[j] * (sum - delta) * c->scale;
+    s->gradients[j] = s->scores[j] * (sum - delta) * slope;
   }
   for (int64_t d = 0; d < c->head_dim; d++) s->gradient_q[d] = 0;
   for (int64_t j = 0; j < seen; j++) {

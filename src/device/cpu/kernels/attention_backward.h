@@ -4,6 +4,8 @@
  *   gradient_v += p^T gradient_out;   ds = scale p * (gradient_out v^T - delta)
  *   gradient_q += ds k;               gradient_k += ds^T q
  *
+ * With a cap c, p = exp(c t - log_sum_exp) with t = tanh(scale q k^T / c), and ds is times 1 - t^2, besides.
+ *
  * There are two ways through the tiles. backward_whole gives a key/value head to one thread, of a slice or, where
  * slices share keys, of all of them: it computes p and ds once, five products a tile. backward_keys and
  * backward_queries make a task of each tile of keys and of each tile of queries, seven products a tile, for calls with
@@ -138,9 +140,9 @@ INLINE bool sees(const tri_attention_slice *slice, const query_tile *q, const ke
 }
 
 /* Scores to weights and gradients of weights to gradients of scores, both in place; hidden ones become zeros. */
-static void weigh(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
-                  const weights_tile *pair) {
-  const float scale = (float)call->scale, scale_2 = (float)(call->scale * LOG2_E);
+INLINE void weigh(const tri_attention *call, band of, const query_tile *q, const key_tile *k, const weights_tile *pair,
+                  const bool capped) {
+  const float scale = (float)call->scale, scale_2 = (float)(unit_of(call) * LOG2_E);
   for (int64_t i = 0; i < q->count; i++) {
     const key_run seen = keys_seen(of, i, i, k->count);
     const floats reference = splat((float)(q->log_sum_exp[i] * LOG2_E)), delta = splat(q->delta[i]);
@@ -151,8 +153,10 @@ static void weigh(const tri_attention *call, band of, const query_tile *q, const
       store(gradient + at, (floats){0});
     }
     for (; at < seen.end; at += LANES) {
-      floats p = exp2_floats(load(weight + at) * scale_2 - reference);
+      const floats score = load(weight + at);
+      floats p = exp2_floats(score * scale_2 - reference);
       floats g = p * (load(gradient + at) - delta) * scale;
+      if (capped) g *= 1.0f - score * score;
       if (at < seen.begin || at + LANES > seen.end) {
         const ints visible = lanes_between(seen.begin - at, seen.end - at);
         p = select_floats(visible, p, (floats){0});
@@ -166,6 +170,17 @@ static void weigh(const tri_attention *call, band of, const query_tile *q, const
       store(gradient + at, (floats){0});
     }
   }
+}
+
+static void weigh_plain(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
+                        const weights_tile *pair) {
+  weigh(call, of, q, k, pair, false);
+}
+
+static void weigh_capped(const tri_attention *call, band of, const query_tile *q, const key_tile *k,
+                         const weights_tile *pair) {
+  cap_scores(call, pair->weights, 0, q->count, k->count, of);
+  weigh(call, of, q, k, pair, true);
 }
 
 #if TRI_PAIRS
@@ -226,7 +241,7 @@ static void compute_weights(const tri_attention *call, const tri_attention_slice
   scores.b = k->v_columns;
   scores.c = pair->gradients;
   multiply(&scores);
-  weigh(call, scores.band, q, k, pair);
+  (call->soft_cap > 0 ? weigh_capped : weigh_plain)(call, scores.band, q, k, pair);
   clear_certain(call, slice, q, k, pair);
 #if TRI_PAIRS
   narrow(q, pair);

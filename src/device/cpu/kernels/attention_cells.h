@@ -98,6 +98,26 @@ INLINE floats exp2_floats(floats x) {
   return y * power;
 }
 
+/* tanh, however small x is: e / (e + 2) with e = exp(2 |x|) - 1. As above 2^z = 2^n 2^f, so that e = 2^n (2^f - 1) +
+ * (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest largest relative error (1.1e-8). Not a
+ * number stays so. */
+INLINE floats tanh_floats(floats x) {
+  const ints sign = (ints)x & INT32_MIN;
+  floats z = (floats)((ints)x & INT32_MAX) * (float)(2 * LOG2_E);
+  z = select_floats(z > 60.0f, splat(60.0f), z);
+  floats shifted = z + 12583039.0f;
+  floats fraction = z - (shifted - 12583039.0f);
+  floats power = (floats)((ints)shifted << 23);
+  floats y = splat(0.00015403508f);
+  y = y * fraction + 0.0013390735f;
+  y = y * fraction + 0.009618238f;
+  y = y * fraction + 0.055503573f;
+  y = y * fraction + 0.24022649f;
+  y = y * fraction + 0.6931472f;
+  floats e = power * (y * fraction) + (power - 1.0f);
+  return (floats)((ints)(e / (e + 2.0f)) | sign);
+}
+
 /* ---- numbers as tensors hold them ---- */
 
 INLINE float from_bf16(uint16_t x) {

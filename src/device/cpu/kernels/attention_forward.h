@@ -3,9 +3,10 @@
  *   s = q k^T;   m' = max(m, max over keys of s);   p = exp(scale (s - m'));   a = exp(scale (m - m'))
  *   l = a l + sum over keys of p;   o = a o + p v
  *
- * and at the end out = o / l and log_sum_exp = scale m + log l: the online softmax of Milakov and Gimelshein (2018) as
- * FlashAttention uses it (Dao et al., 2022). Only one tile of s exists at a time. l is kept as a vector of partial
- * sums, one for each lane. Exponentials are powers of two of scores times scale / ln 2. */
+ * and at the end out = o / l and log_sum_exp = scale m + log l. With a cap c, s = tanh(scale q k^T / c) and c stands
+ * for the scale from there on. It is the online softmax of Milakov and Gimelshein (2018) as FlashAttention uses it (Dao
+ * et al., 2022). Only one tile of s exists at a time. l is kept as a vector of partial sums, one for each lane.
+ * Exponentials are powers of two of scores times scale / ln 2. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 
@@ -129,7 +130,7 @@ static void begin_rows(const tri_attention_forward *job, const forward_scratch *
     float log_sum_exp = job->log_sum_exp[head * call->query_rows + first + i];
     if (log_sum_exp == -INFINITY) continue;
     int64_t at = (first + i) * call->out_row + head * call->out_head;
-    s->maximum[i] = s->new_maximum[i] = (float)((double)log_sum_exp / call->scale);
+    s->maximum[i] = s->new_maximum[i] = (float)((double)log_sum_exp / unit_of(call));
     s->sum[i * LANES] = 1.0f;
     row_read(s->out + i * pitch, call->out_type, element(job->out, call->out_type, at), call->head_dim);
   }
@@ -151,7 +152,8 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .depth = width,
                       .trim = TRIM_COLUMNS,
                       .band = of});
-  soften(s, (float)(call->scale * LOG2_E), from, rows, num_keys, of);
+  if (call->soft_cap > 0) cap_scores(call, s->scores, from, rows, num_keys, of);
+  soften(s, (float)(unit_of(call) * LOG2_E), from, rows, num_keys, of);
   multiply(&(product){.a = s->weights + from * (TILE / CELL_ELEMENTS),
                       .a_row = TILE / CELL_ELEMENTS,
                       .a_step = 1,
@@ -171,7 +173,7 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
 static bool as_before(const tri_attention_forward *job, const forward_scratch *s, int64_t i, float sum,
                       int64_t statistic) {
   if (!job->call->merge || sum != 1.0f) return false;
-  return s->maximum[i] == (float)((double)job->log_sum_exp[statistic] / job->call->scale);
+  return s->maximum[i] == (float)((double)job->log_sum_exp[statistic] / unit_of(job->call));
 }
 
 static void end_rows(const tri_attention_forward *job, const forward_scratch *s, int64_t head, int64_t first,
@@ -180,7 +182,7 @@ static void end_rows(const tri_attention_forward *job, const forward_scratch *s,
   const int64_t pitch = padded(call->head_dim);
   for (int64_t i = 0; i < rows; i++) {
     float sum = sum_lanes(load(s->sum + i * LANES));
-    float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * call->scale + log((double)sum));
+    float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * unit_of(call) + log((double)sum));
     if (sum == 0.0f) { /* it saw nothing */
       memset(s->out + i * pitch, 0, (size_t)pitch * sizeof(float));
       factor = 1.0f;

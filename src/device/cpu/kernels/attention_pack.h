@@ -35,6 +35,10 @@ INLINE band band_of(const tri_attention_slice *slice, int64_t first_query, int64
   return (band){apart + slice->from, apart + slice->to};
 }
 
+/* What the tiles' scores are times to be the call's: products of q and k are kept as they are; with a cap, as the tanh
+ * of what they are as shares of it. */
+INLINE double unit_of(const tri_attention *call) { return call->soft_cap > 0 ? call->soft_cap : call->scale; }
+
 /* A run of keys: from `begin` to before `end`. */
 typedef struct key_run {
   int64_t begin, end;
@@ -44,6 +48,19 @@ typedef struct key_run {
 INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
   const int64_t begin = clamp(first + of.low, 0, count), end = clamp(last + of.high + 1, 0, count);
   return begin < end ? (key_run){begin, end} : (key_run){0, 0};
+}
+
+/* Products of a tile's queries, from row `from` on, with the keys of another that they see: to what they are with a
+ * cap.
+ */
+static void cap_scores(const tri_attention *call, float *scores, int64_t from, int64_t rows, int64_t keys, band of) {
+  const float share = (float)(call->scale / call->soft_cap);
+  for (int64_t i = from; i < from + rows; i++) {
+    const key_run seen = keys_seen(of, i - from, i - from, keys);
+    float *score = scores + i * TILE;
+    for (int64_t at = seen.begin / LANES * LANES; at < seen.end; at += LANES)
+      store(score + at, tanh_floats(load(score + at) * share));
+  }
 }
 
 /* A multiple of 4 for pack_columns. */

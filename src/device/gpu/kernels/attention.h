@@ -49,7 +49,8 @@ typedef struct attention_arguments {
   const void *gradient_out, *sums; /* of the backward, as what follows; sums [heads, query_rows] of out x gradient */
   void *gradient_q, *gradient_k, *gradient_v;
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
-  double scale;
+  double scale;       /* of scores, so of gradients of q and k */
+  double unit, share; /* what products are times to be scores; with a cap, what their tanh is and what they are to it */
   int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: heads to one of keys and values */
   int32_t out_is_wide, gradient_is_wide, merge, accumulate;
 } attention_arguments;

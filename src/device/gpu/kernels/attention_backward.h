@@ -3,6 +3,8 @@
  *
  *   ds = p (g - D),   gradient of q = ds k scale,   of k = ds^T q scale,   of v = p^T gradient_out.
  *
+ * With a cap, s = cap t with t = tanh(q k^T scale / cap), and ds is times 1 - t^2, besides.
+ *
  * A block owns a tile of queries, with their gradient_out, and meets keys and values; or it owns a tile of keys and
  * values, and meets the queries of all heads that share them. In both, s and g have the block's own rows as rows:
  * `own[0]` x `other[0]` and `own[1]` x `other[1]`. What it sums up, ds x other[0] and, of keys, p x other[1], stays in
@@ -113,8 +115,8 @@ DEVICE void add_products(backward *b, const walk *w, int turn, const int width) 
 }
 
 /* scores become p, gradients ds: zero where a key is not seen. */
-DEVICE void make_gradients(backward *b, const walk *w, const int own_keys) {
-  const wide scale = (wide)(b->p->scale * LOG2_E);
+DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const int capped) {
+  const wide scale = (wide)(b->p->unit * LOG2_E), share = (wide)b->p->share;
   statistic of[FRAGMENT_COLUMNS];
   UNROLL
   for (int c = 0; c < FRAGMENT_COLUMNS; c++) {
@@ -132,8 +134,10 @@ DEVICE void make_gradients(backward *b, const walk *w, const int own_keys) {
         const int32_t key = own_keys ? row - w->slice.first_key : w->at + fragment_column(c);
         const int sees = key >= s->begin && key < s->end;
         wide *score = &b->scores[h].at[r][c], *gradient = &b->gradients[h].at[r][c];
-        *score = sees ? wide_exp2(wide_multiply_add(*score, scale, -s->log_sum_exp)) : 0;
+        const wide t = capped ? wide_tanh(*score * share) : *score;
+        *score = sees ? wide_exp2(wide_multiply_add(t, scale, -s->log_sum_exp)) : 0;
         *gradient = sees ? *score * (*gradient - s->sum) : 0;
+        if (capped) *gradient *= 1 - t * t;
       }
     }
   }
@@ -171,7 +175,11 @@ DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_ke
   }
   add_products(b, w, turn, width);
   if (w->chunk < w->chunks - 1) return;
-  make_gradients(b, w, own_keys);
+  if (b->p->share > 0) {
+    make_gradients(b, w, own_keys, 1);
+  } else {
+    make_gradients(b, w, own_keys, 0);
+  }
   add_sums(b, b->gradients, 0, turn, width);
   if (own_keys) add_sums(b, b->scores, 1, turn, width);
 }

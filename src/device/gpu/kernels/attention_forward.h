@@ -71,6 +71,23 @@ DEVICE void add_scores(forward *f, const int width) {
   }
 }
 
+/* With a cap, products of q and k become the tanh of what they are as shares of it. */
+DEVICE void cap_scores(forward *f) {
+  const wide share = (wide)f->p->share;
+  UNROLL
+  for (int h = 0; h < HIGH; h++) {
+    UNROLL
+    for (int j = 0; j < KEY_BLOCKS; j++) {
+      UNROLL
+      for (int r = 0; r < FRAGMENT_ROWS; r++) {
+        UNROLL
+        for (int c = 0; c < FRAGMENT_COLUMNS; c++)
+          f->scores[h][j].at[r][c] = wide_tanh(f->scores[h][j].at[r][c] * share);
+      }
+    }
+  }
+}
+
 /* Scores that a row does not see become -infinity. Most tiles lie within what all rows see. */
 DEVICE void mask_scores(forward *f) {
   const walk *w = &f->walk;
@@ -98,7 +115,8 @@ DEVICE void mask_scores(forward *f) {
 
 /* Scores become exp(score - m), and what was summed up before is brought to the new m. */
 DEVICE void bring_up_to_date(forward *f, const int width) {
-  const wide scale = (wide)(f->p->scale * LOG2_E);
+  const wide scale = (wide)(f->p->unit * LOG2_E);
+  if (f->p->share > 0) cap_scores(f);
   mask_scores(f);
   UNROLL
   for (int h = 0; h < HIGH; h++) {
