@@ -11,9 +11,11 @@ bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run) {
     run->count = left;
     return true;
   }
-  int64_t length = tri_parameter_run_length(slice->part), local = slice->first + run->at;
+  tri_parameter part = *slice->part;
+  if (slice->apart) part.within = (tri_rows_within){.rows = 0};
+  int64_t length = tri_parameter_run_length(&part), local = slice->first + run->at;
   int64_t number = local / length, within = local % length;
-  run->global = tri_parameter_run(slice->part, number) + within;
+  run->global = tri_parameter_run(&part, number) + within;
   run->count = length - within < left ? length - within : left;
   return true;
 }

@@ -13,8 +13,9 @@ static bool ends_with(const char *text, const char *ending) {
 
 /* Masks and frequencies, which follow from the configuration; what an optimizer keeps. */
 static bool may_be_left(const char *name) {
-  static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",    ".rotary_emb.inv_freq",
-                                        TRI_CHECKPOINT_MOMENT1, TRI_CHECKPOINT_MOMENT2, TRI_CHECKPOINT_MASTER};
+  static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",      ".rotary_emb.inv_freq",
+                                        ".attention.bias",      ".attention.masked_bias", TRI_CHECKPOINT_MOMENT1,
+                                        TRI_CHECKPOINT_MOMENT2, TRI_CHECKPOINT_MASTER};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
     if (ends_with(name, endings[i])) return true;
   }
@@ -30,8 +31,10 @@ static void add_tensors(const tri_parameter_table *table, bool tied, int64_t *co
     const tri_parameter *entry = &table->entries[e];
     int64_t first = 0;
     if ((entry->tied_to >= 0) != tied) continue;
-    for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++)
-      out[(*count)++] = tri_parameter_tensor(entry, t, &first);
+    for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && !tri_parameter_continues(entry); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+      out[(*count)++] = tri_parameter_on_disk(&tensor);
+    }
   }
 }
 

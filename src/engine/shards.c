@@ -11,8 +11,9 @@
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const char *name, tri_dtype wide) {
-  tri_checkpoint_tensor tensor = {.name = name, .type = wide, .num_dims = parameter->num_dims};
-  for (int d = 0; d < parameter->num_dims; d++) tensor.shape[d] = parameter->shape[d];
+  const tri_parameter whole = tri_parameter_on_disk(parameter);
+  tri_checkpoint_tensor tensor = {.name = name, .type = wide, .num_dims = whole.num_dims};
+  for (int d = 0; d < whole.num_dims; d++) tensor.shape[d] = whole.shape[d];
   return tensor;
 }
 
@@ -70,11 +71,17 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
 
+/* Of each part of a tensor on disk by itself. */
 static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_parameter *tensor, const char *suffix,
                                        tri_dtype wide) {
   int64_t i = shards->num_optimizer++;
-  snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
-  shards->optimizer[i] = tensor_of(tensor, shards->names[i], wide);
+  if (tensor->within.part == NULL) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
+  if (tensor->within.part != NULL) {
+    snprintf(shards->names[i], sizeof shards->names[i], "%s.%s%s", tensor->name, tensor->within.part, suffix);
+  }
+  tri_parameter alone = *tensor;
+  alone.within = (tri_rows_within){.rows = 0};
+  shards->optimizer[i] = tensor_of(&alone, shards->names[i], wide);
   return &shards->optimizer[i];
 }
 
@@ -100,11 +107,14 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
     const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
     int64_t tensors = num_listed(table, parameter, use), first = 0;
     for (int64_t t = 0; t < tensors; t++) {
-      int64_t i = shards->num_weights++;
-      tri_parameter *tensor = &shards->parts[i];
-      *tensor = tri_parameter_tensor(parameter, t, &first);
-      shards->weights[i] = tensor_of(tensor, tensor->name, tri_stored_type(parameter->stored, options->precision));
-      if (optimizer != NULL) add_all_kept(shards, settings, optimizer, tensor, wide);
+      const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
+      if (!tri_parameter_continues(parameter)) {
+        int64_t i = shards->num_weights++;
+        const tri_parameter *part = &shards->parts[i];
+        shards->parts[i] = tensor;
+        shards->weights[i] = tensor_of(part, part->name, tri_stored_type(parameter->stored, options->precision));
+      }
+      if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
     }
   }
   return TRI_OK;
@@ -249,8 +259,9 @@ static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, t
                 size_t element, const tri_checkpoint_memory *memory) {
   if (stretch.count == 0) return;
   char *data = (char *)array + (size_t)stretch.at * element;
+  const bool apart = tensor >= shards->num_weights;
   shards->slices[shards->num_slices++] =
-      (tri_checkpoint_slice){tensor, part, stretch.first, stretch.count, data, memory};
+      (tri_checkpoint_slice){tensor, part, apart, stretch.first, stretch.count, data, memory};
 }
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
@@ -360,7 +371,11 @@ static void number_tensors(const tri_parameter_table *table, const tri_optimizer
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
-    next.weight += num_listed(table, entry, use);
+    if (tri_parameter_continues(entry)) {
+      out[e].weight = out[e - 1].weight;
+    } else {
+      next.weight += num_listed(table, entry, use);
+    }
     next.kept += kept_of(settings, entry) * num_listed(table, entry, use);
   }
 }

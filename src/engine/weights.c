@@ -22,27 +22,39 @@ static tri_status put_piece(const tri_executor *executor, const double *from, in
   return TRI_OK;
 }
 
-static tri_status load_pieces(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                              const tri_executor *executor, double *wide, float *narrow, char *to) {
-  const int64_t count = tri_parameter_global_count(tensor);
+/* Elements [first, first + count) of a tensor on disk. */
+static tri_status load_pieces(const tri_merged *weights, const tri_parameter *on_disk, const tri_low_rank *factors,
+                              const tri_executor *executor, int64_t first, int64_t count, double *wide, float *narrow,
+                              char *to, uint64_t *sum) {
   const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
-  uint64_t sum = 0;
   for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
     const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
-    const tri_checkpoint_slice slice = {.first = done, .count = piece, .data = wide};
-    TRI_TRY(tri_merged_read_part(weights, tensor, factors, TRI_FP64, &slice, &sum));
+    const tri_checkpoint_slice slice = {.first = first + done, .count = piece, .data = wide};
+    TRI_TRY(tri_merged_read_part(weights, on_disk, factors, TRI_FP64, &slice, sum));
     TRI_TRY(put_piece(executor, wide, piece, narrow, to + (size_t)done * element));
   }
-  return tri_merged_compare(weights, tensor, sum);
+  return TRI_OK;
+}
+
+static tri_status load_runs(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
+                            const tri_executor *executor, double *wide, float *narrow, char *to, uint64_t *sum) {
+  const tri_parameter on_disk = tri_parameter_on_disk(tensor);
+  const int64_t count = tri_parameter_global_count(tensor), length = tri_parameter_run_length(tensor);
+  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  for (int64_t i = 0; i * length < count; i++) {
+    TRI_TRY(load_pieces(weights, &on_disk, factors, executor, tri_parameter_run(tensor, i), length, wide, narrow,
+                        to + (size_t)(i * length) * element, sum));
+  }
+  return TRI_OK;
 }
 
 static tri_status load_merged(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                              const tri_executor *executor, char *to) {
+                              const tri_executor *executor, char *to, uint64_t *sum) {
   double *wide = NULL;
   float *narrow = NULL;
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *wide, &wide));
   tri_status status = tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *narrow, &narrow);
-  if (status == TRI_OK) status = load_pieces(weights, tensor, factors, executor, wide, narrow, to);
+  if (status == TRI_OK) status = load_runs(weights, tensor, factors, executor, wide, narrow, to, sum);
   tri_free(narrow);
   tri_free(wide);
   return status;
@@ -50,35 +62,51 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
 
 /* `values` are those of the whole parameter. */
 static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
-                              const tri_executor *executor, char *values) {
+                              const tri_executor *executor, char *values, uint64_t *sum) {
   const tri_dtype wide = tri_dtype_wide(executor->type);
   int64_t first = 0;
   tri_low_rank factors;
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
+  const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
   const tri_checkpoint *from = tri_merged_source(weights, tensor.name);
-  tri_checkpoint_slice slice = {.count = tri_parameter_global_count(&tensor),
+  tri_checkpoint_slice slice = {.part = &tensor,
+                                .count = tri_parameter_global_count(&tensor),
                                 .data = values + (size_t)first * tri_dtype_bytes(wide),
                                 .memory = tri_executor_memory(executor)};
-  TRI_TRY(tri_merged_factors(weights, &tensor, &factors));
+  TRI_TRY(tri_merged_factors(weights, &on_disk, &factors));
   tri_status status = TRI_OK;
   if (factors.left != NULL) {
-    status = load_merged(weights, &tensor, &factors, executor, slice.data);
+    status = load_merged(weights, &tensor, &factors, executor, slice.data, sum);
   } else {
-    status = tri_checkpoint_read(from, tensor.name, wide, tensor.num_dims, tensor.shape, slice.memory, slice.data);
+    status = tri_checkpoint_read_part(from, tensor.name, wide, on_disk.num_dims, on_disk.shape, &slice, sum);
   }
   tri_low_rank_release(&factors);
   TRI_TRY(status);
   return tri_checkpoint_check_finite(from, &tensor, wide, &slice);
 }
 
+/* Whether the tensor on disk ends with it. */
+static bool is_last_part(const tri_parameter_table *table, int64_t entry) {
+  return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
+}
+
+static tri_status load_entry(const tri_merged *weights, const tri_parameter_table *table, int64_t entry,
+                             const tri_executor *executor, uint64_t *sum) {
+  const tri_parameter *parameter = &table->entries[entry];
+  for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
+    const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
+    if (!tri_parameter_continues(parameter)) *sum = 0;
+    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->parameters[entry].value, sum));
+    if (is_last_part(table, entry)) TRI_TRY(tri_merged_compare(weights, &tensor, *sum));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
+  uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *parameter = &table->entries[i];
-    if (parameter->alias) continue;
-    for (int64_t t = 0; t < tri_parameter_num_tensors(parameter); t++) {
-      TRI_TRY(load_tensor(weights, parameter, t, executor, executor->parameters[i].value));
-    }
+    if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
   }
   return TRI_OK;
 }

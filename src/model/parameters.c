@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/parts.h"
-#include "model/family.h"
+#include "model/blocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +58,12 @@ tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns,
 
 tri_parameter tri_parameter_joined(tri_parameter parameter) {
   parameter.joined = true;
+  return parameter;
+}
+
+tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within) {
+  parameter.within = within;
+  parameter.joined = parameter.joined || within.first > 0;
   return parameter;
 }
 
@@ -283,13 +289,36 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
   place_gradients_of_aliases(table);
 }
 
+bool tri_parameter_continues(const tri_parameter *parameter) { return parameter->within.first > 0; }
+
+tri_parameter tri_parameter_on_disk(const tri_parameter *tensor) {
+  tri_parameter whole = *tensor;
+  if (tensor->within.rows == 0) return whole;
+  whole.shape[0] = tensor->within.rows;
+  whole.within = (tri_rows_within){.rows = 0};
+  whole.joined = false;
+  return whole;
+}
+
+/* Whether neighbouring rows of it are no neighbours on disk. */
+static bool is_interleaved(const tri_parameter *tensor) {
+  return tensor->within.rows > 0 && tensor->within.block < tensor->shape[0];
+}
+
+/* Rows of a unit, which lie together on disk wherever others lie between units. */
+static int64_t unit_rows(const tri_parameter *tensor) {
+  return tensor->split.dim == 0 ? tensor->shape[0] / tensor->split.units : tensor->within.block;
+}
+
 int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   if (tensor->count == 0) return 0;
+  if (is_interleaved(tensor)) return unit_rows(tensor) * tensor->shape[1];
   if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;
   return tensor->local[0] * tensor->local[1] / tensor->split.segments / (tensor->split.dim == 1 ? tensor->local[0] : 1);
 }
 
-int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
+/* The same of a tensor by itself. */
+static int64_t run_of_whole(const tri_parameter *tensor, int64_t i) {
   const tri_split *split = &tensor->split;
   if (split->dim < 0) return 0;
   int64_t segment_length = tensor->shape[split->dim] / split->segments;
@@ -300,12 +329,20 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   return i / split->segments * tensor->shape[1] + i % split->segments * segment_length + first;
 }
 
+int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
+  const tri_rows_within *within = &tensor->within;
+  if (within->rows == 0) return run_of_whole(tensor, i);
+  if (!is_interleaved(tensor)) return within->first * tensor->shape[1] + run_of_whole(tensor, i);
+  const int64_t row = (tensor->first_unit + i) * unit_rows(tensor);
+  return (within->first + row / within->block * within->stride + row % within->block) * tensor->shape[1];
+}
+
 static tri_status create(const tri_model *model, const tri_model_share *share, const tri_model_share *only,
                          tri_parameter_table **out) {
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
   table->only = only;
-  tri_status status = tri_family_of(model)->parameters(model, table);
+  tri_status status = tri_blocks_parameters(model, table);
   if (status == TRI_OK) status = tri_tuning_apply(model, table);
   if (status != TRI_OK) {
     tri_parameter_table_destroy(table);

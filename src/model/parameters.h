@@ -79,6 +79,16 @@ typedef struct tri_split {
 /* Matrices of an expert that lie behind one another, and are one in a product: at most gate and up. */
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
+/* A parameter that is some rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, whose heads have
+ * their q, k and v one behind the other): of that one's `rows`, those from `first` on, in blocks of `block`, each
+ * `stride` rows behind the one before. All parts of a tensor have its name, and are neighbours in the table and in
+ * memory (joined), the one with first 0 before the others. */
+typedef struct tri_rows_within {
+  int64_t rows; /* 0: it is a tensor by itself */
+  int64_t first, block, stride;
+  const char *part; /* what tells it from the others: "q" */
+} tri_rows_within;
+
 typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
   int num_dims;
@@ -88,6 +98,7 @@ typedef struct tri_parameter {
    * layer, then for the member; they are the family's. */
   int64_t stack, kinds;
   const char *names[TRI_PARAMETER_KINDS];
+  tri_rows_within within;
   tri_parameter_placement placement;
   tri_split split;
   int64_t layer; /* -1 before the first, num_layers behind the last */
@@ -164,10 +175,15 @@ tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_me
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
+/* Whether it is a further part of the tensor on disk that the one before it begins. */
+bool tri_parameter_continues(const tri_parameter *parameter);
+/* The tensor on disk that a tensor is, or is a part of, as a parameter that is nothing else. */
+tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
+
 /* Units of a dimension that one of `ranks` holds. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* The local part of a tensor is made of runs of elements that are neighbours in the global tensor too, all of the same
+/* The local part of a tensor is made of runs of elements that are neighbours in the tensor on disk too, all of the same
  * length. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
@@ -200,6 +216,8 @@ tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
 tri_parameter tri_parameter_joined(tri_parameter parameter);
+/* The same as rows of a larger tensor. */
+tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
 /* So many experts of `kinds` matrices each, split along a dimension over the ranks that split an expert. */
 tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
                                     double std);

@@ -161,21 +161,27 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   factor.in_out = factor.frozen = factor.joined = false;
   factor.stored = TRI_STORED_WIDE;
   factor.factor = true;
+  if (which == 0) factor.within = (tri_rows_within){.rows = 0};
   split_like(matrix, which == 0 ? in : out, 1 - which, &factor);
   snprintf(factor.name, sizeof factor.name, "%.*s.lora_%c.weight", module_length(matrix->name), matrix->name,
            "AB"[which]);
   return factor;
 }
 
-/* Of matrices [first, end) of the family's, which are one in a product: all As, which are one too, then all Bs. */
+/* Of matrices [first, end) of the family's, which are one in a product: all As, which are one too, then all Bs. Parts
+ * of a tensor have one A, and parts of a B. */
 static void add_factors(const tri_adapter *adapter, int64_t first, int64_t end, tri_parameter *to, int64_t *count) {
   for (int which = 0; which < 2; which++) {
     bool joined = false;
     for (int64_t i = first; i < end; i++) {
       if (to[i].factor || !is_target(adapter, &to[i])) continue;
+      if (which == 0 && tri_parameter_continues(&to[i])) {
+        to[i].factors[which] = to[i - 1].factors[which];
+        continue;
+      }
       tri_parameter *factor = &to[*count];
       *factor = factor_of(adapter, &to[i], which);
-      factor->joined = joined;
+      factor->joined = joined || tri_parameter_continues(factor);
       joined = which == 0;
       to[i].factors[which] = (int32_t)(*count)++;
     }
@@ -271,10 +277,11 @@ static tri_status check_ranks(const tri_model *model, const tri_parameter_table 
   const int64_t rank = model->tuning.adapter.rank;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    const int64_t least = entry->shape[0] < entry->shape[1] ? entry->shape[0] : entry->shape[1];
+    const tri_parameter whole = tri_parameter_on_disk(entry);
+    const int64_t least = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
     if (entry->factors[0] < 0 || rank <= least) continue;
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` %ld is above that of %.80s, a matrix of %ld x %ld; use at most %ld",
-                    (long)rank, entry->name, (long)entry->shape[0], (long)entry->shape[1], (long)least);
+                    (long)rank, entry->name, (long)whole.shape[0], (long)whole.shape[1], (long)least);
   }
   return TRI_OK;
 }

@@ -240,7 +240,10 @@ static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int3
   factors at = {.rank = list->adapter.rank, .scale = list->adapter.scale};
   for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
     const tri_op_parameter *matrix = &list->parameters[i];
-    if (matrix->factors[A] >= 0) {
+    const bool shared = at.count > 0 && matrix->factors[A] == list->parameters[i - 1].factors[A];
+    if (matrix->factors[A] >= 0 && shared) { /* one matrix, in parts */
+      at.width[at.count - 1] += matrix->out;
+    } else if (matrix->factors[A] >= 0) {
       assert(at.count < MOST);
       if (at.count == 0) *a = matrix->factors[A];
       if (at.count == 0) *b = matrix->factors[B];

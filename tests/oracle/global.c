@@ -66,11 +66,13 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   return status;
 }
 
-/* From a rank's local part to the global tensor, or to those of a stack, one behind the other; or back. */
+/* From a rank's local part to the global tensor, or to those of a stack, one behind the other; or back. What is rows of
+ * a larger tensor on disk is here a tensor by itself. */
 static void spread(const tri_parameter *entry, size_t element, char *local, char *global, bool back) {
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
-    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    tensor.within = (tri_rows_within){0};
     const int64_t length = tri_parameter_run_length(&tensor);
     char *whole = global + (size_t)(t * tri_parameter_global_count(&tensor)) * element;
     for (int64_t i = 0; length > 0 && i * length < tensor.count; i++) {

@@ -109,25 +109,35 @@ static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t s
                       a->columns > 3 ? (const float *)(const void *)(ids + 3 * count) : NULL};
 }
 
-/* The other way round: every tensor of the values from a file. */
+/* One tensor of the values, from where it begins in a file. */
+static tri_status place(tri_engine *engine, int64_t index, const double *given) {
+  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
+  const int64_t count = tri_parameter_global_count(&tri_engine_parameters(engine)->entries[index]);
+  void *tensor = NULL;
+  TRI_TRY(tri_alloc("a tensor", (size_t)count, tri_dtype_bytes(wide), &tensor));
+  for (int64_t k = 0; k < count; k++) tri_wide_set(wide, tensor, k, given[k]);
+  tri_status status = tri_global_place(engine, index, tensor);
+  tri_free(tensor);
+  return status;
+}
+
+/* The other way round: every tensor of the values from a file. What is tied is the embedding, with which that begins.
+ */
 static tri_status read_weights(const arguments *a, tri_engine *engine) {
   const tri_parameter_table *table = tri_engine_parameters(engine);
-  tri_dtype wide = tri_dtype_wide(tri_engine_get_options(engine)->precision);
   double *given = NULL;
-  void *tensor = NULL;
   size_t bytes = 0, at = 0;
   if (a->weights == NULL) return TRI_OK;
   tri_status status = tri_file_read(a->weights, (size_t)1 << 30, (char **)(void *)&given, &bytes);
   for (int64_t i = 0; i < table->num_entries && status == TRI_OK; i++) {
     const tri_parameter *entry = &table->entries[i];
     size_t count = (size_t)tri_parameter_global_count(entry);
-    if (entry->tied_to >= 0) continue; /* shared, or far behind what it is tied to: no test begins so */
+    if (entry->tied_to >= 0) {
+      if (!entry->alias) status = place(engine, i, given);
+      continue;
+    }
     if ((at + count) * sizeof *given > bytes) status = tri_fail(TRI_BAD_FILE, "%s is too short", a->weights);
-    if (status == TRI_OK) status = tri_alloc("a tensor", count, tri_dtype_bytes(wide), &tensor);
-    for (size_t k = 0; k < count && status == TRI_OK; k++) tri_wide_set(wide, tensor, (int64_t)k, given[at + k]);
-    if (status == TRI_OK) status = tri_global_place(engine, i, tensor);
-    tri_free(tensor);
-    tensor = NULL;
+    if (status == TRI_OK) status = place(engine, i, given + at);
     at += count;
   }
   tri_free(given);

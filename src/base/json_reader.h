@@ -1,7 +1,7 @@
 /* Reading an object of a JSON file key by key: of the type that is wanted, or a failure that names the file and the
  * key. A key that is missing or null has its fallback. */
-#ifndef TRI_CHECKPOINT_JSON_READER_H
-#define TRI_CHECKPOINT_JSON_READER_H
+#ifndef TRI_BASE_JSON_READER_H
+#define TRI_BASE_JSON_READER_H
 
 #include "base/status.h"
 

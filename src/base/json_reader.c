@@ -1,4 +1,4 @@
-#include "checkpoint/json_reader.h"
+#include "base/json_reader.h"
 
 #include <stdlib.h>
 
