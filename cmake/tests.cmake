@@ -28,6 +28,11 @@ if(CMOCKA_FOUND)
   endforeach()
 endif()
 
+# A family whose file forgets something does not build.
+add_executable(check_families tests/families/check_families.c)
+target_link_libraries(check_families PRIVATE trireme_core)
+add_custom_command(TARGET check_families POST_BUILD COMMAND check_families COMMENT "Checking the families of models")
+
 # Those with more than one thread, for scripts/tsan.sh.
 add_custom_target(threads_tests)
 if(CMOCKA_FOUND)

@@ -61,6 +61,7 @@ typedef struct tri_checkpoint_memory {
 typedef struct tri_checkpoint_slice {
   int64_t tensor; /* its number: weights, then the optimizer's */
   const tri_parameter *part;
+  bool apart; /* the tensor is that part of one by itself (tri_parameter.within) */
   int64_t first, count;
   void *data;
   const tri_checkpoint_memory *memory; /* where data lies; NULL: in host memory */
@@ -92,6 +93,7 @@ typedef struct tri_checkpoint_request {
   const char *stem;           /* of the weights' files; NULL: "model"                                     */
   const char *adapter_config; /* the text of adapter_config.json, or NULL; with it weights have PEFT's names in files */
   const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL                                */
+  const char *companions;     /* folder whose companions (companions.h) are copied too, or NULL */
   void *buffers;              /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
   int64_t keep;               /* newest checkpoints kept, this one included; 0 keeps all                  */
 } tri_checkpoint_request;

@@ -143,12 +143,13 @@ static tri_status copy_model(const tri_copy_request *request, const tri_tensor_l
   copying c = {.from = request->from, .type = request->type};
   char *config = NULL;
   TRI_TRY(check_names(request->from, list));
-  TRI_TRY(tri_huggingface_print(request->model, request->type, -1, &config));
+  TRI_TRY(tri_huggingface_print(request->model, request->type, -1, request->companions, &config));
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .shard_bytes = request->shard_bytes,
                                  .model_config = config,
-                                 .tokenizer = request->tokenizer};
+                                 .tokenizer = request->tokenizer,
+                                 .companions = request->companions};
   tri_status status = copy_listed(&c, list->tensors, list->count, &save);
   tri_free(config);
   return status;

@@ -3,12 +3,15 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_own.h"
 #include "checkpoint/huggingface_parts.h"
+#include "checkpoint/huggingface_unknown.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/state.h"
 #include "model/family.h"
+#include "model/model_config.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_LIMIT_BYTES = 1 << 24, NAMES_BYTES = 512 };
+enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_DIALECTS = 64 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -31,20 +34,30 @@ static void read_name(const tri_json_reader *from, tri_model *out) {
 /* What transformers calls them, both ways, and its other names of the same function, which are only read. */
 #define ACTIVATIONS(X)                                                                                                 \
   X("gelu_new", TRI_ACTIVATION_GELU_TANH)                                                                              \
-  X("gelu", TRI_ACTIVATION_GELU_ERF) X("silu", TRI_ACTIVATION_SILU) X("relu", TRI_ACTIVATION_RELU)
+  X("gelu", TRI_ACTIVATION_GELU_ERF)                                                                                   \
+  X("silu", TRI_ACTIVATION_SILU)                                                                                       \
+  X("relu", TRI_ACTIVATION_RELU)
 TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
-static const char *const other_tanh_names[] = {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh"};
+static const struct {
+  const char *name;
+  tri_activation activation;
+} other_names[] = {{"gelu_pytorch_tanh", TRI_ACTIVATION_GELU_TANH},
+                   {"gelu_fast", TRI_ACTIVATION_GELU_TANH},
+                   {"gelu_python_tanh", TRI_ACTIVATION_GELU_TANH},
+                   {"gelu_python", TRI_ACTIVATION_GELU_ERF},
+                   {"swish", TRI_ACTIVATION_SILU}};
 
+/* Where it is missing it stays the family's. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *activation = NULL;
-  TRI_TRY(tri_reader_word(from, key, "gelu_new", &activation));
+  TRI_TRY(tri_reader_word(from, key, activations_word(*out), &activation));
   if (activations_find(activation, out)) return TRI_OK;
-  for (size_t i = 0; i < sizeof other_tanh_names / sizeof other_tanh_names[0]; i++) {
-    if (strcmp(activation, other_tanh_names[i]) != 0) continue;
-    *out = TRI_ACTIVATION_GELU_TANH;
+  for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
+    if (strcmp(activation, other_names[i].name) != 0) continue;
+    *out = other_names[i].activation;
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; gelu_new, gelu, silu and relu are supported", from->path, key,
+  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; silu, gelu, gelu_new and relu are supported", from->path, key,
                   activation);
 }
 
@@ -90,6 +103,12 @@ static tri_status read_first_layers(const tri_json_reader *from, const char *key
   return TRI_OK;
 }
 
+/* A missing key leaves what is there, and null is 0. */
+static tri_status read_number_or_null(const tri_json_reader *from, const char *key, double *out) {
+  if (json_is_null(json_object_get(from->object, key))) *out = 0;
+  return tri_reader_number(from, key, *out, out);
+}
+
 static tri_status read_key(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect_key *row,
                            tri_model *out) {
   void *field = (char *)out + row->offset;
@@ -98,6 +117,7 @@ static tri_status read_key(const tri_json_reader *from, const tri_dialect *diale
     case TRI_DIALECT_SIZE_OR_NULL: return tri_reader_size_or_null(from, row->key, *(int64_t *)field, field);
     case TRI_DIALECT_COUNT: return tri_reader_count(from, row->key, *(int64_t *)field, field);
     case TRI_DIALECT_FIRST_LAYERS: return read_first_layers(from, row->key, field);
+    case TRI_DIALECT_NUMBER_OR_NULL: return read_number_or_null(from, row->key, field);
     case TRI_DIALECT_NUMBER: return tri_reader_number(from, row->key, *(double *)field, field);
     case TRI_DIALECT_POSITIVE: return tri_reader_positive(from, row->key, *(double *)field, field);
     case TRI_DIALECT_BOOL: return tri_reader_bool(from, row->key, *(bool *)field, field);
@@ -116,22 +136,17 @@ static const tri_family_table *family_number(int number, tri_family *family) {
   return tri_family_of(&(tri_model){.family = *family});
 }
 
-/* "gpt2, llama, mistral and qwen2". */
-static void list_model_types(char out[NAMES_BYTES]) {
+/* All that there are. */
+static int64_t collect_dialects(const tri_dialect *out[MOST_DIALECTS]) {
   const tri_family_table *table = NULL;
-  const char *last = "";
   tri_family family;
-  size_t used = 0;
-  out[0] = '\0';
+  int64_t count = 0;
   for (int i = 0; (table = family_number(i, &family)) != NULL; i++) {
-    for (const tri_dialect *at = table->dialects; at->model_type != NULL; at++) {
-      if (*last != '\0') {
-        used += (size_t)snprintf(out + used, NAMES_BYTES - used, "%s%s", used == 0 ? "" : ", ", last);
-      }
-      last = at->model_type;
+    for (const tri_dialect *at = table->dialects; at->model_type != NULL && count < MOST_DIALECTS; at++) {
+      out[count++] = at;
     }
   }
-  snprintf(out + used, NAMES_BYTES - used, " and %s", last);
+  return count;
 }
 
 static const tri_dialect *find_dialect(const char *type, tri_family *family) {
@@ -142,6 +157,12 @@ static const tri_dialect *find_dialect(const char *type, tri_family *family) {
     }
   }
   return NULL;
+}
+
+static const tri_dialect *dialect_by_numbers(const tri_model *model) {
+  const tri_dialect *at = tri_family_of(model)->dialects;
+  while (at->is != NULL && !at->is(model)) at++;
+  return at;
 }
 
 static tri_status read_keys(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
@@ -167,16 +188,19 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   }
   const tri_dialect *dialect = find_dialect(type, &family);
   if (dialect == NULL) {
-    char names[NAMES_BYTES];
-    list_model_types(names);
-    return tri_fail(TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`; %s are supported", from->path, said, names);
+    const tri_dialect *all[MOST_DIALECTS];
+    return tri_huggingface_unknown(from, said, all, collect_dialects(all));
   }
   *out = dialect->absent;
   out->family = family;
+  out->activation = tri_family_of(out)->usual.activation;
+  out->residual = tri_family_of(out)->usual.residual;
   out->rope_scaling = tri_rope_scaling_none();
   read_name(from, out);
   TRI_TRY(read_keys(from, dialect, out));
+  if (dialect->read != NULL) TRI_TRY(dialect->read(from, out));
   if (tri_model_complete(out) != TRI_OK) return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, tri_status_message());
+  if (dialect_by_numbers(out) != dialect) snprintf(out->model_type, sizeof out->model_type, "%s", dialect->model_type);
   return TRI_OK;
 }
 
@@ -230,6 +254,8 @@ static json_t *first_layers_json(int64_t count) {
   return out;
 }
 
+static json_t *number_or_null(double value) { return value == 0 ? json_null() : json_real(value); }
+
 static void write_key(const tri_model *model, const tri_dialect *dialect, const tri_dialect_key *row, json_t *to) {
   const void *field = (const char *)model + row->offset;
   json_t *value = NULL;
@@ -238,21 +264,43 @@ static void write_key(const tri_model *model, const tri_dialect *dialect, const 
     case TRI_DIALECT_SIZE_OR_NULL:
     case TRI_DIALECT_COUNT: value = json_integer((json_int_t) * (const int64_t *)field); break;
     case TRI_DIALECT_FIRST_LAYERS: value = first_layers_json(*(const int64_t *)field); break;
+    case TRI_DIALECT_NUMBER_OR_NULL: value = number_or_null(*(const double *)field); break;
     case TRI_DIALECT_NUMBER:
     case TRI_DIALECT_POSITIVE: value = json_real(*(const double *)field); break;
     case TRI_DIALECT_BOOL: value = json_boolean(*(const bool *)field); break;
     case TRI_DIALECT_ACTIVATION: value = json_string(activations_word(*(const tri_activation *)field)); break;
-    case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, to); return;
+    case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
     case TRI_DIALECT_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
     case TRI_DIALECT_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
   }
   json_object_set_new(to, row->key, value);
 }
 
+static json_t *write_model(const tri_model *model, const tri_dialect *dialect);
+
+static void note_difference(void *context, const char *key, const char *left, const char *right) {
+  (void)left, (void)right;
+  *(bool *)context = *(bool *)context || tri_model_key_is_of_function(key);
+}
+
+/* Whether a dialect's words say all of a model. */
+static bool says_all(const tri_dialect *dialect, const tri_model *model) {
+  tri_model said;
+  bool differs = false;
+  json_t *document = write_model(model, dialect);
+  const bool read = read_said(&(tri_json_reader){.path = "the description", .object = document}, &said) == TRI_OK;
+  json_decref(document);
+  if (read) tri_config_differences(&tri_model_table, model, &said, note_difference, &differs);
+  return read && !differs;
+}
+
+/* The one that it came with, if that will do: a Mistral without a window leaves as a Mistral. */
 static const tri_dialect *dialect_of(const tri_model *model) {
-  const tri_dialect *at = tri_family_of(model)->dialects;
-  while (at->is != NULL && !at->is(model)) at++;
-  return at;
+  const tri_dialect *all = tri_family_of(model)->dialects;
+  for (const tri_dialect *at = all; at->model_type != NULL && model->model_type[0] != '\0'; at++) {
+    if (strcmp(at->model_type, model->model_type) == 0 && model->num_experts == 0 && says_all(at, model)) return at;
+  }
+  return dialect_by_numbers(model);
 }
 
 static json_t *write_model(const tri_model *model, const tri_dialect *dialect) {
@@ -262,6 +310,7 @@ static json_t *write_model(const tri_model *model, const tri_dialect *dialect) {
       if (!row->only_read) write_key(model, dialect, row, out);
     }
   }
+  if (dialect->write != NULL) dialect->write(model, out);
   return out;
 }
 
@@ -297,7 +346,8 @@ static const char *torch_name(tri_dtype type) {
   return "?";
 }
 
-tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, char **out) {
+tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
+                                 char **out) {
   const tri_dialect *dialect = dialect_of(model);
   if (dialect->check != NULL) TRI_TRY(dialect->check(model));
   json_t *document = write_model(model, dialect);
@@ -309,9 +359,15 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
   const char *type = torch_name(weights);
   int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
+               json_object_set_new(document, "pad_token_id", json_null()) | /* where it is missing, that of a preset */
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);
+  if (like != NULL) status = tri_companions_take_ids(like, document);
+  if (status != TRI_OK) {
+    json_decref(document);
+    return status;
+  }
   char *text = failed != 0 ? NULL : tri_huggingface_text(document);
   json_decref(document);
   if (text == NULL) {

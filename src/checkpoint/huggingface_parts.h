@@ -2,13 +2,13 @@
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 
-#include "checkpoint/json_reader.h"
+#include "base/json_reader.h"
 #include "model/dialect.h"
 #include "model/model.h"
 
-/* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence has been read before. */
+/* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence and windows have been read before. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);
-void tri_huggingface_write_rope(const tri_model *model, json_t *to);
+void tri_huggingface_write_rope(const tri_model *model, const tri_dialect *dialect, json_t *to);
 
 /* `sliding_window` and its like; the number of layers has been read before. */
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);

@@ -7,10 +7,14 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static tri_status require_whole_heads(const tri_json_reader *from) {
-  double rotated = 1;
-  TRI_TRY(tri_reader_number(from, "partial_rotary_factor", 1, &rotated));
-  if (rotated == 1) return TRI_OK;
+/* What turns of each head, at the top of the file or with the rest of the rotary positions. */
+static tri_status read_fraction(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  const char *key = dialect->rope.fraction == NULL ? "partial_rotary_factor" : dialect->rope.fraction;
+  double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
+  TRI_TRY(tri_reader_positive(from, "partial_rotary_factor", rotated, &rotated));
+  TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
+  out->rotary_fraction = rotated;
+  if (rotated == 1 || dialect->rope.fraction != NULL) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; only 1 is supported", from->path, rotated);
 }
 
@@ -82,34 +86,62 @@ static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) 
   return tri_reader_size(config, "max_sequence", reach < 1 ? 1 : (int64_t)reach, &model->max_sequence);
 }
 
-/* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both. The type
- * was once called `type`. */
-tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
-  const char *key = tri_reader_get(from, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
-  const char *type = NULL;
-  rope_reader rope = {.from = {.path = from->path, .object = tri_reader_get(from, key)}, .key = key};
-  TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
-  if (rope.from.object == NULL) return TRI_OK;
-  if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
-  TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
-  TRI_TRY(require_whole_heads(&rope.from));
-  TRI_TRY(tri_reader_word(&rope.from, "type", "default", &type));
-  TRI_TRY(tri_reader_word(&rope.from, "rope_type", type, &type));
-  if (strcmp(type, "default") == 0) return TRI_OK;
+static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, tri_model *out) {
+  rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
-  if (!rope_types_find(type, &scaling->type)) {
+  TRI_TRY(tri_reader_word(&rope.from, "type", "default", &rope.type));
+  TRI_TRY(tri_reader_word(&rope.from, "rope_type", rope.type, &rope.type));
+  if (strcmp(rope.type, "default") == 0) return TRI_OK;
+  if (!rope_types_find(rope.type, &scaling->type)) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn and llama3 are supported", from->path,
-                    key, type);
+                    "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn and llama3 are supported",
+                    config->path, rope.key, rope.type);
   }
-  rope.type = type;
   switch (scaling->type) {
     case TRI_ROPE_LLAMA3: return read_llama3(&rope, scaling);
     case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
-    case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(from, out);
+    case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(config, out);
     case TRI_ROPE_YARN: return read_yarn(&rope, out, scaling);
   }
   return TRI_OK;
+}
+
+/* Of layers with a window: a base of its own, and nothing stretched. */
+static tri_status read_local(const tri_json_reader *from, const tri_dialect *dialect, const json_t *parameters,
+                             tri_model *out) {
+  const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
+  const char *type = NULL;
+  if (dialect->rope.local == NULL) return TRI_OK;
+  out->local_rope_theta = dialect->absent.local_rope_theta;
+  TRI_TRY(tri_reader_positive(from, dialect->rope.local, out->local_rope_theta, &out->local_rope_theta));
+  if (own.object != NULL) {
+    TRI_TRY(tri_reader_positive(&own, "rope_theta", out->local_rope_theta, &out->local_rope_theta));
+    TRI_TRY(tri_reader_word(&own, "rope_type", "default", &type));
+    if (strcmp(type, "default") != 0) {
+      return tri_fail(TRI_UNSUPPORTED, "%s: positions of sliding_attention are of type `%.40s`; default is supported",
+                      from->path, type);
+    }
+  }
+  if (out->window == 0) out->local_rope_theta = 0; /* no layer has it */
+  return TRI_OK;
+}
+
+/* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
+ * object for each kind of layer. The type was once called `type`. */
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  const char *key = tri_reader_get(from, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
+  const char *theta = dialect->rope.theta == NULL ? "rope_theta" : dialect->rope.theta;
+  const json_t *parameters = tri_reader_get(from, key), *full = json_object_get(parameters, "full_attention");
+  rope_reader rope = {.from = {.path = from->path, .object = full == NULL ? parameters : full}, .key = key};
+  TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
+  TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));
+  TRI_TRY(read_fraction(from, dialect, out));
+  TRI_TRY(read_local(from, dialect, parameters, out));
+  if (rope.from.object == NULL) return TRI_OK;
+  if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
+  TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
+  TRI_TRY(read_fraction(&rope.from, dialect, out));
+  return read_scaling(&rope, from, out);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -139,8 +171,14 @@ static json_t *rope_json(const tri_rope_scaling *scaling) {
                    "original_max_position_embeddings", (json_int_t)scaling->original_max_sequence);
 }
 
-void tri_huggingface_write_rope(const tri_model *m, json_t *to) {
-  json_object_set_new(to, "rope_theta", json_real(m->rope_theta));
+void tri_huggingface_write_rope(const tri_model *m, const tri_dialect *dialect, json_t *to) {
+  const tri_dialect_rope *keys = &dialect->rope;
+  json_object_set_new(to, keys->theta == NULL ? "rope_theta" : keys->theta, json_real(m->rope_theta));
+  if (keys->fraction != NULL) json_object_set_new(to, keys->fraction, json_real(m->rotary_fraction));
+  if (keys->local != NULL) {
+    const double local = m->local_rope_theta == 0 ? m->rope_theta : m->local_rope_theta;
+    json_object_set_new(to, keys->local, json_real(local));
+  }
   json_object_set_new(to, "rope_scaling", rope_json(&m->rope_scaling));
   if (m->rope_scaling.type != TRI_ROPE_DYNAMIC) return;
   json_object_set_new(to, "max_position_embeddings", json_integer((json_int_t)m->rope_scaling.original_max_sequence));

@@ -25,7 +25,7 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
         tri_fail(TRI_UNSUPPORTED, "%s: `layer_types` has `%.40s`; full_attention and sliding_attention are supported",
                  from->path, type == NULL ? "?" : type);
   }
-  if (status == TRI_OK) status = tri_window_layers_print(windowed, out->num_layers, out->window_layers);
+  if (status == TRI_OK) status = tri_layer_set_print(windowed, "layer_types", out->num_layers, out->window_layers);
   tri_free(windowed);
   return status;
 }
@@ -39,6 +39,8 @@ static tri_status read_window_layers(const tri_json_reader *from, const tri_dial
   } else if (window->full_layers > 0) {
     TRI_TRY(tri_reader_count(from, "max_window_layers", window->full_layers, &full));
     if (full < out->num_layers) snprintf(out->window_layers, sizeof out->window_layers, "%" PRId64 "-", full);
+  } else if (window->usual != NULL) {
+    snprintf(out->window_layers, sizeof out->window_layers, "%s", window->usual);
   }
   if (full < out->num_layers && (types == NULL || out->window_layers[0] != '\0')) return TRI_OK;
   out->window = 0; /* in no layer */

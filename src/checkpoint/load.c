@@ -320,7 +320,7 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
 
 static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
                                           const tri_safetensors_file **file) {
-  static const char *const prefixes[] = {"transformer.", "model."};
+  static const char *const prefixes[] = {"transformer.", "model.", "gpt_neox."};
   const tri_safetensors_tensor *tensor = find_exactly(checkpoint, name, file);
   for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0] && tensor == NULL; p++) {
     size_t length = strlen(prefixes[p]);

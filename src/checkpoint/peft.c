@@ -1,11 +1,12 @@
 #include "checkpoint/peft.h"
 
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
-#include "checkpoint/json_reader.h"
 #include "checkpoint/state.h"
 #include "checkpoint/tensor_list.h"
+#include "model/family.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -144,7 +145,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "{s:{}, s:n, s:s?, s:s, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
       "s:I, s:{}, s:n, s:o, s:s, s:o, s:b, s:b}",
       "alpha_pattern", "auto_mapping", "base_model_name_or_path", peft->base[0] == '\0' ? NULL : peft->base, "bias",
-      "none", "exclude_modules", "fan_in_fan_out", model->family == TRI_FAMILY_GPT2, "inference_mode", 1,
+      "none", "exclude_modules", "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1,
       "init_lora_weights", 1, "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config",
       "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
       "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",

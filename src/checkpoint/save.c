@@ -9,6 +9,7 @@
  * Only the beginning and the adding up need other ranks. What lies between may be done by another thread while the rank
  * computes; so it is in pieces. */
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
@@ -139,7 +140,8 @@ static tri_status gather_slices(saving *s) {
     const tri_checkpoint_tensor *tensor = tensor_at(request, i);
     if (tensor->data == NULL) continue;
     int64_t count = (int64_t)(bytes_of(tensor) / tri_dtype_bytes(tensor->type));
-    s->slices[s->num_slices++] = (tri_checkpoint_slice){i, NULL, 0, count, (void *)(uintptr_t)tensor->data, NULL};
+    s->slices[s->num_slices++] =
+        (tri_checkpoint_slice){.tensor = i, .count = count, .data = (void *)(uintptr_t)tensor->data};
   }
   if (s->num_slices > 0) qsort(s->slices, (size_t)s->num_slices, sizeof *s->slices, compare_slices);
   return TRI_OK;
@@ -218,6 +220,19 @@ static tri_status write_index(saving *s, const char *stem, int64_t first_file, i
   return status;
 }
 
+static tri_status copy_companions(saving *s) {
+  for (const char *const *name = tri_companion_names; *name != NULL; name++) {
+    char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
+    uint64_t bytes = 0, checksum = 0;
+    TRI_TRY(tri_path_join(from, s->request.companions, *name));
+    if (!tri_path_exists(from)) continue;
+    TRI_TRY(tri_path_join(to, s->temporary, *name));
+    TRI_TRY(tri_output_copy(from, to, &bytes, &checksum));
+    TRI_TRY(save_describe(s, *name, describe_plain(bytes, checksum)));
+  }
+  return TRI_OK;
+}
+
 static tri_status fill_folder(saving *s) {
   const tri_checkpoint_request *request = &s->request;
   if (request->model_config != NULL) TRI_TRY(write_text(s, TRI_FILE_CONFIG, request->model_config));
@@ -229,6 +244,7 @@ static tri_status fill_folder(saving *s) {
     TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
     TRI_TRY(save_describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
   }
+  if (request->companions != NULL) TRI_TRY(copy_companions(s));
   int64_t models = 0;
   for (int64_t f = 0; f < s->num_files; f++) {
     TRI_TRY(create_file(s, &s->files[f]));

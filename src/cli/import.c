@@ -83,6 +83,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .type = arguments->type,
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                              .companions = tri_weights_tokenizer_folder(&weights),
                               .plain = plain};
   if (status == TRI_OK) status = tri_checkpoint_copy(&request);
   tri_merged_close(&weights);

@@ -1,220 +1,90 @@
-/* Names and shapes are those of Hugging Face's, which keeps matrices as [out, in]. q, k and v lie side by side in
- * memory and are one product; so are gate and up. */
 #include "model/blocks.h"
 
+#include "model/blocks_rows.h"
 #include "model/experts.h"
-#include "model/family.h"
-#include "ops/ops.h"
+#include "model/window.h"
+#include "ops/experts.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-/* ---- parameters -------------------------------------------------------------------------------------------------- */
-
-/* All that a block may have, in the order of the table. */
-enum {
-  NORM1_WEIGHT,
-  Q_WEIGHT,
-  K_WEIGHT,
-  V_WEIGHT,
-  Q_BIAS,
-  K_BIAS,
-  V_BIAS,
-  Q_NORM,
-  K_NORM,
-  OUT_WEIGHT,
-  NORM2_WEIGHT,
-  GATE_WEIGHT,
-  UP_WEIGHT,
-  DOWN_WEIGHT,
-  ROUTER_WEIGHT,
-  ROUTER_BIAS,
-  SHARED_GATE,
-  SHARED_UP,
-  SHARED_DOWN,
-  EXPERT_GATE_UP,
-  EXPERT_DOWN,
-  BLOCK_ROWS,
-};
-enum { TOKEN_EMBEDDING, FIRST_BLOCK };
-
-static tri_qk_norm qk_norm_of(const tri_model *model) { return tri_family_of(model)->blocks->qk_norm; }
-
-/* Of a layer with experts or without. */
-static bool has_row(const tri_model *model, bool experts, int row) {
-  if (row >= Q_BIAS && row <= V_BIAS) return model->attention_bias;
-  if (row == Q_NORM || row == K_NORM) return qk_norm_of(model) != TRI_QK_NORM_NONE;
-  if (row >= GATE_WEIGHT && row <= DOWN_WEIGHT) return !experts;
-  if (row == ROUTER_BIAS) return experts && model->router_bias;
-  if (row >= SHARED_GATE && row <= SHARED_DOWN) return experts && model->shared_experts > 0;
-  return row < GATE_WEIGHT || experts;
+static int32_t find(const tri_model *model, int64_t layer, tri_block_row row) {
+  return tri_blocks_find(model, layer, row);
 }
 
-/* Of heads, or of all of `width`. */
-static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
-  switch (qk_norm_of(model)) {
-    case TRI_QK_NORM_NONE:
-    case TRI_QK_NORM_HEADS: return tri_parameter_head_norm(model->head_dim);
-    case TRI_QK_NORM_WHOLE: break;
+static tri_weight_order order_of(const tri_model *model) {
+  return tri_blocks_of(model)->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN;
+}
+
+/* The dropouts of a model, told apart: 0 behind the embedding, then two a layer. */
+static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+static tri_rms rms_of(const tri_model *model) {
+  switch (tri_blocks_of(model)->norm_kind) {
+    case TRI_NORM_RMS_AROUND_1: return (tri_rms){model->norm_eps, 1};
+    case TRI_NORM_RMS:
+    case TRI_NORM_LAYER: break;
   }
-  /* All rows pass it on every rank of a layer, unlike norms of the residual stream. */
-  tri_parameter whole = tri_parameter_norm(width, TRI_INIT_ONE);
-  whole.part = TRI_PART_ATTENTION;
-  return whole;
+  return (tri_rms){model->norm_eps, 0};
 }
 
-/* Rows that a block has before `end`. */
-static int32_t rows_before(const tri_model *model, bool experts, int end) {
-  int32_t count = 0;
-  for (int row = 0; row < end; row++) count += has_row(model, experts, row) ? 1 : 0;
-  return count;
-}
-
-/* The number of a block's first parameter: behind the embedding lie layers without experts, and then those with. The
- * layer behind the last is what follows the blocks. */
-static int32_t first_of(const tri_model *model, int64_t layer) {
-  const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
-  return (int32_t)(FIRST_BLOCK + dense * rows_before(model, false, BLOCK_ROWS) +
-                   (layer - dense) * rows_before(model, true, BLOCK_ROWS));
-}
-
-/* The number of a block's parameter; -1 where it has none such. */
-static int32_t find(const tri_model *model, int64_t layer, int row) {
-  const bool experts = tri_model_has_experts(model, layer);
-  return has_row(model, experts, row) ? first_of(model, layer) + rows_before(model, experts, row) : -1;
-}
-
-typedef struct named_parameter {
-  const char *name;         /* behind BLOCK */
-  const char *const *stack; /* whole names of a stack's matrices */
-  tri_parameter facts;
-} named_parameter;
-
-/* gate and up [ffn, width], side by side; down [width, ffn]. */
-static tri_parameter swiglu_in(int64_t ffn, int64_t width, double std) {
-  return tri_parameter_matrix(TRI_PART_MLP, ffn, width, tri_split_elements(0, ffn), std);
-}
-
-static tri_parameter swiglu_out(int64_t ffn, int64_t width, double std) {
-  return tri_parameter_matrix(TRI_PART_MLP, width, ffn, tri_split_elements(1, ffn), std);
-}
-
-static void fill_attention(const tri_model *model, double branch_std, named_parameter rows[BLOCK_ROWS]) {
-  const int64_t width = model->hidden_size, heads = model->num_heads;
-  const int64_t q = heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
-  const tri_split q_split = tri_split_heads(0, 1, heads), kv_split = tri_split_heads(0, 1, model->num_kv_heads);
-  const tri_part at = TRI_PART_ATTENTION;
-  const double std = model->init_std;
-  const tri_parameter kv_weight = tri_parameter_joined(tri_parameter_matrix(at, kv, width, kv_split, std));
-  const tri_parameter kv_bias = tri_parameter_joined(tri_parameter_bias(at, kv, kv_split));
-  const tri_parameter norm = tri_parameter_norm(width, TRI_INIT_ONE);
-  rows[NORM1_WEIGHT] = (named_parameter){"input_layernorm.weight", NULL, norm};
-  rows[Q_WEIGHT] = (named_parameter){"self_attn.q_proj.weight", NULL, tri_parameter_matrix(at, q, width, q_split, std)};
-  rows[K_WEIGHT] = (named_parameter){"self_attn.k_proj.weight", NULL, kv_weight};
-  rows[V_WEIGHT] = (named_parameter){"self_attn.v_proj.weight", NULL, kv_weight};
-  rows[Q_BIAS] = (named_parameter){"self_attn.q_proj.bias", NULL, tri_parameter_bias(at, q, q_split)};
-  rows[K_BIAS] = (named_parameter){"self_attn.k_proj.bias", NULL, kv_bias};
-  rows[V_BIAS] = (named_parameter){"self_attn.v_proj.bias", NULL, kv_bias};
-  rows[Q_NORM] = (named_parameter){"self_attn.q_norm.weight", NULL, qk_norm_weight(model, q)};
-  rows[K_NORM] = (named_parameter){"self_attn.k_norm.weight", NULL, qk_norm_weight(model, kv)};
-  rows[OUT_WEIGHT] = (named_parameter){"self_attn.o_proj.weight", NULL,
-                                       tri_parameter_matrix(at, width, q, tri_split_heads(1, 1, heads), branch_std)};
-  rows[NORM2_WEIGHT] = (named_parameter){"post_attention_layernorm.weight", NULL, norm};
-}
-
-static void fill_dense(const tri_model *model, double branch_std, named_parameter rows[BLOCK_ROWS]) {
-  const int64_t width = model->hidden_size, ffn = model->ffn_size;
-  const tri_parameter in = swiglu_in(ffn, width, model->init_std);
-  rows[GATE_WEIGHT] = (named_parameter){"mlp.gate_proj.weight", NULL, in};
-  rows[UP_WEIGHT] = (named_parameter){"mlp.up_proj.weight", NULL, tri_parameter_joined(in)};
-  rows[DOWN_WEIGHT] = (named_parameter){"mlp.down_proj.weight", NULL, swiglu_out(ffn, width, branch_std)};
-}
-
-static void fill_experts(const tri_model *model, double branch_std, named_parameter rows[BLOCK_ROWS]) {
-  const tri_blocks *blocks = tri_family_of(model)->blocks;
-  const int64_t width = model->hidden_size, experts = model->num_experts, ffn = model->expert_ffn_size;
-  const int64_t shared = model->shared_experts * ffn;
-  const double std = model->init_std;
-  const tri_parameter shared_in = swiglu_in(shared, width, std);
-  rows[ROUTER_WEIGHT] = (named_parameter){blocks->router, NULL,
-                                          tri_parameter_matrix(TRI_PART_ROUTER, experts, width, tri_split_none(), std)};
-  rows[ROUTER_BIAS] = (named_parameter){blocks->router_bias, NULL, tri_parameter_balance(experts)};
-  rows[SHARED_GATE] = (named_parameter){"mlp.shared_experts.gate_proj.weight", NULL, shared_in};
-  rows[SHARED_UP] = (named_parameter){"mlp.shared_experts.up_proj.weight", NULL, tri_parameter_joined(shared_in)};
-  rows[SHARED_DOWN] =
-      (named_parameter){"mlp.shared_experts.down_proj.weight", NULL, swiglu_out(shared, width, branch_std)};
-  rows[EXPERT_GATE_UP] =
-      (named_parameter){NULL, blocks->gate_up, tri_parameter_experts(experts, 2, ffn, width, 0, std)};
-  rows[EXPERT_DOWN] =
-      (named_parameter){NULL, &blocks->down, tri_parameter_experts(experts, 1, width, ffn, 1, branch_std)};
-}
-
-static tri_status add_block(const tri_model *model, int64_t layer, tri_parameter_table *table) {
-  const double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers); /* as GPT-2 and Megatron-LM */
-  const bool experts = tri_model_has_experts(model, layer);
-  named_parameter rows[BLOCK_ROWS] = {{0}};
-  fill_attention(model, branch_std, rows);
-  if (experts) {
-    fill_experts(model, branch_std, rows);
-  } else {
-    fill_dense(model, branch_std, rows);
+static tri_status append_norm(const tri_model *model, tri_op_list *list, int32_t x, int32_t weight, int32_t bias,
+                              int32_t *out) {
+  switch (tri_blocks_of(model)->norm_kind) {
+    case TRI_NORM_RMS:
+    case TRI_NORM_RMS_AROUND_1: return tri_op_rms_norm(list, rms_of(model), x, weight, out);
+    case TRI_NORM_LAYER: break;
   }
-  for (int row = 0; row < BLOCK_ROWS; row++) {
-    char name[TRI_PARAMETER_NAME_BYTES];
-    if (!has_row(model, experts, row)) continue;
-    if (rows[row].stack != NULL) {
-      TRI_TRY(tri_parameter_table_add_stack(table, rows[row].stack, layer, rows[row].facts));
-      continue;
-    }
-    snprintf(name, sizeof name, "model.layers.%%ld.%s", rows[row].name);
-    TRI_TRY(tri_parameter_table_add(table, name, layer, rows[row].facts));
-  }
-  return TRI_OK;
+  return tri_op_layer_norm(list, model->norm_eps, x, weight, bias, out);
 }
 
-tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table) {
-  const int64_t width = model->hidden_size, vocabulary = model->vocab_size, last = model->num_layers;
-  const double std = model->init_std;
-  const tri_split rows = tri_split_elements(0, vocabulary);
-  TRI_TRY(tri_parameter_table_add(table, "model.embed_tokens.weight", -1,
-                                  tri_parameter_matrix(TRI_PART_EMBEDDING, vocabulary, width, rows, std)));
-  for (int64_t layer = 0; layer < last; layer++) {
-    if (!tri_parameter_table_lacks(table, layer)) TRI_TRY(add_block(model, layer, table));
-  }
-  TRI_TRY(tri_parameter_table_add(table, "model.norm.weight", last, tri_parameter_norm(width, TRI_INIT_ONE)));
-  if (model->tied) return tri_parameter_table_add_tied(table, "lm_head.weight", last);
-  return tri_parameter_table_add(table, "lm_head.weight", last,
-                                 tri_parameter_matrix(TRI_PART_HEAD, vocabulary, width, rows, std));
+/* The first or second norm of a layer (0, 1); x itself where there is none. */
+static tri_status append_layer_norm(const tri_model *model, int64_t layer, int which, tri_op_list *list, int32_t x,
+                                    int32_t *out) {
+  const int32_t weight = find(model, layer, which == 0 ? TRI_ROW_NORM1_WEIGHT : TRI_ROW_NORM2_WEIGHT);
+  const int32_t bias = find(model, layer, which == 0 ? TRI_ROW_NORM1_BIAS : TRI_ROW_NORM2_BIAS);
+  *out = x;
+  return weight < 0 ? TRI_OK : append_norm(model, list, x, weight, bias, out);
 }
 
-double tri_blocks_layer_weights(const tri_model *model, int64_t layer) {
-  const double width = (double)model->hidden_size;
-  const double attention = (double)(model->num_heads * model->head_dim);
-  const double kv = (double)(model->num_kv_heads * model->head_dim);
-  const double fed =
-      tri_model_has_experts(model, layer) ? tri_model_expert_weights(model) : 3.0 * width * (double)model->ffn_size;
-  return width * (2.0 * attention + 2.0 * kv) + fed;
+/* What is done to the end of a branch before it is added: the norm behind it, dropout, the scale. */
+static tri_status append_branch_end(const tri_model *model, int64_t layer, int which, tri_op_list *list, int32_t x,
+                                    int32_t *out) {
+  const int32_t post = find(model, layer, which == 0 ? TRI_ROW_POST1_WEIGHT : TRI_ROW_POST2_WEIGHT);
+  if (post >= 0) TRI_TRY(append_norm(model, list, x, post, -1, &x));
+  TRI_TRY(tri_op_dropout(list, model->dropout, dropout_site(layer, which), x, &x));
+  return tri_op_scale(list, model->residual_scale, x, out);
 }
 
-/* ---- operations -------------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static tri_rope_table rope_of(const tri_model *model, const tri_op_list *list, int64_t positions) {
+/* Layers with a window may turn at a base of their own, which nothing stretches (Gemma 3). */
+static tri_rope_table rope_of(const tri_model *model, const tri_op_list *list, int64_t positions, int64_t layer) {
+  const bool local = model->local_rope_theta != 0 && tri_model_window(model, layer) != 0;
   return (tri_rope_table){.positions = positions,
                           .together = list->together,
                           .head_dim = model->head_dim,
-                          .theta = model->rope_theta,
-                          .scaling = model->rope_scaling};
+                          .rotary_dim = tri_model_rotary_dim(model),
+                          .theta = local ? model->local_rope_theta : model->rope_theta,
+                          .scaling = local ? tri_rope_scaling_none() : model->rope_scaling};
+}
+
+static tri_status append_rope(const tri_model *model, int64_t positions, int64_t layer, tri_heads heads,
+                              tri_op_list *list, int32_t qkv, int32_t *out) {
+  *out = qkv;
+  if (tri_blocks_of(model)->positions != NULL || !tri_model_layer_turns(model, layer)) return TRI_OK;
+  const tri_rope_table rope = rope_of(model, list, positions, layer);
+  return tri_op_rope(list, heads, &rope, qkv, out);
 }
 
 static tri_status append_qk_norm(const tri_model *model, tri_heads own, int64_t layer, tri_op_list *list, int32_t qkv,
                                  int32_t *out) {
   const tri_heads all = {model->num_heads, model->num_kv_heads, model->head_dim};
-  const int32_t q = find(model, layer, Q_NORM), k = find(model, layer, K_NORM);
-  const tri_rms rms = {.eps = model->norm_eps};
+  const int32_t q = find(model, layer, TRI_ROW_Q_NORM), k = find(model, layer, TRI_ROW_K_NORM);
+  const tri_rms rms = rms_of(model);
   int32_t x1, x2;
-  switch (qk_norm_of(model)) {
+  switch (tri_blocks_of(model)->qk_norm) {
     case TRI_QK_NORM_NONE: *out = qkv; return TRI_OK;
     case TRI_QK_NORM_HEADS: return tri_op_head_norm(list, own, rms, false, qkv, q, k, out);
     case TRI_QK_NORM_WHOLE: break;
@@ -224,142 +94,158 @@ static tri_status append_qk_norm(const tri_model *model, tri_heads own, int64_t 
   return tri_op_part_tensor_heads(list, all, x2, out);
 }
 
-/* What attention adds to x. */
+/* What attention makes of x, behind its norm and on all ranks of the layer: this rank's part of a sum. */
 static tri_status append_attention(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                    int32_t x, int32_t *out) {
-  const tri_rope_table rope = rope_of(model, list, positions);
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_kv_heads, model->head_dim);
+  const tri_scores scores = {model->attention_scale, model->attention_soft_cap};
   const int64_t width = model->hidden_size;
   const int64_t attention = heads.heads * heads.head_dim, qkv = attention + 2 * heads.kv_heads * heads.head_dim;
-  const tri_weight_order order = TRI_WEIGHT_OUT_IN;
-  int32_t x1, x2, x3, x4;
-  TRI_TRY(tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x, find(model, layer, NORM1_WEIGHT), &x1));
-  TRI_TRY(tri_op_enter_tensor(list, x1, &x1));
-  TRI_TRY(tri_op_linear(list, width, qkv, order, x1, find(model, layer, Q_WEIGHT), find(model, layer, Q_BIAS), &x2));
-  TRI_TRY(append_qk_norm(model, heads, layer, list, x2, &x2));
-  TRI_TRY(tri_op_rope(list, heads, &rope, x2, &x3));
-  TRI_TRY(tri_op_attention(list, heads, (tri_scores){0}, positions, x3, &x4));
-  return tri_op_linear_row(list, attention, width, order, x4, find(model, layer, OUT_WEIGHT), -1, out);
+  int32_t x1, x2, x3;
+  TRI_TRY(tri_op_linear(list, width, qkv, order_of(model), x, find(model, layer, TRI_ROW_Q_WEIGHT),
+                        find(model, layer, TRI_ROW_Q_BIAS), &x1));
+  TRI_TRY(append_qk_norm(model, heads, layer, list, x1, &x1));
+  TRI_TRY(append_rope(model, positions, layer, heads, list, x1, &x2));
+  TRI_TRY(tri_op_attention(list, heads, scores, positions, x2, &x3));
+  return tri_op_linear_part(list, attention, width, order_of(model), x3, find(model, layer, TRI_ROW_OUT_WEIGHT),
+                            find(model, layer, TRI_ROW_OUT_BIAS), out);
 }
 
-/* What a feed-forward part that every token meets makes of x behind its norm. */
+/* ---- feed-forward parts ------------------------------------------------------------------------------------------ */
+
+/* One that every token meets, likewise. */
 static tri_status append_dense(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, int32_t *out) {
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
-  const tri_weight_order order = TRI_WEIGHT_OUT_IN;
-  int32_t x1, x2, x3;
-  TRI_TRY(tri_op_enter_tensor(list, x, &x1));
-  TRI_TRY(tri_op_linear(list, width, 2 * ffn, order, x1, find(model, layer, GATE_WEIGHT), -1, &x2));
-  TRI_TRY(tri_op_gated(list, TRI_ACTIVATION_SILU, x2, &x3));
-  return tri_op_linear_row(list, ffn, width, order, x3, find(model, layer, DOWN_WEIGHT), -1, out);
+  const tri_weight_order order = order_of(model);
+  const int32_t gate = find(model, layer, TRI_ROW_GATE_WEIGHT), up = find(model, layer, TRI_ROW_UP_WEIGHT);
+  int32_t x1, x2;
+  if (gate >= 0) {
+    TRI_TRY(tri_op_linear(list, width, 2 * ffn, order, x, gate, -1, &x1));
+    TRI_TRY(tri_op_gated(list, model->activation, x1, &x2));
+  } else {
+    TRI_TRY(tri_op_linear(list, width, ffn, order, x, up, find(model, layer, TRI_ROW_UP_BIAS), &x1));
+    TRI_TRY(tri_op_activation(list, model->activation, x1, &x2));
+  }
+  return tri_op_linear_part(list, ffn, width, order, x2, find(model, layer, TRI_ROW_DOWN_WEIGHT),
+                            find(model, layer, TRI_ROW_DOWN_BIAS), out);
 }
 
 static tri_status append_experts(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, int32_t *out) {
   const tri_expert_layer experts = tri_model_expert_layer(model);
-  const tri_expert_parameters parameters = {.router = find(model, layer, ROUTER_WEIGHT),
-                                            .router_bias = find(model, layer, ROUTER_BIAS),
-                                            .gate_up = find(model, layer, EXPERT_GATE_UP),
-                                            .down = find(model, layer, EXPERT_DOWN),
-                                            .shared_gate = find(model, layer, SHARED_GATE),
-                                            .shared_down = find(model, layer, SHARED_DOWN)};
+  const tri_expert_parameters parameters = {.router = find(model, layer, TRI_ROW_ROUTER_WEIGHT),
+                                            .router_bias = find(model, layer, TRI_ROW_ROUTER_BIAS),
+                                            .gate_up = find(model, layer, TRI_ROW_EXPERT_GATE_UP),
+                                            .down = find(model, layer, TRI_ROW_EXPERT_DOWN),
+                                            .shared_gate = find(model, layer, TRI_ROW_SHARED_GATE),
+                                            .shared_down = find(model, layer, TRI_ROW_SHARED_DOWN)};
   return tri_op_expert_layer(list, &experts, &parameters, x, out);
 }
 
-tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x) {
-  int32_t attended, x1, x2, fed;
-  list->layer = (int32_t)layer;
-  TRI_TRY(append_attention(model, positions, layer, list, *x, &attended));
-  TRI_TRY(tri_op_add(list, *x, attended, &x1));
-  TRI_TRY(tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x1, find(model, layer, NORM2_WEIGHT), &x2));
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+/* One branch behind the other. */
+static tri_status append_sequential(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
+                                    int32_t *x) {
+  int32_t x1, x2, x3, x4, x5, x6;
+  TRI_TRY(append_layer_norm(model, layer, 0, list, *x, &x1));
+  TRI_TRY(tri_op_enter_tensor(list, x1, &x1));
+  TRI_TRY(append_attention(model, positions, layer, list, x1, &x2));
+  TRI_TRY(tri_op_leave_tensor(list, x2, &x2));
+  TRI_TRY(append_branch_end(model, layer, 0, list, x2, &x2));
+  TRI_TRY(tri_op_add(list, *x, x2, &x3));
+
+  TRI_TRY(append_layer_norm(model, layer, 1, list, x3, &x4));
   if (tri_model_has_experts(model, layer)) {
-    TRI_TRY(append_experts(model, layer, list, x2, &fed));
+    TRI_TRY(append_experts(model, layer, list, x4, &x6));
   } else {
-    TRI_TRY(append_dense(model, layer, list, x2, &fed));
+    TRI_TRY(tri_op_enter_tensor(list, x4, &x5));
+    TRI_TRY(append_dense(model, layer, list, x5, &x6));
+    TRI_TRY(tri_op_leave_tensor(list, x6, &x6));
   }
-  return tri_op_add(list, x1, fed, x);
+  TRI_TRY(append_branch_end(model, layer, 1, list, x6, &x6));
+  return tri_op_add(list, x3, x6, x);
+}
+
+/* What parallel branches have in common: the list's rows are whole between the norms and the sum. */
+typedef struct both {
+  int32_t attention, fed;
+} both;
+
+/* The inputs of both branches, on all ranks of the layer, behind a norm each or one for both. */
+static tri_status append_both_norms(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, both *out) {
+  const bool sliced = list->sliced, two = find(model, layer, TRI_ROW_NORM2_WEIGHT) >= 0;
+  TRI_TRY(append_layer_norm(model, layer, 0, list, x, &out->attention));
+  if (two) TRI_TRY(append_layer_norm(model, layer, 1, list, x, &out->fed));
+  TRI_TRY(tri_op_enter_tensor(list, out->attention, &out->attention));
+  if (!two) out->fed = out->attention;
+  list->sliced = sliced && two; /* the other one still is */
+  return two ? tri_op_enter_tensor(list, out->fed, &out->fed) : TRI_OK;
+}
+
+/* With something done to each before it is added. */
+static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op_list *list, both parts, int32_t *out) {
+  TRI_TRY(tri_op_leave_tensor(list, parts.attention, &parts.attention));
+  const bool sliced = list->sliced;
+  list->sliced = false; /* this one is not yet */
+  TRI_TRY(tri_op_leave_tensor(list, parts.fed, &parts.fed));
+  list->sliced = sliced;
+  TRI_TRY(append_branch_end(model, layer, 0, list, parts.attention, &parts.attention));
+  TRI_TRY(append_branch_end(model, layer, 1, list, parts.fed, &parts.fed));
+  return tri_op_add(list, parts.attention, parts.fed, out);
+}
+
+/* Both branches of the same x: x + attention + feed-forward part. Where nothing is done to the branches apart, the ranks
+ * of the layer add them up at once. */
+static tri_status append_parallel(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
+                                  int32_t *x) {
+  both inputs, parts;
+  int32_t sum;
+  TRI_TRY(append_both_norms(model, layer, list, *x, &inputs));
+  TRI_TRY(append_attention(model, positions, layer, list, inputs.attention, &parts.attention));
+  TRI_TRY(append_dense(model, layer, list, inputs.fed, &parts.fed));
+  if (model->dropout > 0) {
+    TRI_TRY(append_both_ends(model, layer, list, parts, &sum));
+  } else {
+    TRI_TRY(tri_op_add(list, parts.attention, parts.fed, &sum));
+    TRI_TRY(tri_op_leave_tensor(list, sum, &sum));
+    TRI_TRY(append_branch_end(model, layer, 0, list, sum, &sum));
+  }
+  return tri_op_add(list, *x, sum, x);
+}
+
+tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x) {
+  list->layer = (int32_t)layer;
+  switch (model->residual) {
+    case TRI_RESIDUAL_SEQUENTIAL: return append_sequential(model, positions, layer, list, x);
+    case TRI_RESIDUAL_PARALLEL:
+    case TRI_RESIDUAL_PARALLEL_ONE_NORM: break;
+  }
+  return append_parallel(model, positions, layer, list, x);
+}
+
+/* ---- ends -------------------------------------------------------------------------------------------------------- */
+
+/* As a number of the activations' type, as Gemma's has been trained with. */
+static double embedding_scale(const tri_model *model, tri_dtype type) {
+  if (!tri_blocks_of(model)->scales_embedding || type != TRI_BF16) return model->embedding_scale;
+  const uint32_t bits = (uint32_t)tri_bf16_of((float)model->embedding_scale) << 16;
+  float rounded;
+  memcpy(&rounded, &bits, sizeof rounded);
+  return (double)rounded;
 }
 
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x) {
-  return tri_op_embedding(list, model->hidden_size, model->vocab_size, positions, 0, TOKEN_EMBEDDING, -1, x);
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const bool learned = blocks->positions != NULL;
+  TRI_TRY(tri_op_embedding(list, model->hidden_size, model->vocab_size, learned ? model->max_sequence : positions,
+                           blocks->position_offset, TRI_BLOCKS_TOKENS, learned ? TRI_BLOCKS_POSITIONS : -1, x));
+  TRI_TRY(tri_op_scale(list, embedding_scale(model, list->type), *x, x));
+  return blocks->drops_embedding ? tri_op_dropout(list, model->dropout, 0, *x, x) : TRI_OK;
 }
 
-tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight) {
-  int32_t norm = first_of(model, model->num_layers);
-  *head_weight = norm + 1;
-  return tri_op_rms_norm(list, (tri_rms){.eps = model->norm_eps}, x, norm, hidden);
-}
-
-/* ---- checks ------------------------------------------------------------------------------------------------------ */
-
-/* Where the formulas of a kind of scaling have no answer. */
-static tri_status check_scaling(const tri_model *m) {
-  const tri_rope_scaling *scaling = &m->rope_scaling;
-  switch (scaling->type) {
-    case TRI_ROPE_LINEAR: return TRI_OK;
-    case TRI_ROPE_LLAMA3:
-      if (scaling->factor == 1 || scaling->high_freq_factor > scaling->low_freq_factor) return TRI_OK;
-      return tri_fail(TRI_BAD_CONFIG, "`rope_scaling.high_freq_factor` %g must be above low_freq_factor %g",
-                      scaling->high_freq_factor, scaling->low_freq_factor);
-    case TRI_ROPE_DYNAMIC:
-      if (m->head_dim > 2) return TRI_OK;
-      return tri_fail(TRI_BAD_CONFIG,
-                      "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear");
-    case TRI_ROPE_YARN: break;
-  }
-  if (scaling->beta_fast < scaling->beta_slow) {
-    return tri_fail(TRI_BAD_CONFIG, "`rope_scaling.beta_fast` %g must not be below beta_slow %g", scaling->beta_fast,
-                    scaling->beta_slow);
-  }
-  if (m->rope_theta > 1) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`rope_theta` %g must be above 1 for rope_scaling.type yarn", m->rope_theta);
-}
-
-static tri_status check_heads(const tri_model *m) {
-  if (m->num_heads % m->num_kv_heads != 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`num_kv_heads` %" PRId64 " does not divide num_heads %" PRId64 "; try %" PRId64,
-                    m->num_kv_heads, m->num_heads, tri_nearest_divisor(m->num_heads, m->num_kv_heads));
-  }
-  if (m->head_dim % 2 != 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`head_dim` %" PRId64
-                    " (hidden_size / num_heads unless given) is odd, and rotary positions turn "
-                    "pairs; choose an even one",
-                    m->head_dim);
-  }
-  if (m->num_heads * m->head_dim > 1 << 20) {
-    return tri_fail(TRI_BAD_CONFIG, "`head_dim` is too large: num_heads %" PRId64 " x head_dim %" PRId64 " is above %d",
-                    m->num_heads, m->head_dim, 1 << 20);
-  }
-  return TRI_OK;
-}
-
-/* What its config.json, and so everybody who reads that, has no words for. */
-static tri_status check_windows(const tri_model *m) {
-  const char *family = tri_family_name(m->family);
-  if (m->window == 0) return TRI_OK;
-  switch (tri_family_of(m)->blocks->windows) {
-    case TRI_WINDOWS_ANY: return TRI_OK;
-    case TRI_WINDOWS_ALL:
-      if (strcmp(m->window_layers, "all") == 0) return TRI_OK;
-      return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`; %s has the window in all layers, so leave it out",
-                      m->window_layers, family);
-    case TRI_WINDOWS_NONE: break;
-  }
-  return tri_fail(TRI_BAD_CONFIG, "`window` is for llama and others; %s sees all tokens before, so leave it out",
-                  family);
-}
-
-tri_status tri_blocks_check(const tri_model *m) {
-  const char *family = tri_family_name(m->family);
-  const tri_blocks *blocks = tri_family_of(m)->blocks;
-  TRI_TRY(check_heads(m));
-  if (m->dropout != 0) return tri_fail(TRI_BAD_CONFIG, "`dropout` is for gpt2; %s has none, so leave it out", family);
-  if (m->activation != TRI_ACTIVATION_GELU_TANH) {
-    return tri_fail(TRI_BAD_CONFIG, "`activation` is for gpt2; %s has SwiGLU, so leave it out", family);
-  }
-  if (m->attention_bias && !blocks->biased) {
-    return tri_fail(TRI_BAD_CONFIG, "`attention_bias` is for gpt2 and llama; %s has no biases, so leave it out",
-                    family);
-  }
-  TRI_TRY(check_windows(m));
-  return check_scaling(m);
+tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out) {
+  const tri_blocks_last last = tri_blocks_find_last(model);
+  out->weight = last.head_weight;
+  out->logits = (tri_logits){1 / model->logit_divisor, model->logit_soft_cap, last.head_bias};
+  return append_norm(model, list, x, last.norm_weight, last.norm_bias, &out->hidden);
 }

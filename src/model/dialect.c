@@ -19,18 +19,29 @@ const tri_dialect_key tri_dialect_no_biases[] = {
     {.key = NULL},
 };
 
-const tri_dialect_key tri_dialect_llama_rest[] = {
+const tri_dialect_key tri_dialect_heads[] = {
     FIELD("num_hidden_layers", SIZE, num_layers),
     FIELD("num_attention_heads", SIZE, num_heads),
     FIELD("num_key_value_heads", SIZE_OR_NULL, num_kv_heads),
     FIELD("head_dim", SIZE, head_dim),
-    {.key = "hidden_act", .kind = TRI_DIALECT_FIXED, .value = "\"silu\"", .other_value = "\"swish\""},
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_hidden_act[] = {
+    FIELD("hidden_act", ACTIVATION, activation),
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_rms_norm_eps[] = {
     FIELD("rms_norm_eps", POSITIVE, norm_eps),
+    {.key = NULL},
+};
+
+const tri_dialect_key tri_dialect_others[] = {
     FIELD("initializer_range", NUMBER, init_std),
-    {.key = "partial_rotary_factor", .kind = TRI_DIALECT_FIXED, .value = "1", .only_read = true},
-    {.key = "rope_theta", .kind = TRI_DIALECT_ROPE},
     {.key = "attention_dropout", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
     FIELD("tie_word_embeddings", BOOL, tied),
     {.key = "sliding_window", .kind = TRI_DIALECT_WINDOW},
+    {.key = "rope_theta", .kind = TRI_DIALECT_ROPE},
     {.key = NULL},
 };

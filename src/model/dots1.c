@@ -40,17 +40,18 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .by_layer = true, .full_layers = 62},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_llama_rest, tri_dialect_no_biases, keys}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys}},
     {.model_type = NULL},
 };
 
-static const tri_blocks blocks = {
-    .qk_norm = TRI_QK_NORM_HEADS, TRI_BLOCKS_EXPERT_NAMES, .dense_layers = true, .shared_experts = true};
-
 const tri_family_table tri_family_dots1 = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+               .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
+               .qk_norm = TRI_QK_NORM_HEADS, .dense_layers = true, .shared_experts = true},
     .asks_for_ffn_size = true,
-    .usual = {.router_scoring = TRI_ROUTER_SIGMOID, .router_normalised = true, .router_bias = true},
-    .dialects = dialects,
-    .blocks = &blocks,
-    .check = tri_blocks_check,
-    TRI_BLOCKS_FUNCTIONS};
+    .usual = {.activation = TRI_ACTIVATION_SILU,
+              .router_scoring = TRI_ROUTER_SIGMOID,
+              .router_normalised = true,
+              .router_bias = true},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
+    .dialects = dialects};

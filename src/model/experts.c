@@ -40,7 +40,7 @@ tri_expert_layer tri_model_expert_layer(const tri_model *model) {
       .width = model->hidden_size,
       .ffn_size = model->expert_ffn_size,
       .shared_ffn_size = model->shared_experts * model->expert_ffn_size,
-      .activation = TRI_ACTIVATION_SILU,
+      .activation = model->activation,
       .balance = model->balance,
       .balance_rate = model->balance_rate,
       .z_loss = model->z_loss,
@@ -53,7 +53,7 @@ double tri_model_expert_weights(const tri_model *model) {
   return width * (double)model->num_experts + 3.0 * width * met;
 }
 
-static bool has_experts(const tri_blocks *blocks) { return blocks->router != NULL; }
+static bool has_experts(const tri_blocks *blocks) { return blocks->names.router != NULL; }
 
 /* ---- defaults ---------------------------------------------------------------------------------------------------- */
 
@@ -73,8 +73,8 @@ void tri_model_fill_in_experts(tri_model *m) {
   if (m->balance_rate == 0) m->balance_rate = usual_rate(m->balance);
   /* Where no layer has such a part its width is that of what stands in its place. */
   const tri_family_table *family = tri_family_of(m);
-  const bool experts = family != NULL && family->blocks != NULL && has_experts(family->blocks);
-  const bool dense = experts && family->blocks->dense_layers && m->dense_layers > 0;
+  const bool experts = family != NULL && has_experts(&family->blocks);
+  const bool dense = experts && family->blocks.dense_layers && m->dense_layers > 0;
   if (experts && !dense && m->ffn_size == 0) {
     m->ffn_size = m->expert_ffn_size > 0 ? m->expert_ffn_size : m->hidden_size;
   }
@@ -91,8 +91,7 @@ static void list_families(bool (*has)(const tri_blocks *blocks), char out[FAMILI
   size_t used = 0;
   out[0] = '\0';
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    const tri_blocks *blocks = tri_family_of(&(tri_model){.family = all[i]})->blocks;
-    if (blocks == NULL || !has(blocks)) continue;
+    if (!has(&tri_family_of(&(tri_model){.family = all[i]})->blocks)) continue;
     if (last != NULL) used += (size_t)snprintf(out + used, FAMILIES_BYTES - used, "%s%s", used > 0 ? ", " : "", last);
     last = tri_family_name(all[i]);
   }
@@ -177,7 +176,7 @@ static tri_status check_groups(const tri_model *m) {
 }
 
 static tri_status check_layers(const tri_model *m) {
-  const tri_blocks *blocks = tri_family_of(m)->blocks;
+  const tri_blocks *blocks = &tri_family_of(m)->blocks;
   if (m->dense_layers > 0 && !has_dense_layers(blocks)) return refuse(m, "dense_layers", has_dense_layers);
   if (!has_dense_layers(blocks) && m->ffn_size != m->expert_ffn_size) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -212,8 +211,8 @@ static tri_status check_balance(const tri_model *m) {
 }
 
 tri_status tri_model_check_experts(const tri_model *m) {
-  const tri_blocks *blocks = tri_family_of(m)->blocks;
-  if (blocks == NULL || !has_experts(blocks)) return check_dense(m);
+  const tri_blocks *blocks = &tri_family_of(m)->blocks;
+  if (!has_experts(blocks)) return check_dense(m);
   TRI_TRY(check_given(m));
   if (m->experts_per_token > m->num_experts) {
     return tri_fail(TRI_BAD_CONFIG, "`experts_per_token` %" PRId64 " is above num_experts %" PRId64,

@@ -1,9 +1,9 @@
 #include "model/family.h"
 
 #include "base/memory.h"
+#include "ops/ops.h"
 #include "model/window.h"
 #include "ops/context.h"
-#include "ops/ops.h"
 #include "ops/recompute.h"
 
 #define TABLE_CASE(VALUE, name)                                                                                        \
@@ -28,34 +28,34 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
 }
 
 static tri_status append_head(const tri_model *model, const tri_list_request *request, int32_t x, tri_op_list *list) {
-  int32_t hidden = -1, head_weight = -1, logits = -1;
+  tri_blocks_head head;
+  int32_t logits = -1;
   list->layer = (int32_t)model->num_layers;
-  TRI_TRY(tri_family_of(model)->end(model, list, x, &hidden, &head_weight));
+  TRI_TRY(tri_blocks_end(model, list, x, &head));
   switch (request->purpose) {
     case TRI_LIST_GENERATE:
-      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, tri_logits_plain(), hidden, head_weight,
+      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, head.logits, head.hidden, head.weight,
                                 &logits);
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE: break;
   }
-  return tri_objective_append(request->objective, model, list, tri_logits_plain(), hidden, head_weight);
+  return tri_objective_append(request->objective, model, list, head.logits, head.hidden, head.weight);
 }
 
 static tri_status append_all(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
-  const tri_family_table *family = tri_family_of(model);
   const tri_layer_range *layers = &request->layers;
   bool first = layers->first<0, last = layers->end> model->num_layers;
   int32_t x = -1;
   list->layer = first ? -1 : (int32_t)layers->first;
   if (first) {
-    TRI_TRY(family->begin(model, request->positions, list, &x));
+    TRI_TRY(tri_blocks_begin(model, request->positions, list, &x));
   } else {
     TRI_TRY(tri_op_stage_input(list, model->hidden_size, &x));
   }
   for (int64_t layer = first ? 0 : layers->first; layer < layers->end && layer < model->num_layers; layer++) {
     list->recomputable = true;
     tri_op_list_set_window(list, tri_model_window(model, layer));
-    TRI_TRY(family->block(model, request->positions, layer, list, &x));
+    TRI_TRY(tri_blocks_append(model, request->positions, layer, list, &x));
   }
   list->recomputable = false;
   tri_op_list_set_window(list, 0);
@@ -182,11 +182,10 @@ typedef struct layer_kinds {
 } layer_kinds;
 
 static layer_kinds kinds_of(const tri_model *model) {
-  const tri_family_table *family = tri_family_of(model);
   layer_kinds kinds = {.dense = model->num_experts == 0 ? model->num_layers : model->dense_layers};
   kinds.others = model->num_layers - kinds.dense;
-  if (kinds.dense > 0) kinds.dense_weights = family->layer_weights(model, 0);
-  if (kinds.others > 0) kinds.other_weights = family->layer_weights(model, kinds.dense);
+  if (kinds.dense > 0) kinds.dense_weights = tri_blocks_layer_weights(model, 0);
+  if (kinds.others > 0) kinds.other_weights = tri_blocks_layer_weights(model, kinds.dense);
   return kinds;
 }
 

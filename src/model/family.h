@@ -1,5 +1,5 @@
-/* A family of models: what its defaults are and which numbers it takes, what its parameters are, which operations they
- * take part in, and what config.json calls all that. One file each (gpt2.c, llama.c), and one line in TRI_FAMILIES. */
+/* A family of models: what its defaults are and which numbers it takes, what its layers are made of, and what
+ * config.json and files of tensors call all that. One file each (gpt2.c, llama.c), and one line in TRI_FAMILIES. */
 #ifndef TRI_MODEL_FAMILY_H
 #define TRI_MODEL_FAMILY_H
 
@@ -18,25 +18,33 @@ typedef enum tri_list_purpose {
   TRI_LIST_GENERATE, /* ends in the last position's logits  */
 } tri_list_purpose;
 
+/* All that is known of a family. */
 typedef struct tri_family_table {
-  bool always_biased;     /* on queries, keys and values */
-  bool asks_for_ffn_size; /* else it is four times as wide as the residual stream */
-  tri_model usual;        /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too */
-  const tri_dialect *dialects; /* how config.json says its models; one without a name ends them */
-  const tri_blocks *blocks;    /* of a family whose operations are those of blocks.h; else NULL */
-  /* Whether a model's numbers go together, beyond the limits of each; the message names the key. */
-  tri_status (*check)(const tri_model *model);
-  /* Elements of a layer's matrices that one token meets. */
-  double (*layer_weights)(const tri_model *model, int64_t layer);
-  /* Appends the family's entries. */
-  tri_status (*parameters)(const tri_model *model, tri_parameter_table *table);
-  /* Append calls: what makes the first layer's input out of tokens; layer `layer`, from x to x; what comes behind the
-   * last one, up to what the output projection takes and the projection's parameter. `positions` is the most that a
-   * sequence can reach. */
-  tri_status (*begin)(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
-  tri_status (*block)(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
-  tri_status (*end)(const tri_model *model, tri_op_list *list, int32_t x, int32_t *hidden, int32_t *head_weight);
+  tri_blocks blocks;       /* what its layers are made of, and how that is called on disk */
+  bool asks_for_ffn_size;  /* else it is four times as wide as the residual stream */
+  tri_model usual;         /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too, and
+                              rotary_fraction */
+  const char *const *keys; /* of a model's description, those of tri_family_optional_keys that it has; NULL ends them */
+  const tri_dialect *dialects;                 /* how config.json says its models; one without a name ends them */
+  tri_status (*check)(const tri_model *model); /* whether a model's numbers go together, beyond the limits of each and
+                                                  what blocks ask for; the message names the key; NULL: nothing more */
 } tri_family_table;
+
+#define TRI_FAMILY_KEYS(...)                                                                                           \
+  (const char *const[]) { __VA_ARGS__, NULL }
+/* Of all with rotary positions. */
+#define TRI_FAMILY_ROPE_KEYS "rope_theta", "rope_scaling"
+#define TRI_FAMILY_WINDOW_KEYS "window", "window_layers"
+
+/* Keys that not every family has. */
+extern const char *const tri_family_optional_keys[];
+
+/* For a family's own check: heads that are hidden_size / num_heads wide; and as many of keys and values. */
+tri_status tri_family_check_head_dim(const tri_model *model);
+tri_status tri_family_check_kv_heads(const tri_model *model);
+
+/* Whether a model has no more than its family can say, and its numbers go together. */
+tri_status tri_family_check(const tri_model *model);
 
 #define TRI_FAMILY_TABLE(VALUE, name) extern const tri_family_table tri_family_##name;
 TRI_FAMILIES(TRI_FAMILY_TABLE)

@@ -27,7 +27,7 @@ static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
 
 #define ABSENT                                                                                                         \
   .hidden_size = 4096, .num_layers = 32, .num_heads = 32, .norm_eps = 1e-6, .init_std = 0.02, .rope_theta = 10000
-#define TABLES tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_llama_rest
+#define TABLES tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST
 #define MISTRAL                                                                                                        \
   .absent = {ABSENT, .vocab_size = 32000, .ffn_size = 14336, .max_sequence = 131072, .num_kv_heads = 8, .window = 4096}
 
@@ -58,10 +58,9 @@ static const tri_dialect dialects[] = {
     {.model_type = NULL},
 };
 
-static const tri_blocks blocks = {.biased = true};
-
-const tri_family_table tri_family_llama = {.asks_for_ffn_size = true,
-                                           .dialects = dialects,
-                                           .blocks = &blocks,
-                                           .check = tri_blocks_check,
-                                           TRI_BLOCKS_FUNCTIONS};
+const tri_family_table tri_family_llama = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}, .biases = TRI_BIASES_QKV},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "activation"),
+    .dialects = dialects};

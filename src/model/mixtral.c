@@ -29,20 +29,19 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 1e6},
      .window = {.known = true},
-     .tables = {tri_dialect_llama_sizes, widths, tri_dialect_llama_rest, keys}},
+     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, keys}},
     {.model_type = NULL},
 };
 
 #define EXPERT "model.layers.%ld.block_sparse_moe.experts.%ld."
-static const tri_blocks blocks = {.windows = TRI_WINDOWS_ALL,
-                                  .router = "block_sparse_moe.gate.weight",
-                                  .router_bias = "block_sparse_moe.gate.e_score_correction_bias",
-                                  .gate_up = {EXPERT "w1.weight", EXPERT "w3.weight"},
-                                  .down = EXPERT "w2.weight"};
 
-const tri_family_table tri_family_mixtral = {.asks_for_ffn_size = true,
-                                             .usual = {.router_normalised = true},
-                                             .dialects = dialects,
-                                             .blocks = &blocks,
-                                             .check = tri_blocks_check,
-                                             TRI_BLOCKS_FUNCTIONS};
+const tri_family_table tri_family_mixtral = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+               .names = {TRI_BLOCKS_LLAMA_NAMES, .router = "block_sparse_moe.gate.weight",
+                         .router_bias = "block_sparse_moe.gate.e_score_correction_bias",
+                         .expert_gate_up = {EXPERT "w1.weight", EXPERT "w3.weight"}, .expert_down = EXPERT "w2.weight"},
+               .windows = TRI_WINDOWS_ALL},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU, .router_normalised = true},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
+    .dialects = dialects};

@@ -15,6 +15,12 @@ static const tri_config_word families[] = {TRI_FAMILIES(FAMILY_WORD){NULL, 0}};
 #define ACTIVATION_WORD(VALUE, name) {#name, TRI_ACTIVATION_##VALUE},
 static const tri_config_word activations[] = {TRI_ACTIVATIONS(ACTIVATION_WORD){NULL, 0}};
 
+#define RESIDUALS(X)                                                                                                   \
+  X("sequential", TRI_RESIDUAL_SEQUENTIAL)                                                                             \
+  X("parallel", TRI_RESIDUAL_PARALLEL)                                                                                 \
+  X("parallel_one_norm", TRI_RESIDUAL_PARALLEL_ONE_NORM)
+TRI_CONFIG_WORDS(residuals, tri_residual, RESIDUALS)
+
 TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
 
 #define SCORINGS(X) X("softmax", TRI_ROUTER_SOFTMAX) X("sigmoid", TRI_ROUTER_SIGMOID)
@@ -77,52 +83,87 @@ static const tri_config_key model_keys[] = {
      .words = families,
      .example = "gpt2",
      .help = "the architecture"},
+    {.name = "model_type",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_model, model_type),
+     .bytes = 32,
+     .fallback = "",
+     .help = "what config.json calls it where several words would do (mistral, llama); empty: by its numbers"},
     {COUNT(num_layers, 1 << 14), .example = "12", .help = "transformer blocks"},
     {COUNT(hidden_size, 1 << 20), .example = "768", .help = "width of the residual stream"},
     {COUNT(num_heads, 1 << 16), .example = "12", .help = "attention heads"},
     {COUNT(num_kv_heads, 1 << 16), .derived = "num_heads",
-     .help = "heads of keys and values; fewer is grouped-query attention (llama)"},
+     .help = "heads of keys and values; fewer is grouped-query attention"},
     {COUNT(head_dim, 1 << 16), .derived = "hidden_size / num_heads", .help = "width of one head"},
-    {COUNT(ffn_size, 1 << 22), .derived = "4 * hidden_size (gpt2)",
-     .help = "width inside the feed-forward block; llama and its like ask for it"},
+    {COUNT(ffn_size, 1 << 22), .derived = "4 * hidden_size where it is not gated",
+     .help = "width inside the feed-forward block; llama and all others with gates ask for it"},
     {COUNT(vocab_size, INT32_MAX), .example = "50257", .help = "token ids are 0 .. vocab_size - 1"},
     {COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"},
     {.name = "tied",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, tied),
-     .derived = "gpt2 true, others false",
+     .derived = "the family's: gpt2, gemma, opt, ... true",
      .help = "whether the output projection is the token embedding"},
     {NUMBER(dropout), .fallback = "0.0", .range = {.low = 0, .high = 1, .open_high = true},
-     .help = "share of activations dropped: embedding and both residual branches (gpt2)"},
-    {NUMBER(rope_theta), .fallback = "10000.0", POSITIVE, .help = "base of the rotary wavelengths (llama)"},
+     .help = "share of activations dropped: both residual branches, and the embedding (gpt2, gpt_neox)"},
+    {NUMBER(rope_theta), .fallback = "10000.0", POSITIVE, .help = "base of the rotary wavelengths"},
+    {NUMBER(local_rope_theta), .fallback = "0.0", .range = {.low = 0, .high = TRI_CONFIG_MOST},
+     .help = "the same in layers with a window (gemma3), where rope_scaling stretches nothing; 0: rope_theta"},
+    {NUMBER(rotary_fraction), .derived = "gpt_neox and stablelm 0.25, phi 0.5, others 1",
+     .range = {.low = 0, .high = 1, .open_low = true},
+     .help = "share of each head's components, from the first on, that rotary positions turn"},
+    {.name = "rope_layers",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_model, rope_layers),
+     .bytes = TRI_LAYER_SET_BYTES,
+     .fallback = "all",
+     .help = "layers whose queries and keys turn: all; 3 of 4 (smollm3: not every fourth); or 0, 4-7, 28-"},
     {.name = "rope_scaling",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_model, rope_scaling),
      .table = &rope_scaling_table,
-     .help = "stretching of the rotary wavelengths beyond the lengths of the first training (llama)"},
+     .help = "stretching of the rotary wavelengths beyond the lengths of the first training"},
     {.name = "window",
      .type = TRI_CONFIG_INT,
      .offset = offsetof(tri_model, window),
      .fallback = "0",
      .range = {.low = 0, .high = 1 << 30},
-     .help = "tokens that a query sees at most, its own among them: a sliding window (llama); 0 is none"},
+     .help = "tokens that a query sees at most, its own among them: a sliding window; 0 is none"},
     {.name = "window_layers",
      .type = TRI_CONFIG_STRING,
      .offset = offsetof(tri_model, window_layers),
-     .bytes = TRI_WINDOW_LAYERS_BYTES,
+     .bytes = TRI_LAYER_SET_BYTES,
      .fallback = "all",
      .help = "layers that have the window: all; 5 of 6 (the first five of each six); or 0, 4-7, 28-"},
     {.name = "attention_bias",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, attention_bias),
-     .derived = "gpt2 true, others false",
-     .help = "biases on queries, keys and values; gpt2 always has them"},
+     .derived = "gpt2 and all that have biases everywhere true, others false",
+     .help = "biases on queries, keys and values; gpt2, gpt_neox, opt and phi always have them"},
     {.name = "activation",
      .type = TRI_CONFIG_CHOICE,
      .offset = offsetof(tri_model, activation),
      .words = activations,
-     .fallback = "gelu_tanh",
-     .help = "of the feed-forward block (gpt2); others have SwiGLU"},
+     .derived = "the family's: llama silu, gpt2 gelu_tanh, opt relu, ...",
+     .help = "of the feed-forward block, or of its gates (SwiGLU is silu)"},
+    {.name = "residual",
+     .type = TRI_CONFIG_CHOICE,
+     .offset = offsetof(tri_model, residual),
+     .words = residuals,
+     .derived = "gpt_neox parallel, phi and falcon parallel_one_norm, others sequential",
+     .help = "whether the feed-forward block follows attention, or both take the layer's input, by a norm each or one"},
+    {NUMBER(attention_scale), .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "what queries times keys are multiplied by (gemma2, gemma3, granite); 0 is 1 / sqrt(head_dim)"},
+    {NUMBER(attention_soft_cap), .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "c: scores become c tanh(score / c) (gemma2); 0 is none"},
+    {NUMBER(logit_soft_cap), .fallback = "0.0", .range = {.low = 0, .high = 1e6},
+     .help = "the same of the output's logits (gemma2)"},
+    {NUMBER(embedding_scale), .derived = "gemma, gemma2 and gemma3 sqrt(hidden_size), others 1",
+     .range = {.low = 0, .high = 1e6, .open_low = true}, .help = "what embeddings are multiplied by (granite)"},
+    {NUMBER(residual_scale), .fallback = "1.0", .range = {.low = 0, .high = 1e6, .open_low = true},
+     .help = "what each branch is multiplied by before it is added (granite)"},
+    {NUMBER(logit_divisor), .fallback = "1.0", .range = {.low = 0, .high = 1e6, .open_low = true},
+     .help = "what the output's logits are divided by (granite)"},
     {COUNT_OR_NONE(num_experts, TRI_ROUTER_EXPERTS),
      .help = "experts of a layer, of which each token meets a few; families that have them ask for it"},
     {COUNT_OR_NONE(experts_per_token, TRI_ROUTER_CHOSEN), .help = "of them, that a token meets"},
@@ -231,8 +272,9 @@ typedef struct usual_field {
 } usual_field;
 #define USUAL(FIELD)                                                                                                   \
   { #FIELD, offsetof(tri_model, FIELD), sizeof(((const tri_model *)NULL)->FIELD) }
-static const usual_field usual_fields[] = {USUAL(tied), USUAL(attention_bias), USUAL(router_scoring),
-                                           USUAL(router_normalised), USUAL(router_bias)};
+static const usual_field usual_fields[] = {USUAL(tied),       USUAL(attention_bias), USUAL(activation),
+                                           USUAL(residual),   USUAL(router_scoring), USUAL(router_normalised),
+                                           USUAL(router_bias)};
 
 static void take_usual(const tri_family_table *family, const usual_field *field, tri_model *model) {
   memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
@@ -254,7 +296,7 @@ static void note_difference(void *context, const char *key, const char *left, co
 }
 
 bool tri_model_key_is_of_function(const char *key) {
-  static const char *const others[] = {"name",    "dropout",      "init_std", "max_sequence",
+  static const char *const others[] = {"name",    "model_type",   "dropout", "init_std", "max_sequence",
                                        "balance", "balance_rate", "z_loss"};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
     if (strcmp(key, others[i]) == 0) return false;
@@ -275,7 +317,7 @@ bool tri_model_is_derived(const tri_model *model, const tri_config_key *key) {
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model) {
   const tri_family_table *family = tri_family_of(model);
   const tri_yaml *bias = tri_yaml_find(mapping, "attention_bias");
-  if (family->always_biased && bias != NULL && !model->attention_bias) {
+  if (family->blocks.biases == TRI_BIASES_ALL && bias != NULL && !model->attention_bias) {
     char rest[96];
     snprintf(rest, sizeof rest, " cannot be false in the family %s, which always has these biases",
              tri_family_name(model->family));

@@ -2,8 +2,6 @@
  * of k. The weights of the best few of a softmax over all stay as they are. */
 #include "model/family.h"
 
-#include <inttypes.h>
-
 #define FIELD TRI_DIALECT_FIELD
 #define ALSO TRI_DIALECT_ALSO
 static const tri_dialect_key keys[] = {
@@ -30,20 +28,16 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, widths, tri_dialect_llama_rest, tri_dialect_no_biases, keys}},
+     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys}},
     {.model_type = NULL},
 };
 
-static tri_status olmoe_check(const tri_model *m) {
-  TRI_TRY(tri_blocks_check(m));
-  if (m->num_heads * m->head_dim == m->hidden_size) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`head_dim` %" PRId64 " does not fit: in olmoe it is hidden_size %" PRId64 " / num_heads %" PRId64
-                  ", so leave it out",
-                  m->head_dim, m->hidden_size, m->num_heads);
-}
-
-static const tri_blocks blocks = {.qk_norm = TRI_QK_NORM_WHOLE, .windows = TRI_WINDOWS_NONE, TRI_BLOCKS_EXPERT_NAMES};
-
 const tri_family_table tri_family_olmoe = {
-    .asks_for_ffn_size = true, .dialects = dialects, .blocks = &blocks, .check = olmoe_check, TRI_BLOCKS_FUNCTIONS};
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+               .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
+               .qk_norm = TRI_QK_NORM_WHOLE},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "activation"),
+    .dialects = dialects,
+    .check = tri_family_check_head_dim};

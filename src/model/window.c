@@ -1,150 +1,27 @@
 #include "model/window.h"
 
-#include "base/memory.h"
-
-#include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-static void skip_blanks(const char **at) { *at += strspn(*at, " "); }
-
-static bool read_number(const char **at, int64_t *out) {
-  enum { MOST = 1 << 24 };
-  int64_t number = 0;
-  skip_blanks(at);
-  if (!isdigit((unsigned char)**at)) return false;
-  for (; isdigit((unsigned char)**at) && number < MOST; ++*at) number = number * 10 + (**at - '0');
-  skip_blanks(at);
-  *out = number;
-  return true;
-}
-
-/* `5 of 6`. */
-static bool read_pattern(const char *at, int64_t *some, int64_t *each) {
-  if (!read_number(&at, some) || strncmp(at, "of", 2) != 0) return false;
-  at += 2;
-  return read_number(&at, each) && *at == '\0' && *each > 0;
-}
-
-/* Layers from `first` to before `end`. */
-typedef struct layer_run {
-  int64_t first, end;
-} layer_run;
-
-/* `4`, `4-7`, `28-`, and the comma behind it. */
-static bool read_run(const char **at, int64_t num_layers, layer_run *out) {
-  if (!read_number(at, &out->first)) return false;
-  out->end = out->first + 1;
-  if (**at == '-') {
-    ++*at;
-    skip_blanks(at);
-    out->end = num_layers;
-    int64_t last = 0;
-    if (read_number(at, &last)) out->end = last + 1;
-  }
-  if (**at == '\0') return true;
-  if (**at != ',') return false;
-  ++*at;
-  return true;
-}
-
-static bool is_all(const char *text) { return strcmp(text, "all") == 0; }
+#include <math.h>
 
 int64_t tri_model_window(const tri_model *model, int64_t layer) {
-  const char *at = model->window_layers;
-  int64_t some = 0, each = 0;
-  layer_run run;
-  if (is_all(at)) return model->window;
-  if (read_pattern(at, &some, &each)) return layer % each < some ? model->window : 0;
-  while (*at != '\0' && read_run(&at, model->num_layers, &run)) {
-    if (layer >= run.first && layer < run.end) return model->window;
-  }
-  return 0;
+  return tri_layer_set_has(model->window_layers, model->num_layers, layer) ? model->window : 0;
 }
 
-static tri_status check_text(const tri_model *m) {
-  const char *at = m->window_layers;
-  int64_t some = 0, each = 0;
-  if (is_all(at)) return TRI_OK;
-  const bool pattern = read_pattern(at, &some, &each);
-  bool good = !pattern || (some > 0 && some <= each);
-  for (layer_run run; good && !pattern && *at != '\0';) {
-    good = read_run(&at, m->num_layers, &run) && run.first < run.end;
-    if (good && run.end > m->num_layers) {
-      return tri_fail(TRI_BAD_CONFIG,
-                      "`window_layers` names layer %" PRId64 ", and the model's are 0 to %" PRId64 " (num_layers)",
-                      run.end - 1, m->num_layers - 1);
-    }
-  }
-  if (good) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`window_layers` is `%.60s`; it says `all`, some of each few layers (`5 of 6`), or layers from 0 on "
-                  "(`0, 4-7`, `28-`)",
+bool tri_model_layer_turns(const tri_model *model, int64_t layer) {
+  return tri_layer_set_has(model->rope_layers, model->num_layers, layer);
+}
+
+int64_t tri_model_rotary_dim(const tri_model *model) {
+  return (int64_t)floor((double)model->head_dim * model->rotary_fraction);
+}
+
+static tri_status complete_window(tri_model *m) {
+  if (m->window != 0) return tri_layer_set_complete(m->window_layers, "window_layers", m->num_layers);
+  if (tri_layer_set_is_all(m->window_layers)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`, and there is no `window`; give one (`window: 4096`)",
                   m->window_layers);
 }
 
-/* ---- printing ---------------------------------------------------------------------------------------------------- */
-
-/* The fewest layers after which the first of which have a window, and the rest none, it begins again; at least twice.
- * 0: there is no such number. */
-static int64_t find_pattern(const bool *windowed, int64_t num_layers, int64_t *some) {
-  int64_t each = 0;
-  for (*some = 0; *some < num_layers && windowed[*some]; ++*some) continue;
-  for (each = *some; each < num_layers && !windowed[each]; each++) continue;
-  if (*some == 0 || 2 * each > num_layers) return 0;
-  for (int64_t i = 0; i < num_layers; i++) {
-    if (windowed[i] != (i % each < *some)) return 0;
-  }
-  return each;
-}
-
-static tri_status print_runs(const bool *windowed, int64_t num_layers, char out[TRI_WINDOW_LAYERS_BYTES]) {
-  size_t used = 0;
-  out[0] = '\0';
-  for (int64_t first = 0, end = 0; first < num_layers; first = end + 1) {
-    while (first < num_layers && !windowed[first]) first++;
-    for (end = first; end < num_layers && windowed[end]; end++) continue;
-    if (first == end) break;
-    size_t left = TRI_WINDOW_LAYERS_BYTES - used;
-    const char *comma = used == 0 ? "" : ", ";
-    int added = end - first == 1 ? snprintf(out + used, left, "%s%" PRId64, comma, first)
-                                 : snprintf(out + used, left, "%s%" PRId64 "-%" PRId64, comma, first, end - 1);
-    used += (size_t)added;
-    if (used >= TRI_WINDOW_LAYERS_BYTES) {
-      return tri_fail(TRI_UNSUPPORTED,
-                      "`window_layers` would take more than %d letters to say which layers have a window: too "
-                      "irregular",
-                      TRI_WINDOW_LAYERS_BYTES - 1);
-    }
-  }
-  return TRI_OK;
-}
-
-tri_status tri_window_layers_print(const bool *windowed, int64_t num_layers, char out[TRI_WINDOW_LAYERS_BYTES]) {
-  int64_t some = 0, each = find_pattern(windowed, num_layers, &some);
-  if (some == num_layers) {
-    snprintf(out, TRI_WINDOW_LAYERS_BYTES, "all");
-    return TRI_OK;
-  }
-  if (each == 0) return print_runs(windowed, num_layers, out);
-  snprintf(out, TRI_WINDOW_LAYERS_BYTES, "%" PRId64 " of %" PRId64, some, each);
-  return TRI_OK;
-}
-
-tri_status tri_model_complete_window(tri_model *m) {
-  bool *windowed = NULL;
-  if (m->window == 0) {
-    if (is_all(m->window_layers)) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`, and there is no `window`; give one (`window: 4096`)",
-                    m->window_layers);
-  }
-  TRI_TRY(check_text(m));
-  TRI_TRY(tri_alloc("layers", (size_t)m->num_layers, sizeof *windowed, &windowed));
-  for (int64_t i = 0; i < m->num_layers; i++) windowed[i] = tri_model_window(m, i) != 0;
-  tri_status status = tri_window_layers_print(windowed, m->num_layers, m->window_layers);
-  tri_free(windowed);
-  return status;
+tri_status tri_model_complete_layers(tri_model *m) {
+  TRI_TRY(complete_window(m));
+  return tri_layer_set_complete(m->rope_layers, "rope_layers", m->num_layers);
 }

@@ -147,9 +147,14 @@ tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_w
   return op_linear_append(list, &(linear){{in, out_width, order}, true}, x, weight, bias, out);
 }
 
+tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                              int32_t weight, int32_t bias, int32_t *out) {
+  return op_linear_append(list, &(linear){{in, out_width, order}, tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0}, x,
+                          weight, bias, out);
+}
+
 tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                              int32_t weight, int32_t bias, int32_t *out) {
-  TRI_TRY(op_linear_append(list, &(linear){{in, out_width, order}, tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0}, x,
-                           weight, bias, out));
+  TRI_TRY(tri_op_linear_part(list, in, out_width, order, x, weight, bias, out));
   return tri_op_leave_tensor(list, *out, out);
 }

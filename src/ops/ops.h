@@ -58,7 +58,11 @@ tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t we
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
-/* The same of a W split by rows: the ranks' results are added up (tri_op_leave_tensor). */
+/* The same of a W split by rows, as far as this rank has it: the ranks' results are parts of a sum. */
+tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
+                              int32_t weight, int32_t bias, int32_t *out);
+
+/* The same, with the ranks' results added up (tri_op_leave_tensor). */
 tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                              int32_t weight, int32_t bias, int32_t *out);
 

@@ -29,7 +29,7 @@ struct tri_saver {
   tri_shards shards;
   void *buffers;                /* of the engine's, for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
-  char root[TRI_PATH_BYTES];
+  char root[TRI_PATH_BYTES], companions[TRI_PATH_BYTES]; /* the second may be "" */
   char *run_config, *model_config;
   char *adapter_config; /* or NULL */
 
@@ -105,7 +105,7 @@ static tri_status saver_set_up(tri_saver *saver) {
   const tri_run_config *config = saver->config;
   TRI_TRY(tri_path_join(saver->root, config->output, "checkpoints"));
   TRI_TRY(tri_run_config_print(config, &saver->run_config));
-  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &saver->model_config));
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &saver->model_config));
   TRI_TRY(print_adapter(saver));
   TRI_TRY(tri_shards_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
   return stage_slices(saver);
@@ -127,6 +127,17 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
     return status;
   }
   *out = saver;
+  return TRI_OK;
+}
+
+tri_status tri_saver_set_companions(tri_saver *saver, const char *folder) {
+  const tri_run_config *config = saver->config;
+  char *text = NULL;
+  if (!tri_path_exists(folder)) return TRI_OK;
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, folder, &text));
+  tri_free(saver->model_config);
+  saver->model_config = text;
+  snprintf(saver->companions, sizeof saver->companions, "%s", folder);
   return TRI_OK;
 }
 
@@ -221,6 +232,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .stem = saver->adapter_config == NULL ? NULL : TRI_PEFT_STEM,
       .adapter_config = saver->adapter_config,
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
+      .companions = saver->companions[0] == '\0' ? NULL : saver->companions,
       .keep = config->checkpoint.keep,
   };
   return tri_checkpoint_save_begin(&request, &saver->saving);

@@ -16,6 +16,10 @@ typedef struct tri_saver tri_saver;
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
+/* LOCAL, on the first rank, before the first save. What travels with the model (companions.h) lies in that folder, and
+ * goes with every checkpoint. */
+tri_status tri_saver_set_companions(tri_saver *saver, const char *folder);
+
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
  * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);

@@ -268,7 +268,7 @@ static void take_difference(void *context, const char *key, const char *there, c
 /* The run's model as its own checkpoints would say it: keys that its family does not have are at their defaults. */
 static tri_status as_saved(const tri_run_config *config, tri_model *out) {
   char *text = NULL;
-  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, &text));
+  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &text));
   tri_status status = tri_huggingface_parse("the run's own config.json", text, strlen(text), out);
   tri_free(text);
   return status;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/companions.h"
 #include "comm/agreement.h"
 #include "recovery/checkpointing.h"
 
@@ -53,6 +54,31 @@ static tri_status open_snapshots(tri_training *t, const char *resume, bool *foun
   return TRI_OK;
 }
 
+/* Where what travels with the model is found: where its weights come from, or beside the tokenizer. */
+static tri_status find_companions(const tri_training *t, const char *resume, char out[TRI_PATH_BYTES]) {
+  const tri_run_config *config = t->config;
+  const tri_checkpoint_use use = {.settings_only = true};
+  const bool named = strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
+  if (named || config->init[0] != '\0') return tri_checkpoint_find(named ? resume : config->init, &use, out);
+  const char *slash = strrchr(t->data.tokenizer, '/');
+  const size_t length = slash == NULL ? 0 : (size_t)(slash - t->data.tokenizer);
+  memcpy(out, t->data.tokenizer, length);
+  out[length] = '\0';
+  return TRI_OK;
+}
+
+/* Once a run: they are kept in the output, from where every checkpoint has them. */
+static tri_status keep_companions(const tri_training *t, const char *resume) {
+  char from[TRI_PATH_BYTES], kept[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(kept, t->config->output, "companions"));
+  if (strcmp(resume, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* of another run */
+  if (!tri_path_exists(kept)) {
+    TRI_TRY(find_companions(t, resume, from));
+    if (from[0] != '\0') TRI_TRY(tri_companions_keep(from, kept));
+  }
+  return tri_saver_set_companions(t->saver, kept);
+}
+
 /* Opens the output and takes the run up where it was. */
 tri_status tri_training_take_up(tri_training *t, const char *resume) {
   const tri_run_config *config = t->config;
@@ -67,6 +93,7 @@ tri_status tri_training_take_up(tri_training *t, const char *resume) {
   if (found) t->load_s = tri_clock_s() - begin_s;
   tri_engine_set_averaging(t->engine, (tri_averaging){t->progress.highest_lr, t->progress.average_weights});
   tri_status status = tri_training_is_first(t) ? write_config(config) : TRI_OK;
+  if (tri_training_is_first(t) && status == TRI_OK) status = keep_companions(t, resume);
   if (tri_training_is_first(t) && status == TRI_OK) {
     status = tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
   }

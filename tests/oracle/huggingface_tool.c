@@ -9,7 +9,7 @@ static tri_status run(const char *folder) {
   tri_model model;
   char *text = NULL;
   TRI_TRY(tri_huggingface_load(folder, &model));
-  TRI_TRY(tri_huggingface_print(&model, TRI_FP32, 5, &text));
+  TRI_TRY(tri_huggingface_print(&model, TRI_FP32, 5, NULL, &text));
   puts(text);
   tri_free(text);
   return TRI_OK;

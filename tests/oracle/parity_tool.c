@@ -1,7 +1,10 @@
 /* Loss, gradients and logits of a model with given weights, for the Python tests beside it.
  *
  *   parity_tool table MODEL.yaml
- *       the parameter table as JSON: name, shape and first element in the flat array of all weights
+ *       the parameter table as JSON: name, shape and first element in the flat array of all weights; of rows within a
+ *       larger tensor also how they lie there
+ *   parity_tool describe FOLDER
+ *       the model of a folder as YAML
  *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT
  *       TOKENS: int32 ids, labels and, where documents are masked, positions. OUT: the gradients, flat. Prints {"loss",
  *       "router_loss", "grad_norm"}.
@@ -13,6 +16,7 @@
  * Flat arrays are float64 in files whatever the precision. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/model_source.h"
 #include "device/queue.h"
 #include "engine/engine.h"
 #include "engine/generator.h"
@@ -85,11 +89,26 @@ static tri_status table_command(char **a) {
              i + t == 0 ? "" : ",", tensor.name, p->offset + first,
              tri_parameter_group_of(p) != TRI_GROUP_VECTORS ? "true" : "false", p->shape[0]);
       if (p->num_dims > 1) printf(", %" PRId64, p->shape[1]);
-      printf("]}");
+      printf("]");
+      if (p->within.rows > 0) {
+        printf(", \"within\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", p->within.rows, p->within.first,
+               p->within.block, p->within.stride);
+      }
+      printf("}");
     }
   }
   printf("]}\n");
   tri_parameter_table_destroy(table);
+  return TRI_OK;
+}
+
+static tri_status describe_command(char **a) {
+  tri_model model;
+  char *text = NULL;
+  TRI_TRY(tri_model_source_load(a[0], &model));
+  TRI_TRY(tri_model_print(&model, &text));
+  fputs(text, stdout);
+  tri_free(text);
   return TRI_OK;
 }
 
@@ -207,10 +226,8 @@ int main(int count, char **arguments) {
     int arguments;
     tri_status (*run)(char **a);
   } commands[] = {
-      {"table", 1, table_command},
-      {"gradients", 10, gradients_command},
-      {"logits", 8, logits_command},
-      {"samples", 9, samples_command},
+      {"table", 1, table_command},   {"describe", 1, describe_command}, {"gradients", 10, gradients_command},
+      {"logits", 8, logits_command}, {"samples", 9, samples_command},
   };
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
     if (count < 2 || strcmp(arguments[1], commands[i].name) != 0 || count != 2 + commands[i].arguments) continue;

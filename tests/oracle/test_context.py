@@ -14,8 +14,8 @@ import pytest
 import torch
 from drawn import WHICH, drawn, some_of
 from parity import tool, trireme, yaml_of
-from test_layouts import (BATCH, GPT2, LLAMA, NO_LAYER_EITHER, NO_LAYER_FIRST, NO_LAYER_LAST, SEQUENCE, STEPS, compare, draw_tokens, name_of, needs_launcher,
-                          run_on, run_tool)
+from test_layouts import (BATCH, GEMMA2, GPT2, GPT_NEOX, LLAMA, NO_LAYER_EITHER, NO_LAYER_FIRST, NO_LAYER_LAST, SEQUENCE, STEPS, compare, draw_tokens,
+                          name_of, needs_launcher, run_on, run_tool)
 
 pytestmark = needs_launcher
 
@@ -59,6 +59,7 @@ ONLY = {
               dict(tensor=2, context=2, exchange="heads", sequence_parallel=1), dict(tensor=4, context=2, exchange="heads"),
               dict(tensor=2, context=4, inner=2, exchange="ring", recompute="full")],
 }
+ONLY["gpt_neox"], ONLY["gemma2"] = ONLY["gpt2"], ONLY["llama"]
 MODELS = [GPT2, LLAMA]
 NAMES = ["gpt2", "llama"]
 
@@ -74,9 +75,9 @@ def layouts_of(model):
     return [*LAYOUTS, *ONLY[model["family"]]]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=NAMES)
+@pytest.mark.parametrize("model", [*MODELS, GPT_NEOX, GEMMA2], ids=[*NAMES, "gpt_neox", "gemma2"])
 def test_matrix(tmp_path, model):
-    layouts = some(layouts_of(model), 4, f"matrix {model['family']}", SEQUENCE)
+    layouts = some(layouts_of(model), 4 if model in MODELS else 8, f"matrix {model['family']}", SEQUENCE)
     compare(run_tool(tmp_path, model, layouts, steps=STEPS), layouts, 1e-10, 1e-10, exact=True)
 
 

@@ -27,6 +27,11 @@ LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_h
              max_sequence=16, tied=False, init_std=0.1)
 # norms of the heads of q and k, whose width is their own
 QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6}
+# Branches side by side, whose sums over ranks are one, q, k and v head by head, positions that turn a part of each head.
+GPT_NEOX = dict(family="gpt_neox", num_layers=5, hidden_size=48, num_heads=6, ffn_size=26, vocab_size=59, max_sequence=16, init_std=0.1)
+# Windows in every other layer, norms behind the branches, scores and logits that are capped, gates of GELU.
+GEMMA2 = dict(family="gemma2", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, head_dim=6, ffn_size=21, vocab_size=43, max_sequence=16,
+              window=4, window_layers="1 of 2", attention_scale=0.6, attention_soft_cap=0.5, logit_soft_cap=0.7, init_std=0.3)
 KEYS = ("tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head "
         "context exchange inner row_pairs expert expert_tensor capacity drop").split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
@@ -128,8 +133,10 @@ def run_tool(folder, model, layouts, device="reference", precision="fp64", steps
 def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None):
     """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}: of each step loss, norm
     and, where there are experts, what routers add to the loss. Without training the values are those that the gradients are
-    of, and the only step is the first one. `weights` ({name: array}) to begin with; else they are drawn."""
-    (folder / "model.yaml").write_text(json.dumps(model))
+    of, and the only step is the first one. `weights` ({name: array}) to begin with; else they are drawn. The model is a description, or
+    the text of a model file of one without experts."""
+    (folder / "model.yaml").write_text(model if isinstance(model, str) else json.dumps(model))
+    has_experts = isinstance(model, dict) and "num_experts" in model
     tokens.astype(numpy.int32).tofile(folder / "tokens")
     steps, _, batch, sequence = tokens.shape
     answers, given = {}, []
@@ -150,7 +157,7 @@ def run_on(folder, model, layouts, tokens, device="reference", precision="fp64",
             answer = json.loads(line)
             arrays = numpy.fromfile(folder / (answer["name"] + ".bin"))
             half = len(arrays) // 2
-            losses = numpy.array(answer["steps"] if train else [answer["first"]])[:, : 3 if "num_experts" in model else 2]
+            losses = numpy.array(answer["steps"] if train else [answer["first"]])[:, : 3 if has_experts else 2]
             answers[answer["name"]] = (arrays[:half], arrays[half:], losses, answer["bytes"])
     return answers
 
@@ -195,18 +202,20 @@ needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIP
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GPT2, LLAMA, QWEN3], ids=["gpt2", "llama", "qwen3"])
+@pytest.mark.parametrize("model", [GPT2, LLAMA, QWEN3, GPT_NEOX, GEMMA2, {**GPT_NEOX, "dropout": 0.1}],
+                         ids=["gpt2", "llama", "qwen3", "gpt_neox", "gemma2", "gpt_neox, dropout"])
 def test_matrix(tmp_path, model):
-    some = LAYOUTS if WHICH == "few" else drawn(LAYOUTS, 8 if model is QWEN3 else 3, f"matrix {model['family']}")
-    layouts = [dict(), *some, *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    some = LAYOUTS if WHICH == "few" else drawn(LAYOUTS, 3 if model in (GPT2, LLAMA) else 8, f"matrix {model['family']}")
+    layouts = [dict(), *some, *(ONLY_GPT2 if model["num_heads"] == 6 else ONLY_LLAMA)]
     compare(run_tool(tmp_path, model, layouts), layouts, 1e-10, 1e-10, exact=True)
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("model", [GPT2, LLAMA, GPT_NEOX, GEMMA2], ids=["gpt2", "llama", "gpt_neox", "gemma2"])
 def test_masked_documents(tmp_path, model):
     """The same with documents that do not see each other; that they do not, test_documents.py shows of one rank."""
-    layouts = [dict(), *drawn(LAYOUTS, 5, f"masked {model['family']}"), *(ONLY_GPT2 if model is GPT2 else ONLY_LLAMA)]
+    every = 5 if model in (GPT2, LLAMA) else 12
+    layouts = [dict(), *drawn(LAYOUTS, every, f"masked {model['family']}"), *(ONLY_GPT2 if model["num_heads"] == 6 else ONLY_LLAMA)]
     answers = run_tool(tmp_path, model, layouts, steps=3, masked=True)
     compare(answers, layouts, 1e-10, 1e-10, exact=True)
     joined = run_tool(tmp_path, model, layouts[:1], steps=3)

@@ -190,8 +190,15 @@ static const struct {
     {"{}", TRI_BAD_FILE, "C/config.json has no `model_type`"},
     {"{\"model_type\": 3}", TRI_BAD_FILE, "C/config.json: `model_type` is 3, but should be a string"},
     {"{\"model_type\": \"bert\"}", TRI_UNSUPPORTED,
-     "C/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe "
-     "and dots1 are supported"},
+     "C/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, "
+     "dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite and opt are "
+     "supported"},
+    {"{\"model_type\": \"cohere\", \"vocab_size\": 10, \"hidden_size\": 8, \"intermediate_size\": 16, "
+     "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"hidden_act\": \"silu\", \"use_qk_norm\": false, "
+     "\"logit_scale\": 0.0625, \"rms_norm_eps\": 1e-5, \"parts\": [1]}",
+     TRI_UNSUPPORTED,
+     "`model_type` is `cohere`, which is not known. It is nearest to llama but for `logit_scale` (0.0625), `parts`; "
+     "gpt2, "},
     {"{\"model_type\": \"gpt2\", \"n_layer\": \"12\"}", TRI_BAD_FILE,
      "C/config.json: `n_layer` is \"12\", but should be an integer of at least 1"},
     {"{\"model_type\": \"gpt2\", \"n_head\": 0}", TRI_BAD_FILE,
@@ -204,7 +211,7 @@ static const struct {
     {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": 1}", TRI_BAD_FILE,
      "`tie_word_embeddings` is 1, but should be true"},
     {"{\"model_type\": \"gpt2\", \"activation_function\": \"tanh\"}", TRI_UNSUPPORTED,
-     "`activation_function` is `tanh`; gelu_new"},
+     "`activation_function` is `tanh`; silu, gelu, gelu_new"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_weights\": false}", TRI_UNSUPPORTED, "`scale_attn_weights` is false"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}", TRI_UNSUPPORTED, "scaled by the layer"},
     {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", TRI_UNSUPPORTED, "cross-attention is not supported"},
@@ -212,7 +219,7 @@ static const struct {
     {"{\"model_type\": \"llama\", \"attention_bias\": true}", TRI_UNSUPPORTED,
      "`attention_bias` is true: a bias on the output projection of attention is not supported"},
     {"{\"model_type\": \"llama\", \"mlp_bias\": true}", TRI_UNSUPPORTED, "`mlp_bias` is true"},
-    {"{\"model_type\": \"llama\", \"hidden_act\": \"gelu\"}", TRI_UNSUPPORTED, "`hidden_act` is `gelu`; only silu"},
+    {"{\"model_type\": \"llama\", \"hidden_act\": \"tanh\"}", TRI_UNSUPPORTED, "`hidden_act` is `tanh`; silu, gelu"},
     {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": 3}", TRI_BAD_FILE, "`rope_scaling` is 3, but should be an object"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}}", TRI_UNSUPPORTED,
@@ -257,7 +264,7 @@ static void check_round_trip(tri_model m) {
   tri_model back;
   char *text = NULL;
   CHECK_OK(tri_model_complete(&m));
-  CHECK_OK(tri_huggingface_print(&m, TRI_FP32, -1, &text));
+  CHECK_OK(tri_huggingface_print(&m, TRI_FP32, -1, NULL, &text));
   CHECK_OK(parse(text, &back));
   tri_free(text);
   assert_string_equal(m.name, back.name);
@@ -421,7 +428,7 @@ static void test_experts_refused(void **state) {
       {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 0}}", TRI_BAD_FILE,
        "C/config.json: `factor` is 0, but should be a number above 0"},
       {"{\"model_type\": \"trireme_\"}", TRI_UNSUPPORTED, "C/config.json: `model_type` is `trireme_`; gpt2, llama, "},
-      {"{\"model_type\": \"trireme_phi\"}", TRI_UNSUPPORTED, "C/config.json: `model_type` is `trireme_phi`; gpt2, "},
+      {"{\"model_type\": \"trireme_bert\"}", TRI_UNSUPPORTED, "C/config.json: `model_type` is `trireme_bert`; gpt2, "},
       {"{\"model_type\": \"\"}", TRI_UNSUPPORTED, "C/config.json: `model_type` is ``; gpt2, llama, "},
       {DOTS "\"trireme\": 3}", TRI_BAD_FILE, "`trireme` is 3, but should be an object"},
       {DOTS "\"trireme\": {\"num_layers\": \"3\"}}", TRI_BAD_FILE,
@@ -456,7 +463,7 @@ static void check_all_come_back(tri_model m, const char *model_type) {
   tri_model back;
   char *text = NULL, type[80];
   CHECK_OK(tri_model_complete(&m));
-  CHECK_OK(tri_huggingface_print(&m, TRI_FP32, -1, &text));
+  CHECK_OK(tri_huggingface_print(&m, TRI_FP32, -1, NULL, &text));
   snprintf(type, sizeof type, "\"model_type\": \"%s\"", model_type);
   assert_non_null(strstr(text, type));
   CHECK_OK(parse(text, &back));
@@ -519,24 +526,24 @@ static void test_print(void **state) {
                  .max_sequence = 4,
                  .attention_bias = true};
   CHECK_OK(tri_model_complete(&m));
-  CHECK_OK(tri_huggingface_print(&m, TRI_FP64, 7, &text));
+  CHECK_OK(tri_huggingface_print(&m, TRI_FP64, 7, NULL, &text));
   assert_non_null(strstr(text, "\"Qwen2ForCausalLM\""));
   assert_non_null(strstr(text, "\"rms_norm_eps\": 1e-5,"));
   assert_non_null(strstr(text, "\"torch_dtype\": \"float64\""));
   assert_non_null(strstr(text, "\"eos_token_id\": 7"));
   tri_free(text);
   m.attention_bias = false;
-  CHECK_OK(tri_huggingface_print(&m, TRI_BF16, -1, &text));
+  CHECK_OK(tri_huggingface_print(&m, TRI_BF16, -1, NULL, &text));
   assert_non_null(strstr(text, "\"LlamaForCausalLM\""));
   assert_non_null(strstr(text, "\"rope_scaling\": null"));
   assert_non_null(strstr(text, "\"torch_dtype\": \"bfloat16\""));
   assert_non_null(strstr(text, "\"eos_token_id\": null"));
   tri_free(text);
   memcpy(m.name, "\xff", 2);
-  CHECK_FAILS(tri_huggingface_print(&m, TRI_FP32, -1, &text), TRI_INTERNAL, "cannot be written as JSON");
+  CHECK_FAILS(tri_huggingface_print(&m, TRI_FP32, -1, NULL, &text), TRI_INTERNAL, "cannot be written as JSON");
   m.family = TRI_FAMILY_GPT2;
   m.head_dim = 16;
-  CHECK_FAILS(tri_huggingface_print(&m, TRI_FP32, -1, &text), TRI_UNSUPPORTED,
+  CHECK_FAILS(tri_huggingface_print(&m, TRI_FP32, -1, NULL, &text), TRI_UNSUPPORTED,
               "no words for head_dim 16 x num_heads 2");
 }
 

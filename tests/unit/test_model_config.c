@@ -46,9 +46,49 @@ static int64_t count(const tri_model *m) {
     case TRI_FAMILY_OLMOE: return count_llama(m, (m->num_heads + m->num_kv_heads) * d);
     case TRI_FAMILY_QWEN3:
     case TRI_FAMILY_QWEN3_MOE:
-    case TRI_FAMILY_DOTS1: break;
+    case TRI_FAMILY_DOTS1: return count_llama(m, 2 * d);
+    case TRI_FAMILY_GEMMA:
+    case TRI_FAMILY_GEMMA2:
+    case TRI_FAMILY_GEMMA3:
+    case TRI_FAMILY_PHI:
+    case TRI_FAMILY_PHI3:
+    case TRI_FAMILY_GPT_NEOX:
+    case TRI_FAMILY_OLMO2:
+    case TRI_FAMILY_SMOLLM3:
+    case TRI_FAMILY_FALCON:
+    case TRI_FAMILY_STABLELM:
+    case TRI_FAMILY_GRANITE:
+    case TRI_FAMILY_OPT: break;
   }
-  return count_llama(m, 2 * d);
+  return -1; /* the published sizes are what they are held to */
+}
+
+/* Numbers of parameters as Hugging Face reports them of the published weights. */
+static void newer_presets_have_their_published_sizes(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t count;
+  } cases[] = {
+      {"gemma-2b", 2506172416},       {"gemma-7b", 8537680896},    {"gemma2-2b", 2614341888},
+      {"gemma2-9b", 9241705984},      {"gemma2-27b", 27227128320}, {"gemma3-270m", 268098176},
+      {"gemma3-1b", 999885952},       {"phi-2", 2779683840},       {"phi-3-mini", 3821079552},
+      {"phi-4", 14659507200},         {"pythia-160m", 162322944},  {"pythia-1.4b", 1414647808},
+      {"gpt-neox-20b", 20554567680},  {"olmo2-7b", 7298617344},    {"smollm3-3b", 3075098624},
+      {"falcon-7b", 6921720704},      {"falcon-40b", 41303293952}, {"stablelm-3b", 2795443200},
+      {"stablelm2-1.6b", 1644515328}, {"granite3-2b", 2533531648}, {"granite3-8b", 8170848256},
+      {"opt-125m", 125239296},        {"opt-6.7b", 6658473984},    {"mistral-7b", 7241732096},
+      {"qwen2.5-7b", 7615616512},     {"llama-2-7b", 6738415616},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    tri_model m;
+    tri_parameter_table *table = NULL;
+    EXPECT_OK(tri_model_load(cases[i].name, &m));
+    assert_string_equal(m.name, cases[i].name);
+    EXPECT_OK(tri_parameter_table_create(&m, NULL, &table));
+    assert_int_equal(table->num_values, cases[i].count);
+    tri_parameter_table_destroy(table);
+  }
 }
 
 /* The numbers of parameters are those that Hugging Face reports of the published weights, and for Frontier's models the
@@ -74,6 +114,7 @@ static void presets_have_their_published_sizes(void **state) {
     EXPECT_OK(tri_model_load(cases[i].name, &m));
     assert_string_equal(m.name, cases[i].name);
     assert_in_range(count(&m), cases[i].low, cases[i].high);
+
     tri_parameter_table *table = NULL;
     EXPECT_OK(tri_parameter_table_create(&m, NULL, &table));
     assert_int_equal(table->num_values, count(&m));
@@ -141,18 +182,18 @@ static void refuses_impossible_models(void **state) {
        "`num_kv_heads` 4 is not num_heads 12, and gpt2 has no grouped-query attention; leave it out or take "
        "`family: llama`"},
       {gpt2, "`dropout` must be at least 0 and below 1, not 1.0"},
-      {gpt2, "`rope_theta` is for llama; gpt2 learns its positions"},
-      {gpt2, "`rope_scaling` is for llama; gpt2 learns its positions"},
+      {gpt2, "`rope_theta` is for llama and 16 others; gpt2 has none, so leave it out"},
+      {gpt2, "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out"},
       {gpt2, "`vocab_size` must be between 1 and 2147483647, not -1"},
       {gpt2, "`hidden_size` must be between 1 and 1048576, not 4611686018427387904"},
-      {gpt2, "`family` holds 7, which stands for no word"},
+      {gpt2, "`family` holds 19, which stands for no word"},
       {llama, "`num_kv_heads` 5 does not divide num_heads 12; try 4"},
       {llama, "`ffn_size` is missing; a llama model needs it, for example `ffn_size: 2048`"},
       {llama,
        "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions turn pairs; choose an "
        "even one"},
-      {llama, "`dropout` is for gpt2; llama has none, so leave it out"},
-      {llama, "`activation` is for gpt2; llama has SwiGLU, so leave it out"},
+      {llama, "`dropout` is for gpt2, phi, phi3, gpt_neox and opt; llama has none, so leave it out"},
+      {llama, "`residual` is for gpt_neox, falcon and stablelm; llama has none, so leave it out"},
       {llama, "`rope_scaling.high_freq_factor` 1 must be above low_freq_factor 1"},
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
       {llama, "`head_dim` is too large: num_heads 65536 x head_dim 65536 is above 1048576"},
@@ -160,8 +201,8 @@ static void refuses_impossible_models(void **state) {
       {llama, "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear"},
       {llama, "`rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
       {llama, "`rope_theta` 1 must be above 1 for rope_scaling.type yarn"},
-      {gpt2, "`rope_scaling` is for llama; gpt2 learns its positions"},
-      {gpt2, "`window` is for llama; gpt2 sees all tokens before, so leave it out"},
+      {gpt2, "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out"},
+      {gpt2, "`window` is for llama and 8 others; gpt2 has none, so leave it out"},
       {llama, "`window` must be between 0 and 1073741824, not -3"},
       {llama, "`window_layers` is `0`, and there is no `window`; give one (`window: 4096`)"},
       {llama, "`window_layers` names layer 4, and the model's are 0 to 0 (num_layers)"},
@@ -177,12 +218,12 @@ static void refuses_impossible_models(void **state) {
   cases[5].model.rope_scaling.factor = 2;
   cases[6].model.vocab_size = -1;
   cases[7].model.hidden_size = INT64_C(1) << 62;
-  cases[8].model.family = (tri_family)7;
+  cases[8].model.family = (tri_family)19;
   cases[9].model.num_kv_heads = 5;
   cases[10].model.ffn_size = 0;
   cases[11].model.head_dim = 63;
   cases[12].model.dropout = 0.1;
-  cases[13].model.activation = TRI_ACTIVATION_GELU_ERF;
+  cases[13].model.residual = TRI_RESIDUAL_PARALLEL;
   cases[14].model.rope_scaling =
       (tri_rope_scaling){.factor = 2, .low_freq_factor = 1, .high_freq_factor = 1, .original_max_sequence = 8};
   cases[15].model.rope_scaling.factor = 0.5;
@@ -260,11 +301,10 @@ static void refuses_impossible_experts(void **state) {
   REFUSES(qwen, balance, TRI_BALANCE_EXPERTS_BIAS,
           "`balance` is bias, and the router has none to move; set router_bias: true");
   REFUSES(qwen, balance_rate, 0.5, "`balance_rate` is for balance sequence or bias, and balance is none");
-  REFUSES(qwen, attention_bias, true,
-          "`attention_bias` is for gpt2 and llama; qwen3_moe has no biases, so leave it out");
-  REFUSES(olmoe, window, 9, "`window` is for llama and others; olmoe sees all tokens before, so leave it out");
+  REFUSES(qwen, attention_bias, true, "`attention_bias` is for gpt2 and 5 others; qwen3_moe has none, so leave it out");
+  REFUSES(olmoe, window, 9, "`window` is for llama and 8 others; olmoe has none, so leave it out");
   REFUSES(olmoe, head_dim, 32,
-          "`head_dim` 32 does not fit: in olmoe it is hidden_size 768 / num_heads 12, so leave it out");
+          "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose numbers whose product fits");
   REFUSES(qwen, router_scale, -1, "`router_scale` must be above 0 and at most 1000000, not -1.0");
   tri_model m = dots;
   m.dense_layers = 5;
@@ -406,7 +446,8 @@ static void names_the_file_at_fault(void **state) {
       {"family: gpt2\nlayers: 2\n",
        "`layers` is not a key of a model file at line 2 of m.yaml; did you mean `num_layers`?"},
       {"family: bert\n",
-       "`family` at line 1 of m.yaml must be one of gpt2, llama, qwen3, mixtral, qwen3_moe, olmoe, dots1, not `bert`"},
+       "`family` at line 1 of m.yaml must be one of gpt2, llama, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, "
+       "gemma2, gemma3, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt, not `bert`"},
       {"family: gpt2\n", "`num_layers` is missing from m.yaml; add `num_layers:`, for example `num_layers: 12`"},
       {"[]\n", "a model file at line 1 of m.yaml must be a mapping of keys such as `num_layers: 12`"},
       {SMALL "attention_bias: false\n",
@@ -416,7 +457,7 @@ static void names_the_file_at_fault(void **state) {
        "whose "
        "product fits (line 7 of m.yaml)"},
       {SMALL "rope_scaling:\n  factor: 2\n",
-       "`rope_scaling` is for llama; gpt2 learns its positions (line 7 of m.yaml)"},
+       "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out (line 7 of m.yaml)"},
       {SMALL "rope_scaling:\n  facto: 2\n",
        "`facto` is not a key of `rope_scaling:` at line 8 of m.yaml; did you mean `factor`?"},
       {"", "m.yaml is empty"},
@@ -519,15 +560,16 @@ static void window_layers_have_one_form(void **state) {
   }
   /* No room for each fifth and each seventh of very many. */
   static bool windowed[1000];
-  char text[TRI_WINDOW_LAYERS_BYTES];
+  char text[TRI_LAYER_SET_BYTES];
   for (int l = 0; l < 1000; l++) windowed[l] = l % 5 == 1 || l % 7 == 2;
-  EXPECT_FAILS_LIKE(TRI_UNSUPPORTED, "too irregular", tri_window_layers_print(windowed, 1000, text));
+  EXPECT_FAILS_LIKE(TRI_UNSUPPORTED, "too irregular", tri_layer_set_print(windowed, "window_layers", 1000, text));
 }
 
 int main(void) {
 #define IN_FOLDER(TEST) cmocka_unit_test_setup_teardown(TEST, enter_folder, leave_folder)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(presets_have_their_published_sizes),
+      cmocka_unit_test(newer_presets_have_their_published_sizes),
       cmocka_unit_test(fills_in_by_family),
       cmocka_unit_test(completes_what_is_built_by_hand),
       cmocka_unit_test(refuses_impossible_models),

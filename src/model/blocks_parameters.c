@@ -1,0 +1,383 @@
+/* Names and shapes are those of Hugging Face's. q, k and v lie side by side in memory and are one product; so are gate
+ * and up. */
+#include "model/blocks_rows.h"
+#include "model/experts.h"
+#include "model/family.h"
+
+#include <math.h>
+#include <stdio.h>
+
+const tri_blocks *tri_blocks_of(const tri_model *model) { return &tri_family_of(model)->blocks; }
+
+bool tri_blocks_gated(const tri_blocks *blocks) { return blocks->names.gate != NULL || blocks->names.gate_up != NULL; }
+
+/* ---- which there are --------------------------------------------------------------------------------------------- */
+
+static bool has_norm2(const tri_model *model) {
+  return tri_blocks_of(model)->names.norm2 != NULL && model->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM;
+}
+
+static bool has_layer_norm(const tri_model *model) { return tri_blocks_of(model)->norm_kind == TRI_NORM_LAYER; }
+
+static bool has_all_biases(const tri_model *model) { return tri_blocks_of(model)->biases == TRI_BIASES_ALL; }
+
+/* Of a layer with experts or without. */
+static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  switch (row) {
+    case TRI_ROW_NORM1_WEIGHT: return blocks->names.norm1 != NULL;
+    case TRI_ROW_NORM1_BIAS: return blocks->names.norm1 != NULL && has_layer_norm(model);
+    case TRI_ROW_Q_WEIGHT:
+    case TRI_ROW_OUT_WEIGHT: return true;
+    case TRI_ROW_K_WEIGHT:
+    case TRI_ROW_V_WEIGHT: return !blocks->in_out;
+    case TRI_ROW_Q_BIAS: return model->attention_bias;
+    case TRI_ROW_K_BIAS:
+    case TRI_ROW_V_BIAS: return model->attention_bias && !blocks->in_out;
+    case TRI_ROW_Q_NORM:
+    case TRI_ROW_K_NORM: return blocks->qk_norm != TRI_QK_NORM_NONE;
+    case TRI_ROW_OUT_BIAS: return has_all_biases(model);
+    case TRI_ROW_POST1_WEIGHT: return blocks->names.post1 != NULL;
+    case TRI_ROW_NORM2_WEIGHT: return has_norm2(model);
+    case TRI_ROW_NORM2_BIAS: return has_norm2(model) && has_layer_norm(model);
+    case TRI_ROW_GATE_WEIGHT: return tri_blocks_gated(blocks) && !experts;
+    case TRI_ROW_UP_WEIGHT:
+    case TRI_ROW_DOWN_WEIGHT: return !experts;
+    case TRI_ROW_UP_BIAS:
+    case TRI_ROW_DOWN_BIAS: return has_all_biases(model) && !experts;
+    case TRI_ROW_ROUTER_WEIGHT:
+    case TRI_ROW_EXPERT_GATE_UP:
+    case TRI_ROW_EXPERT_DOWN: return experts;
+    case TRI_ROW_ROUTER_BIAS: return experts && model->router_bias;
+    case TRI_ROW_SHARED_GATE:
+    case TRI_ROW_SHARED_UP:
+    case TRI_ROW_SHARED_DOWN: return experts && model->shared_experts > 0;
+    case TRI_ROW_POST2_WEIGHT: return blocks->names.post2 != NULL;
+  }
+  return false;
+}
+
+/* Rows that a layer has before `end`. */
+static int32_t rows_before(const tri_model *model, bool experts, int end) {
+  int32_t count = 0;
+  for (int row = 0; row < end; row++) count += has_row(model, experts, (tri_block_row)row) ? 1 : 0;
+  return count;
+}
+
+/* The number of a layer's first parameter: behind the embedding lie layers without experts, and then those with. The
+ * layer behind the last is what follows them. */
+static int32_t first_of(const tri_model *model, int64_t layer) {
+  const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
+  const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;
+  return (int32_t)(before + dense * rows_before(model, false, TRI_NUM_BLOCK_ROWS) +
+                   (layer - dense) * rows_before(model, true, TRI_NUM_BLOCK_ROWS));
+}
+
+int32_t tri_blocks_find(const tri_model *model, int64_t layer, tri_block_row row) {
+  const bool experts = tri_model_has_experts(model, layer);
+  return has_row(model, experts, row) ? first_of(model, layer) + rows_before(model, experts, (int)row) : -1;
+}
+
+tri_blocks_last tri_blocks_find_last(const tri_model *model) {
+  tri_blocks_last last = {.norm_weight = first_of(model, model->num_layers), .norm_bias = -1, .head_bias = -1};
+  last.head_weight = last.norm_weight + 1;
+  if (has_layer_norm(model)) last.norm_bias = last.head_weight++;
+  if (tri_blocks_of(model)->head_bias) last.head_bias = last.head_weight++;
+  return last;
+}
+
+/* ---- what they are ----------------------------------------------------------------------------------------------- */
+
+typedef struct named_parameter {
+  const char *module, *name; /* behind tri_blocks.layer: MODULE.weight or .bias; or all of it */
+  const char *const *stack;  /* whole names of a stack's matrices */
+  tri_parameter facts;
+} named_parameter;
+
+static tri_init init_of_norms(const tri_blocks *blocks) {
+  switch (blocks->norm_kind) {
+    case TRI_NORM_RMS_AROUND_1: return TRI_INIT_ZERO;
+    case TRI_NORM_RMS:
+    case TRI_NORM_LAYER: break;
+  }
+  return TRI_INIT_ONE;
+}
+
+/* Of heads, or of all of `width`. */
+static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  tri_parameter weight = tri_parameter_norm(width, init_of_norms(blocks));
+  switch (blocks->qk_norm) {
+    case TRI_QK_NORM_NONE:
+    case TRI_QK_NORM_HEADS: {
+      weight = tri_parameter_head_norm(model->head_dim);
+      weight.init = init_of_norms(blocks);
+      return weight;
+    }
+    case TRI_QK_NORM_WHOLE: break;
+  }
+  /* All rows pass it on every rank of a layer, unlike norms of the residual stream. */
+  weight.part = TRI_PART_ATTENTION;
+  return weight;
+}
+
+/* gate and up [ffn, width], side by side; down [width, ffn]. */
+static tri_parameter ffn_in(int64_t ffn, int64_t width, double std) {
+  return tri_parameter_matrix(TRI_PART_MLP, ffn, width, tri_split_elements(0, ffn), std);
+}
+
+static tri_parameter ffn_out(int64_t ffn, int64_t width, double std) {
+  return tri_parameter_matrix(TRI_PART_MLP, width, ffn, tri_split_elements(1, ffn), std);
+}
+
+/* q, k or v (0, 1, 2) as rows of the tensor that has all of them. */
+static tri_parameter within_qkv(const tri_model *model, int which, tri_parameter parameter) {
+  static const char *const parts[] = {"q", "k", "v"};
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const int64_t q = model->num_heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
+  tri_rows_within within = {.rows = q + 2 * kv, .part = parts[which]};
+  if (blocks->names.qkv == NULL) return parameter;
+  switch (blocks->qkv_order) {
+    case TRI_QKV_STACKED:
+      within.block = which == 0 ? q : kv;
+      within.stride = within.rows;
+      within.first = which == 0 ? 0 : q + (which - 1) * kv;
+      break;
+    case TRI_QKV_BY_HEADS:
+      within.block = which == 0 ? q / model->num_kv_heads : model->head_dim;
+      within.stride = within.rows / model->num_kv_heads;
+      within.first = which == 0 ? 0 : q / model->num_kv_heads + (which - 1) * model->head_dim;
+      break;
+  }
+  return tri_parameter_within(parameter, within);
+}
+
+static const char *either(const char *own, const char *shared) { return shared == NULL ? own : shared; }
+
+static void fill_qkv(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const tri_block_names *names = &tri_blocks_of(model)->names;
+  const int64_t width = model->hidden_size, heads = model->num_heads;
+  const int64_t q = heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
+  const tri_split q_split = tri_split_heads(0, 1, heads), kv_split = tri_split_heads(0, 1, model->num_kv_heads);
+  const tri_part at = TRI_PART_ATTENTION;
+  const tri_parameter q_weight = tri_parameter_matrix(at, q, width, q_split, model->init_std);
+  const tri_parameter kv_weight = tri_parameter_joined(tri_parameter_matrix(at, kv, width, kv_split, model->init_std));
+  const tri_parameter q_bias = tri_parameter_bias(at, q, q_split);
+  const tri_parameter kv_bias = tri_parameter_joined(tri_parameter_bias(at, kv, kv_split));
+  const char *of_q = either(names->q, names->qkv), *of_k = either(names->k, names->qkv),
+             *of_v = either(names->v, names->qkv);
+  rows[TRI_ROW_Q_WEIGHT] = (named_parameter){of_q, "weight", NULL, within_qkv(model, 0, q_weight)};
+  rows[TRI_ROW_K_WEIGHT] = (named_parameter){of_k, "weight", NULL, within_qkv(model, 1, kv_weight)};
+  rows[TRI_ROW_V_WEIGHT] = (named_parameter){of_v, "weight", NULL, within_qkv(model, 2, kv_weight)};
+  rows[TRI_ROW_Q_BIAS] = (named_parameter){of_q, "bias", NULL, within_qkv(model, 0, q_bias)};
+  rows[TRI_ROW_K_BIAS] = (named_parameter){of_k, "bias", NULL, within_qkv(model, 1, kv_bias)};
+  rows[TRI_ROW_V_BIAS] = (named_parameter){of_v, "bias", NULL, within_qkv(model, 2, kv_bias)};
+}
+
+/* The same as one matrix [in, out] and one bias, of three stretches. */
+static void fill_qkv_in_out(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const char *name = tri_blocks_of(model)->names.qkv;
+  const int64_t heads = model->num_heads, qkv = 3 * heads * model->head_dim;
+  const tri_part at = TRI_PART_ATTENTION;
+  rows[TRI_ROW_Q_WEIGHT] = (named_parameter){
+      name, "weight", NULL,
+      tri_parameter_matrix(at, model->hidden_size, qkv, tri_split_heads(1, 3, heads), model->init_std)};
+  rows[TRI_ROW_Q_BIAS] =
+      (named_parameter){name, "bias", NULL, tri_parameter_bias(at, qkv, tri_split_heads(0, 3, heads))};
+}
+
+/* What is in_out is kept the other way round. */
+static tri_parameter transposed(const tri_blocks *blocks, tri_parameter matrix) {
+  tri_parameter turned = matrix;
+  if (!blocks->in_out || matrix.in_out) return matrix;
+  turned.shape[0] = matrix.shape[1];
+  turned.shape[1] = matrix.shape[0];
+  turned.split.dim = 1 - matrix.split.dim;
+  turned.in_out = true;
+  return turned;
+}
+
+static void fill_attention(const tri_model *model, double branch_std, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const tri_block_names *names = &blocks->names;
+  const int64_t width = model->hidden_size, heads = model->num_heads;
+  const int64_t q = heads * model->head_dim, kv = model->num_kv_heads * model->head_dim;
+  const tri_parameter out =
+      tri_parameter_matrix(TRI_PART_ATTENTION, width, q, tri_split_heads(1, 1, heads), branch_std);
+  if (blocks->in_out) {
+    fill_qkv_in_out(model, rows);
+    rows[TRI_ROW_Q_WEIGHT].facts.in_out = true;
+  } else {
+    fill_qkv(model, rows);
+  }
+  rows[TRI_ROW_Q_NORM] = (named_parameter){names->q_norm, "weight", NULL, qk_norm_weight(model, q)};
+  rows[TRI_ROW_K_NORM] = (named_parameter){names->k_norm, "weight", NULL, qk_norm_weight(model, kv)};
+  rows[TRI_ROW_OUT_WEIGHT] = (named_parameter){names->out, "weight", NULL, transposed(blocks, out)};
+  rows[TRI_ROW_OUT_BIAS] =
+      (named_parameter){names->out, "bias", NULL, tri_parameter_bias(TRI_PART_ATTENTION, width, tri_split_none())};
+}
+
+static void fill_norms(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const tri_block_names *names = &blocks->names;
+  const bool both = model->residual == TRI_RESIDUAL_PARALLEL && names->both1 != NULL;
+  const char *norm1 = both ? names->both1 : names->norm1, *norm2 = both ? names->both2 : names->norm2;
+  const tri_parameter weight = tri_parameter_norm(model->hidden_size, init_of_norms(blocks));
+  const tri_parameter bias = tri_parameter_norm(model->hidden_size, TRI_INIT_ZERO);
+  rows[TRI_ROW_NORM1_WEIGHT] = (named_parameter){norm1, "weight", NULL, weight};
+  rows[TRI_ROW_NORM1_BIAS] = (named_parameter){norm1, "bias", NULL, bias};
+  rows[TRI_ROW_POST1_WEIGHT] = (named_parameter){names->post1, "weight", NULL, weight};
+  rows[TRI_ROW_NORM2_WEIGHT] = (named_parameter){norm2, "weight", NULL, weight};
+  rows[TRI_ROW_NORM2_BIAS] = (named_parameter){norm2, "bias", NULL, bias};
+  rows[TRI_ROW_POST2_WEIGHT] = (named_parameter){names->post2, "weight", NULL, weight};
+}
+
+/* gate or up (0, 1) as rows of the tensor that has both. */
+static tri_parameter within_gate_up(const tri_model *model, int which, tri_parameter parameter) {
+  static const char *const parts[] = {"gate", "up"};
+  const int64_t ffn = model->ffn_size;
+  if (tri_blocks_of(model)->names.gate_up == NULL) return parameter;
+  return tri_parameter_within(
+      parameter,
+      (tri_rows_within){.rows = 2 * ffn, .first = which * ffn, .block = ffn, .stride = 2 * ffn, .part = parts[which]});
+}
+
+static void fill_dense(const tri_model *model, double branch_std, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const tri_block_names *names = &blocks->names;
+  const int64_t width = model->hidden_size, ffn = model->ffn_size;
+  const tri_parameter in = transposed(blocks, ffn_in(ffn, width, model->init_std));
+  const tri_parameter up = tri_blocks_gated(blocks) ? within_gate_up(model, 1, tri_parameter_joined(in)) : in;
+  rows[TRI_ROW_GATE_WEIGHT] =
+      (named_parameter){either(names->gate, names->gate_up), "weight", NULL, within_gate_up(model, 0, in)};
+  rows[TRI_ROW_UP_WEIGHT] = (named_parameter){either(names->up, names->gate_up), "weight", NULL, up};
+  rows[TRI_ROW_UP_BIAS] =
+      (named_parameter){names->up, "bias", NULL, tri_parameter_bias(TRI_PART_MLP, ffn, tri_split_elements(0, ffn))};
+  rows[TRI_ROW_DOWN_WEIGHT] =
+      (named_parameter){names->down, "weight", NULL, transposed(blocks, ffn_out(ffn, width, branch_std))};
+  rows[TRI_ROW_DOWN_BIAS] =
+      (named_parameter){names->down, "bias", NULL, tri_parameter_bias(TRI_PART_MLP, width, tri_split_none())};
+}
+
+static void fill_experts(const tri_model *model, double branch_std, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const tri_block_names *names = &tri_blocks_of(model)->names;
+  const int64_t width = model->hidden_size, experts = model->num_experts, ffn = model->expert_ffn_size;
+  const int64_t shared = model->shared_experts * ffn;
+  const double std = model->init_std;
+  const tri_parameter shared_in = ffn_in(shared, width, std);
+  rows[TRI_ROW_ROUTER_WEIGHT] = (named_parameter){
+      NULL, names->router, NULL, tri_parameter_matrix(TRI_PART_ROUTER, experts, width, tri_split_none(), std)};
+  rows[TRI_ROW_ROUTER_BIAS] = (named_parameter){NULL, names->router_bias, NULL, tri_parameter_balance(experts)};
+  rows[TRI_ROW_SHARED_GATE] = (named_parameter){"mlp.shared_experts.gate_proj", "weight", NULL, shared_in};
+  rows[TRI_ROW_SHARED_UP] =
+      (named_parameter){"mlp.shared_experts.up_proj", "weight", NULL, tri_parameter_joined(shared_in)};
+  rows[TRI_ROW_SHARED_DOWN] =
+      (named_parameter){"mlp.shared_experts.down_proj", "weight", NULL, ffn_out(shared, width, branch_std)};
+  rows[TRI_ROW_EXPERT_GATE_UP] =
+      (named_parameter){NULL, NULL, names->expert_gate_up, tri_parameter_experts(experts, 2, ffn, width, 0, std)};
+  rows[TRI_ROW_EXPERT_DOWN] =
+      (named_parameter){NULL, NULL, &names->expert_down, tri_parameter_experts(experts, 1, width, ffn, 1, branch_std)};
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* Residual branches begin smaller, by the root of their number (Radford et al. 2019, section 2.3; Megatron-LM). */
+static void fill_layer(const tri_model *model, bool experts, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
+  const double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers);
+  fill_norms(model, rows);
+  fill_attention(model, branch_std, rows);
+  if (experts) {
+    fill_experts(model, branch_std, rows);
+  } else {
+    fill_dense(model, branch_std, rows);
+  }
+}
+
+static tri_status add_layer(const tri_model *model, int64_t layer, tri_parameter_table *table) {
+  const bool experts = tri_model_has_experts(model, layer);
+  named_parameter rows[TRI_NUM_BLOCK_ROWS] = {{0}};
+  fill_layer(model, experts, rows);
+  for (int row = 0; row < TRI_NUM_BLOCK_ROWS; row++) {
+    const named_parameter *at = &rows[row];
+    char name[TRI_PARAMETER_NAME_BYTES];
+    if (!has_row(model, experts, (tri_block_row)row)) continue;
+    if (at->stack != NULL) {
+      TRI_TRY(tri_parameter_table_add_stack(table, at->stack, layer, at->facts));
+      continue;
+    }
+    snprintf(name, sizeof name, "%s%s%s%s", tri_blocks_of(model)->layer, at->module == NULL ? "" : at->module,
+             at->module == NULL ? "" : ".", at->name);
+    TRI_TRY(tri_parameter_table_add(table, name, layer, at->facts));
+  }
+  return TRI_OK;
+}
+
+/* MODULE.weight or MODULE.bias. */
+static tri_status add_outside(tri_parameter_table *table, const char *module, const char *kind, int64_t layer,
+                              tri_parameter parameter) {
+  char name[TRI_PARAMETER_NAME_BYTES];
+  snprintf(name, sizeof name, "%s.%s", module, kind);
+  return tri_parameter_table_add(table, name, layer, parameter);
+}
+
+static tri_status add_embeddings(const tri_model *model, tri_parameter_table *table) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const int64_t width = model->hidden_size, rows = model->max_sequence + blocks->position_offset;
+  const tri_split split = tri_split_elements(0, model->vocab_size);
+  const tri_part part = TRI_PART_EMBEDDING;
+  TRI_TRY(add_outside(table, blocks->embedding, "weight", -1,
+                      tri_parameter_matrix(part, model->vocab_size, width, split, model->init_std)));
+  if (blocks->positions == NULL) return TRI_OK;
+  return add_outside(table, blocks->positions, "weight", -1,
+                     tri_parameter_matrix(part, rows, width, tri_split_none(), model->init_std));
+}
+
+/* The bias goes before the weight: one that is tied lies in no bucket, so none may go around it. */
+static tri_status add_head(const tri_model *model, tri_parameter_table *table) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const int64_t vocabulary = model->vocab_size, last = model->num_layers;
+  const tri_split split = tri_split_elements(0, vocabulary);
+  char name[TRI_PARAMETER_NAME_BYTES];
+  if (blocks->head_bias) {
+    TRI_TRY(add_outside(table, blocks->head, "bias", last, tri_parameter_bias(TRI_PART_HEAD, vocabulary, split)));
+  }
+  snprintf(name, sizeof name, "%s.weight", blocks->head);
+  if (model->tied) return tri_parameter_table_add_tied(table, name, last);
+  return tri_parameter_table_add(
+      table, name, last, tri_parameter_matrix(TRI_PART_HEAD, vocabulary, model->hidden_size, split, model->init_std));
+}
+
+tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table) {
+  const tri_blocks *blocks = tri_blocks_of(model);
+  const int64_t width = model->hidden_size, last = model->num_layers;
+  TRI_TRY(add_embeddings(model, table));
+  for (int64_t layer = 0; layer < last; layer++) {
+    if (!tri_parameter_table_lacks(table, layer)) TRI_TRY(add_layer(model, layer, table));
+  }
+  TRI_TRY(add_outside(table, blocks->norm, "weight", last, tri_parameter_norm(width, init_of_norms(blocks))));
+  if (has_layer_norm(model)) {
+    TRI_TRY(add_outside(table, blocks->norm, "bias", last, tri_parameter_norm(width, TRI_INIT_ZERO)));
+  }
+  return add_head(model, table);
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+/* Elements of a matrix that one token meets: of experts those of the ones that it chooses. */
+static double met(const tri_model *model, const tri_parameter *parameter) {
+  if (parameter->num_dims < 2) return 0;
+  const double each = (double)parameter->shape[0] * (double)parameter->shape[1];
+  if (parameter->stack == 0) return each;
+  return each * (double)parameter->kinds * (double)model->experts_per_token;
+}
+
+double tri_blocks_layer_weights(const tri_model *model, int64_t layer) {
+  const bool experts = tri_model_has_experts(model, layer);
+  named_parameter rows[TRI_NUM_BLOCK_ROWS] = {{0}};
+  double sum = 0;
+  fill_layer(model, experts, rows);
+  for (int row = 0; row < TRI_NUM_BLOCK_ROWS; row++) {
+    if (has_row(model, experts, (tri_block_row)row)) sum += met(model, &rows[row].facts);
+  }
+  return sum;
+}

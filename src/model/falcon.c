@@ -1,0 +1,107 @@
+/* Falcon (2023, arXiv 2311.16867): attention and feed-forward part of the same input, behind one norm (7B) or a norm
+ * each (40B), without biases on products; heads of k and v stand behind the heads of q that share them. */
+#include "model/family.h"
+
+#include <inttypes.h>
+
+#define FIELD TRI_DIALECT_FIELD
+#define ONLY TRI_DIALECT_ONLY
+static const tri_dialect_key keys[] = {
+    FIELD("vocab_size", SIZE, vocab_size),
+    FIELD("max_position_embeddings", SIZE, max_sequence),
+    FIELD("hidden_size", SIZE, hidden_size),
+    FIELD("ffn_hidden_size", SIZE, ffn_size),
+    FIELD("num_hidden_layers", SIZE, num_layers),
+    FIELD("num_attention_heads", SIZE, num_heads),
+    FIELD("activation", ACTIVATION, activation),
+    FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
+    ONLY("alibi", "false", "ALiBi in place of rotary positions"),
+    ONLY("bias", "false", "a bias on products"),
+    {.key = NULL},
+};
+
+/* What its config.json says of a layer. */
+typedef struct words {
+  bool new_architecture, multi_query, parallel;
+  int64_t norms, kv_heads;
+} words;
+
+static tri_status read_words(const tri_json_reader *from, const tri_model *model, words *out) {
+  TRI_TRY(tri_reader_bool(from, "new_decoder_architecture", false, &out->new_architecture));
+  TRI_TRY(tri_reader_bool(from, "multi_query", true, &out->multi_query));
+  TRI_TRY(tri_reader_bool(from, "parallel_attn", true, &out->parallel));
+  TRI_TRY(tri_reader_size(from, "num_ln_in_parallel_attn", out->new_architecture ? 2 : 1, &out->norms));
+  return tri_reader_size(from, "num_kv_heads", model->num_heads, &out->kv_heads);
+}
+
+static tri_status read(const tri_json_reader *from, tri_model *out) {
+  words said;
+  TRI_TRY(read_words(from, out, &said));
+  if (said.new_architecture && !said.parallel) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: `new_decoder_architecture` without `parallel_attn` is not supported",
+                    from->path);
+  }
+  out->num_kv_heads = said.multi_query ? 1 : out->num_heads;
+  if (said.new_architecture) out->num_kv_heads = said.kv_heads;
+  out->residual = TRI_RESIDUAL_PARALLEL_ONE_NORM;
+  if (said.new_architecture && said.norms == 2) out->residual = TRI_RESIDUAL_PARALLEL;
+  if (!said.parallel) out->residual = TRI_RESIDUAL_SEQUENTIAL;
+  return TRI_OK;
+}
+
+/* Grouped queries, and two norms, are of the new kind. */
+static bool is_new(const tri_model *m) {
+  return m->residual == TRI_RESIDUAL_PARALLEL || (m->num_kv_heads != 1 && m->num_kv_heads != m->num_heads);
+}
+
+static void write(const tri_model *m, json_t *to) {
+  const bool new_architecture = is_new(m);
+  json_object_set_new(to, "new_decoder_architecture", json_boolean(new_architecture));
+  json_object_set_new(to, "multi_query", json_boolean(m->num_kv_heads == 1));
+  json_object_set_new(to, "parallel_attn", json_boolean(m->residual != TRI_RESIDUAL_SEQUENTIAL));
+  json_object_set_new(to, "num_kv_heads", json_integer((json_int_t)m->num_kv_heads));
+  if (!new_architecture) return;
+  json_object_set_new(to, "num_ln_in_parallel_attn", json_integer(m->residual == TRI_RESIDUAL_PARALLEL ? 2 : 1));
+}
+
+static tri_status check(const tri_model *m) {
+  TRI_TRY(tri_family_check_head_dim(m));
+  if (m->residual != TRI_RESIDUAL_SEQUENTIAL || !is_new(m)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`num_kv_heads` %" PRId64 " is 1 or num_heads %" PRId64
+                  " in falcon with `residual: sequential`; change one of them",
+                  m->num_kv_heads, m->num_heads);
+}
+
+static const tri_dialect dialects[] = {
+    {.model_type = "falcon",
+     .architecture = "FalconForCausalLM",
+     .absent = {.vocab_size = 65024,
+                .max_sequence = 2048,
+                .hidden_size = 4544,
+                .num_layers = 32,
+                .num_heads = 71,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .tied = true},
+     .tables = {keys, tri_dialect_others},
+     .read = read,
+     .write = write},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_falcon = {
+    .blocks = {.embedding = "transformer.word_embeddings",
+               .norm = "transformer.ln_f",
+               .head = "lm_head",
+               .layer = "transformer.h.%ld.",
+               .names = {TRI_BLOCKS_LLAMA_NORMS, .both1 = "ln_attn", .both2 = "ln_mlp",
+                         .qkv = "self_attention.query_key_value", .out = "self_attention.dense",
+                         .up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"},
+               .norm_kind = TRI_NORM_LAYER,
+               .qkv_order = TRI_QKV_BY_HEADS},
+    .usual = {.tied = true, .activation = TRI_ACTIVATION_GELU_ERF, .residual = TRI_RESIDUAL_PARALLEL_ONE_NORM},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "residual", "activation"),
+    .dialects = dialects,
+    .check = check};

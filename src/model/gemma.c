@@ -1,0 +1,40 @@
+/* Gemma (2024, arXiv 2403.08295): Llama with gates of GELU, embeddings times the root of their width, and norms whose
+ * weights are kept as what they differ from 1. */
+#include "model/family.h"
+
+#define FIELD TRI_DIALECT_FIELD
+#define ONLY TRI_DIALECT_ONLY
+/* "gelu" of its first files is the same: transformers takes the tangent whatever they say. */
+static const tri_dialect_key keys[] = {
+    {.key = "hidden_act", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
+    ONLY("hidden_activation", "\"gelu_pytorch_tanh\"", NULL),
+    ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+    {.key = NULL},
+};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "gemma",
+     .architecture = "GemmaForCausalLM",
+     .absent = {.vocab_size = 256000,
+                .max_sequence = 8192,
+                .hidden_size = 3072,
+                .ffn_size = 24576,
+                .num_layers = 28,
+                .num_heads = 16,
+                .num_kv_heads = 16,
+                .head_dim = 256,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .tied = true},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
+                tri_dialect_others, keys, tri_dialect_no_biases}},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_gemma = {.blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES},
+                                                      .norm_kind = TRI_NORM_RMS_AROUND_1, .scales_embedding = true},
+                                           .asks_for_ffn_size = true,
+                                           .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
+                                           .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS),
+                                           .dialects = dialects};

@@ -1,0 +1,15 @@
+/* What Gemma 2 and 3 have in common. */
+#ifndef TRI_MODEL_GEMMA_H
+#define TRI_MODEL_GEMMA_H
+
+#include "model/family.h"
+
+#define TRI_GEMMA_NORMS                                                                                                \
+  .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \
+  .post2 = "post_feedforward_layernorm"
+
+extern const tri_dialect_key tri_gemma_keys[];
+tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
+void tri_gemma_write(const tri_model *model, json_t *to);
+
+#endif

@@ -1,0 +1,65 @@
+/* Gemma 2 (2024, arXiv 2408.00118): Gemma with norms behind its branches too, a window in every other layer, and scores
+ * and logits that are capped. */
+#include "model/gemma.h"
+
+#include <math.h>
+
+#define FIELD TRI_DIALECT_FIELD
+#define ONLY TRI_DIALECT_ONLY
+const tri_dialect_key tri_gemma_keys[] = {
+    {.key = "hidden_activation", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\""},
+    FIELD("attn_logit_softcapping", NUMBER_OR_NULL, attention_soft_cap),
+    FIELD("final_logit_softcapping", NUMBER_OR_NULL, logit_soft_cap),
+    ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+    {.key = NULL},
+};
+
+/* Scores are divided by the root of a number that need not be head_dim. */
+tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out) {
+  double scalar = 0;
+  TRI_TRY(tri_reader_positive(from, "query_pre_attn_scalar", 256, &scalar));
+  out->attention_scale = 1 / sqrt(scalar);
+  return TRI_OK;
+}
+
+void tri_gemma_write(const tri_model *model, json_t *to) {
+  const double scale = model->attention_scale;
+  const double scalar = scale == 0 ? (double)model->head_dim : 1 / (scale * scale), whole = round(scalar);
+  const bool is_whole = fabs(scalar - whole) <= 1e-9 * scalar; /* as transformers wants it */
+  json_object_set_new(to, "query_pre_attn_scalar", is_whole ? json_integer((json_int_t)whole) : json_real(scalar));
+}
+
+static const tri_dialect dialects[] = {
+    {.model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .absent = {.vocab_size = 256000,
+                .max_sequence = 8192,
+                .hidden_size = 2304,
+                .ffn_size = 9216,
+                .num_layers = 26,
+                .num_heads = 8,
+                .num_kv_heads = 4,
+                .head_dim = 256,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000,
+                .window = 4096,
+                .attention_soft_cap = 50,
+                .logit_soft_cap = 30,
+                .tied = true},
+     .window = {.known = true, .by_layer = true, .usual = "1 of 2"},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
+                tri_dialect_others, tri_gemma_keys, tri_dialect_no_biases},
+     .read = tri_gemma_read,
+     .write = tri_gemma_write},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_gemma2 = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_GEMMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_LLAMA_MLP},
+               .norm_kind = TRI_NORM_RMS_AROUND_1, .scales_embedding = true},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_scale", "attention_soft_cap",
+                            "logit_soft_cap"),
+    .dialects = dialects};

@@ -1,0 +1,60 @@
+/* Gemma 3 (2025, arXiv 2503.19786), its models of text: Gemma 2 with norms of queries and keys in place of caps,
+ * windows in five layers of six, and a base of their own for what turns there. */
+#include "model/gemma.h"
+#include "model/window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Files of before there were `layer_types`. */
+static tri_status read(const tri_json_reader *from, tri_model *out) {
+  int64_t pattern = 6;
+  TRI_TRY(tri_gemma_read(from, out));
+  if (out->window == 0 || tri_reader_get(from, "layer_types") != NULL) return TRI_OK;
+  TRI_TRY(tri_reader_size(from, "_sliding_window_pattern", pattern, &pattern));
+  TRI_TRY(tri_reader_size(from, "sliding_window_pattern", pattern, &pattern));
+  if (pattern > 1) {
+    snprintf(out->window_layers, sizeof out->window_layers, "%" PRId64 " of %" PRId64, pattern - 1, pattern);
+    return TRI_OK;
+  }
+  out->window = 0; /* in no layer */
+  out->local_rope_theta = 0;
+  out->window_layers[0] = '\0';
+  return TRI_OK;
+}
+
+static const tri_dialect dialects[] = {
+    {.model_type = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .absent = {.vocab_size = 262208,
+                .max_sequence = 131072,
+                .hidden_size = 2304,
+                .ffn_size = 9216,
+                .num_layers = 26,
+                .num_heads = 8,
+                .num_kv_heads = 4,
+                .head_dim = 256,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 1e6,
+                .local_rope_theta = 1e4,
+                .window = 4096,
+                .tied = true},
+     .window = {.known = true, .by_layer = true, .usual = "5 of 6"},
+     .rope = {.local = "rope_local_base_freq"},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
+                tri_dialect_others, tri_gemma_keys, tri_dialect_no_biases},
+     .read = read,
+     .write = tri_gemma_write},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_gemma3 = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+               .names = {TRI_GEMMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_LLAMA_MLP},
+               .norm_kind = TRI_NORM_RMS_AROUND_1, .qk_norm = TRI_QK_NORM_HEADS, .scales_embedding = true},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "local_rope_theta", "attention_scale",
+                            "attention_soft_cap", "logit_soft_cap"),
+    .dialects = dialects};

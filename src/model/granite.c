@@ -1,0 +1,53 @@
+/* Granite (2024; Granite 3.0 language models): Llama with factors on embeddings, branches, scores and logits. */
+#include "model/family.h"
+
+#include <math.h>
+
+#define FIELD TRI_DIALECT_FIELD
+static const tri_dialect_key keys[] = {
+    FIELD("embedding_multiplier", POSITIVE, embedding_scale),
+    FIELD("residual_multiplier", POSITIVE, residual_scale),
+    FIELD("logits_scaling", POSITIVE, logit_divisor),
+    TRI_DIALECT_ONLY("mlp_bias", "false", "a bias in the feed-forward part"),
+    {.key = NULL},
+};
+
+/* Which is no matter of head_dim where it is not said. */
+static tri_status read(const tri_json_reader *from, tri_model *out) {
+  return tri_reader_positive(from, "attention_multiplier", 1, &out->attention_scale);
+}
+
+static void write(const tri_model *model, json_t *to) {
+  const double usual = 1 / sqrt((double)model->head_dim);
+  json_object_set_new(to, "attention_multiplier",
+                      json_real(model->attention_scale == 0 ? usual : model->attention_scale));
+}
+
+static const tri_dialect dialects[] = {
+    {.model_type = "granite",
+     .architecture = "GraniteForCausalLM",
+     .absent = {.vocab_size = 32000,
+                .max_sequence = 2048,
+                .hidden_size = 4096,
+                .ffn_size = 11008,
+                .num_layers = 32,
+                .num_heads = 32,
+                .embedding_scale = 1,
+                .residual_scale = 1,
+                .logit_divisor = 1,
+                .norm_eps = 1e-6,
+                .init_std = 0.02,
+                .rope_theta = 10000},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys},
+     .read = read,
+     .write = write},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_granite = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_scale", "embedding_scale", "residual_scale",
+                            "logit_divisor", "activation"),
+    .dialects = dialects};

@@ -1,0 +1,89 @@
+/* OPT (Zhang et al. 2022, arXiv 2205.01068): GPT-2 with matrices the usual way round, ReLU, and positions whose rows
+ * begin at the third. (OPT-350M, with norms behind the branches and a narrower embedding, is another model.) */
+#include "model/family.h"
+
+#include <inttypes.h>
+
+#define FIELD TRI_DIALECT_FIELD
+#define ONLY TRI_DIALECT_ONLY
+static const tri_dialect_key keys[] = {
+    FIELD("vocab_size", SIZE, vocab_size),
+    FIELD("max_position_embeddings", SIZE, max_sequence),
+    FIELD("hidden_size", SIZE, hidden_size),
+    FIELD("ffn_dim", SIZE, ffn_size),
+    FIELD("num_hidden_layers", SIZE, num_layers),
+    FIELD("num_attention_heads", SIZE, num_heads),
+    FIELD("activation_function", ACTIVATION, activation),
+    FIELD("dropout", NUMBER, dropout),
+    {.key = "attention_dropout", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
+    FIELD("init_std", NUMBER, init_std),
+    FIELD("tie_word_embeddings", BOOL, tied),
+    ONLY("do_layer_norm_before", "true", "norms behind the branches"),
+    ONLY("_remove_final_layer_norm", "false", "a model without a last norm"),
+    ONLY("enable_bias", "true", "products without biases"),
+    ONLY("layer_norm_elementwise_affine", "true", "norms without weights"),
+    {.key = NULL},
+};
+
+static tri_status read(const tri_json_reader *from, tri_model *out) {
+  int64_t width = 0;
+  TRI_TRY(tri_reader_size(from, "word_embed_proj_dim", out->hidden_size, &width));
+  if (width == out->hidden_size) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: `word_embed_proj_dim` %" PRId64 " is not hidden_size %" PRId64
+                  ": an embedding of another width is not supported",
+                  from->path, width, out->hidden_size);
+}
+
+static void write(const tri_model *model, json_t *to) {
+  json_object_set_new(to, "word_embed_proj_dim", json_integer((json_int_t)model->hidden_size));
+}
+
+static tri_status check(const tri_model *m) {
+  TRI_TRY(tri_family_check_kv_heads(m));
+  TRI_TRY(tri_family_check_head_dim(m));
+  if (m->norm_eps == 1e-5) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no word for it; leave it out");
+}
+
+static const tri_dialect dialects[] = {
+    {.model_type = "opt",
+     .architecture = "OPTForCausalLM",
+     .absent = {.vocab_size = 50272,
+                .max_sequence = 2048,
+                .hidden_size = 768,
+                .ffn_size = 3072,
+                .num_layers = 12,
+                .num_heads = 12,
+                .dropout = 0.1,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .tied = true,
+                .attention_bias = true},
+     .tables = {keys},
+     .read = read,
+     .write = write},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_opt = {
+    .blocks = {.embedding = "model.decoder.embed_tokens",
+               .positions = "model.decoder.embed_positions",
+               .norm = "model.decoder.final_layer_norm",
+               .head = "lm_head",
+               .layer = "model.decoder.layers.%ld.",
+               .names = {.norm1 = "self_attn_layer_norm",
+                         .q = "self_attn.q_proj",
+                         .k = "self_attn.k_proj",
+                         .v = "self_attn.v_proj",
+                         .out = "self_attn.out_proj",
+                         .norm2 = "final_layer_norm",
+                         .up = "fc1",
+                         .down = "fc2"},
+               .norm_kind = TRI_NORM_LAYER,
+               .biases = TRI_BIASES_ALL,
+               .position_offset = 2},
+    .usual = {.tied = true, .attention_bias = true, .activation = TRI_ACTIVATION_RELU},
+    .keys = TRI_FAMILY_KEYS("dropout", "activation", "attention_bias"),
+    .dialects = dialects,
+    .check = check};

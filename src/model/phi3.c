@@ -1,0 +1,37 @@
+/* Phi-3 and Phi-4 (2024, arXiv 2404.14219): Llama with q, k and v, and gate and up, in one tensor each. */
+#include "model/family.h"
+
+#define FIELD TRI_DIALECT_FIELD
+static const tri_dialect_key keys[] = {
+    {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
+    FIELD("resid_pdrop", NUMBER, dropout),
+    {.key = NULL},
+};
+
+static const tri_dialect dialects[] = {
+    {.model_type = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .absent = {.vocab_size = 32064,
+                .max_sequence = 4096,
+                .hidden_size = 3072,
+                .ffn_size = 8192,
+                .num_layers = 32,
+                .num_heads = 32,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .rope_theta = 10000},
+     .window = {.known = true},
+     .rope = {.fraction = "partial_rotary_factor"},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys, tri_dialect_no_biases}},
+    {.model_type = NULL},
+};
+
+const tri_family_table tri_family_phi3 = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+               .names = {TRI_BLOCKS_LLAMA_NORMS, .qkv = "self_attn.qkv_proj", .out = "self_attn.o_proj",
+                         .gate_up = "mlp.gate_up_proj", .down = "mlp.down_proj"},
+               .windows = TRI_WINDOWS_ALL, .drops_embedding = true},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "rotary_fraction", "dropout", "activation"),
+    .dialects = dialects};

@@ -1,0 +1,64 @@
+"""Makes family_cases.json: what transformers finds of the models of families.py, in double. tests/oracle/test_families.py compares.
+
+make_family_cases.py OUT, in an environment with transformers.
+"""
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "full")]
+for name in ("TRIREME", "TRIREME_TOOLS"):
+    os.environ.setdefault(name, "")
+
+import families  # noqa: E402
+import numpy  # noqa: E402
+import test_families as full  # noqa: E402
+import torch  # noqa: E402
+import transformers_models  # noqa: E402
+
+LOGITS = 6  # of each position that is kept
+
+
+def steps_of(name):
+    """Losses of so many steps of AdamW, which are clipped."""
+    theirs = full.build(name)
+    parameters = full.on_disk(theirs, dict(theirs.named_parameters()))
+    optimizer = full.adamw(parameters, {n: t.dim() > 1 for n, t in parameters.items()})
+    losses = []
+    for step in range(families.STEPS):
+        losses.append(full.step_of(theirs, parameters, optimizer, *families.tokens_of(theirs.config.vocab_size, families.BATCH, families.LENGTH, step))[0])
+    return losses
+
+
+def case_of(name):
+    theirs = full.build(name)
+    ids, labels = families.tokens_of(theirs.config.vocab_size, families.BATCH, families.LENGTH)
+    loss, logits = full.loss_of(theirs, ids, labels)
+    loss.backward()
+    gradients = {key: [list(g.shape), float(numpy.linalg.norm(g)), float(families.probe_of(key, g.size) @ g.reshape(-1))]
+                 for key, g in full.gradients_of(theirs).items()}
+    config = {key: value for key, value in theirs.config.to_dict().items() if key not in full.NOT_OF_THE_MODEL}
+    return dict(config=config, loss=loss.item(), logits=[logits[0, at, :LOGITS].tolist() for at in families.KEPT], losses=steps_of(name),
+                gradients=gradients)
+
+
+def generated_of(name):
+    """The most likely tokens behind a prompt of bytes."""
+    theirs = full.build(name, torch.float32, vocab_size=257)
+    ids = torch.tensor([list(families.PROMPT.encode())])
+    tokens = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+    return tokens[0, len(families.PROMPT) :].tolist()
+
+
+def main():
+    with transformers_models.in_double():
+        cases = {name: case_of(name) for name in families.MODELS}
+    generated = {name: generated_of(name) for name in families.GENERATING}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
+    with open(sys.argv[1], "w") as f:
+        f.write('{"generated": ' + json.dumps(generated) + ',\n"cases": {\n' + lines + "\n}}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Every family beside what transformers found of tiny models of it (family_cases.json, which make_family_cases.py wrote): loss, logits
+and every gradient in double to 1e-10, twenty steps of AdamW; folders in and out; what generation says; folders that are not what their
+config.json says. Weights follow from a formula, so nothing but the numbers is stored. tests/full/test_families.py has transformers itself
+beside us, and test_layouts.py the families that have most of their own under many layouts."""
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+
+import families
+import numpy
+import pytest
+from families import BATCH, KEPT, LENGTH, STEPS, FamilyWeights
+from parity import TRIREME, device_for, trireme, yaml_of
+from test_layouts import name_of, needs_launcher, run_on
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "family_cases.json")) as stored:
+    STORED = json.load(stored)
+CASES = STORED["cases"]
+# device, precision, largest relative error of any gradient and of the loss
+DEVICES = [("reference", "fp64", 1e-10), ("cpu", "fp32", 1e-4)]
+DEVICES = [(device_for(device, precision), precision, limit) for device, precision, limit in DEVICES]
+
+
+def tensors_of(case, gradients=None):
+    kind = case["config"]["model_type"]
+    return {name: families.tensor_of(kind, name, shape) for name, (shape, *_) in (gradients or case["gradients"]).items()}
+
+
+def weights_of(folder, name):
+    return FamilyWeights(folder, CASES[name]["config"], tensors_of(CASES[name]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_stored_results(tmp_path, name):
+    case = CASES[name]
+    mine = weights_of(tmp_path, name)
+    assert mine.names() == {parameter: shape for parameter, (shape, _, _) in case["gradients"].items()}
+    ids, labels = families.tokens_of(case["config"]["vocab_size"], BATCH, LENGTH)
+    whole = math.hypot(*(norm for _, norm, _ in case["gradients"].values()))
+    for device, precision, limit in DEVICES:
+        got, found = mine.gradients(device, precision, ids, labels, 1)
+        assert abs(got["loss"] / case["loss"] - 1) <= limit, (device, precision)
+        assert abs(got["grad_norm"] / whole - 1) <= limit, (device, precision)
+        for parameter, (_, norm, product) in case["gradients"].items():
+            gradient = found[parameter].reshape(-1)
+            probe = families.probe_of(parameter, gradient.size)
+            least = max(norm, 1e-3 * whole)  # what is all rounding (k's bias, which softmax does not see) is held to the others
+            assert abs(numpy.linalg.norm(gradient) - norm) <= limit * least, (device, precision, parameter)
+            assert abs(probe @ gradient - product) <= limit * least * numpy.linalg.norm(probe), (device, precision, parameter)
+        for piece in (1, 5, LENGTH):
+            logits = mine.logits(device, precision, piece, ids[0])
+            for at, expected in zip(KEPT, case["logits"]):
+                if (at + 1) % piece == 0 or at + 1 == LENGTH:
+                    error = numpy.abs(logits[at // piece, : len(expected)] - expected).max()
+                    assert error <= limit * numpy.abs(case["logits"]).max(), (device, precision, piece, at)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_twenty_steps(tmp_path, name):
+    case = CASES[name]
+    mine = weights_of(tmp_path, name)
+    tokens = numpy.array([families.tokens_of(case["config"]["vocab_size"], BATCH, LENGTH, seed) for seed in range(STEPS)])
+    answer = run_on(tmp_path, (tmp_path / "model.yaml").read_text(), [{}], tokens, weights=mine.in_order())["one"]
+    assert numpy.abs(answer[2][:, 0] / case["losses"] - 1).max() <= 1e-10
+
+
+# As far as heads allow: those that two do not divide are as many as ranks of a layer.
+LAYOUTS = [dict(), dict(pipeline=2), dict(data=2, zero=3), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"), dict(context=2),
+           dict(context=2, exchange="ring", recompute="full")]
+
+
+def layouts_of(config):
+    heads = config["num_attention_heads"]
+    some = [dict(tensor=2), dict(tensor=2, sequence_parallel=1), dict(tensor=2, context=2, sequence_parallel=1, recompute="selective")]
+    return LAYOUTS + (some if heads % 2 == 0 else [dict(tensor=heads, sequence_parallel=1)])
+
+
+@needs_launcher
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", CASES)
+def test_layouts(tmp_path, name):
+    """Losses of twenty steps and the first step's gradients are those that transformers found, however ranks share the model."""
+    case = CASES[name]
+    mine = weights_of(tmp_path, name)
+    layouts = [layout for layout in layouts_of(case["config"]) if mine_fits(layout, case["config"])]
+    tokens = numpy.array([families.tokens_of(case["config"]["vocab_size"], 4, LENGTH, seed) for seed in range(5)])
+    answers = run_on(tmp_path, (tmp_path / "model.yaml").read_text(), layouts, tokens, weights=mine.in_order())
+    for layout in layouts:
+        gradients, values, steps, memory = answers[name_of(layout)]
+        error = numpy.linalg.norm(gradients - answers["one"][0]) / numpy.linalg.norm(answers["one"][0])
+        assert error <= 1e-10, (layout, error)
+        assert numpy.abs(steps / answers["one"][2] - 1).max() <= 1e-10, layout
+        assert all(predicted == measured for predicted, measured in memory), (layout, memory)
+
+
+def mine_fits(layout, config):
+    """Stages: the layers, the embedding and the head."""
+    return layout.get("pipeline", 1) * layout.get("virtual", 1) <= config["num_hidden_layers"] + 2
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+def write_folder(folder, config, tensors):
+    """As transformers would: config.json and model.safetensors, in single."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    header, data, at = {}, [], 0
+    for name, tensor in tensors.items():
+        raw = tensor.astype(numpy.float32).tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(raw)]}
+        data.append(raw)
+        at += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+    return folder
+
+
+def read_folder(folder):
+    """{name: tensor} of all of a folder's files."""
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        raw = path.read_bytes()
+        end = 8 + struct.unpack("<Q", raw[:8])[0]
+        for name, about in json.loads(raw[8:end]).items():
+            if name != "__metadata__":
+                first, last = about["data_offsets"]
+                kind = {"F32": numpy.float32, "BF16": numpy.uint16}[about["dtype"]]
+                found[name] = numpy.frombuffer(raw[end + first : end + last], kind).reshape(about["shape"])
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_there_and_back(tmp_path, name):
+    """In whole, out in shards: the same tensors, and a config.json that says the same."""
+    tensors = tensors_of(CASES[name])
+    theirs = write_folder(tmp_path / "theirs", CASES[name]["config"], tensors)
+    trireme("import", theirs, tmp_path / "ours", "--shard-bytes", 20000)
+    trireme("export", tmp_path / "ours", tmp_path / "back", "--shard-bytes", 15000)
+    found = read_folder(tmp_path / "back")
+    assert found.keys() == tensors.keys()
+    for key, tensor in tensors.items():
+        assert numpy.array_equal(found[key], tensor), key
+    said = [[line for line in families.describe(folder).splitlines() if not line.startswith("name:")] for folder in (theirs, tmp_path / "back")]
+    assert said[0] == said[1]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text("".join(f"Line {i}: the rowers pull {i * 7919 % 1000} times.\n" for i in range(300)))
+    trireme("prepare", "--tokenizer", "bytes", "--out", folder / "data", folder / "text.txt")
+    return folder / "data"
+
+
+def of_bytes(name):
+    """A case's configuration with a vocabulary of bytes, and its weights."""
+    case = CASES[name]
+    vocab = case["config"]["vocab_size"]
+    longer = {key: [[257 if size == vocab else size for size in shape]] for key, (shape, *_) in case["gradients"].items()}
+    return {**case["config"], "vocab_size": 257}, tensors_of(case, longer)
+
+
+@needs_launcher
+@pytest.mark.parametrize("name", ["gpt_neox", "phi3", "falcon, 40B", "gemma2", "falcon, 7B"])
+def test_ranks_share_fused_tensors(tmp_path, corpus, name):
+    """Trained from a folder by `train` on one rank and on four, which each read and write their part of the tensors on disk."""
+    folder = write_folder(tmp_path / "theirs", *of_bytes(name))
+    run = dict(model=str(folder), data=dict(train=str(corpus / "train"), sequence=16), optimizer=dict(global_batch=4, steps=3, lr=1e-3),
+               layout=dict(micro_batch=1), output=str(tmp_path / "run"), device="reference")
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    answers = []
+    for ranks, options in ((1, []), (4, ["layout.tensor=2", "layout.pipeline=2"]), (4, ["layout.tensor=2", "layout.zero=3", "layout.sequence_parallel=true"])):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        trireme("train", tmp_path / "run.yaml", "-n", ranks, "--resume", folder, *[word for option in options for word in ("--set", option)])
+        losses = [json.loads(line)["loss"] for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        trireme("export", tmp_path / "run", tmp_path / "out")
+        answers.append((losses, read_folder(tmp_path / "out")))
+    for losses, tensors in answers[1:]:
+        assert numpy.allclose(losses, answers[0][0], rtol=1e-5, atol=0)
+        assert tensors.keys() == answers[0][1].keys()
+        for key, tensor in tensors.items():
+            assert numpy.abs(tensor - answers[0][1][key]).max() <= 1e-4, key
+    moved = {key: numpy.abs(tensor - tensors_of(CASES[name], {key: [tensor.shape]})[key]).max() for key, tensor in answers[0][1].items()}
+    assert all(far > 1e-4 for far in moved.values()), moved
+
+
+@pytest.mark.parametrize("name", STORED["generated"])
+def test_generation(tmp_path, corpus, name):
+    """Through the caches of `generate`: the tokens that transformers' generate() took as the most likely."""
+    folder = write_folder(tmp_path / "theirs", *of_bytes(name))
+    words = [TRIREME, "generate", folder, "--tokenizer", corpus / "tokenizer.json", "--prompt", families.PROMPT, "--tokens", 20, "--temperature", 0,
+             "--precision", "fp32", "--device", device_for("cpu", "fp32")]
+    done = subprocess.run(list(map(str, words)), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    tokens = [*families.PROMPT.encode(), *STORED["generated"][name]]
+    tokens = tokens[: tokens.index(256)] if 256 in tokens else tokens  # the end of a text
+    assert done.stdout[: len(tokens)] == bytes(tokens) and len(tokens) > len(families.PROMPT)
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+NO_TENSOR, NO_PLACE = "has no tensor `%s`, which the model of its config.json needs", "the model of config.json has no place for the tensor `%s`"
+SHAPE = "tensor `%s` has shape %s, but the model's has %s"
+GATE_UP, QKV = "model.layers.0.mlp.gate_up_proj.weight", "gpt_neox.layers.0.attention.query_key_value.weight"
+# The case; what its config.json says in place of the truth; tensors that are not there, or have fewer rows; what the message says.
+FAULTS = [
+    ("gemma", {}, {"model.norm.weight": None}, [NO_TENSOR % "model.norm.weight"]),
+    ("gemma", {"hidden_activation": "relu"}, {}, ["`hidden_activation` is `relu`"]),
+    ("gemma2", {}, {"model.layers.1.pre_feedforward_layernorm.weight": None}, [NO_TENSOR % "model.layers.1.pre_feedforward_layernorm.weight"]),
+    ("gemma2", {"layer_types": ["sliding_attention"]}, {}, ["`layer_types` is not a list of 4 (num_hidden_layers)"]),
+    ("gemma2", {"use_bidirectional_attention": True}, {}, ["`use_bidirectional_attention` is true", "not supported"]),
+    ("gemma3", {"head_dim": 10}, {}, [SHAPE % ("model.layers.0.self_attn.q_proj.weight", "[32, 20]", "[40, 20]")]),
+    ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "longrope"}}}, {}, ["`rope_parameters` is of type `longrope`", "yarn"]),
+    ("phi", {}, {"lm_head.bias": None}, [NO_TENSOR % "lm_head.bias"]),
+    ("phi", {"qk_layernorm": True}, {}, ["`qk_layernorm` is true", "not supported"]),
+    ("phi3", {}, {"model.layers.0.self_attn.qkv_proj.weight": None}, [NO_TENSOR % "model.layers.0.self_attn.qkv_proj.weight"]),
+    ("phi3", {}, {GATE_UP: 73}, [SHAPE % (GATE_UP, "[73, 24]", "[74, 24]")]),
+    ("phi3", {"num_key_value_heads": 4}, {}, [SHAPE % ("model.layers.0.self_attn.qkv_proj.weight", "[48, 24]", "[72, 24]")]),
+    ("gpt_neox", {}, {"gpt_neox.layers.1.attention.query_key_value.bias": None}, [NO_TENSOR % "gpt_neox.layers.1.attention.query_key_value.bias"]),
+    ("gpt_neox", {}, {QKV: 96}, [SHAPE % (QKV, "[96, 48]", "[144, 48]")]),
+    ("gpt_neox", {"num_attention_heads": 5}, {}, ["`num_heads` 5 does not divide hidden_size 48", "try num_heads"]),
+    ("olmo2", {}, {"model.layers.0.self_attn.q_norm.weight": 6}, [SHAPE % ("model.layers.0.self_attn.q_norm.weight", "[6]", "[24]")]),
+    ("smollm3", {"no_rope_layers": [1, 1, 0]}, {}, ["`no_rope_layers` is not a list of 5 (num_hidden_layers)"]),
+    ("smollm3", {"no_rope_layers": [1, 1, 0, 2, 1]}, {}, ["`no_rope_layers` has others than 0 and 1"]),
+    ("smollm3", {"no_rope_layers": [0] * 5}, {}, ["`no_rope_layers` leaves no layer that turns"]),
+    ("falcon, 7B", {"multi_query": False}, {}, [SHAPE % ("transformer.h.0.self_attention.query_key_value.weight", "[48, 36]", "[108, 36]")]),
+    ("falcon, 7B", {"alibi": True}, {}, ["`alibi` is true", "not supported"]),
+    ("falcon, 40B", {"num_ln_in_parallel_attn": 1}, {}, [NO_PLACE % "transformer.h.0.ln_attn.weight"]),
+    ("falcon, 11B", {"num_kv_heads": 3}, {}, ["`num_kv_heads` 3 does not divide num_heads 4; try 2"]),
+    ("stablelm", {"use_qkv_bias": False}, {}, [NO_PLACE % "model.layers.0.self_attn.q_proj.bias"]),
+    ("granite", {"residual_multiplier": 0}, {}, ["`residual_multiplier` is 0, but should be a number above 0"]),
+    ("granite", {"intermediate_size": 38}, {}, [SHAPE % ("model.layers.0.mlp.gate_proj.weight", "[37, 24]", "[38, 24]")]),
+    ("opt", {"max_position_embeddings": 42}, {}, [SHAPE % ("model.decoder.embed_positions.weight", "[42, 28]", "[44, 28]")]),
+    ("opt", {"word_embed_proj_dim": 14}, {}, ["`word_embed_proj_dim` 14 is not hidden_size 28", "not supported"]),
+    ("opt", {"do_layer_norm_before": False}, {}, ["`do_layer_norm_before` is false", "not supported"]),
+    ("qwen3", {}, {"model.layers.0.self_attn.k_norm.weight": None}, [NO_TENSOR % "model.layers.0.self_attn.k_norm.weight"]),
+]
+
+
+@pytest.mark.parametrize("name, config, tensors, said", FAULTS, ids=[f"{fault[0]}-{number}" for number, fault in enumerate(FAULTS)])
+def test_folders_that_are_not_what_they_say(tmp_path, name, config, tensors, said):
+    kept = {key: tensor[: tensors.get(key, len(tensor))] for key, tensor in tensors_of(CASES[name]).items() if tensors.get(key, 1) is not None}
+    folder = write_folder(tmp_path / "theirs", {**CASES[name]["config"], **config}, kept)
+    done = subprocess.run([TRIREME, "import", str(folder), str(tmp_path / "ours")], capture_output=True, text=True)
+    assert done.returncode in (4, 7), done.stderr
+    assert done.stderr.startswith(f"trireme: {folder}") and not (tmp_path / "ours").exists(), done.stderr
+    for words in said:
+        assert words in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
