@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs each fuzzer (tests/fuzz/fuzz_NAME.c) for SECONDS: scripts/fuzz.sh [SECONDS] [NAME...].
 # Inputs that reached new code are kept in build/fuzz/corpus/NAME for the next run and start from tests/fuzz/corpus/NAME
-# where there is one; an input that breaks something is left in build/fuzz/ under the name that libFuzzer prints.
+# and tests/fuzz/seeds/NAME where there is one, with the words of tests/fuzz/fuzz_NAME.dict; an input that breaks something is left in build/fuzz/ under the name that libFuzzer prints.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,11 @@ fuzz_one() {
   local seconds=$1 name=$2 seeds=()
   local corpus=build/fuzz/corpus/$name log=build/fuzz/$name.log
   mkdir -p "$corpus"
-  if [ -d "tests/fuzz/corpus/$name" ]; then seeds=("tests/fuzz/corpus/$name"); fi
+  for folder in corpus seeds; do
+    if [ -d "tests/fuzz/$folder/$name" ]; then seeds+=("tests/fuzz/$folder/$name"); fi
+  done
+  local words=tests/fuzz/fuzz_$name.dict
+  if [ -f "$words" ]; then seeds+=("-dict=$words"); fi
   if build/fuzz/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -close_fd_mask=3 \
     -artifact_prefix="build/fuzz/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}" </dev/null >"$log" 2>&1; then
     printf 'fuzz: %s for %s s\n%s\n' "$name" "$seconds" "$(grep -E 'number_of_executed_units|new_units_added' "$log" || true)"

@@ -69,6 +69,7 @@ typedef struct session {
   tri_model model;
   tri_merged weights;
   tri_tokenizer *tokenizer;
+  tri_decoder *decoder;
   tri_token_list tokens; /* the prompt's */
   int64_t num_tokens;    /* to make at most */
   tri_device *device;
@@ -131,6 +132,7 @@ static tri_status generate_set_up(session *s) {
   TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
   TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), arguments->model.tokenizer, s->tokenizer));
   TRI_TRY(encode_prompt(s));
+  TRI_TRY(tri_decoder_create(s->tokenizer, arguments->prompt[0] == '\0', &s->decoder));
   TRI_TRY(check_lengths(s));
   TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));
   TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->tokens.count,
@@ -179,7 +181,8 @@ static tri_status judge(const session *s, const written *w) {
 
 static tri_status write_token(const session *s, int32_t id, written *w) {
   size_t bytes = 0;
-  const char *text = tri_tokenizer_token(s->tokenizer, id, &bytes);
+  const char *text = NULL;
+  TRI_TRY(tri_decoder_next(s->decoder, id, &text, &bytes));
   fwrite(text, 1, bytes, stdout);
   if (fflush(stdout) != 0) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
   w->made++;
@@ -204,12 +207,22 @@ static tri_status write_tokens(session *s, written *w) {
   return TRI_OK;
 }
 
+/* The beginning of a letter that the last tokens left unfinished. */
+static void write_rest(const session *s, written *w) {
+  size_t bytes = 0;
+  const char *text = NULL;
+  tri_decoder_end(s->decoder, &text, &bytes);
+  fwrite(text, 1, bytes, stdout);
+  w->bytes += bytes;
+}
+
 static tri_status write_text(session *s) {
   written w = {.made = 0};
   double begin_s = tri_clock_s();
   fputs(s->arguments->prompt, stdout);
   fflush(stdout);
   tri_status status = write_tokens(s, &w);
+  write_rest(s, &w);
   fputc('\n', stdout);
   TRI_TRY(status);
   double took_s = tri_clock_s() - begin_s;
@@ -233,6 +246,7 @@ static tri_status generate_run(int count, char **arguments) {
   tri_generator_destroy(s->generator);
   tri_device_destroy(s->device);
   tri_free(s->tokens.ids);
+  tri_decoder_destroy(s->decoder);
   tri_tokenizer_destroy(s->tokenizer);
   tri_merged_close(&s->weights);
   tri_free(s);

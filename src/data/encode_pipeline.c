@@ -95,7 +95,8 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
   tri_piece_text text = {0};
   TRI_TRY(tri_piece_text_get(&s->block, piece, pipeline->key, &text));
   int64_t text_bytes = (int64_t)text.bytes;
-  tri_status status = tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids);
+  tri_status status = piece->begins_document ? tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids)
+                                             : tri_encoder_encode_rest(encoder, text.text, text.bytes, 0, &s->ids);
   tri_piece_text_release(&text);
   TRI_TRY(status);
   bool empty_document = s->block.json && text_bytes == 0;

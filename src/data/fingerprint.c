@@ -81,6 +81,7 @@ static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer)
   for (int i = 0; i < pretokenizer->count; i++) {
     const tri_stage *stage = &pretokenizer->stages[i];
     add_int(hash, stage->pattern != NULL);
+    if (stage->kind != TRI_STAGE_CUT && stage->kind != TRI_STAGE_SPACE) add_int(hash, stage->kind);
     if (stage->pattern == NULL) continue;
     bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
     const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
@@ -88,6 +89,26 @@ static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer)
     add_int(hash, stage->literal);
     add_int(hash, stage->drop_unmatched);
   }
+}
+
+/* 0 for none and 1 for NFC alone, as it was when there was nothing else. */
+static void add_steps(XXH3_state_t *hash, const tri_text_steps *steps) {
+  bool alone = steps->count == 1 && steps->steps[0].kind == TRI_TEXT_NFC;
+  add_int(hash, steps->count == 0 ? 0 : alone ? 1 : 1 + steps->count);
+  for (int i = 0; i < steps->count && !alone; i++) {
+    const tri_text_step *step = &steps->steps[i];
+    const int32_t facts[] = {(int32_t)step->kind, step->only_first, step->unless_there};
+    XXH3_128bits_update(hash, facts, sizeof facts);
+    add_text(hash, step->find, step->find_bytes);
+    add_text(hash, step->put, step->put_bytes);
+  }
+}
+
+/* What tokens become in a text says nothing about ids and is left out. */
+static void add_characters(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
+  add_text(hash, "characters", sizeof "characters" - 1);
+  XXH3_128bits_update(hash, tokenizer->vocabulary.fallback, sizeof tokenizer->vocabulary.fallback);
+  add_steps(hash, &tokenizer->spaces);
 }
 
 static int compare_added(const void *a, const void *b) {
@@ -110,7 +131,7 @@ static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) 
     late += tokenizer->added[i].normalized;
   }
   qsort((void *)sorted, (size_t)count, sizeof(const tri_added_token *), compare_added);
-  bool two_passes = tokenizer->nfc || (late > 0 && late < count);
+  bool two_passes = tokenizer->normalizer.count > 0 || (late > 0 && late < count);
   add_int(hash, count);
   for (int64_t i = 0; i < count; i++) {
     const tri_added_token *token = sorted[i];
@@ -129,7 +150,8 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
   add_vocabulary(hash, tokenizer);
   add_merges(hash, &tokenizer->vocabulary);
   add_stages(hash, &tokenizer->pretokenizer);
-  add_int(hash, tokenizer->nfc);
+  add_steps(hash, &tokenizer->normalizer);
+  if (tokenizer->vocabulary.characters) add_characters(hash, tokenizer);
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);

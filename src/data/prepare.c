@@ -274,9 +274,9 @@ typedef struct cut_checker {
 static bool cut_keeps_ids(void *context, const char *text, size_t bytes, size_t cut) {
   cut_checker *checker = context;
   checker->whole.count = checker->parts.count = 0;
-  return tri_encoder_encode(checker->encoder, text, bytes, 0, &checker->whole) == TRI_OK &&
-         tri_encoder_encode(checker->encoder, text, cut, 0, &checker->parts) == TRI_OK &&
-         tri_encoder_encode(checker->encoder, text + cut, bytes - cut, 0, &checker->parts) == TRI_OK &&
+  return tri_encoder_encode_rest(checker->encoder, text, bytes, 0, &checker->whole) == TRI_OK &&
+         tri_encoder_encode_rest(checker->encoder, text, cut, 0, &checker->parts) == TRI_OK &&
+         tri_encoder_encode_rest(checker->encoder, text + cut, bytes - cut, 0, &checker->parts) == TRI_OK &&
          checker->whole.count == checker->parts.count &&
          memcmp(checker->whole.ids, checker->parts.ids, (size_t)checker->whole.count * sizeof(int32_t)) == 0;
 }

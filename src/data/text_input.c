@@ -187,6 +187,7 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
       .bytes = end - begin,
       .document = input->documents,
       .line = input->lines,
+      .begins_document = !input->in_document,
       .ends_document = ends_document,
   };
   if (ends_document) input->documents++;

@@ -20,7 +20,7 @@ typedef struct tri_text_piece {
   size_t offset, bytes; /* in the block's text; of JSON, the whole line */
   int64_t document;     /* index over all inputs                        */
   int64_t line;         /* of the file, from 1; JSON only               */
-  bool ends_document;
+  bool begins_document, ends_document;
 } tri_text_piece;
 
 /* Starts as {0} and is used again for each tri_text_input_next. */
@@ -47,8 +47,9 @@ void tri_text_input_destroy(tri_text_input *input);
 /* The next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
-/* Asked before a document is cut: whether text[0, bytes) gives the same ids whole as in two parts that meet at `cut`.
- * The patterns of a tokenizer.json are anybody's, so the places that are safe under the usual ones are tried first. */
+/* Asked before a document is cut: whether text[0, bytes), a part of a document, gives the same ids whole as in two
+ * parts that meet at `cut`. The patterns of a tokenizer.json are anybody's, so the places that are safe under the usual
+ * ones are tried first. */
 typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
 void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
 

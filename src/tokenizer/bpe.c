@@ -6,6 +6,7 @@
 #include "tokenizer/bpe.h"
 
 #include "base/memory.h"
+#include "tokenizer/utf8.h"
 
 #include <string.h>
 
@@ -30,6 +31,40 @@ static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
     was_unknown = is_unknown;
     bpe->ids[count++] = is_unknown ? bpe->unknown : id;
   }
+  return count;
+}
+
+/* The tokens of the bytes of a character, into ids; false if one is missing. */
+static bool fall_back(const tri_vocabulary *vocabulary, const char *character, size_t bytes, int32_t *ids) {
+  for (size_t i = 0; i < bytes; i++) {
+    ids[i] = vocabulary->fallback[(uint8_t)character[i]];
+    if (ids[i] < 0) return false;
+  }
+  return true;
+}
+
+/* The ids of single characters, into bpe->ids. As in Hugging Face the unknown token waits for the next known character
+ * (or the end), so that bytes which others fall back to come before it. */
+static size_t begin_characters(tri_bpe *bpe, const char *word, size_t bytes) {
+  const tri_vocabulary *vocabulary = bpe->vocabulary;
+  size_t count = 0, length = 0;
+  bool waits = false;
+  for (size_t i = 0; i < bytes; i += length) {
+    uint32_t code = 0;
+    length = tri_utf8_decode(word + i, bytes - i, &code);
+    bool valid = length > 0;
+    if (!valid) length = 1;
+    int32_t id =
+        length == 1 ? vocabulary->byte_ids[(uint8_t)word[i]] : tri_vocabulary_find(vocabulary, word + i, length);
+    if (id < 0 && fall_back(vocabulary, word + i, length, bpe->ids + count)) {
+      count += length;
+      continue;
+    }
+    if (waits && (id >= 0 || !bpe->fuse_unknown)) bpe->ids[count++] = bpe->unknown;
+    if (id >= 0) bpe->ids[count++] = id;
+    waits = id < 0;
+  }
+  if (waits) bpe->ids[count++] = bpe->unknown;
   return count;
 }
 
@@ -135,7 +170,7 @@ tri_status tri_bpe_encode(tri_bpe *bpe, const char *word, size_t bytes, size_t *
     TRI_TRY(tri_realloc(what, bytes + bytes / 2 + 64, sizeof *bpe->ids, &bpe->ids));
     bpe->room = bytes + bytes / 2 + 64;
   }
-  size_t count = begin_word(bpe, word, bytes);
+  size_t count = bpe->vocabulary->characters ? begin_characters(bpe, word, bytes) : begin_word(bpe, word, bytes);
   if (count <= SHORT_WORD) {
     count = merge_short(bpe, bpe->ids, count);
   } else {

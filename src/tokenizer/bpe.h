@@ -1,5 +1,5 @@
-/* Byte-pair encoding of one word: its bytes, merged pair by pair, the pair of lowest rank (leftmost of equals) first.
- */
+/* Byte-pair encoding of one word: its bytes, or its characters, merged pair by pair, the pair of lowest rank (leftmost
+ * of equals) first. */
 #ifndef TRI_TOKENIZER_BPE_H
 #define TRI_TOKENIZER_BPE_H
 
@@ -16,7 +16,7 @@ typedef struct tri_bpe_symbol {
 /* Scratch memory of one thread. Starts as {.vocabulary, .unknown, .fuse_unknown}. */
 typedef struct tri_bpe {
   const tri_vocabulary *vocabulary;
-  int32_t unknown; /* for bytes without a token */
+  int32_t unknown; /* for bytes (or characters) without a token */
   bool fuse_unknown;
   int32_t *ids; /* the result of the last word */
   size_t room;

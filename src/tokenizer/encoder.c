@@ -2,13 +2,16 @@
  *
  *   text -> added tokens cut out -> normalized -> more added tokens cut out -> words -> ids of each word
  *
+ * A vocabulary of characters has long words, up to whole documents; each is cut where no merge can reach over
+ * (joins.c), and what comes of it is called a word below.
+ *
  * Most words of a text are words it has had before, so the ids of short words are kept in a cache: a table of fixed
  * size, one cache line a word, no chains; a new word takes the place of an old one with the same hash. */
 #include "tokenizer/bpe.h"
-#include "tokenizer/normalizer.h"
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
+#include "tokenizer/utf8.h"
 
 #include <string.h>
 
@@ -26,7 +29,9 @@ _Static_assert(sizeof(cached_word) == 64, "a cached word fills a cache line");
 struct tri_encoder {
   const tri_tokenizer *tokenizer;
   tri_splitter splitter;
-  tri_normalizer normalizer;
+  tri_stepper normalizer, spaces;
+  bool continues; /* the call at hand goes on with a text */
+  bool first;     /* the piece at hand begins the text of the call */
   tri_bpe bpe;
   cached_word *cache;
   int32_t whole;        /* the token that a whole word is */
@@ -54,7 +59,8 @@ fail:
 void tri_encoder_destroy(tri_encoder *encoder) {
   if (encoder == NULL) return;
   tri_splitter_release(&encoder->splitter);
-  tri_normalizer_release(&encoder->normalizer);
+  tri_stepper_release(&encoder->normalizer);
+  tri_stepper_release(&encoder->spaces);
   tri_bpe_release(&encoder->bpe);
   tri_free(encoder->cache);
   tri_free(encoder);
@@ -78,7 +84,8 @@ static tri_status encoder_append(tri_token_list *list, const int32_t *ids, size_
 /* The ids of a word that is not in the cache; valid until the next call. */
 static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
                                   size_t *count) {
-  if (encoder->tokenizer->ignore_merges) {
+  const tri_tokenizer *tokenizer = encoder->tokenizer;
+  if (tokenizer->ignore_merges && !tokenizer->vocabulary.characters) {
     encoder->whole = tri_vocabulary_find(&encoder->tokenizer->vocabulary, word, bytes);
     if (encoder->whole >= 0) {
       *ids = &encoder->whole;
@@ -125,9 +132,29 @@ static tri_status encode_word(void *context, const char *word, size_t bytes) {
   return TRI_OK;
 }
 
+/* A word as the pre-tokenizer leaves it, of a vocabulary of characters. */
+static tri_status encode_long_word(void *context, const char *word, size_t bytes) {
+  tri_encoder *encoder = context;
+  const tri_tokenizer *tokenizer = encoder->tokenizer;
+  if (tokenizer->ignore_merges) {
+    int32_t whole = tri_vocabulary_find(&tokenizer->vocabulary, word, bytes);
+    if (whole >= 0) return encoder_append(encoder->out, &whole, 1);
+  }
+  uint32_t code = 0;
+  if (tri_utf8_decode(word, bytes, &code) == 0) return encode_word(context, word, bytes); /* a stretch of no UTF-8 */
+  while (bytes > 0) {
+    size_t run = tri_joins_run(&tokenizer->joins, word, bytes);
+    TRI_TRY(encode_word(context, word, run));
+    word += run;
+    bytes -= run;
+  }
+  return TRI_OK;
+}
+
 /* Plain text without added tokens. */
 static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t bytes) {
   const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
+  if (vocabulary->characters) return tri_splitter_run(&encoder->splitter, text, bytes, encode_long_word, encoder);
   if (vocabulary->merge_count > 0 || encoder->tokenizer->pretokenizer.count > 0 || encoder->tokenizer->unknown >= 0) {
     return tri_splitter_run(&encoder->splitter, text, bytes, encode_word, encoder);
   }
@@ -152,39 +179,28 @@ static tri_status add_end(tri_encoder *encoder, size_t end) {
   return TRI_OK;
 }
 
+/* The bytes that a token has of the text behind all changes. */
+static size_t spelled_bytes(const tri_vocabulary *vocabulary, int32_t id) {
+  return vocabulary->tokens[id].byte ? 1 : vocabulary->tokens[id].bytes;
+}
+
 /* Of the tokens of a plain text, from `first` on: they spell it, perhaps with a space before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
   size_t total = 0, end = (size_t)(text - encoder->level);
   if (encoder->ends == NULL) return TRI_OK;
-  for (int64_t i = first; i < encoder->out->count; i++) total += vocabulary->tokens[encoder->out->ids[i]].bytes;
-  bool spaced = total == bytes + 1 && bytes > 0 && text[0] != ' ';
+  for (int64_t i = first; i < encoder->out->count; i++) total += spelled_bytes(vocabulary, encoder->out->ids[i]);
+  bool spaced = !vocabulary->characters && total == bytes + 1 && bytes > 0 && text[0] != ' ';
   if (total != bytes && !spaced) {
     return tri_fail(TRI_UNSUPPORTED,
                     "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
                     "not match), so that nobody knows which tokens an answer has");
   }
   for (int64_t i = first; i < encoder->out->count; i++) {
-    end += vocabulary->tokens[encoder->out->ids[i]].bytes - (spaced && i == first);
+    end += spelled_bytes(vocabulary, encoder->out->ids[i]) - (spaced && i == first);
     TRI_TRY(add_end(encoder, end));
   }
   return TRI_OK;
-}
-
-/* From places in a normalized text, ends[first] on, to those in the text that it was, which begins at byte `begin`. */
-static void undo_normalization(const tri_encoder *encoder, bool changed, int64_t first, size_t begin) {
-  const tri_normalizer *normalizer = &encoder->normalizer;
-  size_t k = 0, count = changed ? normalizer->num_parts : 0;
-  for (int64_t i = first; i < encoder->ends->count; i++) {
-    size_t end = encoder->ends->ends[i];
-    while (k < count && normalizer->parts[k].end <= end) k++;
-    if (k < count && normalizer->parts[k].begin < end) {
-      end = normalizer->parts[k].to;
-    } else if (k > 0) {
-      end += normalizer->parts[k - 1].to - normalizer->parts[k - 1].end;
-    }
-    encoder->ends->ends[i] = begin + end;
-  }
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
@@ -206,32 +222,65 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
 }
 
-static tri_status encode_normalized_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+/* Runs the steps on a piece, and what encodes it on what they make of it. */
+static tri_status encode_changed(tri_encoder *encoder, tri_stepper *stepper, const tri_text_steps *steps,
+                                 const char *text, size_t bytes, bool specials, piece_encoder encode) {
+  size_t begin = (size_t)(text - encoder->level);
+  tri_text_place place = {.first = encoder->first && begin == 0, .continues = encoder->continues};
+  int64_t first = encoder->ends == NULL ? 0 : encoder->ends->count;
+  stepper->keep_parts = encoder->ends != NULL;
+  TRI_TRY(tri_stepper_run(stepper, steps, place, text, bytes, &text, &bytes));
+  bool was_first = encoder->first;
+  encoder->first = place.first;
+  tri_status status = encode(encoder, text, bytes, specials);
+  encoder->first = was_first;
+  TRI_TRY(status);
+  if (encoder->ends == NULL) return TRI_OK;
+  tri_stepper_undo(stepper, steps, begin, encoder->ends->ends + first, encoder->ends->count - first);
+  return TRI_OK;
+}
+
+static tri_status encode_spaced_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
   int64_t first = encoder->out->count;
   (void)specials;
+  encoder->level = text;
   TRI_TRY(encode_plain(encoder, text, bytes));
   return add_plain_ends(encoder, text, bytes, first);
 }
 
+static tri_status encode_normalized_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+  return encode_changed(encoder, &encoder->spaces, &encoder->tokenizer->spaces, text, bytes, specials,
+                        encode_spaced_piece);
+}
+
+static tri_status encode_normalized(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
+  return encode_pieces(encoder, &encoder->tokenizer->normal, text, bytes, specials, encode_normalized_piece);
+}
+
 static tri_status encode_raw_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
-  const char *normal = text;
-  size_t begin = (size_t)(text - encoder->level);
-  int64_t first = encoder->ends == NULL ? 0 : encoder->ends->count;
-  if (encoder->tokenizer->nfc) TRI_TRY(tri_normalize(&encoder->normalizer, text, bytes, &normal, &bytes));
-  TRI_TRY(encode_pieces(encoder, &encoder->tokenizer->normal, normal, bytes, specials, encode_normalized_piece));
-  if (encoder->ends != NULL) undo_normalization(encoder, normal != text, first, begin);
-  return TRI_OK;
+  return encode_changed(encoder, &encoder->normalizer, &encoder->tokenizer->normalizer, text, bytes, specials,
+                        encode_normalized);
+}
+
+static tri_status encode_text(tri_encoder *encoder, const char *text, size_t bytes, bool specials, bool continues,
+                              tri_token_list *out, tri_token_ends *ends) {
+  encoder->out = out;
+  encoder->ends = ends;
+  encoder->continues = continues;
+  encoder->first = true;
+  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, specials, encode_raw_piece);
 }
 
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out) {
-  encoder->out = out;
-  encoder->ends = NULL;
-  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, specials != 0, encode_raw_piece);
+  return encode_text(encoder, text, bytes, specials != 0, false, out, NULL);
+}
+
+tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
+                                   tri_token_list *out) {
+  return encode_text(encoder, text, bytes, specials != 0, true, out, NULL);
 }
 
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends) {
-  encoder->out = out;
-  encoder->ends = ends;
-  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, true, encode_raw_piece);
+  return encode_text(encoder, text, bytes, true, false, out, ends);
 }

@@ -39,10 +39,19 @@ tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const ch
   return TRI_OK;
 }
 
-tri_status tri_pretokenizer_add_space(tri_pretokenizer *pretokenizer, const char *where) {
+tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
+                                       const char *text, size_t bytes) {
+  if (bytes == 0) return tri_fail(TRI_UNSUPPORTED, "%s: a Split by an empty string is not supported", where);
+  TRI_TRY(tri_pretokenizer_add_pattern(pretokenizer, where, text, bytes, true, false));
+  pretokenizer->stages[pretokenizer->count - 1].kind = kind;
+  return TRI_OK;
+}
+
+tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind) {
   tri_stage *stage = NULL;
   TRI_TRY(next_stage(pretokenizer, where, &stage));
-  *stage = (tri_stage){.pattern = NULL};
+  *stage = (tri_stage){.kind = kind};
+  pretokenizer->letters |= kind == TRI_STAGE_LETTERS;
   pretokenizer->count++;
   return TRI_OK;
 }
@@ -72,6 +81,8 @@ void tri_splitter_release(tri_splitter *splitter) {
   pcre2_match_context_free(splitter->context);
   pcre2_jit_stack_free(splitter->stack);
   tri_free(splitter->spaced);
+  tri_free(splitter->letters);
+  tri_free(splitter->word);
   *splitter = (tri_splitter){0};
 }
 
@@ -97,6 +108,8 @@ static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, con
 }
 
 static tri_status run_stage(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context);
+static tri_status give_word(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context);
 
 static tri_status add_space(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
@@ -126,7 +139,7 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
       TRI_TRY(run_stage(splitter, index + 1, text + from, start - from, visit, context));
     }
     if (stop > start) {
-      TRI_TRY(last ? visit(context, text + start, stop - start)
+      TRI_TRY(last ? give_word(splitter, text + start, stop - start, visit, context)
                    : run_stage(splitter, index + 1, text + start, stop - start, visit, context));
     }
     from = at = stop;
@@ -138,13 +151,74 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
   return TRI_OK;
 }
 
+/* A match goes with one of its neighbours: the piece that waits to be known whole is [from, at). */
+static tri_status cut_joined(tri_splitter *splitter, int index, const char *text, size_t bytes, tri_word_visitor visit,
+                             void *context) {
+  const tri_stage *stage = &splitter->pretokenizer->stages[index];
+  const bool next = stage->kind == TRI_STAGE_WITH_NEXT;
+  size_t from = 0, at = 0;
+  bool waits_match = false; /* WITH_NEXT: what waits is a match; WITH_PREVIOUS: it may take one */
+  while (at < bytes) {
+    size_t start = at, stop = at;
+    TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
+    if (start > at) { /* other text */
+      if (!(next && waits_match) && at > from) {
+        TRI_TRY(run_stage(splitter, index + 1, text + from, at - from, visit, context));
+        from = at;
+      }
+      at = start;
+      waits_match = !next;
+    }
+    if (stop == start) continue;
+    if ((next || !waits_match) && at > from) {
+      TRI_TRY(run_stage(splitter, index + 1, text + from, at - from, visit, context));
+      from = at;
+    }
+    at = stop;
+    waits_match = next;
+  }
+  return at > from ? run_stage(splitter, index + 1, text + from, at - from, visit, context) : TRI_OK;
+}
+
+static tri_status to_letters(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
+                             void *context) {
+  size_t length = 0;
+  if (splitter->letters_room < bytes * 2) {
+    splitter->letters_room = 0;
+    TRI_TRY(tri_realloc("a piece of text", bytes * 4, 1, &splitter->letters));
+    TRI_TRY(tri_realloc("a piece of text", bytes * 4, 1, &splitter->word));
+    splitter->letters_room = bytes * 4;
+  }
+  for (size_t i = 0; i < bytes; i++) {
+    length += tri_utf8_encode(tri_byte_letter((uint8_t)text[i]), splitter->letters + length);
+  }
+  return run_stage(splitter, stage + 1, splitter->letters, length, visit, context);
+}
+
+/* A word behind all stages. Letters become bytes again. */
+static tri_status give_word(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
+                            void *context) {
+  size_t length = 0;
+  if (!splitter->pretokenizer->letters) return visit(context, text, bytes);
+  for (size_t i = 0; i < bytes;) {
+    uint32_t code = 0;
+    i += tri_utf8_decode(text + i, bytes - i, &code);
+    splitter->word[length++] = (char)(uint8_t)tri_letter_byte(code);
+  }
+  return visit(context, splitter->word, length);
+}
+
 static tri_status run_stage(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context) {
-  if (stage == splitter->pretokenizer->count) return visit(context, text, bytes);
-  if (splitter->pretokenizer->stages[stage].pattern == NULL) {
-    return add_space(splitter, stage, text, bytes, visit, context);
+  if (stage == splitter->pretokenizer->count) return give_word(splitter, text, bytes, visit, context);
+  switch (splitter->pretokenizer->stages[stage].kind) {
+    case TRI_STAGE_CUT: return cut(splitter, stage, text, bytes, visit, context);
+    case TRI_STAGE_WITH_PREVIOUS:
+    case TRI_STAGE_WITH_NEXT: return cut_joined(splitter, stage, text, bytes, visit, context);
+    case TRI_STAGE_SPACE: return add_space(splitter, stage, text, bytes, visit, context);
+    case TRI_STAGE_LETTERS: return to_letters(splitter, stage, text, bytes, visit, context);
   }
-  return cut(splitter, stage, text, bytes, visit, context);
+  return tri_fail(TRI_INTERNAL, "stage %d is of no kind", stage);
 }
 
 tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,

@@ -1,4 +1,4 @@
-/* Cutting text into words, inside of which BPE works: the pre-tokenizers of byte-level vocabularies. */
+/* Cutting text into words, inside of which BPE works. */
 #ifndef TRI_TOKENIZER_PRETOKENIZER_H
 #define TRI_TOKENIZER_PRETOKENIZER_H
 
@@ -26,11 +26,20 @@ size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
  * begins the message of a failure: the file and the key. Release with pcre2_code_free. */
 tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal, pcre2_code **out);
 
-/* One stage cuts each piece of the stage before it. */
+/* What a stage does with each piece that the stage before it has left. */
+typedef enum tri_stage_kind {
+  TRI_STAGE_CUT,           /* every match of the pattern, and the text between two, is a piece */
+  TRI_STAGE_WITH_PREVIOUS, /* the same, but a match goes with the text before it; of matches in a row the first */
+  TRI_STAGE_WITH_NEXT,     /* with the text behind it; the last */
+  TRI_STAGE_SPACE,         /* puts a space before a piece that does not begin with one */
+  TRI_STAGE_LETTERS        /* writes bytes as letters (tri_byte_letter), for the stages behind it */
+} tri_stage_kind;
+
 typedef struct tri_stage {
-  pcre2_code *pattern; /* NULL: put a space before a piece that does not begin with one */
+  tri_stage_kind kind;
+  pcre2_code *pattern; /* of the first three kinds */
   tri_scanner scanner; /* finds the same words faster */
-  bool drop_unmatched; /* else the text between two matches is a piece too */
+  bool drop_unmatched; /* CUT: the text between two matches is dropped */
   char *text;          /* the pattern as it was given, of any bytes */
   size_t text_bytes;
   bool literal;
@@ -41,12 +50,17 @@ enum { TRI_MAX_STAGES = 16 };
 typedef struct tri_pretokenizer {
   tri_stage stages[TRI_MAX_STAGES];
   int count;
+  bool letters; /* one of them is LETTERS: words come out in letters */
 } tri_pretokenizer;
 
 /* Appends a stage. `pattern` is as in tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-tri_status tri_pretokenizer_add_space(tri_pretokenizer *pretokenizer, const char *where);
+/* The same for a plain string that goes with what is before it, or behind it. */
+tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
+                                       const char *text, size_t bytes);
+/* A stage without a pattern. */
+tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind);
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
 
 /* What one thread needs to match. */
@@ -57,6 +71,8 @@ typedef struct tri_splitter {
   pcre2_jit_stack *stack;
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
+  char *letters, *word; /* a piece in letters, and a word of it in bytes again */
+  size_t letters_room;  /* of each of them */
 } tri_splitter;
 
 /* Release it also after a failure. */

@@ -57,8 +57,8 @@ static int32_t find_end_of_text(const tri_tokenizer *tokenizer) {
   return -1;
 }
 
-tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
-  TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
+/* Every text has ids: a token for each byte, or an unknown one. */
+static tri_status check_bytes(const tri_tokenizer *tokenizer, const char *file) {
   for (int byte = 0; byte < 256 && tokenizer->unknown < 0; byte++) {
     if (tokenizer->vocabulary.byte_ids[byte] >= 0) continue;
     char letter[5] = {0};
@@ -69,6 +69,24 @@ tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
         "a byte-level vocabulary needs all 256",
         file, letter, (unsigned)byte);
   }
+  return TRI_OK;
+}
+
+static tri_status end_characters(tri_tokenizer *tokenizer, const char *file) {
+  bool whole = tri_vocabulary_use_fallback(&tokenizer->vocabulary, tokenizer->byte_fallback);
+  if (!whole && tokenizer->unknown < 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: not every text can be encoded: a vocabulary of characters needs byte_fallback and tokens "
+                    "\"<0x00>\" to \"<0xFF>\", or an unk_token",
+                    file);
+  }
+  TRI_TRY(tri_joins_create(&tokenizer->joins, &tokenizer->vocabulary, !whole));
+  return tri_decoding_index(&tokenizer->decoding, &tokenizer->vocabulary);
+}
+
+tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
+  TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
+  TRI_TRY(tokenizer->vocabulary.characters ? end_characters(tokenizer, file) : check_bytes(tokenizer, file));
   tokenizer->end_of_text = find_end_of_text(tokenizer);
   TRI_TRY(tri_added_matcher_create(&tokenizer->raw, tokenizer->added, tokenizer->added_count, false));
   return tri_added_matcher_create(&tokenizer->normal, tokenizer->added, tokenizer->added_count, true);
@@ -81,6 +99,10 @@ void tri_tokenizer_destroy(tri_tokenizer *tokenizer) {
   tri_added_matcher_release(&tokenizer->raw);
   tri_added_matcher_release(&tokenizer->normal);
   tri_pretokenizer_release(&tokenizer->pretokenizer);
+  tri_text_steps_release(&tokenizer->normalizer);
+  tri_text_steps_release(&tokenizer->spaces);
+  tri_joins_release(&tokenizer->joins);
+  tri_decoding_release(&tokenizer->decoding);
   tri_vocabulary_release(&tokenizer->vocabulary);
   tri_free(tokenizer->json);
   tri_free(tokenizer);
@@ -94,14 +116,6 @@ bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size) {
 }
 
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return tokenizer->end_of_text; }
-
-const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes) {
-  *bytes = 0;
-  if (id < 0 || id >= tokenizer->vocabulary.size) return "";
-  const tri_token *token = &tokenizer->vocabulary.tokens[id];
-  *bytes = token->bytes;
-  return token->bytes > 0 ? tokenizer->vocabulary.pool + token->offset : "";
-}
 
 /* The ids are the bytes, and 256 ends a text. */
 static tri_status create_bytes(tri_tokenizer **out) {

@@ -1,10 +1,11 @@
-/* Text to token ids and back: byte-level BPE (GPT-2 files, Hugging Face tokenizer.json) and plain bytes.
+/* Text to token ids and back: BPE over bytes or characters (GPT-2 files, Hugging Face tokenizer.json) and plain bytes.
  * A tokenizer is immutable once created and may be used from many threads, each with its own tri_encoder.
  *
  * Ids are those of Hugging Face `tokenizers` without the tokens that a post-processor adds (add_special_tokens=False).
  * That program takes no bytes that are not UTF-8; here each longest stretch of such bytes is one word, and the text
- * before and after is encoded as if it stood alone. The tokens of any text spell the text again, byte for byte, unless
- * the tokenizer itself changes text (a normalizer, add_prefix_space, unk_token, lstrip or rstrip). */
+ * before and after is encoded as if it stood alone, except that no space is put before it. The tokens of any text spell
+ * the text again, byte for byte, unless the tokenizer itself changes text (a normalizer, add_prefix_space, Metaspace,
+ * unk_token, lstrip or rstrip). */
 #ifndef TRI_TOKENIZER_TOKENIZER_H
 #define TRI_TOKENIZER_TOKENIZER_H
 
@@ -23,7 +24,8 @@ typedef struct tri_token_list {
 } tri_token_list;
 
 /* source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path of a
- * Hugging Face tokenizer.json with a byte-level BPE model. Release with tri_tokenizer_destroy. */
+ * Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
+ * Release with tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
@@ -34,8 +36,20 @@ int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 /* The id that separates documents ("<|endoftext|>", "<|end_of_text|>", ...), or -1 if the vocabulary has none. */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
-/* The bytes of one token (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0. */
+/* The bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0.
+ */
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);
+
+/* From ids to text, one by one. `begins`: the first id begins a text, from which a space may be taken that encoding has
+ * put there. */
+typedef struct tri_decoder tri_decoder;
+tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out);
+void tri_decoder_destroy(tri_decoder *decoder);
+/* What is known of the text now and was not before: whole characters, and bytes that belong to none. It lives until the
+ * next call. */
+tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes);
+/* The beginning of a character that never became whole. */
+void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
 /* Scratch memory and the word cache of one thread. */
 typedef struct tri_encoder tri_encoder;
@@ -46,6 +60,10 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
+
+/* The same for text that goes on where that of an earlier call ended: no space is put before it. */
+tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
+                                   tri_token_list *out);
 
 /* Where tokens end in the text: bytes, one for each id. Starts as {0}; release ends with tri_free. */
 typedef struct tri_token_ends {

@@ -58,7 +58,9 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
   tri_merge_reader reader = {.file = merges_file, .kind = "line"};
   static const char end[] = "<|endoftext|>";
   TRI_TRY_GOTO(tri_tokenizer_load_json(encoder_file, encoder, encoder_bytes, &vocab), release);
-  TRI_TRY_GOTO(tri_tokenizer_begin_vocabulary(encoder_file, vocab, NULL, 0, &tokenizer), release);
+  TRI_TRY_GOTO(
+      tri_tokenizer_begin_vocabulary(encoder_file, vocab, &(tri_vocabulary_options){.added = NULL}, &tokenizer),
+      release);
   reader.vocabulary = &tokenizer->vocabulary;
   TRI_TRY_GOTO(read_merges(&reader, merges, merges_bytes), release);
   TRI_TRY_GOTO(tri_pretokenizer_add_pattern(&tokenizer->pretokenizer, "GPT-2", tri_pattern_gpt2,

@@ -3,7 +3,10 @@
 #define TRI_TOKENIZER_TOKENIZER_INTERNAL_H
 
 #include "tokenizer/added_tokens.h"
+#include "tokenizer/decoding.h"
+#include "tokenizer/joins.h"
 #include "tokenizer/pretokenizer.h"
+#include "tokenizer/text_steps.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
@@ -15,10 +18,14 @@ struct tri_tokenizer {
   tri_added_token *added;
   int64_t added_count;
   tri_added_matcher raw, normal; /* the added tokens to look for before and after normalization */
-  bool nfc;                      /* text is normalized to form C */
-  bool ignore_merges;            /* a word that is a token is that token, whatever the merges say */
-  int32_t unknown;               /* stands for a byte without a token, or -1 */
-  bool fuse_unknown;             /* one for a run of them */
+  tri_text_steps normalizer;     /* changes text before the second of them */
+  tri_text_steps spaces;         /* changes what is plain text after it: Metaspace */
+  tri_joins joins;               /* of a vocabulary of characters */
+  tri_decoding decoding;
+  bool byte_fallback; /* a character without a token is the tokens of its bytes */
+  bool ignore_merges; /* a word that is a token is that token, whatever the merges say */
+  int32_t unknown;    /* stands for a byte or a character without a token, or -1 */
+  bool fuse_unknown;  /* one for a run of them */
   int32_t end_of_text;
   char *json; /* the tokenizer.json it was read from, which saving writes back; NULL: none */
   size_t json_bytes;
@@ -50,9 +57,15 @@ tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t by
 enum { TRI_SHOWN_BYTES = 64 };
 const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHOWN_BYTES]);
 
-/* Makes the tokenizer and fills its vocabulary from an object {"token": id}. Tokens that are keys of `added` (or NULL)
- * may hold letters that are no byte letters. There will be room for least_size ids. `where` names file and key. */
-tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const json_t *added, int64_t least_size,
+/* What a vocabulary is made of beside {"token": id}. */
+typedef struct tri_vocabulary_options {
+  const json_t *added; /* keys of this object (or NULL) may hold letters that are no byte letters */
+  int64_t least_size;  /* there will be room for as many ids */
+  bool characters;     /* tokens are spelled as they are, not in byte letters */
+} tri_vocabulary_options;
+
+/* Makes the tokenizer and fills its vocabulary. `where` names file and key. */
+tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const tri_vocabulary_options *options,
                                           tri_tokenizer **out);
 
 /* Reading merges: "FILE: KIND NUMBER" names the one at hand. Release scratch with tri_free. */
@@ -64,14 +77,31 @@ typedef struct tri_merge_reader {
   size_t room;
 } tri_merge_reader;
 
-/* Adds the merge of two tokens, given in byte letters. */
+/* Adds the merge of two tokens, given as the file spells them. */
 tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
                                 size_t right_bytes);
 /* As above for "left right". */
 tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
 
+/* Whether there is ByteLevel in the pre-tokenizer of a tokenizer.json, so that its tokens are spelled in byte letters.
+ */
+bool tri_tokenizer_is_byte_level(const json_t *root);
 /* Reads the normalizer and the pre-tokenizer of a tokenizer.json. */
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
+/* Reads the decoder, of a vocabulary of characters. */
+tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer);
+
+/* {"type": "Metaspace", ...}, which pre-tokenizers and decoders have. */
+typedef struct tri_metaspace {
+  char mark[5];    /* stands for a space */
+  bool prepends;   /* it is put before a text */
+  bool only_first; /* but not before what follows an added token */
+  bool splits;     /* words begin with it */
+} tri_metaspace;
+tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out);
+
+/* {"type": "Replace", "pattern": {"String": ...}, "content": ...}, which normalizers and decoders have. */
+tri_status tri_text_steps_read_replace(const char *where, const json_t *object, tri_text_steps *out);
 
 /* Members of a JSON object. A missing key (or null) gives `otherwise`; another type fails and names file, place, key.
  */

@@ -1,10 +1,10 @@
 /* Hugging Face's tokenizer.json: the model (vocabulary and merges) and the added tokens. Normalizer and pre-tokenizer
- * are in tokenizer_stages.c. What only decorates a result (post-processor, truncation, padding) does not matter to
- * documents and is left alone; what would change ids and is not supported is refused, never passed over. */
+ * are in tokenizer_stages.c, the decoder in tokenizer_decoder.c. With ByteLevel among the pre-tokenizers the vocabulary
+ * is one of bytes, without of characters. What only decorates a result (post-processor, truncation, padding) does not
+ * matter to documents and is left alone; what would change ids and is not supported is refused, never passed over. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
-#include "tokenizer/normalizer.h"
 
 #include <string.h>
 
@@ -28,7 +28,6 @@ static const char *at_added(json_reader *reader, size_t index) {
 
 static tri_status find_model(json_reader *reader) {
   const char *type = NULL, *prefix = NULL, *suffix = NULL;
-  bool fallback = false;
   reader->model = json_object_get(reader->root, "model");
   if (!json_is_object(reader->model)) {
     return tri_fail(TRI_BAD_FILE, "%s: there is no object \"model\"; is this a tokenizer.json?", reader->file);
@@ -37,13 +36,8 @@ static tri_status find_model(json_reader *reader) {
   TRI_TRY(tri_json_string(where, reader->model, "type", "BPE", &type));
   if (strcmp(type, "BPE") != 0) {
     char shown[TRI_SHOWN_BYTES];
-    return tri_fail(TRI_UNSUPPORTED, "%s: the type %s is not supported; only byte-level BPE is", where,
+    return tri_fail(TRI_UNSUPPORTED, "%s: the type %s is not supported; only BPE is", where,
                     tri_tokenizer_show(type, strlen(type), shown));
-  }
-  TRI_TRY(tri_json_bool(where, reader->model, "byte_fallback", false, &fallback));
-  if (fallback) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: byte_fallback (SentencePiece) is not supported; only byte-level BPE is",
-                    where);
   }
   const json_t *dropout = json_object_get(reader->model, "dropout");
   if (dropout != NULL && !json_is_null(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0.0)) {
@@ -114,7 +108,7 @@ static tri_status enter_added(json_reader *reader, const char *where, const char
 }
 
 static tri_status read_added_entry(json_reader *reader, const char *where, const json_t *entry, int64_t *largest,
-                                   tri_normalizer *normalizer, tri_tokenizer *tokenizer) {
+                                   tri_stepper *stepper, tri_tokenizer *tokenizer) {
   const json_t *value = json_object_get(entry, "content");
   const char *content = json_string_value(value);
   size_t bytes = json_string_length(value);
@@ -126,21 +120,24 @@ static tri_status read_added_entry(json_reader *reader, const char *where, const
   TRI_TRY(tri_json_bool(where, entry, "rstrip", false, &token.rstrip));
   TRI_TRY(tri_json_bool(where, entry, "normalized", !token.special, &token.normalized));
   TRI_TRY(enter_added(reader, where, content, bytes, token.id, largest, &tokenizer->vocabulary));
-  if (token.normalized && tokenizer->nfc) TRI_TRY(tri_normalize(normalizer, content, bytes, &content, &bytes));
+  if (token.normalized) {
+    tri_text_place place = {.first = true};
+    TRI_TRY(tri_stepper_run(stepper, &tokenizer->normalizer, place, content, bytes, &content, &bytes));
+  }
   return tri_tokenizer_add_token(tokenizer, &token, content, bytes);
 }
 
 static tri_status read_added(json_reader *reader, tri_tokenizer *tokenizer) {
-  tri_normalizer normalizer = {0};
+  tri_stepper stepper = {.keep_parts = false};
   tri_status status = TRI_OK;
   int64_t largest = -1;
   size_t index = 0;
   json_t *entry = NULL;
   json_array_foreach(json_object_get(reader->root, "added_tokens"), index, entry) {
-    status = read_added_entry(reader, at_added(reader, index), entry, &largest, &normalizer, tokenizer);
+    status = read_added_entry(reader, at_added(reader, index), entry, &largest, &stepper, tokenizer);
     if (status != TRI_OK) break;
   }
-  tri_normalizer_release(&normalizer);
+  tri_stepper_release(&stepper);
   return status;
 }
 
@@ -174,6 +171,7 @@ static tri_status read_model_options(json_reader *reader, tri_tokenizer *tokeniz
   const char *where = at_key(reader, "model");
   const char *unknown = NULL;
   TRI_TRY(tri_json_bool(where, reader->model, "ignore_merges", false, &tokenizer->ignore_merges));
+  TRI_TRY(tri_json_bool(where, reader->model, "byte_fallback", false, &tokenizer->byte_fallback));
   TRI_TRY(tri_json_bool(where, reader->model, "fuse_unk", false, &tokenizer->fuse_unknown));
   TRI_TRY(tri_json_string(where, reader->model, "unk_token", NULL, &unknown));
   if (unknown == NULL) return TRI_OK;
@@ -201,12 +199,15 @@ tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t b
   TRI_TRY_GOTO(tri_tokenizer_load_json(file, text, bytes, &reader.root), release);
   TRI_TRY_GOTO(find_model(&reader), release);
   TRI_TRY_GOTO(index_added(&reader), release);
-  TRI_TRY_GOTO(tri_tokenizer_begin_vocabulary(at_key(&reader, "model.vocab"), reader.vocab, reader.contents,
-                                              reader.largest_added + 1, &tokenizer),
+  tri_vocabulary_options options = {.added = reader.contents,
+                                    .least_size = reader.largest_added + 1,
+                                    .characters = !tri_tokenizer_is_byte_level(reader.root)};
+  TRI_TRY_GOTO(tri_tokenizer_begin_vocabulary(at_key(&reader, "model.vocab"), reader.vocab, &options, &tokenizer),
                release);
   TRI_TRY_GOTO(read_merges(&reader, tokenizer), release);
   TRI_TRY_GOTO(read_model_options(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_read_stages(file, reader.root, tokenizer), release);
+  if (options.characters) TRI_TRY_GOTO(tri_tokenizer_read_decoder(file, reader.root, tokenizer), release);
   TRI_TRY_GOTO(read_added(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, at_key(&reader, "model.vocab")), release);
   TRI_TRY_GOTO(keep_text(tokenizer, text, bytes), release);

@@ -99,6 +99,15 @@ static tri_status check_ids(const char *where, json_t *object, int64_t *largest,
   return TRI_OK;
 }
 
+/* The bytes that a token has in the vocabulary; false if it cannot be spelled so. `out` has room for `bytes`. */
+static bool spell_token(const tri_vocabulary *vocabulary, const char *token, size_t bytes, char *out,
+                        size_t *out_bytes) {
+  if (!vocabulary->characters) return spell(token, bytes, out, out_bytes);
+  memcpy(out, token, bytes);
+  *out_bytes = bytes;
+  return true;
+}
+
 /* `scratch` has room for the longest token. */
 static tri_status add_tokens(const char *where, json_t *object, const json_t *added, char *scratch,
                              tri_vocabulary *vocabulary) {
@@ -115,7 +124,7 @@ static tri_status add_tokens(const char *where, json_t *object, const json_t *ad
       return tri_fail(TRI_BAD_FILE, "%s: \"%s\" and the token for \"%s\" have the same id %d", where, shown,
                       tri_tokenizer_show(vocabulary->pool + taken->offset, taken->bytes, other), id);
     }
-    if (spell(key, letters, scratch, &bytes)) {
+    if (spell_token(vocabulary, key, letters, scratch, &bytes)) {
       TRI_TRY(tri_vocabulary_add(vocabulary, id, scratch, bytes, true));
     } else if (json_object_get(added, key) != NULL) {
       TRI_TRY(tri_vocabulary_add(vocabulary, id, key, letters, false));
@@ -129,9 +138,9 @@ static tri_status add_tokens(const char *where, json_t *object, const json_t *ad
   return TRI_OK;
 }
 
-tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const json_t *added, int64_t least_size,
+tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const tri_vocabulary_options *options,
                                           tri_tokenizer **out) {
-  int64_t count = (int64_t)json_object_size(object), largest = least_size - 1;
+  int64_t count = (int64_t)json_object_size(object), largest = options->least_size - 1;
   if (count == 0) return tri_fail(TRI_BAD_FILE, "%s: the vocabulary is empty", where);
   size_t longest = 0;
   TRI_TRY(check_ids(where, object, &largest, &longest));
@@ -144,7 +153,8 @@ tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, con
   tri_status status = TRI_OK;
   TRI_TRY(tri_alloc("a token", longest, 1, &scratch));
   TRI_TRY_GOTO(tri_tokenizer_begin(largest + 1, &tokenizer), release);
-  TRI_TRY_GOTO(add_tokens(where, object, added, scratch, &tokenizer->vocabulary), release);
+  tokenizer->vocabulary.characters = options->characters;
+  TRI_TRY_GOTO(add_tokens(where, object, options->added, scratch, &tokenizer->vocabulary), release);
   *out = tokenizer;
   tokenizer = NULL;
 release:
@@ -166,7 +176,7 @@ tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size
   char shown[TRI_SHOWN_BYTES], other[TRI_SHOWN_BYTES];
   for (int side = 0; side < 2; side++) {
     size_t bytes = 0;
-    bool spelled = spell(letters[side], counts[side], reader->scratch + length, &bytes);
+    bool spelled = spell_token(reader->vocabulary, letters[side], counts[side], reader->scratch + length, &bytes);
     ids[side] = spelled ? tri_vocabulary_find(reader->vocabulary, reader->scratch + length, bytes) : -1;
     if (ids[side] < 0) {
       return tri_fail(TRI_BAD_FILE, "%s: %s %lld: the token \"%s\" is not in the vocabulary", reader->file,

@@ -1,11 +1,15 @@
-/* The normalizer and the pre-tokenizer of a tokenizer.json, as stages. Byte-level vocabularies use few of Hugging
- * Face's many: the others are refused by name, because without them the ids would be wrong. */
+/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. Of Hugging Face's many those of the
+ * usual BPE vocabularies are here: the others are refused by name, because without them the ids would be wrong. */
 #include "tokenizer/tokenizer_internal.h"
+
+#include "tokenizer/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { DEEPEST = 8 }; /* sequences within sequences */
+
+#define PUNCTUATION "[\\p{P}$+<=>^`|~]"
 
 static const char *type_of(const json_t *object, char shown[TRI_SHOWN_BYTES]) {
   const char *type = json_string_value(json_object_get(object, "type"));
@@ -17,22 +21,90 @@ static bool is_type(const json_t *object, const char *type) {
   return own != NULL && strcmp(own, type) == 0;
 }
 
-static tri_status read_normalizer(const char *where, const json_t *object, int depth, tri_tokenizer *tokenizer) {
+tri_status tri_text_steps_read_replace(const char *where, const json_t *object, tri_text_steps *out) {
+  const json_t *pattern = json_object_get(object, "pattern"), *content = json_object_get(object, "content");
+  const json_t *plain = json_object_get(pattern, "String");
+  if (json_object_get(pattern, "Regex") != NULL) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: a Replace with a Regex is not supported; one with a String is", where);
+  }
+  if (!json_is_string(plain) || !json_is_string(content)) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: a Replace must have a \"pattern\" {\"String\": \"...\"} and a string \"content\"", where);
+  }
+  if (json_string_length(plain) == 0) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: a Replace of an empty string is not supported", where);
+  }
+  return tri_text_steps_add_replace(out, where, json_string_value(plain), json_string_length(plain),
+                                    json_string_value(content), json_string_length(content));
+}
+
+static tri_status read_prepend(const char *where, const json_t *object, tri_text_steps *out) {
+  const json_t *text = json_object_get(object, "prepend");
+  if (!json_is_string(text)) return tri_fail(TRI_BAD_FILE, "%s: the \"prepend\" of a Prepend must be a string", where);
+  return tri_text_steps_add_prepend(out, where, json_string_value(text), json_string_length(text), false, false);
+}
+
+static tri_status read_normalizer(const char *where, const json_t *object, int depth, tri_text_steps *out) {
   char shown[TRI_SHOWN_BYTES];
   const json_t *list = json_object_get(object, "normalizers");
   if (object == NULL || json_is_null(object)) return TRI_OK;
-  if (is_type(object, "NFC")) {
-    tokenizer->nfc = true;
-    return TRI_OK;
-  }
+  if (is_type(object, "NFC")) return tri_text_steps_add_nfc(out, where);
+  if (is_type(object, "Replace")) return tri_text_steps_read_replace(where, object, out);
+  if (is_type(object, "Prepend")) return read_prepend(where, object, out);
   if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: the normalizer %s is not supported; NFC, none, and a Sequence of these are",
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: the normalizer %s is not supported; NFC, Replace, Prepend, none, and a Sequence of these are",
                     where, type_of(object, shown));
   }
   size_t index = 0;
   json_t *entry = NULL;
-  json_array_foreach(list, index, entry) TRI_TRY(read_normalizer(where, entry, depth + 1, tokenizer));
+  json_array_foreach(list, index, entry) TRI_TRY(read_normalizer(where, entry, depth + 1, out));
   return TRI_OK;
+}
+
+/* Older files say add_prefix_space, which is prepend_scheme "never" where it is false. */
+tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
+  const char *mark = NULL, *scheme = NULL;
+  bool prefix = true;
+  uint32_t code = 0;
+  TRI_TRY(tri_json_string(where, object, "replacement", "", &mark));
+  TRI_TRY(tri_json_string(where, object, "prepend_scheme", NULL, &scheme));
+  TRI_TRY(tri_json_bool(where, object, "add_prefix_space", true, &prefix));
+  TRI_TRY(tri_json_bool(where, object, "split", true, &out->splits));
+  if (mark[0] == '\0' || tri_utf8_decode(mark, strlen(mark), &code) != strlen(mark)) {
+    return tri_fail(TRI_BAD_FILE, "%s: the \"replacement\" of Metaspace must be one character", where);
+  }
+  memcpy(out->mark, mark, strlen(mark) + 1);
+  if (scheme == NULL) scheme = prefix ? "always" : "never";
+  bool never = strcmp(scheme, "never") == 0;
+  out->only_first = strcmp(scheme, "first") == 0;
+  if (!never && !out->only_first && strcmp(scheme, "always") != 0) {
+    char shown[TRI_SHOWN_BYTES];
+    return tri_fail(TRI_UNSUPPORTED, "%s: the prepend_scheme %s is not supported; always, first and never are", where,
+                    tri_tokenizer_show(scheme, strlen(scheme), shown));
+  }
+  if (!prefix && !never) {
+    return tri_fail(TRI_BAD_FILE, "%s: Metaspace has add_prefix_space false and prepend_scheme %s, which is not never",
+                    where, scheme);
+  }
+  out->prepends = !never;
+  return TRI_OK;
+}
+
+/* It changes the text and then cuts it, so that no other may have cut it before. */
+static tri_status read_metaspace(const char *where, const json_t *object, tri_tokenizer *out) {
+  tri_metaspace space = {0};
+  TRI_TRY(tri_metaspace_read(where, object, &space));
+  size_t bytes = strlen(space.mark);
+  if (out->pretokenizer.count > 0 || out->spaces.count > 0) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: Metaspace behind another pre-tokenizer is not supported", where);
+  }
+  TRI_TRY(tri_text_steps_add_replace(&out->spaces, where, " ", 1, space.mark, bytes));
+  if (space.prepends) {
+    TRI_TRY(tri_text_steps_add_prepend(&out->spaces, where, space.mark, bytes, space.only_first, true));
+  }
+  if (!space.splits) return TRI_OK;
+  return tri_pretokenizer_add_string(&out->pretokenizer, where, TRI_STAGE_WITH_NEXT, space.mark, bytes);
 }
 
 /* {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false} */
@@ -49,14 +121,21 @@ static tri_status read_split(const char *where, const json_t *object, tri_pretok
   }
   bool isolated = strcmp(behavior, "Isolated") == 0;
   bool kept_alone = strcmp(behavior, "Removed") == 0 && invert; /* what does not match is removed */
-  if (!isolated && !kept_alone) {
+  bool joined = json_is_string(plain) && !invert &&
+                (strcmp(behavior, "MergedWithPrevious") == 0 || strcmp(behavior, "MergedWithNext") == 0);
+  if (!isolated && !kept_alone && !joined) {
     char shown[TRI_SHOWN_BYTES];
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s: a Split with the behavior \"%s\"%s is not supported; Isolated is, and Removed "
-                    "with invert",
+                    "%s: a Split with the behavior \"%s\"%s is not supported; Isolated is, Removed with invert, and "
+                    "MergedWithPrevious and MergedWithNext of a String",
                     where, tri_tokenizer_show(behavior, strlen(behavior), shown), invert ? " and invert" : "");
   }
   const json_t *text = json_is_string(regex) ? regex : plain;
+  if (joined) {
+    bool next = strcmp(behavior, "MergedWithNext") == 0;
+    return tri_pretokenizer_add_string(out, where, next ? TRI_STAGE_WITH_NEXT : TRI_STAGE_WITH_PREVIOUS,
+                                       json_string_value(text), json_string_length(text));
+  }
   return tri_pretokenizer_add_pattern(out, where, json_string_value(text), json_string_length(text), text == plain,
                                       kept_alone);
 }
@@ -65,7 +144,7 @@ static tri_status read_byte_level(const char *where, const json_t *object, tri_p
   bool prefix = false, regex = false;
   TRI_TRY(tri_json_bool(where, object, "add_prefix_space", true, &prefix));
   TRI_TRY(tri_json_bool(where, object, "use_regex", true, &regex));
-  if (prefix) TRI_TRY(tri_pretokenizer_add_space(out, where));
+  if (prefix) TRI_TRY(tri_pretokenizer_add_stage(out, where, TRI_STAGE_SPACE));
   if (!regex) return TRI_OK;
   return tri_pretokenizer_add_pattern(out, where, tri_pattern_gpt2, strlen(tri_pattern_gpt2), false, false);
 }
@@ -77,43 +156,84 @@ static tri_status read_digits(const char *where, const json_t *object, tri_preto
   return tri_pretokenizer_add_pattern(out, where, pattern, strlen(pattern), false, false);
 }
 
-/* *byte_level: whether ByteLevel came already, which must come once and last. */
-static tri_status read_pretokenizer(const char *where, const json_t *object, int depth, bool *byte_level,
-                                    tri_pretokenizer *out) {
-  const json_t *list = json_object_get(object, "pretokenizers");
-  if (is_type(object, "Sequence") && json_is_array(list) && depth < DEEPEST) {
-    size_t index = 0;
-    json_t *entry = NULL;
-    json_array_foreach(list, index, entry) TRI_TRY(read_pretokenizer(where, entry, depth + 1, byte_level, out));
-    return TRI_OK;
+/* ASCII's signs are among them all, as in Hugging Face; of the others Unicode's punctuation. */
+static tri_status read_punctuation(const char *where, const json_t *object, tri_pretokenizer *out) {
+  const char *behavior = NULL;
+  TRI_TRY(tri_json_string(where, object, "behavior", "Isolated", &behavior));
+  bool alone = strcmp(behavior, "Isolated") == 0;
+  if (!alone && strcmp(behavior, "Contiguous") != 0) {
+    char shown[TRI_SHOWN_BYTES];
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: Punctuation with the behavior \"%s\" is not supported; Isolated and Contiguous are", where,
+                    tri_tokenizer_show(behavior, strlen(behavior), shown));
   }
-  if (*byte_level) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: a pre-tokenizer behind ByteLevel is not supported", where);
+  const char *pattern = alone ? PUNCTUATION : PUNCTUATION "+";
+  return tri_pretokenizer_add_pattern(out, where, pattern, strlen(pattern), false, false);
+}
+
+/* What came of the pre-tokenizers read so far. */
+typedef struct stages_reader {
+  const char *where;
+  tri_tokenizer *tokenizer;
+  bool byte_level; /* ByteLevel came */
+} stages_reader;
+
+static tri_status read_one(stages_reader *reader, const json_t *object) {
+  tri_pretokenizer *out = &reader->tokenizer->pretokenizer;
+  const char *where = reader->where;
+  bool again = is_type(object, "ByteLevel") && reader->byte_level;
+  if (reader->byte_level && !out->letters && !again) {
+    TRI_TRY(tri_pretokenizer_add_stage(out, where, TRI_STAGE_LETTERS)); /* the others see what ByteLevel has written */
   }
   if (is_type(object, "Split")) return read_split(where, object, out);
   if (is_type(object, "Digits")) return read_digits(where, object, out);
-  if (is_type(object, "ByteLevel")) {
-    *byte_level = true;
+  if (is_type(object, "Punctuation")) return read_punctuation(where, object, out);
+  if (is_type(object, "Metaspace") && reader->tokenizer->vocabulary.characters) {
+    return read_metaspace(where, object, reader->tokenizer);
+  }
+  if (is_type(object, "ByteLevel") && !again) {
+    reader->byte_level = true;
     return read_byte_level(where, object, out);
   }
   char shown[TRI_SHOWN_BYTES];
   return tri_fail(TRI_UNSUPPORTED,
-                  "%s: the pre-tokenizer %s is not supported; ByteLevel, Split, Digits and a Sequence "
-                  "of these are",
-                  where, type_of(object, shown));
+                  "%s: the pre-tokenizer %s is not supported%s; ByteLevel, Metaspace, Split, Digits, Punctuation and a "
+                  "Sequence of these are",
+                  where, type_of(object, shown), again || is_type(object, "Metaspace") ? " beside ByteLevel" : "");
+}
+
+static tri_status read_pretokenizer(stages_reader *reader, const json_t *object, int depth) {
+  const json_t *list = json_object_get(object, "pretokenizers");
+  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) return read_one(reader, object);
+  size_t index = 0;
+  json_t *entry = NULL;
+  json_array_foreach(list, index, entry) TRI_TRY(read_pretokenizer(reader, entry, depth + 1));
+  return TRI_OK;
+}
+
+static bool has_byte_level(const json_t *object, int depth) {
+  const json_t *list = json_object_get(object, "pretokenizers");
+  size_t index = 0;
+  json_t *entry = NULL;
+  if (is_type(object, "ByteLevel")) return true;
+  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) return false;
+  json_array_foreach(list, index, entry) {
+    if (has_byte_level(entry, depth + 1)) return true;
+  }
+  return false;
+}
+
+bool tri_tokenizer_is_byte_level(const json_t *root) {
+  return has_byte_level(json_object_get(root, "pre_tokenizer"), 0);
 }
 
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer) {
   char where[512];
   snprintf(where, sizeof where, "%s: normalizer", file);
-  TRI_TRY(read_normalizer(where, json_object_get(root, "normalizer"), 0, tokenizer));
+  TRI_TRY(read_normalizer(where, json_object_get(root, "normalizer"), 0, &tokenizer->normalizer));
   const json_t *pretokenizer = json_object_get(root, "pre_tokenizer");
-  bool byte_level = false;
   snprintf(where, sizeof where, "%s: pre_tokenizer", file);
-  if (json_is_object(pretokenizer)) {
-    TRI_TRY(read_pretokenizer(where, pretokenizer, 0, &byte_level, &tokenizer->pretokenizer));
-  }
-  if (byte_level) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s: there is no ByteLevel in it; only byte-level vocabularies are supported",
-                  where);
+  stages_reader reader = {.where = where, .tokenizer = tokenizer};
+  if (pretokenizer == NULL || json_is_null(pretokenizer)) return TRI_OK;
+  return read_pretokenizer(&reader, pretokenizer, 0);
 }

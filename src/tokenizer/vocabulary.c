@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char what[] = "the vocabulary";
@@ -80,6 +81,21 @@ tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, in
   }
   vocabulary->merges[vocabulary->merge_count++] = (tri_merge){left, right, result};
   return TRI_OK;
+}
+
+bool tri_vocabulary_use_fallback(tri_vocabulary *vocabulary, bool wanted) {
+  bool whole = true;
+  for (int byte = 0; byte < 256; byte++) {
+    char name[8];
+    int length = snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+    vocabulary->fallback[byte] = wanted ? tri_vocabulary_find(vocabulary, name, (size_t)length) : -1;
+    if (vocabulary->fallback[byte] >= 0) {
+      vocabulary->tokens[vocabulary->fallback[byte]].byte = true;
+    } else {
+      whole = false;
+    }
+  }
+  return whole;
 }
 
 tri_status tri_vocabulary_index(tri_vocabulary *vocabulary) {

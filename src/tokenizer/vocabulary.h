@@ -1,5 +1,7 @@
-/* The tokens of a vocabulary and the merges between them: what byte-level BPE looks up. Built once by a reader of a
- * file or by the trainer, then only read. */
+/* The tokens of a vocabulary and the merges between them: what BPE looks up. Built once by a reader of a file or by the
+ * trainer, then only read. A byte-level vocabulary makes its tokens of bytes. One of characters (those that came from
+ * SentencePiece) makes them of code points, and has for one that is no token the tokens "<0x00>" to "<0xFF>" of its
+ * bytes. */
 #ifndef TRI_TOKENIZER_VOCABULARY_H
 #define TRI_TOKENIZER_VOCABULARY_H
 
@@ -15,6 +17,7 @@ typedef struct tri_token {
   size_t offset;  /* into the pool of bytes */
   uint32_t bytes; /* 0: no token has this id */
   bool learnt;    /* spelled in byte letters, so BPE can make it and words are looked up in it; others are only added */
+  bool byte;      /* of a vocabulary of characters: stands for one byte of a character that is no token */
 } tri_token;
 
 typedef struct tri_merge {
@@ -36,6 +39,8 @@ typedef struct tri_vocabulary {
   int32_t *by_bytes; /* open addressing: id + 1 by the bytes of a learnt token, 0 where free */
   size_t by_bytes_mask;
   int32_t byte_ids[256]; /* the token of one byte, or -1 */
+  bool characters;       /* its tokens are made of code points, not of bytes */
+  int32_t fallback[256]; /* of characters: the token that stands for a byte, or -1 */
   tri_merge *merges;     /* by rank */
   int64_t merge_count, merge_room;
   tri_merge_slot *slots;
@@ -55,6 +60,10 @@ int32_t tri_vocabulary_find(const tri_vocabulary *vocabulary, const char *bytes,
 
 /* Appends the merge of the next lower rank; all ids are known to be in the vocabulary. */
 tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, int32_t right, int32_t result);
+
+/* Takes the tokens "<0x00>" to "<0xFF>" of a vocabulary of characters for bytes, if `wanted`; false if one is missing.
+ */
+bool tri_vocabulary_use_fallback(tri_vocabulary *vocabulary, bool wanted);
 
 /* Makes the table of merges and byte_ids, once all tokens and merges are there. A pair that is listed twice counts
  * where it is listed last, as in Hugging Face. */

@@ -1,4 +1,4 @@
-/* A tokenizer.json of any content: it is refused with a message, or it encodes any text. */
+/* A tokenizer.json of any content: it is refused with a message, or it encodes any text and decodes any ids. */
 #include "base/memory.h"
 #include "tokenizer/tokenizer_internal.h"
 
@@ -6,6 +6,37 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Decodes ids, some of which there are not. */
+static void decode(const tri_tokenizer *tokenizer, const tri_token_list *list) {
+  tri_decoder *decoder = NULL;
+  const char *text = NULL;
+  size_t bytes = 0;
+  if (tri_decoder_create(tokenizer, true, &decoder) != TRI_OK) abort();
+  for (int64_t i = 0; i < list->count; i++) {
+    if (tri_decoder_next(decoder, i % 16 == 15 ? (int32_t)i : list->ids[i], &text, &bytes) != TRI_OK) abort();
+    if (text == NULL) abort();
+  }
+  tri_decoder_end(decoder, &text, &bytes);
+  if (bytes > 3) abort();
+  tri_decoder_destroy(decoder);
+}
+
+/* As encode_with_ends, which may refuse; where tokens end rises up to the end of the text. */
+static void find_ends(tri_encoder *encoder, const char *text, size_t bytes) {
+  tri_token_list list = {0};
+  tri_token_ends ends = {0};
+  size_t before = 0;
+  if (tri_encoder_encode_with_ends(encoder, text, bytes, &list, &ends) == TRI_OK) {
+    if (ends.count != list.count) abort();
+    for (int64_t i = 0; i < ends.count; i++) {
+      if (ends.ends[i] < before || ends.ends[i] > bytes) abort();
+      before = ends.ends[i];
+    }
+  }
+  tri_free(list.ids);
+  tri_free(ends.ends);
+}
 
 /* Encodes some text, the input itself among it, and looks at every id. */
 static void use(const tri_tokenizer *tokenizer, const char *text, size_t bytes) {
@@ -18,13 +49,18 @@ static void use(const tri_tokenizer *tokenizer, const char *text, size_t bytes) 
   if (tri_encoder_create(tokenizer, &encoder) != TRI_OK) abort();
   for (int specials = 0; specials < 2; specials++) {
     if (tri_encoder_encode(encoder, words, sizeof words - 1, specials, &list) != TRI_OK) break;
+    if (tri_encoder_encode_rest(encoder, words, 40, specials, &list) != TRI_OK) break;
     if (tri_encoder_encode(encoder, text, bytes < 4096 ? bytes : 4096, specials, &list) != TRI_OK) break;
   }
   for (int64_t i = 0; i < list.count; i++) {
     size_t length = 0;
     if (list.ids[i] < 0 || list.ids[i] >= tri_tokenizer_vocab_size(tokenizer)) abort();
-    if (tri_tokenizer_token(tokenizer, list.ids[i], &length) == NULL || length == 0) abort();
+    if (tri_tokenizer_token(tokenizer, list.ids[i], &length) == NULL) abort();
+    if (length == 0 && !tokenizer->vocabulary.characters) abort(); /* a decoder may make nothing of a token */
   }
+  decode(tokenizer, &list);
+  find_ends(encoder, words, sizeof words - 1);
+  find_ends(encoder, text, bytes < 4096 ? bytes : 4096);
   tri_free(list.ids);
   tri_encoder_destroy(encoder);
 }

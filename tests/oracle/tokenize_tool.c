@@ -1,6 +1,9 @@
 /* Drives the tokenizer for tests that are not written in C.
  *
  *   tokenize_tool encode SOURCE RECORDS [plain]   ids of each record on a line; "plain": special tokens are plain text
+ *   tokenize_tool ends SOURCE RECORDS             where these tokens end in the record, with special tokens
+ *   tokenize_tool text SOURCE RECORDS             records are ids of 4 bytes; the text of each on a line, in hex, as it
+ *                                                 comes token by token
  *   tokenize_tool decode SOURCE RECORDS           fails unless the tokens of each record spell the record
  *   tokenize_tool info SOURCE                     vocabulary size and end-of-text id
  *   tokenize_tool save SOURCE FILE                writes a tokenizer.json
@@ -74,6 +77,48 @@ static tri_status check_decoding(const tri_tokenizer *tokenizer, tri_encoder *en
   return status;
 }
 
+static tri_status print_ends(tri_encoder *encoder, records *r) {
+  tri_token_list list = {0};
+  tri_token_ends ends = {0};
+  const char *text = NULL;
+  size_t bytes = 0;
+  tri_status status = TRI_OK;
+  while (status == TRI_OK && next_record(r, &text, &bytes)) {
+    list.count = ends.count = 0;
+    status = tri_encoder_encode_with_ends(encoder, text, bytes, &list, &ends);
+    for (int64_t i = 0; i < ends.count; i++) printf("%s%zu", i > 0 ? " " : "", ends.ends[i]);
+    putchar('\n');
+  }
+  tri_free(list.ids);
+  tri_free(ends.ends);
+  return status;
+}
+
+static void put_text(const char *text, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) printf("%02x", (unsigned)(uint8_t)text[i]);
+}
+
+static tri_status print_texts(const tri_tokenizer *tokenizer, records *r) {
+  const char *data = NULL, *text = NULL;
+  size_t bytes = 0, length = 0;
+  while (next_record(r, &data, &bytes)) {
+    tri_decoder *decoder = NULL;
+    TRI_TRY(tri_decoder_create(tokenizer, true, &decoder));
+    for (size_t i = 0; i + 4 <= bytes; i += 4) {
+      int32_t id = 0;
+      memcpy(&id, data + i, 4);
+      TRI_TRY(tri_decoder_next(decoder, id, &text, &length));
+      put_text(text, length);
+      putchar(' ');
+    }
+    tri_decoder_end(decoder, &text, &length);
+    put_text(text, length);
+    putchar('\n');
+    tri_decoder_destroy(decoder);
+  }
+  return TRI_OK;
+}
+
 static double seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -117,7 +162,10 @@ static tri_status use(const char *what, const tri_tokenizer *tokenizer, int coun
     status = measure(encoder, arguments[3], atof(arguments[4]));
   } else {
     TRI_TRY_GOTO(open_records(arguments[3], &r), release);
-    status = strcmp(what, "decode") == 0 ? check_decoding(tokenizer, encoder, &r) : print_ids(encoder, &r, count < 5);
+    status = strcmp(what, "decode") == 0 ? check_decoding(tokenizer, encoder, &r)
+             : strcmp(what, "ends") == 0 ? print_ends(encoder, &r)
+             : strcmp(what, "text") == 0 ? print_texts(tokenizer, &r)
+                                         : print_ids(encoder, &r, count < 5);
   }
 release:
   tri_free(r.data);

@@ -1,0 +1,178 @@
+/* From ids to text. A byte-level token is its bytes. One of a vocabulary of characters is spelled with the mark of a
+ * space, or is "<0x0A>" for a byte; what it adds to a text is worked out once for each. Only the beginning of a text is
+ * special: the space that encoding has put there is taken away again.
+ *
+ * A character may come in several tokens. The decoder keeps the bytes of one that is not whole yet, so that what it
+ * gives can be shown at once; bytes that can no longer become a character are given as they are. */
+#include "tokenizer/tokenizer_internal.h"
+
+#include "base/memory.h"
+#include "tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char what[] = "the texts of tokens";
+
+/* ---- what each token adds ---------------------------------------------------------------------------------------- */
+
+static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f'); }
+
+/* "<0x0A>" */
+static bool is_byte(const char *text, size_t bytes, char *out) {
+  if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || !is_hex(text[3]) || !is_hex(text[4])) return false;
+  const char digits[3] = {text[3], text[4], '\0'};
+  *out = (char)(uint8_t)strtoul(digits, NULL, 16);
+  return true;
+}
+
+static tri_status add_text(tri_decoding *decoding, int32_t id, const char *text, size_t bytes) {
+  char byte = 0;
+  if (decoding->bytes && is_byte(text, bytes, &byte)) {
+    text = &byte;
+    bytes = 1;
+  }
+  if (decoding->pool_room - decoding->pool_bytes < bytes) {
+    size_t room = (decoding->pool_bytes + bytes) * 2 + 4096;
+    TRI_TRY(tri_realloc(what, room, 1, &decoding->pool));
+    decoding->pool_room = room;
+  }
+  if (bytes > 0) memcpy(decoding->pool + decoding->pool_bytes, text, bytes);
+  decoding->tokens[id] = (tri_token){.offset = decoding->pool_bytes, .bytes = (uint32_t)bytes};
+  decoding->pool_bytes += bytes;
+  return TRI_OK;
+}
+
+tri_status tri_decoding_index(tri_decoding *decoding, const tri_vocabulary *vocabulary) {
+  tri_stepper stepper = {.keep_parts = false};
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc(what, (size_t)vocabulary->size, sizeof *decoding->tokens, &decoding->tokens));
+  for (int32_t id = 0; id < (int32_t)vocabulary->size && status == TRI_OK; id++) {
+    const tri_token *token = &vocabulary->tokens[id];
+    const char *text = NULL;
+    size_t bytes = 0;
+    if (token->bytes == 0) continue;
+    status = tri_stepper_run(&stepper, &decoding->replaced, (tri_text_place){.first = true},
+                             vocabulary->pool + token->offset, token->bytes, &text, &bytes);
+    if (status == TRI_OK) status = add_text(decoding, id, text, bytes);
+  }
+  tri_stepper_release(&stepper);
+  return status;
+}
+
+void tri_decoding_release(tri_decoding *decoding) {
+  tri_text_steps_release(&decoding->replaced);
+  tri_text_steps_release(&decoding->first_replaced);
+  tri_free(decoding->tokens);
+  tri_free(decoding->pool);
+}
+
+const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes) {
+  const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
+  *bytes = 0;
+  if (id < 0 || id >= vocabulary->size) return "";
+  const tri_token *token = vocabulary->characters ? &tokenizer->decoding.tokens[id] : &vocabulary->tokens[id];
+  const char *pool = vocabulary->characters ? tokenizer->decoding.pool : vocabulary->pool;
+  *bytes = token->bytes;
+  return token->bytes > 0 ? pool + token->offset : "";
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+enum { LONGEST_CHARACTER = 4 };
+
+struct tri_decoder {
+  const tri_tokenizer *tokenizer;
+  tri_stepper stepper;
+  bool begun;       /* there was a token */
+  int64_t to_strip; /* characters that may still be taken from the beginning */
+  char *text;       /* what was held back, and what the next token adds */
+  size_t held, room;
+  size_t given; /* bytes of text that the last call gave out */
+};
+
+tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out) {
+  tri_decoder *decoder = NULL;
+  TRI_TRY(tri_alloc("a text decoder", 1, sizeof *decoder, &decoder));
+  decoder->tokenizer = tokenizer;
+  decoder->begun = !begins;
+  decoder->to_strip = begins ? tokenizer->decoding.stripped_most : 0;
+  *out = decoder;
+  return TRI_OK;
+}
+
+void tri_decoder_destroy(tri_decoder *decoder) {
+  if (decoder == NULL) return;
+  tri_stepper_release(&decoder->stepper);
+  tri_free(decoder->text);
+  tri_free(decoder);
+}
+
+/* What the token adds, but for what is taken from the beginning of the text. */
+static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
+  const tri_decoding *decoding = &decoder->tokenizer->decoding;
+  const tri_token *token = NULL;
+  *text = tri_tokenizer_token(decoder->tokenizer, id, bytes);
+  bool first = !decoder->begun && *bytes > 0;
+  decoder->begun |= first;
+  if (!first || !decoding->first_differs) return TRI_OK;
+  token = &decoder->tokenizer->vocabulary.tokens[id];
+  return tri_stepper_run(&decoder->stepper, &decoding->first_replaced, (tri_text_place){.first = true},
+                         decoder->tokenizer->vocabulary.pool + token->offset, token->bytes, text, bytes);
+}
+
+static void strip(tri_decoder *decoder, const char **text, size_t *bytes) {
+  const tri_decoding *decoding = &decoder->tokenizer->decoding;
+  size_t length = decoding->stripped_bytes;
+  while (decoder->to_strip > 0 && *bytes > 0) {
+    bool same = *bytes >= length && memcmp(*text, decoding->stripped, length) == 0;
+    decoder->to_strip = same ? decoder->to_strip - 1 : 0;
+    *text += same ? length : 0;
+    *bytes -= same ? length : 0;
+  }
+}
+
+/* The length of the end of a text that may be the beginning of a character. */
+static size_t unfinished_bytes(const char *text, size_t bytes) {
+  for (size_t length = 1; length < LONGEST_CHARACTER && length <= bytes; length++) {
+    uint8_t first = (uint8_t)text[bytes - length];
+    uint32_t code = 0;
+    if ((first & 0xC0) == 0x80) continue;
+    size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+    if (first < 0xC2 || first > 0xF4 || length >= wanted) return 0;
+    /* Whether anything makes it whole: the second byte decides. */
+    char whole[LONGEST_CHARACTER];
+    memset(whole, length == 1 && (first == 0xE0 || first == 0xF0) ? 0xBF : 0x80, sizeof whole);
+    if (length == 1 && first == 0xF0) whole[1] = (char)0x90;
+    memcpy(whole, text + bytes - length, length);
+    return tri_utf8_decode(whole, wanted, &code) > 0 ? length : 0;
+  }
+  return 0;
+}
+
+tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes) {
+  const char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(text_of(decoder, id, &text, &bytes));
+  strip(decoder, &text, &bytes);
+  if (decoder->held > 0) memmove(decoder->text, decoder->text + decoder->given, decoder->held);
+  decoder->given = 0;
+  if (decoder->room < decoder->held + bytes || decoder->text == NULL) {
+    size_t room = 2 * (decoder->held + bytes) + 64;
+    TRI_TRY(tri_realloc("a text", room, 1, &decoder->text));
+    decoder->room = room;
+  }
+  if (bytes > 0) memcpy(decoder->text + decoder->held, text, bytes);
+  size_t all = decoder->held + bytes;
+  decoder->held = unfinished_bytes(decoder->text, all);
+  decoder->given = all - decoder->held;
+  *out = decoder->text;
+  *out_bytes = decoder->given;
+  return TRI_OK;
+}
+
+void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes) {
+  *out = decoder->held > 0 ? decoder->text + decoder->given : "";
+  *out_bytes = decoder->held;
+  decoder->held = decoder->given = 0;
+}

@@ -1,0 +1,26 @@
+/* Which neighbouring characters a merge can ever bring into one token. */
+#ifndef TRI_TOKENIZER_JOINS_H
+#define TRI_TOKENIZER_JOINS_H
+
+#include "tokenizer/vocabulary.h"
+
+enum { TRI_FEW_CODES = 129 }; /* ASCII and the mark of a space */
+
+typedef struct tri_joins {
+  bool all;        /* every pair may join: nothing is known */
+  bool few_only;   /* of other characters than the few nothing is known */
+  uint64_t *pairs; /* open addressing: left << 32 | right; 0 where free */
+  size_t mask;
+  uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) / 8]; /* a bit for each pair of the few */
+} tri_joins;
+
+/* Of the merges of a vocabulary of characters. `unknown`: it has an unknown token that some characters become. Release
+ * it also after a failure. */
+tri_status tri_joins_create(tri_joins *joins, const tri_vocabulary *vocabulary, bool unknown);
+void tri_joins_release(tri_joins *joins);
+
+/* The length of the start of the text, as short as can be, that has the ids which it has by itself: no merge reaches
+ * over its end. The text is valid UTF-8 and not empty. */
+size_t tri_joins_run(const tri_joins *joins, const char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,196 @@
+/* Vocabularies of characters, as SentencePiece makes them: spaces are marks, what is no token is its bytes, and text
+ * comes back character by character. */
+#include "tokenizer_fixture.h"
+
+#include <stdio.h>
+
+#define MARK "\u2581"
+
+enum { FIRST_BYTE = 3, FIRST_LETTER = FIRST_BYTE + 256 };
+
+/* <unk> <s> </s>, the bytes, then mark a b c mark+a ab; spaces become marks and one is put before a text. */
+static json_t *characters_document(void) {
+  static const char *const more[] = {"\u2581", "a", "b", "c", "\u2581a", "ab"};
+  json_t *vocab = json_pack("{s:i, s:i, s:i}", "<unk>", 0, "<s>", 1, "</s>", 2);
+  for (int byte = 0; byte < 256; byte++) {
+    char name[8];
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+    json_object_set_new(vocab, name, json_integer(FIRST_BYTE + byte));
+  }
+  for (int i = 0; i < 6; i++) json_object_set_new(vocab, more[i], json_integer(FIRST_LETTER + i));
+  return json_pack(
+      "{s:[{s:i, s:s, s:b, s:b}], s:{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}, s:n, s:{s:s, s:[{s:s, s:{s:s}, s:s}, "
+      "{s:s}, {s:s}, {s:s, s:s, s:i, s:i}]}, s:{s:s, s:b, s:b, s:s, s:o, s:[s, s]}}",
+      "added_tokens", "id", 2, "content", "</s>", "special", 1, "normalized", 0, "normalizer", "type", "Sequence",
+      "normalizers", "type", "Prepend", "prepend", MARK, "type", "Replace", "pattern", "String", " ", "content", MARK,
+      "pre_tokenizer", "decoder", "type", "Sequence", "decoders", "type", "Replace", "pattern", "String", MARK,
+      "content", " ", "type", "ByteFallback", "type", "Fuse", "type", "Strip", "content", " ", "start", 1, "stop", 0,
+      "model", "type", "BPE", "byte_fallback", 1, "fuse_unk", 1, "unk_token", "<unk>", "vocab", vocab, "merges",
+      MARK " a", "a b");
+}
+
+#define BYTE(byte) (FIRST_BYTE + (byte))
+enum { SPACE = FIRST_LETTER, A, B, C, SPACE_A, AB };
+
+static void test_ids(void **state) {
+  (void)state;
+  tri_tokenizer *tokenizer = NULL;
+  assert_ok(parse_document(characters_document(), &tokenizer));
+  assert_int_equal(tri_tokenizer_end_of_text(tokenizer), 2);
+  assert_ids(tokenizer, "", 1, IDS(-1));
+  assert_ids(tokenizer, "a", 1, IDS(SPACE_A));
+  assert_ids(tokenizer, "ab", 1, IDS(SPACE_A, B)); /* the first merge is of lower rank */
+  assert_ids(tokenizer, "bab  abc", 1, IDS(SPACE, B, AB, SPACE, SPACE_A, B, C));
+  assert_ids(tokenizer, "\u00e9a", 1, IDS(SPACE, BYTE(0xC3), BYTE(0xA9), A));
+  assert_ids(tokenizer, "a</s>a", 1, IDS(SPACE_A, 2, SPACE_A));
+  assert_ids(tokenizer, "a</s>", 0, IDS(SPACE_A, BYTE('<'), BYTE('/'), BYTE('s'), BYTE('>')));
+  assert_ids(tokenizer,
+             "\xff"
+             "a\xc3",
+             1, IDS(SPACE, BYTE(0xFF), A, BYTE(0xC3))); /* no UTF-8: no space behind it */
+  tri_tokenizer_destroy(tokenizer);
+}
+
+static void test_the_rest_of_a_text(void **state) {
+  (void)state;
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  tri_token_list list = {0};
+  assert_ok(parse_document(characters_document(), &tokenizer));
+  assert_ok(tri_encoder_create(tokenizer, &encoder));
+  assert_ok(tri_encoder_encode_rest(encoder, "ab</s>a", 7, 1, &list));
+  assert_int_equal(list.count, 3);
+  assert_int_equal(list.ids[0], AB);
+  assert_int_equal(list.ids[2], SPACE_A); /* a piece behind a token is no rest */
+  tri_free(list.ids);
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+}
+
+static void test_where_tokens_end(void **state) {
+  (void)state;
+  static const char text[] = "a </s>\u00e9b";
+  static const size_t wanted[] = {1, 2, 6, 6, 7, 8, 9};
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  tri_token_list list = {0};
+  tri_token_ends ends = {0};
+  assert_ok(parse_document(characters_document(), &tokenizer));
+  assert_ok(tri_encoder_create(tokenizer, &encoder));
+  assert_ok(tri_encoder_encode_with_ends(encoder, text, sizeof text - 1, &list, &ends));
+  assert_int_equal(ends.count, sizeof wanted / sizeof wanted[0]);
+  assert_int_equal(list.count, ends.count);
+  assert_memory_equal(ends.ends, wanted, sizeof wanted);
+  tri_free(list.ids);
+  tri_free(ends.ends);
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+}
+
+/* The texts that ids add, each behind a bar, and at the end what was held back. */
+static void assert_text(const tri_tokenizer *tokenizer, bool begins, const int32_t *ids, const char *wanted) {
+  tri_decoder *decoder = NULL;
+  char got[256];
+  const char *text = NULL;
+  size_t length = 0, bytes = 0;
+  assert_ok(tri_decoder_create(tokenizer, begins, &decoder));
+  for (; *ids >= 0; ids++) {
+    assert_ok(tri_decoder_next(decoder, *ids, &text, &bytes));
+    length += (size_t)snprintf(got + length, sizeof got - length, "%.*s|", (int)bytes, text);
+  }
+  tri_decoder_end(decoder, &text, &bytes);
+  snprintf(got + length, sizeof got - length, "%.*s", (int)bytes, text);
+  assert_string_equal(got, wanted);
+  tri_decoder_destroy(decoder);
+}
+
+static void test_text_comes_in_characters(void **state) {
+  (void)state;
+  tri_tokenizer *tokenizer = NULL;
+  assert_ok(parse_document(characters_document(), &tokenizer));
+  assert_text(tokenizer, true, IDS(SPACE_A, SPACE_A), "a| a|");
+  assert_text(tokenizer, false, IDS(SPACE_A, SPACE_A), " a| a|");
+  assert_text(tokenizer, true, IDS(SPACE, SPACE, A), "| |a|");
+  assert_text(tokenizer, true, IDS(A, BYTE(0xF0), BYTE(0x9F), BYTE(0x99), BYTE(0x82), B), "a||||\U0001F642|b|");
+  assert_text(tokenizer, true, IDS(BYTE(0xE4), BYTE(0xB8), A),
+              "||\xe4\xb8"
+              "a|");
+  assert_text(tokenizer, true, IDS(BYTE(0xF0), BYTE(0x80)), "|\xf0\x80|"); /* nothing can make it whole */
+  assert_text(tokenizer, true, IDS(BYTE(0xFF), BYTE(0xC3)), "\xff||\xc3");
+  assert_text(tokenizer, true, IDS(2, 1000000, A), "</s>||a|");
+  tri_tokenizer_destroy(tokenizer);
+}
+
+typedef struct fault {
+  const char *path, *value; /* the change to the document */
+  tri_status status;
+  const char *message; /* part of it */
+} fault;
+
+static const fault faults[] = {
+    {"model.byte_fallback", "false", TRI_OK, NULL}, /* there is an unknown token */
+    {"model.unk_token", NULL, TRI_OK, NULL},        /* there are all bytes */
+    {"model.vocab.<0x80>", NULL, TRI_OK, NULL},
+    {"decoder", "null", TRI_OK, NULL},
+    {"model.vocab.c", "null", TRI_BAD_FILE, "the id of \"c\" must be a whole number"},
+    {"model.merges.2", "\"b z\"", TRI_BAD_FILE, "entry 2: the token \"z\" is not in the vocabulary"},
+    {"decoder.type", "\"WordPiece\"", TRI_UNSUPPORTED,
+     "t.json: decoder: the decoder WordPiece is not supported with a"},
+    {"decoder.decoders.0.type", "\"ByteLevel\"", TRI_UNSUPPORTED, "the decoder ByteLevel is not supported with a"},
+    {"decoder.decoders.0.type", "7", TRI_BAD_FILE, "t.json: decoder: a decoder has no \"type\""},
+    {"decoder.decoders.2.type", "\"ByteFallback\"", TRI_UNSUPPORTED, "the decoder Strip is not supported before Fuse"},
+    {"decoder.decoders.3.stop", "1", TRI_UNSUPPORTED,
+     "Strip is not supported at the end of a text: \"stop\" must be 0"},
+    {"decoder.decoders.3.start", "-1", TRI_BAD_FILE, "\"start\" and \"stop\" of Strip must be whole numbers"},
+    {"decoder.decoders.3.content", "\"ab\"", TRI_BAD_FILE, "the \"content\" of Strip must be one character"},
+    {"decoder.decoders.4", "{\"type\": \"Replace\"}", TRI_UNSUPPORTED, "Replace is not supported behind ByteFallback"},
+    {"decoder.decoders.4", "{\"type\": \"Strip\", \"content\": \"a\", \"start\": 1, \"stop\": 0}", TRI_UNSUPPORTED,
+     "the decoder Strip is not supported twice"},
+};
+
+static void test_changed_documents(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+    tri_tokenizer *tokenizer = NULL;
+    json_t *root = characters_document();
+    patch(root, faults[i].path, faults[i].value);
+    tri_status got = parse_document(root, &tokenizer);
+    if (got != faults[i].status || (got != TRI_OK && strstr(tri_status_message(), faults[i].message) == NULL)) {
+      fail_msg("%s: status %d, \"%s\"", faults[i].path, (int)got, got == TRI_OK ? "" : tri_status_message());
+    }
+    if (got == TRI_OK) {
+      assert_ids(tokenizer, "ca", 1, IDS(SPACE, C, A));
+    } else {
+      assert_null(tokenizer);
+    }
+    tri_tokenizer_destroy(tokenizer);
+  }
+}
+
+static void test_a_text_without_any_token(void **state) {
+  (void)state;
+  tri_tokenizer *tokenizer = NULL;
+  json_t *root = characters_document();
+  patch(root, "model.byte_fallback", "false");
+  patch(root, "model.unk_token", NULL);
+  assert_int_equal(parse_document(root, &tokenizer), TRI_BAD_FILE);
+  assert_non_null(strstr(tri_status_message(), "needs byte_fallback and tokens \"<0x00>\" to \"<0xFF>\", or an unk"));
+}
+
+static void test_nothing_is_left(void **state) {
+  (void)state;
+  assert_int_equal(tri_memory_bytes(), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_ids),
+      cmocka_unit_test(test_the_rest_of_a_text),
+      cmocka_unit_test(test_where_tokens_end),
+      cmocka_unit_test(test_text_comes_in_characters),
+      cmocka_unit_test(test_changed_documents),
+      cmocka_unit_test(test_a_text_without_any_token),
+      cmocka_unit_test(test_nothing_is_left),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
