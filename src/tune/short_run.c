@@ -57,6 +57,8 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   add_word(run, resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
+  tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
+  tri_short_run_set(run, "checkpoint.best", "false");
   *out = run;
   return TRI_OK;
 }
