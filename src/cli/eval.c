@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/eval_questions.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/same_tokenizer.h"
@@ -24,11 +25,24 @@ typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
   int64_t sequence, batch;                /* 0: as the model was trained */
   const char *documents, *packing;        /* NULL: likewise */
+  const char *choices;                    /* questions in the place of a corpus, or NULL */
+  bool all_checkpoints;
+  const char *svg;
   bool json;
   tri_model_options model;
 } eval_arguments;
 
-enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_DOCUMENTS, OPTION_PACKING, OPTION_BIGRAM, OPTION_JSON };
+enum {
+  OPTION_SEQUENCE = 256,
+  OPTION_BATCH,
+  OPTION_DOCUMENTS,
+  OPTION_PACKING,
+  OPTION_BIGRAM,
+  OPTION_CHOICES,
+  OPTION_ALL_CHECKPOINTS,
+  OPTION_SVG,
+  OPTION_JSON
+};
 
 static tri_status take_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
@@ -38,11 +52,35 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_DOCUMENTS: out->documents = optarg; return TRI_OK;
     case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
+    case OPTION_CHOICES: out->choices = optarg; return TRI_OK;
+    case OPTION_ALL_CHECKPOINTS: out->all_checkpoints = true; return TRI_OK;
+    case OPTION_SVG: out->svg = optarg; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
   }
   TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
   return taken ? TRI_OK : tri_option_fault("eval", result, arguments);
+}
+
+/* What is of a corpus, and what is of questions. */
+static tri_status check_options(const eval_arguments *given, int named) {
+  const bool of_corpus =
+      given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->sequence > 0;
+  if (given->choices == NULL && (given->all_checkpoints || given->svg != NULL)) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --all-checkpoints and --svg go with --choices FILE");
+  }
+  if (given->choices == NULL && named != 2) {
+    return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
+  }
+  if (given->choices != NULL && named != 1) {
+    return tri_fail(TRI_BAD_USAGE, "eval: with --choices name a checkpoint, or a run, and nothing else");
+  }
+  if (given->choices != NULL && of_corpus) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for --choices");
+  }
+  if (given->svg == NULL || given->all_checkpoints) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
 }
 
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
@@ -52,6 +90,9 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
       {"documents", required_argument, NULL, OPTION_DOCUMENTS},
       {"packing", required_argument, NULL, OPTION_PACKING},
       {"bigram", required_argument, NULL, OPTION_BIGRAM},
+      {"choices", required_argument, NULL, OPTION_CHOICES},
+      {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
+      {"svg", required_argument, NULL, OPTION_SVG},
       {"json", no_argument, NULL, OPTION_JSON},
       TRI_MODEL_OPTION_ROWS,
       {NULL, 0, NULL, 0},
@@ -61,11 +102,9 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
-  if (optind + 2 != count) {
-    return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
-  }
+  TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
-  out->data = arguments[optind + 1];
+  out->data = out->choices == NULL ? arguments[optind + 1] : NULL;
   return TRI_OK;
 }
 
@@ -373,9 +412,21 @@ static void release(session *s) {
   tri_free(s);
 }
 
+static tri_status ask_questions(const eval_arguments *given) {
+  const tri_eval_questions asked = {.model = given->checkpoint,
+                                    .file = given->choices,
+                                    .options = &given->model,
+                                    .batch = given->batch,
+                                    .json = given->json,
+                                    .all_checkpoints = given->all_checkpoints,
+                                    .svg = given->svg};
+  return tri_eval_choices(&asked);
+}
+
 static tri_status eval_run(int count, char **arguments) {
   eval_arguments parsed = {.model = tri_model_options_default()};
   TRI_TRY(eval_parse(count, arguments, &parsed));
+  if (parsed.choices != NULL) return ask_questions(&parsed);
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
@@ -388,11 +439,13 @@ static tri_status eval_run(int count, char **arguments) {
 
 const tri_command tri_command_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus",
+    .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus; or questions it gets right",
     .help =
         "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--documents D] [--packing P] [--bigram "
         "TRAIN]\n"
         "                    [--json] [options]\n"
+        "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
+        "       trireme eval RUN --choices FILE.jsonl --all-checkpoints [--svg FILE.svg] [--json] [options]\n"
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens, or "
         "every\n"
@@ -406,7 +459,14 @@ const tri_command tri_command_eval = {
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
-        "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
+        "  --choices FILE      instead of a corpus: questions with given choices, a JSON line each (docs/judging.md), "
+        "and\n"
+        "                      how often the likeliest is the right one: acc and acc_norm as lm-evaluation-harness has "
+        "them\n"
+        "  --all-checkpoints   of a run, one after the other; the noise between the last, and rank correlations\n"
+        "  --svg FILE          draw that\n"
+        "  --json              one JSON document on standard output; of questions with what came of "
+        "each\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .run = eval_run,

@@ -1,0 +1,19 @@
+/* `eval` with questions in the place of a corpus: with given choices, or answered in the model's own words. */
+#ifndef TRI_CLI_EVAL_QUESTIONS_H
+#define TRI_CLI_EVAL_QUESTIONS_H
+
+#include "cli/model_options.h"
+
+typedef struct tri_eval_questions {
+  const char *model, *file;
+  const tri_model_options *options;
+  int64_t batch; /* sequences at a time; 0: as many as 2048 tokens take */
+  bool json;
+  bool all_checkpoints; /* of a run, one after the other */
+  const char *svg;      /* where the picture of that goes; NULL: nowhere */
+} tri_eval_questions;
+
+/* Judges by which choice the model finds likeliest, and prints what came of it. */
+tri_status tri_eval_choices(const tri_eval_questions *asked);
+
+#endif
