@@ -44,23 +44,27 @@ static void tell_shortened(const session *s) {
            s->asked->file, set->first_shortened, s->positions, set->shortened, set->num_texts);
 }
 
-/* The tokenizer is the model's: what it makes of the questions holds for all checkpoints of a run. */
-static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
-  const tri_model_options *options = s->asked->options;
+tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
+                              tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
   char source[TRI_PATH_BYTES];
-  tri_tokenizer *tokenizer = NULL;
-  tri_pair_encoder *encoder = NULL;
   TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, source));
   if (source[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
                     tri_checkpoint_path(weights->named));
   }
-  TRI_TRY(tri_tokenizer_create(source, &tokenizer));
+  TRI_TRY(tri_tokenizer_create(source, tokenizer));
+  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
+  TRI_TRY(check_vocabulary(*tokenizer, model));
+  return tri_pair_encoder_create(*tokenizer, source, encoder);
+}
+
+/* What the first checkpoint's tokenizer makes of the questions holds for all of a run. */
+static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
+  tri_tokenizer *tokenizer = NULL;
+  tri_pair_encoder *encoder = NULL;
   s->vocabulary = model->vocab_size;
   s->positions = model->max_sequence;
-  tri_status status = tri_cli_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, tokenizer);
-  if (status == TRI_OK) status = check_vocabulary(tokenizer, model);
-  if (status == TRI_OK) status = tri_pair_encoder_create(tokenizer, source, &encoder);
+  tri_status status = tri_eval_tokenizer(weights, model, s->asked->options, &tokenizer, &encoder);
   if (status == TRI_OK) {
     status = tri_choice_set_create(s->asked->file, &s->questions, encoder, s->positions, &s->set);
   }

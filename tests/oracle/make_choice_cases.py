@@ -55,6 +55,34 @@ def judge(model, name, rows, folder, more):
                                        **{m: sample[m] for m in ("acc", "acc_norm", "acc_bytes")}) for sample in samples])
 
 
+# What an answer is compared without.
+RULES = [{}, dict(ignore_case=True), dict(ignore_punctuation=True), dict(ignore_case=True, ignore_punctuation=True, ignore_numbers=True)]
+UNTIL, TOKENS = ["\n\n", " of", "er"], 12
+
+
+def answer(model, rows, folder, rule, name="answers"):
+    path = write_lines(folder / f"{name}.jsonl", rows)
+    task = ConfigurableTask(config=dict(TASK, task=name, output_type="generate_until", doc_to_text="{{prompt}}", doc_to_target="{{answer}}",
+                                        dataset_kwargs=dict(data_files=dict(test=str(path))),
+                                        generation_kwargs=dict(until=list(UNTIL), max_gen_toks=TOKENS, do_sample=False),
+                                        metric_list=[dict(rule, metric="exact_match", aggregation="mean", higher_is_better=True)]))
+    result = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True, bootstrap_iters=100, random_seed=1)
+    samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
+    numbers = {key.split(",")[0]: value for key, value in result["results"][name].items() if isinstance(value, float)}
+    return dict(numbers, results=[dict(text=sample["filtered_resps"][0], exact_match=sample["exact_match"]) for sample in samples])
+
+
+def answers(model, folder):
+    """Prompts, and answers that are what the model says, or nearly so. What is no UTF-8, or has a token that is no text, is left out."""
+    asked = [dict(prompt=q["question"] or "x", answer="?") for q in questions(400)]
+    said = [r["text"] for r in answer(model, asked, folder, {}, "first")["results"]]
+    rows = []
+    for i, (row, text) in enumerate(zip(asked, said)):
+        if len(rows) < 40 and "\ufffd" not in text and text.strip() == text.strip("\x00") and "<" not in text and text:
+            rows.append(dict(row, answer=(text, text.upper(), text + "!", f"7{text.swapcase()}'", text + "x", text[:-1] or "x")[len(rows) % 6]))
+    return dict(rows=rows, runs=[dict(rule=rule, **answer(model, rows, folder, rule, f"answers{i}")) for i, rule in enumerate(RULES)])
+
+
 def main(out):
     tokenizers, cases = make_tokenizers(), {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -64,13 +92,14 @@ def main(out):
             model = lm_eval.api.registry.get_model("hf")(pretrained=str(path), device="cpu", dtype="float32", batch_size=8)
             plain = dict(doc_to_text="{{question}}", doc_to_target="{{answer}}", doc_to_choice="{{choices}}")
             cases[family] = dict(questions=judge(model, "questions", list(questions()), folder, dict(plain)))
+            cases[family]["answers"] = answers(model, folder)
             for name, (rows, more) in FORMS.items():
                 if name == "hellaswag":
                     from lm_eval.tasks.hellaswag.utils import process_docs
                     more = dict(more, process_docs=process_docs)
                 cases[family][name] = judge(model, name, rows, folder, more)
     with open(out, "w", encoding="utf-8") as file:
-        json.dump(dict(tokenizers=tokenizers, forms={name: rows for name, (rows, _) in FORMS.items()}, cases=cases), file, ensure_ascii=True)
+        json.dump(dict(tokenizers=tokenizers, forms={name: rows for name, (rows, _) in FORMS.items()}, cases=cases, until=UNTIL, tokens=TOKENS), file, ensure_ascii=True)
         file.write("\n")
 
 

@@ -223,3 +223,66 @@ def test_one_checkpoint_and_one_question(run, tmp_path):
     assert found["noise"]["acc"] is None and found["checkpoints"][0]["acc_stderr"] is None
     assert found["checkpoints"][0]["rank_correlation_with_end"] is None
     xml.etree.ElementTree.parse(tmp_path / "one.svg")
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def test_answers_as_the_harness(model, tmp_path):
+    case = STORED["cases"][model.name]["answers"]
+    path = write_lines(tmp_path / "rows.jsonl", case["rows"])
+    stops = [word for text in STORED["until"] for word in ("--until", text)]
+    matches = set()
+    for run in case["runs"]:
+        words = ["--" + name.replace("_", "-") for name in run["rule"]]
+        found, _ = judged(model, "--answers", path, "--tokens", STORED["tokens"], *stops, *words)
+        assert [r["text"] for r in found["results"]] == [r["text"] for r in run["results"]]
+        assert [r["exact_match"] for r in found["results"]] == [r["exact_match"] == 1 for r in run["results"]]
+        assert found["exact_match"] == pytest.approx(run["exact_match"]) and found["exact_match_stderr"] == pytest.approx(run["exact_match_stderr"])
+        matches.add(round(found["exact_match"], 6))
+    assert len(case["rows"]) >= 10 and len(matches) >= 3  # else this tests nothing
+
+
+def test_several_answers_and_spaces(run, tmp_path):
+    """Any of several is right; spaces around one count unless --strip says otherwise."""
+    rows = [json.loads(line) for line in open(run / "rows.jsonl")][:8]
+    rows = [dict(prompt=row["question"], answers=["no", row["choices"][row["answer"]]]) for row in rows]
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    words = ["--tokens", 5, "--until", "  "]
+    found, _ = judged(run / "run", "--answers", path, *words)
+    assert found["exact_match"] == 0 and all(r["text"].startswith(" ") for r in found["results"])
+    found, _ = judged(run / "run", "--answers", path, *words, "--strip")
+    assert found["exact_match"] == 1
+    said = trireme("eval", run / "run", "--answers", path, *words, "--strip").stdout
+    assert said == "questions       8\nexact_match     1.0000 +- 0.0000\n"
+
+
+@pytest.mark.parametrize("line, words", [
+    (dict(answer="a"), "there is no `prompt`"), (dict(prompt=1, answer="a"), "`prompt` is a number, not a string"),
+    (dict(prompt="a"), "nothing says what is right: give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
+    (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number: write a text"),
+])
+def test_bad_answers(model, tmp_path, line, words):
+    path = write_lines(tmp_path / "bad.jsonl", [dict(prompt="a", answer="b"), line])
+    done = trireme("eval", model, "--answers", path)
+    assert done.returncode == 4 and f"{path} line 2" in done.stderr and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("more, words", [
+    (["--choices", "x"], "one at a time"), (["--batch", 2], "written one at a time"), (["--until", ""], "--until is empty"),
+    (["--tokens", 5000], "leaves nothing of the model's"), (["--svg", "x"], "go with --choices"), (["corpus"], "and nothing else"),
+])
+def test_bad_usage_of_answers(model, tmp_path, more, words):
+    path = write_lines(tmp_path / "rows.jsonl", [dict(prompt="a", answer="b")])
+    done = trireme("eval", model, "--answers", path, *more)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_long_prompts(model, tmp_path):
+    """Their beginnings are left out: what is written is that of the end alone."""
+    end = "the ship sails over a cold sea while birds watch small boats near stone walls and old men sing of storms that never came to rest "
+    rows = [dict(prompt="Über " * 40 + end * 3, answer="b"), dict(prompt="old men " * 50 + end * 3, answer="b")]
+    found = trireme("eval", model, "--answers", write_lines(tmp_path / "rows.jsonl", rows), "--json", "--tokens", 20)
+    assert found.returncode == 0 and "its beginning is left out; so it is with 2 of 2 prompts" in found.stderr
+    texts = [r["text"] for r in json.loads(found.stdout)["results"]]
+    assert texts[0] == texts[1]
