@@ -12,6 +12,7 @@
  *     state.json              progress; sizes and checksums of all of the above
  *     COMPLETE                written last; size and checksum of state.json
  *     PROVEN, DISPROVED       empty, one of them or none: what later steps say of it (below)
+ *     BEST                    empty, from the beginning or not at all: no validation loss was as low before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
@@ -96,6 +97,7 @@ typedef struct tri_checkpoint_request {
   const char *companions;     /* folder whose companions (companions.h) are copied too, or NULL */
   void *buffers;              /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
   int64_t keep;               /* newest checkpoints kept, this one included; 0 keeps all                  */
+  bool best;                  /* marked as the best so far: it stays until a better one is there          */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to their
@@ -149,11 +151,22 @@ tri_status tri_checkpoint_clear(const char *root);
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
+/* LOCAL, by whoever alone writes below root. ROOT/best leads to the newest checkpoint that was marked as the best when
+ * it was saved, which is the best of all; where there is none there is no link. Saves and removals see to it. */
+tri_status tri_checkpoint_link_best(const char *root);
+
 /* LOCAL. Whether there is a complete checkpoint of that step below root. */
 bool tri_checkpoint_is_there(const char *root, int64_t step);
 
 /* LOCAL. The newest complete checkpoint below root that is proven, by its marks alone; path is "" if there is none. */
 tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
+
+/* LOCAL. All complete checkpoints below root that are not disproved, by rising steps. Release *out with tri_free. */
+typedef struct tri_checkpoint_found {
+  int64_t step;
+  char path[TRI_PATH_BYTES];
+} tri_checkpoint_found;
+tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int64_t *count);
 
 /* LOCAL. The highest step that a checkpoint below root claims by its name, whatever it is worth unless it is disproved;
  * -1 if there is none. */

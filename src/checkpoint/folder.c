@@ -12,6 +12,7 @@
  * whatever has such a name and is not its own is somebody's who is no more. */
 #include "checkpoint/folder.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/output.h"
@@ -178,7 +179,7 @@ tri_status tri_checkpoint_clear(const char *root) {
     if (is_left_over(root, &list[i])) status = remove_folder(root, list[i].name);
   }
   tri_free(list);
-  return status;
+  return status == TRI_OK ? tri_checkpoint_link_best(root) : status; /* a run may have been killed just before it */
 }
 
 /* The newest complete folder of the list that is proven, or NULL. */
@@ -189,16 +190,55 @@ static const tri_folder *newest_proven(const char *root, const tri_folder *list,
   return NULL;
 }
 
+/* Likewise of those that had the lowest validation loss when they were saved: the newest is the best of all. */
+static const tri_folder *newest_best(const char *root, const tri_folder *list, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (tri_folder_is_complete(root, &list[i]) && tri_folder_has(root, &list[i], TRI_FILE_BEST)) return &list[i];
+  }
+  return NULL;
+}
+
+/* ROOT/best is a link to it, for people; the mark says which one it is. It is made anew beside the old one, so that
+ * there is one at all times. */
+static tri_status link_best(const char *root, const tri_folder *best) {
+  char path[TRI_PATH_BYTES], beside[TRI_PATH_BYTES], now[64] = "";
+  TRI_TRY(tri_path_join(path, root, TRI_LINK_BEST));
+  TRI_TRY(tri_path_join(beside, root, "." TRI_LINK_BEST));
+  const ssize_t length = readlink(path, now, sizeof now - 1);
+  if (length < 0 && errno != ENOENT) return TRI_OK; /* somebody's own */
+  if (length < 0 && best == NULL) return TRI_OK;
+  if (best == NULL && unlink(path) != 0) return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
+  if (best == NULL || strcmp(now, best->name) == 0) return TRI_OK;
+  (void)unlink(beside); /* what a killed process has left */
+  if (symlink(best->name, beside) == 0 && rename(beside, path) == 0) return tri_directory_sync(root);
+  return tri_fail(TRI_IO_FAILED, "cannot make the link %s: %s", path, strerror(errno));
+}
+
+tri_status tri_checkpoint_link_best(const char *root) {
+  tri_folder *list = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_folder_list(root, &list, &count));
+  if (link_best(root, newest_best(root, list, count)) != TRI_OK) {
+    tri_warn("the best checkpoint has the mark " TRI_FILE_BEST " alone: %s", tri_status_message());
+  }
+  tri_free(list);
+  return TRI_OK;
+}
+
 /* A checkpoint that a diverging run saved just before its weights were found to be ruined must not push out the last
  * one that is known to be good. */
 static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t keep, const tri_folder *list,
                                  int64_t count) {
-  const tri_folder *proven = newest_proven(root, list, count);
+  const tri_folder *proven = newest_proven(root, list, count), *best = newest_best(root, list, count);
   int64_t kept = 1; /* newest_step itself */
   for (int64_t i = 0; i < count; i++) {
     const tri_folder *folder = &list[i];
     if (!tri_folder_is_complete(root, folder) || folder->step == newest_step || folder == proven) {
       kept += folder == proven && folder->step != newest_step;
+      continue;
+    }
+    if (folder == best) {
+      kept += kept < keep; /* one of the newest anyway */
       continue;
     }
     bool disproved = tri_folder_has(root, folder, TRI_FILE_DISPROVED);
@@ -209,6 +249,7 @@ static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t 
 }
 
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep) {
+  TRI_TRY(tri_checkpoint_link_best(root)); /* before the one that it led to goes */
   if (keep > 0) {
     tri_folder *list = NULL;
     int64_t count = 0;
@@ -238,4 +279,25 @@ tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYT
   if (found == NULL) path[0] = '\0';
   tri_free(list);
   return status;
+}
+
+tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int64_t *count) {
+  tri_folder *list = NULL;
+  tri_checkpoint_found *found = NULL;
+  int64_t folders = 0, held = 0;
+  TRI_TRY(tri_folder_list(root, &list, &folders));
+  tri_status status = tri_alloc("a list of checkpoints", (size_t)folders, sizeof *found, &found);
+  for (int64_t i = folders - 1; i >= 0 && status == TRI_OK; i--) { /* of each kind the highest step is first */
+    if (!tri_folder_is_complete(root, &list[i]) || tri_folder_has(root, &list[i], TRI_FILE_DISPROVED)) continue;
+    found[held].step = list[i].step;
+    status = tri_path_join(found[held++].path, root, list[i].name);
+  }
+  tri_free(list);
+  if (status != TRI_OK) {
+    tri_free(found);
+    return status;
+  }
+  *out = found;
+  *count = held;
+  return TRI_OK;
 }

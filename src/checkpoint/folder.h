@@ -17,6 +17,8 @@
 #define TRI_FILE_STATE "state.json"
 #define TRI_FILE_COMPLETE "COMPLETE"
 #define TRI_FILE_PROVEN "PROVEN"       /* empty: a later step, or an evaluation, from this state was finite */
+#define TRI_FILE_BEST "BEST"           /* empty: no checkpoint before had so low a validation loss */
+#define TRI_LINK_BEST "best"           /* below the root: to the newest folder that has the mark */
 #define TRI_FILE_DISPROVED "DISPROVED" /* empty: every step from this state was bad, until the run gave up */
 
 typedef enum tri_folder_kind {
@@ -52,8 +54,8 @@ bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
 /* LOCAL. Retires complete checkpoints, oldest first, until `keep` are left, `newest_step` among them whatever its
- * number; then clears them. The newest that is proven stays whatever its number is, those that are disproved go. keep 0
- * keeps all. */
+ * number; then clears them. The newest that is proven stays whatever its number is, and so does the newest that is
+ * marked as the best; those that are disproved go. keep 0 keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

@@ -245,6 +245,11 @@ static tri_status fill_folder(saving *s) {
     TRI_TRY(save_describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
   }
   if (request->companions != NULL) TRI_TRY(copy_companions(s));
+  if (request->best) {
+    char mark[TRI_PATH_BYTES];
+    TRI_TRY(tri_path_join(mark, s->temporary, TRI_FILE_BEST));
+    TRI_TRY(tri_output_file(mark, "", 0));
+  }
   int64_t models = 0;
   for (int64_t f = 0; f < s->num_files; f++) {
     TRI_TRY(create_file(s, &s->files[f]));

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/eval_questions.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/same_tokenizer.h"
@@ -24,11 +25,58 @@ typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
   int64_t sequence, batch;                /* 0: as the model was trained */
   const char *documents, *packing;        /* NULL: likewise */
+  const char *choices, *answers;          /* questions in the place of a corpus, or NULL */
+  tri_answer_rule rule;
+  bool ruled; /* something of the rule was given */
+  bool all_checkpoints;
+  const char *svg;
   bool json;
   tri_model_options model;
 } eval_arguments;
 
-enum { OPTION_SEQUENCE = 256, OPTION_BATCH, OPTION_DOCUMENTS, OPTION_PACKING, OPTION_BIGRAM, OPTION_JSON };
+enum {
+  OPTION_SEQUENCE = 256,
+  OPTION_BATCH,
+  OPTION_DOCUMENTS,
+  OPTION_PACKING,
+  OPTION_BIGRAM,
+  OPTION_CHOICES,
+  OPTION_ANSWERS,
+  OPTION_TOKENS,
+  OPTION_UNTIL,
+  OPTION_STRIP,
+  OPTION_IGNORE_CASE,
+  OPTION_IGNORE_PUNCTUATION,
+  OPTION_IGNORE_NUMBERS,
+  OPTION_ALL_CHECKPOINTS,
+  OPTION_SVG,
+  OPTION_JSON
+};
+
+static tri_status add_until(const char *text, tri_answer_rule *rule) {
+  int count = 0;
+  while (count < TRI_ANSWER_STOPS && rule->until[count] != NULL) count++;
+  if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "--until is empty: give a text that ends an answer");
+  if (count == TRI_ANSWER_STOPS) return tri_fail(TRI_BAD_USAGE, "--until: %d at most", TRI_ANSWER_STOPS);
+  rule->until[count] = text;
+  return TRI_OK;
+}
+
+/* How answers are made and compared; *taken is false where it is none of these. */
+static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
+  tri_answer_rule *rule = &out->rule;
+  *taken = result >= OPTION_TOKENS && result <= OPTION_IGNORE_NUMBERS;
+  out->ruled = out->ruled || *taken;
+  switch (result) {
+    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &rule->tokens);
+    case OPTION_UNTIL: return add_until(optarg, rule);
+    case OPTION_STRIP: rule->strip = true; return TRI_OK;
+    case OPTION_IGNORE_CASE: rule->ignore_case = true; return TRI_OK;
+    case OPTION_IGNORE_PUNCTUATION: rule->ignore_punctuation = true; return TRI_OK;
+    case OPTION_IGNORE_NUMBERS: rule->ignore_numbers = true; return TRI_OK;
+    default: return TRI_OK;
+  }
+}
 
 static tri_status take_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
@@ -38,11 +86,53 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_DOCUMENTS: out->documents = optarg; return TRI_OK;
     case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
+    case OPTION_CHOICES: out->choices = optarg; return TRI_OK;
+    case OPTION_ANSWERS: out->answers = optarg; return TRI_OK;
+    case OPTION_ALL_CHECKPOINTS: out->all_checkpoints = true; return TRI_OK;
+    case OPTION_SVG: out->svg = optarg; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
   }
+  TRI_TRY(take_rule(result, out, &taken));
+  if (taken) return TRI_OK;
   TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
   return taken ? TRI_OK : tri_option_fault("eval", result, arguments);
+}
+
+static bool asks(const eval_arguments *given) { return given->choices != NULL || given->answers != NULL; }
+
+/* Options of questions that do not go together. */
+static tri_status check_questions(const eval_arguments *given) {
+  if (given->choices != NULL && given->answers != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --choices or --answers, one at a time");
+  }
+  if (given->choices == NULL && (given->all_checkpoints || given->svg != NULL)) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --all-checkpoints and --svg go with --choices FILE");
+  }
+  if (given->answers == NULL && given->ruled) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --tokens, --until, --strip and --ignore-... go with --answers FILE");
+  }
+  if (given->answers != NULL && given->batch > 0) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --batch is not for --answers, which are written one at a time");
+  }
+  if (given->svg == NULL || given->all_checkpoints) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
+}
+
+/* What is of a corpus, and what is of questions. */
+static tri_status check_options(const eval_arguments *given, int named) {
+  const bool of_corpus =
+      given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->sequence > 0;
+  TRI_TRY(check_questions(given));
+  if (!asks(given) && named != 2) {
+    return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
+  }
+  if (asks(given) && named != 1) {
+    return tri_fail(TRI_BAD_USAGE, "eval: with --choices or --answers name a checkpoint, or a run, and nothing else");
+  }
+  if (!asks(given) || !of_corpus) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for questions");
 }
 
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
@@ -52,6 +142,16 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
       {"documents", required_argument, NULL, OPTION_DOCUMENTS},
       {"packing", required_argument, NULL, OPTION_PACKING},
       {"bigram", required_argument, NULL, OPTION_BIGRAM},
+      {"choices", required_argument, NULL, OPTION_CHOICES},
+      {"answers", required_argument, NULL, OPTION_ANSWERS},
+      {"tokens", required_argument, NULL, OPTION_TOKENS},
+      {"until", required_argument, NULL, OPTION_UNTIL},
+      {"strip", no_argument, NULL, OPTION_STRIP},
+      {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
+      {"ignore-punctuation", no_argument, NULL, OPTION_IGNORE_PUNCTUATION},
+      {"ignore-numbers", no_argument, NULL, OPTION_IGNORE_NUMBERS},
+      {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
+      {"svg", required_argument, NULL, OPTION_SVG},
       {"json", no_argument, NULL, OPTION_JSON},
       TRI_MODEL_OPTION_ROWS,
       {NULL, 0, NULL, 0},
@@ -61,11 +161,9 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
-  if (optind + 2 != count) {
-    return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
-  }
+  TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
-  out->data = arguments[optind + 1];
+  out->data = asks(out) ? NULL : arguments[optind + 1];
   return TRI_OK;
 }
 
@@ -373,9 +471,23 @@ static void release(session *s) {
   tri_free(s);
 }
 
+static tri_status ask_questions(const eval_arguments *given) {
+  const tri_eval_questions asked = {.model = given->checkpoint,
+                                    .file = given->choices != NULL ? given->choices : given->answers,
+                                    .options = &given->model,
+                                    .batch = given->batch,
+                                    .json = given->json,
+                                    .all_checkpoints = given->all_checkpoints,
+                                    .svg = given->svg,
+                                    .rule = given->rule};
+  return given->choices != NULL ? tri_eval_choices(&asked) : tri_eval_answers(&asked);
+}
+
 static tri_status eval_run(int count, char **arguments) {
-  eval_arguments parsed = {.model = tri_model_options_default()};
+  eval_arguments parsed = {.model = tri_model_options_default(), .rule = {.tokens = 64}};
   TRI_TRY(eval_parse(count, arguments, &parsed));
+  if (parsed.rule.until[0] == NULL) parsed.rule.until[0] = "\n\n";
+  if (asks(&parsed)) return ask_questions(&parsed);
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
@@ -388,11 +500,15 @@ static tri_status eval_run(int count, char **arguments) {
 
 const tri_command tri_command_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus",
+    .summary = "loss, perplexity and bits per byte of a checkpoint on a corpus; or questions it gets right",
     .help =
         "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--documents D] [--packing P] [--bigram "
         "TRAIN]\n"
         "                    [--json] [options]\n"
+        "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
+        "       trireme eval CHECKPOINT --answers FILE.jsonl [--tokens N] [--until TEXT] [--strip] [--ignore-case]\n"
+        "                    [--ignore-punctuation] [--ignore-numbers] [--json] [options]\n"
+        "       trireme eval RUN --choices FILE.jsonl --all-checkpoints [--svg FILE.svg] [--json] [options]\n"
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens, or "
         "every\n"
@@ -406,7 +522,23 @@ const tri_command tri_command_eval = {
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
-        "  --json              one JSON document on standard output\n" TRI_MODEL_OPTION_HELP
+        "  --choices FILE      instead of a corpus: questions with given choices, a JSON line each (docs/judging.md), "
+        "and\n"
+        "                      how often the likeliest is the right one: acc and acc_norm as lm-evaluation-harness has "
+        "them\n"
+        "  --answers FILE      instead of a corpus: prompts with right answers, a JSON line each, and how often the "
+        "text "
+        "that\n"
+        "                      the model finds likeliest, token by token, is one of them (exact_match)\n"
+        "  --tokens N          of an answer at most (64)\n"
+        "  --until TEXT        an answer ends before it (an empty line); may be given several times\n"
+        "  --strip             spaces around an answer do not count; nor, with --ignore-case, --ignore-punctuation "
+        "and\n"
+        "                      --ignore-numbers, what these say\n"
+        "  --all-checkpoints   of a run, one after the other; the noise between the last, and rank correlations\n"
+        "  --svg FILE          draw that\n"
+        "  --json              one JSON document on standard output; of questions with what came of "
+        "each\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .run = eval_run,

@@ -1,12 +1,11 @@
 #include "engine/evaluate.h"
 
 #include "base/label.h"
+#include "base/memory.h"
 
-tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
+/* The executor's only list on its sequences. */
+static tri_status forward_batch(tri_executor *executor, const tri_step_results **results) {
   const tri_op_list *list = executor->chunks[0].list;
-  const tri_step_results *results = NULL;
-  tri_batch host = tri_executor_host_batch(executor, 0);
-  int64_t tokens = list->batch * list->sequence;
   tri_run run = tri_executor_run(executor, 0, 0);
   run.batch = list->batch;
   run.sequence = list->sequence;
@@ -15,10 +14,38 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   run.loss_sum = &tri_executor_step_results(executor)->loss;
   TRI_TRY(tri_executor_upload_batch(executor, 0));
   TRI_TRY(tri_executor_forward(executor, 0, &run));
-  TRI_TRY(tri_executor_read_results(executor, &results));
+  return tri_executor_read_results(executor, results);
+}
+
+tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
+  const tri_op_list *list = executor->chunks[0].list;
+  const tri_step_results *results = NULL;
+  const tri_batch host = tri_executor_host_batch(executor, 0);
+  const int64_t tokens = list->batch * list->sequence;
+  TRI_TRY(forward_batch(executor, &results));
   total->loss_sum += results->loss;
   for (int64_t i = 0; i < tokens; i++) total->counted += host.labels[i] >= 0 ? (double)host.weights[i] : 0;
   return TRI_OK;
+}
+
+/* The list ends in the loss, whose output they are. */
+tri_status tri_evaluate_labels(tri_executor *executor, double *out) {
+  const tri_op_list *list = executor->chunks[0].list;
+  const tri_op_call *last = &list->calls[list->num_calls - 1];
+  const tri_step_results *results = NULL;
+  const tri_dtype wide = tri_dtype_wide(executor->type);
+  const int64_t tokens = list->batch * list->sequence;
+  void *losses = NULL;
+  TRI_TRY(tri_alloc("labels' losses", (size_t)tokens, sizeof(double), &losses));
+  tri_status status = forward_batch(executor, &results);
+  if (status == TRI_OK) {
+    const tri_run run = tri_executor_run(executor, 0, 0);
+    status = tri_queue_download_now(executor->device->queue, losses, run.slots[last->outputs[0]],
+                                    (size_t)tokens * tri_dtype_bytes(wide));
+  }
+  for (int64_t i = 0; i < tokens && status == TRI_OK; i++) out[i] = -tri_wide_get(wide, losses, i);
+  tri_free(losses);
+  return status;
 }
 
 tri_status tri_score_batch_read(const tri_score_batch *batch) {

@@ -130,6 +130,9 @@ static tri_status run_positions(tri_generator *generator, int64_t first, int64_t
   return tri_executor_forward(generator->executor, 0, &run);
 }
 
+/* What the cache holds is written over before anybody sees it. */
+void tri_generator_restart(tri_generator *generator) { generator->count = 0; }
+
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
   if (generator->count + count > generator->positions) {
     return tri_fail(TRI_INTERNAL, "%ld tokens do not fit behind %ld of %ld", (long)count, (long)generator->count,

@@ -24,6 +24,9 @@ const tri_parameter_table *tri_generator_parameters(const tri_generator *generat
  * valid until the next call). */
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits);
 
+/* The sequence is empty again. */
+void tri_generator_restart(tri_generator *generator);
+
 typedef struct tri_sampling {
   double temperature; /* 0 takes the most likely token */
   int64_t top_k;      /* 0 is all */

@@ -38,6 +38,7 @@ static tri_status append_head(const tri_model *model, const tri_list_request *re
                                 &logits);
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE: break;
+    case TRI_LIST_SCORE: list->scores = true; break;
   }
   return tri_objective_append(request->objective, model, list, head.logits, head.hidden, head.weight);
 }
@@ -73,7 +74,8 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
 static int64_t read_together(const tri_list_request *request) {
   switch (request->purpose) {
     case TRI_LIST_TRAIN:
-    case TRI_LIST_EVALUATE: break;
+    case TRI_LIST_EVALUATE:
+    case TRI_LIST_SCORE: break;
     case TRI_LIST_GENERATE: return request->prompt;
   }
   return request->positions;
@@ -83,6 +85,7 @@ static bool is_training(tri_list_purpose purpose) {
   switch (purpose) {
     case TRI_LIST_TRAIN: return true;
     case TRI_LIST_EVALUATE:
+    case TRI_LIST_SCORE:
     case TRI_LIST_GENERATE: return false;
   }
   return false;

@@ -15,6 +15,7 @@
 typedef enum tri_list_purpose {
   TRI_LIST_TRAIN,    /* ends in the loss; backward follows  */
   TRI_LIST_EVALUATE, /* ends in the loss                    */
+  TRI_LIST_SCORE,    /* ends in the loss, and in each label's */
   TRI_LIST_GENERATE, /* ends in the last position's logits  */
 } tri_list_purpose;
 

@@ -14,6 +14,10 @@ tri_status tri_objective_append(const tri_train_objective *objective, const tri_
                                 tri_logits logits, int32_t hidden, int32_t head_weight) {
   if (objective == NULL) objective = &tri_objective_cross_entropy;
   TRI_TRY(objective->append(model, list, logits, hidden, head_weight));
-  if (list->num_calls > 0 && list->calls[list->num_calls - 1].op->makes_loss) return TRI_OK;
+  const tri_op_call *last = list->num_calls > 0 ? &list->calls[list->num_calls - 1] : NULL;
+  if (last != NULL && last->op->makes_loss && (!list->scores || last->outputs[0] >= 0)) return TRI_OK;
+  if (last != NULL && last->op->makes_loss) {
+    return tri_fail(TRI_UNSUPPORTED, "the objective %s has no loss of each label by itself", objective->name);
+  }
   return tri_fail(TRI_INTERNAL, "the objective %s does not end in the operation that makes the loss", objective->name);
 }

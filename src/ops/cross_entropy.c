@@ -10,6 +10,8 @@
  * loss_scale is 1 / the weights of the global batch, known before the forward, so micro-batches and ranks need only be
  * added.
  *
+ * A list of scores (tri_op_list.scores) has no backward, and wants the loss of each row: they are the call's output.
+ *
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
  * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
@@ -94,8 +96,8 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
 
 static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                          tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
   outputs[0] = inputs[0];
+  if (!call->training) outputs[0] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(inputs[0].type)};
   return TRI_OK;
 }
 
@@ -169,6 +171,12 @@ static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64
   return TRI_OK;
 }
 
+/* Where the losses of a chunk go: to the output of a list of scores, or no further than to their sum. */
+static void *losses_of(const tri_run *run, const tri_op_call *call, int64_t first, const chunk_memory *m) {
+  if (call->training || call->outputs[0] < 0) return m->losses;
+  return (char *)run->slots[call->outputs[0]] + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
+}
+
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
@@ -180,12 +188,13 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
   const float *weights = run->weights + first;
+  void *losses = losses_of(run, call, first, &m);
   TRI_TRY(make_logits(run, call, &p.logits, hidden, &m));
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
-  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, m.losses);
-  TRI_KERNEL_CALL(queue, sum, call->type, rows, m.losses, run->loss_sum, first > 0);
+  TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, losses);
+  TRI_KERNEL_CALL(queue, sum, call->type, rows, losses, run->loss_sum, first > 0);
   if (!run->training) return TRI_OK;
 
   TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, at->form, m.logits, labels,
@@ -280,5 +289,5 @@ tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
-  return tri_op_list_append(list, &call, list->training ? 1 : 0, outputs);
+  return tri_op_list_append(list, &call, list->training || list->scores ? 1 : 0, outputs);
 }

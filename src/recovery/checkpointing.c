@@ -65,6 +65,9 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
       .seconds = json_number_value(json_object_get(more, "seconds")),
       .highest_lr = json_number_value(json_object_get(more, "highest_lr")),
       .average_weights = json_number_value(json_object_get(more, "average_weights")),
+      .best_step = integer_of(more, "best_step"),
+      .best_loss = json_number_value(json_object_get(more, "best_loss")),
+      .not_better = integer_of(more, "not_better"),
   };
 }
 

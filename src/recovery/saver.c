@@ -42,7 +42,8 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_kept thread_failure;
   int64_t step;
-  bool proven; /* what came after it is known to be good already */
+  bool proven;     /* what came after it is known to be good already */
+  bool saves_best; /* it is the best so far */
   double begun_s, pause_s;
 
   int64_t unproven; /* the step of the newest checkpoint that has ended, while nothing has proven it; or -1 */
@@ -206,10 +207,12 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   const tri_run_config *config = saver->config;
   saver->step = progress->step;
   saver->proven = false;
+  saver->saves_best = config->checkpoint.best && progress->best_step == progress->step;
   saver->progress =
-      json_pack("{s:I, s:I, s:f, s:f, s:f, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
+      json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:I, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
                 (json_int_t)progress->bad_steps, "seconds", progress->seconds, "highest_lr", progress->highest_lr,
-                "average_weights", progress->average_weights, "identity", print_identity(saver));
+                "average_weights", progress->average_weights, "best_step", (json_int_t)progress->best_step, "best_loss",
+                progress->best_loss, "not_better", (json_int_t)progress->not_better, "identity", print_identity(saver));
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),
@@ -234,6 +237,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
       .companions = saver->companions[0] == '\0' ? NULL : saver->companions,
       .keep = config->checkpoint.keep,
+      .best = saver->saves_best,
   };
   return tri_checkpoint_save_begin(&request, &saver->saving);
 }
@@ -319,6 +323,8 @@ tri_status tri_saver_finish(tri_saver *saver) {
   while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* which waits for the thread */
   return TRI_OK;
 }
+
+tri_status tri_saver_finish_best(tri_saver *saver) { return saver->saves_best ? tri_saver_finish(saver) : TRI_OK; }
 
 /* ---- what later steps say of it ---------------------------------------------------------------------------------- */
 

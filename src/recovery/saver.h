@@ -30,6 +30,10 @@ tri_status tri_saver_look(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
+/* COLLECTIVE. The same if what is saved is the best so far: before somebody notes elsewhere that there is such a one.
+ */
+tri_status tri_saver_finish_best(tri_saver *saver);
+
 /* LOCAL, between steps, on every rank. The run goes on from the checkpoint of that step, which may lie in
  * OUTPUT/checkpoints. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);

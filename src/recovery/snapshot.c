@@ -35,7 +35,7 @@ typedef struct header {
   uint64_t sum;
 } header;
 
-static const char magic[16] = "trireme-memory-1";
+static const char magic[16] = "trireme-memory-2";
 
 struct tri_snapshots {
   tri_engine *engine;

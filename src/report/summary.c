@@ -116,6 +116,7 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "validation_loss", real_or_null(s->validation_loss));
   failed |= json_object_set_new(object, "best_validation_loss", real_or_null(s->best_validation_loss));
   failed |= json_object_set_new(object, "best_validation_step", json_integer(s->best_validation_step));
+  failed |= json_object_set_new(object, "ended_early", json_boolean(s->ended_early));
   failed |= json_object_set_new(object, "bad_steps", json_integer(s->bad_steps));
   failed |= json_object_set_new(object, "tokens", json_integer(s->tokens));
   if (s->num_sources > 0) failed |= json_object_set_new(object, "sources", sources_json(s));

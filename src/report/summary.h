@@ -32,6 +32,7 @@ typedef struct tri_run_summary {
   double result_waits, staging_waits;      /* of the host for the device, a step: for results, for collectives */
   const tri_source_metrics *sources;       /* [num_sources], where there are several */
   int64_t num_sources;
+  bool ended_early;         /* before its last step, since the validation loss did not become better */
   tri_timeline_shares time; /* where it went, in some steps; of no steps: it was not measured */
   /* By tri_run_summary_fill, of this process and this machine. */
   size_t peak_rss_bytes;

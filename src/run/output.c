@@ -83,7 +83,9 @@ static bool is_below(const char *folder, const char *root) {
 tri_status tri_output_make_room(const char *output, const char *folder, int64_t step) {
   char root[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(root, output, CHECKPOINTS));
-  return is_below(folder, root) ? move_later_aside(root, step) : move_all_aside(output, root);
+  if (!is_below(folder, root)) return move_all_aside(output, root);
+  TRI_TRY(move_later_aside(root, step));
+  return tri_checkpoint_link_best(root);
 }
 
 /* ---- holding it -------------------------------------------------------------------------------------------------- */

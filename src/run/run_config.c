@@ -141,6 +141,8 @@ static const tri_config_key evaluation_keys[] = {
     {COUNT("every", evaluation.every, 0, MOST_STEPS), .fallback = "100",
      .help = "steps between looks at the validation loss; 0 is never"},
     {COUNT("batches", evaluation.batches, 1, MOST_STEPS), .fallback = "8", .help = "micro-batches in one look"},
+    {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
+     .help = "looks in a row without a better loss, after which the run ends; 0 is never"},
 };
 TABLE(evaluation_table, evaluation_keys);
 
@@ -155,6 +157,9 @@ static const tri_config_key checkpoint_keys[] = {
      .help = "steps between copies of the state in the memory of this node and of another; 0 is never"},
     {KEY("async", checkpoint.async, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "copy the state and write it while training goes on"},
+    {KEY("best", checkpoint.best, TRI_CONFIG_BOOL), .fallback = "false",
+     .help =
+         "save whenever the validation loss is the lowest so far, too; the newest of these stays, whatever keep says"},
     {COUNT("shard_bytes", checkpoint.shard_bytes, 1, (int64_t)1 << 50), .fallback = "5000000000",
      .help = "the most bytes of tensors in one file, if it is not one tensor"},
 };
@@ -330,6 +335,20 @@ static tri_status check_device(const tri_run_config *c) {
   return tri_device_check_type(c->device, c->precision);
 }
 
+/* What depends on a validation loss needs one. */
+static tri_status check_evaluation(const tri_run_config *c) {
+  const bool stops = c->evaluation.stop_after > 0, never = c->evaluation.every == 0;
+  if (!stops && !c->checkpoint.best) return TRI_OK;
+  const char *key = stops ? "evaluation.stop_after" : "checkpoint.best";
+  if (c->data.validation[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s` goes by the validation loss, and there is none: name a corpus in data.validation", key);
+  }
+  if (!never) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`%s` goes by the validation loss, and evaluation.every 0 never looks at it: try 100",
+                  key);
+}
+
 static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {
@@ -343,6 +362,7 @@ static tri_status check_run(const tri_run_config *c) {
   }
   TRI_TRY(check_batch(c));
   TRI_TRY(check_rates(c));
+  TRI_TRY(check_evaluation(c));
   TRI_TRY(tri_optimizer_settings_check(&c->optimizer.settings));
   TRI_TRY(tri_identity_check_allowed(c->allow_change));
   TRI_TRY(check_numbers(c));

@@ -59,12 +59,14 @@ typedef struct tri_run_config {
   uint64_t seed;
   struct {
     int64_t every, batches; /* every 0 is never */
+    int64_t stop_after;     /* evaluations in a row without a better loss, after which the run ends; 0 is never */
   } evaluation;
   struct {
     int64_t every, keep;    /* every 0 is only at the end; keep 0 is all */
     int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0 is never */
     bool at_end;            /* saved there, too */
     bool async;             /* written while training goes on */
+    bool best;              /* saved where the validation loss is the lowest so far, and the newest of these stays */
     int64_t shard_bytes;    /* the most that one file of tensors holds */
   } checkpoint;
   double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */

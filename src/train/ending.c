@@ -11,6 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
+static void tell_early_end(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  if (!tri_training_is_first(t)) return;
+  if (progress->best_step == 0) {
+    tri_log(
+        "ended early, after step %ld: none of %ld looks at the validation loss found a finite one "
+        "(evaluation.stop_after)",
+        (long)progress->step, (long)progress->not_better);
+    return;
+  }
+  tri_log(
+      "ended early, after step %ld: in %ld looks the validation loss has not been below the %.4f of step %ld "
+      "(evaluation.stop_after)",
+      (long)progress->step, (long)progress->not_better, progress->best_loss, (long)progress->best_step);
+}
+
 /* How a run ends that a signal stopped, or whose last steps were bad. */
 tri_status tri_training_end(tri_training *t) {
   const tri_progress *progress = &t->progress;
@@ -25,7 +41,8 @@ tri_status tri_training_end(tri_training *t) {
                     t->stopping ? "interrupted" : "the run ends", (long)progress->step, (long)progress->bad_in_row,
                     proven);
   }
-  if (!t->stopping || progress->step == t->config->optimizer.steps) return TRI_OK;
+  if (tri_training_stops_early(t)) tell_early_end(t);
+  if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
   if (!tri_training_is_first(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
   return tri_fail(
       TRI_INTERRUPTED,
@@ -59,6 +76,7 @@ tri_status tri_training_write_summary(tri_training *t) {
       .time = t->timing.shares,
       .sources = sources,
       .num_sources = tri_training_sources(t, t->progress.step, sources),
+      .ended_early = tri_training_stops_early(t),
   };
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
@@ -81,10 +99,10 @@ tri_status tri_training_remove_summary(const tri_training *t) {
 /* A run that was through: what follows its last checkpoint is done now if it was killed between the two. */
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
-  tri_log(
-      "the run in %s has made its %ld steps already; raise optimizer.steps to go on, or begin anew with --resume "
-      "never",
-      t->config->output, (long)t->progress.step);
+  const bool early = tri_training_stops_early(t);
+  tri_log("the run in %s has %s %ld steps already; raise %s to go on, or begin anew with --resume never",
+          t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
+          early ? "evaluation.stop_after" : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
   return tri_training_is_first(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;

@@ -11,7 +11,7 @@ static tri_status prepare_save(tri_training *t) {
 
 static tri_status save(tri_training *t) {
   TRI_TRY(tri_first_rank_status(&t->mesh.world, prepare_save(t)));
-  bool last = t->stopping || t->progress.step == t->config->optimizer.steps;
+  bool last = t->stopping || tri_training_is_over(t);
   t->save_waits = false;
   TRI_TRY(tri_saver_save(t->saver, &t->progress));
   if (t->evaluated_step == t->progress.step) tri_saver_prove(t->saver);
@@ -22,8 +22,9 @@ static tri_status save(tri_training *t) {
  * push out is not. */
 static tri_status keep_state(tri_training *t) {
   const tri_run_config *config = t->config;
-  bool ends = t->stopping || t->progress.step == config->optimizer.steps;
-  bool due = t->save_waits || tri_training_is_due(t->progress.step, config->checkpoint.every, -1);
+  bool ends = t->stopping || tri_training_is_over(t);
+  bool best = config->checkpoint.best && t->progress.best_step == t->progress.step;
+  bool due = best || t->save_waits || tri_training_is_due(t->progress.step, config->checkpoint.every, -1);
   if (t->progress.bad_in_row > 0) {
     t->save_waits = due;
     return ends ? tri_saver_finish(t->saver) : TRI_OK;
@@ -31,6 +32,7 @@ static tri_status keep_state(tri_training *t) {
   if (due || (ends && config->checkpoint.at_end)) return save(t);
   if (ends) return tri_saver_finish(t->saver);
   if (t->snapshots == NULL || t->progress.step % config->checkpoint.snapshot_every != 0) return TRI_OK;
+  TRI_TRY(tri_saver_finish_best(t->saver)); /* a run that begins with the snapshot counts on it */
   t->snapshot_unproven = true;
   return tri_snapshots_take(t->snapshots, &t->progress);
 }

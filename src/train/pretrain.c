@@ -61,6 +61,6 @@ static tri_status one_step(tri_training *t) {
 }
 
 tri_status tri_pretrain(tri_training *t) {
-  while (t->progress.step < t->config->optimizer.steps && !t->stopping) TRI_TRY(one_step(t));
+  while (!tri_training_is_over(t) && !t->stopping) TRI_TRY(one_step(t));
   return tri_training_end(t);
 }

@@ -50,6 +50,17 @@ static inline bool tri_training_is_due(int64_t step, int64_t every, int64_t step
   return step == steps || (every > 0 && step % every == 0);
 }
 
+/* The validation loss has not become better for as many looks as the run waits (evaluation.stop_after). */
+static inline bool tri_training_stops_early(const tri_training *t) {
+  const int64_t after = t->config->evaluation.stop_after;
+  return after > 0 && t->progress.not_better >= after;
+}
+
+/* There is no step to make any more. */
+static inline bool tri_training_is_over(const tri_training *t) {
+  return t->progress.step >= t->config->optimizer.steps || tri_training_stops_early(t);
+}
+
 /* ---- before and after the steps ---------------------------------------------------------------------------------- */
 
 /* The layout of a run on so many ranks: an elastic one makes do with those that there are (elastic.c). */

@@ -44,7 +44,7 @@ static tri_status trainer_run(tri_training *t) {
 
 static tri_status trainer_train(tri_training *t, const char *resume) {
   TRI_TRY(tri_training_open(t, resume));
-  return t->progress.step < t->config->optimizer.steps ? trainer_run(t) : tri_training_finish_ended(t);
+  return tri_training_is_over(t) ? tri_training_finish_ended(t) : trainer_run(t);
 }
 
 static tri_status dry_run(tri_training *t, int rank) {

@@ -12,9 +12,24 @@ static tri_status trainer_evaluate(tri_training *t) {
   return TRI_OK;
 }
 
+/* Among bad steps nothing is saved, and nothing has changed that could be better. */
+static void compare_with_best(tri_training *t) {
+  tri_progress *progress = &t->progress;
+  if (progress->bad_in_row > 0) return;
+  progress->not_better++;
+  if (!isfinite(t->validation_loss)) return;
+  if (progress->best_step > 0 && t->validation_loss >= progress->best_loss) return;
+  progress->best_step = progress->step;
+  progress->best_loss = t->validation_loss;
+  progress->not_better = 0;
+}
+
 tri_status tri_observe_validation(tri_training *t, tri_made_step *made) {
   const tri_run_config *config = t->config;
   made->evaluated = !tri_training_diverges(t) && t->data.validation.per_epoch > 0 &&
                     tri_training_is_due(t->progress.step, config->evaluation.every, config->optimizer.steps);
-  return made->evaluated ? trainer_evaluate(t) : TRI_OK;
+  if (!made->evaluated) return TRI_OK;
+  TRI_TRY(trainer_evaluate(t));
+  compare_with_best(t);
+  return TRI_OK;
 }

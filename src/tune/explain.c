@@ -17,6 +17,7 @@ const char *tri_explain_unit(const tri_study *study) {
     case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device, recomputed products counted";
     case TRI_OBJECTIVE_TOKENS: return "tokens/s";
     case TRI_OBJECTIVE_COST: return "tokens a device-second";
+    case TRI_OBJECTIVE_TIME_TO_LOSS: return "1 + times an hour that the target loss is reached; below 1 target / loss";
   }
   return "";
 }

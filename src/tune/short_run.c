@@ -57,6 +57,8 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   add_word(run, resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
+  tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
+  tri_short_run_set(run, "checkpoint.best", "false");
   *out = run;
   return TRI_OK;
 }
@@ -102,6 +104,24 @@ double tri_short_run_loss(const char *folder) {
   double losses[MOST_STEPS];
   int64_t count = read_metrics(folder, "validation_loss", 0, losses);
   return count > 0 ? losses[count - 1] : NAN;
+}
+
+tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
+  char path[TRI_PATH_BYTES], line[LINE_BYTES];
+  tri_way_to_loss way = {.loss = NAN};
+  if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return way;
+  FILE *from = fopen(path, "r");
+  while (from != NULL && !way.reached && fgets(line, sizeof line, from) != NULL) {
+    json_t *object = json_loads(line, 0, NULL);
+    const json_t *loss = json_object_get(object, "validation_loss");
+    way.seconds += json_number_value(json_object_get(object, "step_s"));
+    if (object != NULL) way.step = json_integer_value(json_object_get(object, "step"));
+    if (json_is_number(loss)) way.loss = json_number_value(loss);
+    way.reached = json_is_number(loss) && way.loss <= target;
+    json_decref(object);
+  }
+  if (from != NULL) fclose(from);
+  return way;
 }
 
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {

@@ -32,6 +32,15 @@ double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
 /* The last validation loss, or NaN. */
 double tri_short_run_loss(const char *folder);
 
+/* How it came to a validation loss: in so many seconds of steps, evaluations not counted. Where it has not (reached
+ * false), the seconds and the step so far, and the last loss, or NaN. */
+typedef struct tri_way_to_loss {
+  bool reached;
+  int64_t step;
+  double seconds, loss;
+} tri_way_to_loss;
+tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target);
+
 /* What a run that has failed said last, in one line: "out of memory: ...", "killed: ...", "failed: ...". */
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes);
 

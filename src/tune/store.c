@@ -75,6 +75,11 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
                                  sum_of_values(study->system_name, &tri_system_table, &study->system),
                                  study->precision_name, study->run, sum_of_file(study->run), (long long)study->devices,
                                  (long long)study->global_batch, (long long)study->sequence, (int)study->objective);
+  if (study->objective == TRI_OBJECTIVE_TIME_TO_LOSS && held < bytes) {
+    held += (size_t)snprintf(text + held, bytes - held, "target %g in %lld steps and %g minutes\n",
+                             study->trial.target_loss, (long long)study->trial.warmup + (long long)study->trial.steps,
+                             study->trial.minutes);
+  }
   for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     held += (size_t)snprintf(text + held, bytes - held, "%s", knob->name);

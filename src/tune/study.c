@@ -16,7 +16,10 @@
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 #define OBJECTIVES(X)                                                                                                  \
-  X("tflops", TRI_OBJECTIVE_TFLOPS) X("tokens_per_s", TRI_OBJECTIVE_TOKENS) X("cost", TRI_OBJECTIVE_COST)
+  X("tflops", TRI_OBJECTIVE_TFLOPS)                                                                                    \
+  X("tokens_per_s", TRI_OBJECTIVE_TOKENS)                                                                              \
+  X("cost", TRI_OBJECTIVE_COST)                                                                                        \
+  X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)
 TRI_CONFIG_WORDS(objectives, tri_objective, OBJECTIVES)
 #define METHODS(X)                                                                                                     \
   X("gaussian", TRI_METHOD_GAUSSIAN)                                                                                   \
@@ -65,6 +68,12 @@ static const tri_config_key trial_keys[] = {
      .range = {.low = 0, .high = 1e6},
      .fallback = "0.0",
      .help = "what each of its ranks may take; 0: its share of the node"},
+    {.name = "target_loss",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_study, trial.target_loss),
+     .range = {.low = 0, .high = 1e6},
+     .fallback = "0.0",
+     .help = "objective: time_to_loss: the validation loss to come to, within the steps and minutes of a trial"},
     {.name = "random_tokens",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_study, trial.random_tokens),
@@ -142,7 +151,8 @@ static const tri_config_key study_keys[] = {
      .help = "the experts of the busiest rank have so many times as many rows as if all were equally "
              "busy; as --expert-imbalance of simulate"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
-     .help = "what is to be large; cost: tokens for a device-second"},
+     .help =
+         "what is to be large; cost: tokens for a device-second; time_to_loss: how soon trial.target_loss is reached"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
      .help = "how points are chosen"},
     {AT("trials", search.trials, TRI_CONFIG_INT), .range = {.low = 1, .high = 100000}, .fallback = "64",
@@ -198,13 +208,18 @@ static const tri_config_key *layout_key(const char *name) {
   return NULL;
 }
 
+/* A key of the run file that changes what is learnt: for how soon a loss is reached. */
+static bool is_setting(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
+
 static tri_status unknown_knob(const char *name) {
   char all[512] = "nodes, accumulation";
   for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
     size_t held = strlen(all);
     snprintf(all + held, sizeof all - held, ", %s", tri_layout_table.keys[i].name);
   }
-  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is no parameter; there are %s", name, all);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`space`: `%s` is no parameter; there are %s; and optimizer.KEY, with objective: time_to_loss", name,
+                  all);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
@@ -256,6 +271,9 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
       TRI_TRY(devices_of_nodes(study, (int64_t)number, &plan.devices));
     } else if (strcmp(knob->name, "accumulation") == 0) {
       accumulation = (int64_t)number;
+    } else if (is_setting(knob->name)) {
+      const size_t kept = strlen(plan.settings);
+      snprintf(plan.settings + kept, sizeof plan.settings - kept, "%s=%s ", knob->name, knob->words[point->at[k]]);
     } else {
       int added = snprintf(text + held, sizeof text - held, "%s%s=%s", held == 0 ? "" : ",", knob->name,
                            knob->words[point->at[k]]);
@@ -309,8 +327,16 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
     case TRI_OBJECTIVE_TFLOPS: return tri_step_hardware_flops(&request) / step_s / (double)plan->devices / 1e12;
     case TRI_OBJECTIVE_TOKENS: return tokens;
     case TRI_OBJECTIVE_COST: return tokens / (double)plan->devices;
+    case TRI_OBJECTIVE_TIME_TO_LOSS: break;
   }
   return 0;
+}
+
+/* As AlgoPerf has it (Dahl et al. 2023): a fixed target within a fixed budget. Whatever comes there is better than
+ * whatever does not. */
+double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss) {
+  if (reached) return 1 + 3600 / fmax(seconds, 1e-9);
+  return fmin(study->trial.target_loss / loss, 1);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
@@ -320,7 +346,8 @@ static bool counts_devices(const char *name) { return strcmp(name, "nodes") == 0
 static tri_status check_names(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const char *name = study->space.knobs[k].name;
-    if (!counts_devices(name) && layout_key(name) == NULL) return unknown_knob(name);
+    const bool setting = is_setting(name) && study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
+    if (!counts_devices(name) && !setting && layout_key(name) == NULL) return unknown_knob(name);
   }
   return TRI_OK;
 }
@@ -329,7 +356,7 @@ static tri_status check_names(const tri_study *study) {
 static tri_status check_values(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    for (int64_t v = 0; v < knob->count; v++) {
+    for (int64_t v = 0; v < knob->count && !is_setting(knob->name); v++) { /* those the run file's reader knows */
       char text[80], why[512];
       tri_layout layout;
       bool whole = !knob->is_category && knob->numbers[v] >= 1 && knob->numbers[v] <= MOST_COUNTED &&
@@ -382,11 +409,36 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
+/* A run whose validation loss can be looked at, with every value that it may be given. */
+static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
+  if (study->objective != TRI_OBJECTIVE_TIME_TO_LOSS) return TRI_OK;
+  if (config->data.validation[0] == '\0' || config->evaluation.every == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`objective` time_to_loss goes by the validation loss: %s has no data.validation, or "
+                    "evaluation.every is 0",
+                    study->run);
+  }
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    for (int64_t v = 0; v < knob->count && is_setting(knob->name); v++) {
+      char text[80];
+      const char *const override = text;
+      snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
+      if (tri_run_config_load(study->run, &override, 1, scratch) == TRI_OK) continue;
+      char why[1024];
+      snprintf(why, sizeof why, "%s", tri_status_message());
+      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
+    }
+  }
+  return TRI_OK;
+}
+
 /* What a run file says, where the study does not. */
 static tri_status take_run(tri_study *study) {
   tri_run_config *config = NULL;
-  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
+  TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
+  if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) {
     study->model = config->model;
     study->precision = config->precision;
@@ -496,7 +548,32 @@ static tri_status check_population(const tri_study *study) {
   return TRI_OK;
 }
 
+/* What goes together with time_to_loss, and with nothing else. */
+static tri_status check_objective(const tri_study *study) {
+  const double target = study->trial.target_loss;
+  if (study->objective != TRI_OBJECTIVE_TIME_TO_LOSS) {
+    if (target == 0) return TRI_OK;
+    return tri_fail(TRI_BAD_CONFIG, "`trial.target_loss` is for `objective: time_to_loss`; leave it out");
+  }
+  if (!tri_study_is_real(study)) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss wants a `run`: a simulated trial learns nothing");
+  }
+  if (study->search.method == TRI_METHOD_POPULATION) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss is not for `method: pbt`, which goes by the loss itself");
+  }
+  if (target == 0) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`trial.target_loss` is missing; `objective: time_to_loss` wants the validation loss to come to, for "
+        "example `target_loss: 3.2`");
+  }
+  if (!study->trial.random_tokens) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`trial.random_tokens`: nothing can be learnt of them, and `objective` is time_to_loss");
+}
+
 static tri_status check_space(tri_study *study) {
+  TRI_TRY(check_objective(study));
   if (study->search.method == TRI_METHOD_POPULATION) return check_population(study);
   TRI_TRY(check_names(study));
   TRI_TRY(tri_space_complete(&study->space));

@@ -6,7 +6,12 @@
 #include "schedule/layout_config.h"
 #include "tune/suggest.h"
 
-typedef enum tri_objective { TRI_OBJECTIVE_TFLOPS, TRI_OBJECTIVE_TOKENS, TRI_OBJECTIVE_COST } tri_objective;
+typedef enum tri_objective {
+  TRI_OBJECTIVE_TFLOPS,
+  TRI_OBJECTIVE_TOKENS,
+  TRI_OBJECTIVE_COST,
+  TRI_OBJECTIVE_TIME_TO_LOSS, /* of real trials: how soon the validation loss is as low as trial.target_loss */
+} tri_objective;
 
 /* A layout that somebody has published, to be compared with what the search finds. */
 typedef struct tri_recipe {
@@ -31,6 +36,7 @@ typedef struct tri_study {
     int64_t warmup, steps;
     double minutes, worse; /* time limit; given up when in the worse half and so many times slower than the best */
     double memory_gib;     /* of a rank; 0: what the node has for each */
+    double target_loss;    /* TRI_OBJECTIVE_TIME_TO_LOSS */
     bool random_tokens;    /* in the place of the run file's text */
   } trial;
   tri_space space;
@@ -74,6 +80,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name);
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */
   int64_t devices, global_batch;
+  char settings[512]; /* keys of the run file besides, as its --set takes them, a space behind each */
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
 /* The same of a recipe. */
@@ -86,8 +93,13 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
 /* The plan as the simulator takes it; the study and the plan must outlive it. */
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan);
 
-/* What a step of so many seconds is worth under the objective: more is better. */
+/* What a step of so many seconds is worth under the objective: more is better. 0 under TRI_OBJECTIVE_TIME_TO_LOSS,
+ * which no step tells. */
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s);
+
+/* What it is worth to come to the target loss in so many seconds, above 1; and not to come there (reached false), with
+ * such a loss at the end: above 0 and not above 1. */
+double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss);
 
 /* Nodes that the plan's devices take. */
 double tri_study_nodes(const tri_study *study, const tri_trial_plan *plan);

@@ -74,6 +74,26 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   return memory.peak / limit;
 }
 
+static bool goes_by_loss(const tri_attempt *a) { return a->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS; }
+
+/* Where only the time of a step counts, the run looks at nothing else; else it learns as its file says. */
+static void set_learning(const tri_attempt *a, tri_short_run *run) {
+  const int64_t steps = a->study->trial.warmup + a->study->trial.steps;
+  char settings[sizeof a->plan.settings], *rest = NULL;
+  if (!goes_by_loss(a)) {
+    tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
+    tri_short_run_set(run, "data.validation", "%s", "");
+    return;
+  }
+  tri_short_run_set(run, "optimizer.warmup", "%ld", (long)(a->study->warmup < steps ? a->study->warmup : steps));
+  memcpy(settings, a->plan.settings, sizeof settings);
+  for (char *key = strtok_r(settings, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
+    char *value = strchr(key, '=');
+    *value++ = '\0';
+    tri_short_run_set(run, key, "%s", value);
+  }
+}
+
 static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   const tri_study *study = a->study;
   char layout[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
@@ -88,8 +108,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   }
   tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
   tri_short_run_set(run, "optimizer.steps", "%ld", (long)study->trial.warmup + (long)study->trial.steps);
-  tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
-  tri_short_run_set(run, "data.validation", "%s", "");
+  set_learning(a, run);
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
   if (study->trial.random_tokens) { /* nothing divides them */
@@ -117,11 +136,34 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
+/* The process is no more, and what counts is the way to a loss; `good`: it did not fail. */
+static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
+  const tri_study *study = a->study;
+  const tri_way_to_loss way = tri_short_run_way_to_loss(a->folder, study->trial.target_loss);
+  if (!way.reached && (!good || !isfinite(way.loss))) {
+    fail_trial(trial, good ? "out of time before the first look at the loss" : "");
+    if (!good) tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
+    return;
+  }
+  trial->state = TRI_TRIAL_DONE;
+  trial->memory = fmin(memory_share(study, &a->plan), 1);
+  trial->value = tri_study_value_of_loss(study, way.reached, way.seconds, way.loss);
+  if (way.reached) {
+    snprintf(trial->reason, sizeof trial->reason, "reached in %.2f s, at step %ld", way.seconds, (long)way.step);
+    return;
+  }
+  snprintf(trial->reason, sizeof trial->reason, "not reached: the loss is %.17g at step %ld", way.loss, (long)way.step);
+}
+
 /* The process is no more. */
 static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   int64_t steps = 0;
   double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);
   bool good = WIFEXITED(a->process.result) && WEXITSTATUS(a->process.result) == 0;
+  if (goes_by_loss(a)) {
+    judge_by_loss(a, good, trial);
+    return;
+  }
   if ((good || early) && steps > 0) {
     trial->state = TRI_TRIAL_DONE;
     trial->value = value;
@@ -176,6 +218,11 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
   trial_measure(a, trial);
 }
 
+/* There is nothing more to learn of it. */
+static bool is_at_target(const tri_attempt *a) {
+  return goes_by_loss(a) && tri_short_run_way_to_loss(a->folder, a->study->trial.target_loss).reached;
+}
+
 bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
   if (a->process.id == 0) {
     a->simulated.number = trial->number;
@@ -184,10 +231,15 @@ bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
   } else if (tri_process_ended(&a->process)) {
     a->process.id = 0;
     judge(a, false, trial);
+  } else if (is_at_target(a)) {
+    tri_process_stop(&a->process);
+    a->process.id = 0;
+    judge_by_loss(a, true, trial);
   } else if (tri_clock_s() - a->begin_s > 60 * a->study->trial.minutes) {
     tri_process_stop(&a->process);
     a->process.id = 0;
-    fail_trial(trial, "out of time");
+    if (goes_by_loss(a)) judge_by_loss(a, true, trial);
+    if (!goes_by_loss(a)) fail_trial(trial, "out of time");
   } else {
     return false;
   }

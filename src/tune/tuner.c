@@ -109,6 +109,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   double best = 0;
   *hopeless = false;
   if (!tri_study_is_real(t->study) || s->rung >= RUNGS) return TRI_OK;
+  if (t->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS) return TRI_OK; /* each has its whole budget */
   double value = tri_attempt_value(s->attempt, &steps);
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
@@ -225,8 +226,9 @@ static tri_status tuner_prepare(tuner *t) {
   bool real = tri_study_is_real(study);
   if (real) TRI_TRY(furnish(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
-  bool ranks = real && study->cluster_name[0] != '\0' && count <= MOST_RANKED;
-  if (real && study->cluster_name[0] != '\0' && !ranks) {
+  bool prices = real && study->cluster_name[0] != '\0' && study->objective != TRI_OBJECTIVE_TIME_TO_LOSS;
+  bool ranks = prices && count <= MOST_RANKED;
+  if (prices && !ranks) {
     tri_log("the space has %ld points, too many to rank them all beforehand: the search begins without", (long)count);
   }
   if (ranks) {

@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data", "checkpoint", "engine", "run",
-          "report", "recovery", "train", "plan", "tune", "cli"]
+          "report", "recovery", "train", "plan", "tune", "judge", "cli"]
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
 # device: every floor may say "bf16".
@@ -21,7 +21,7 @@ FOR_ALL = {"device/activation.h", "device/dtype.h", "device/description.h", "dev
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
-RUNNING = {"device", "comm", "engine", "run", "report", "recovery", "train"}
+RUNNING = {"device", "comm", "engine", "run", "report", "recovery", "train", "judge"}
 CLOSED = {"base": RUNNING, "model": RUNNING, "schedule": RUNNING, "timeline": RUNNING, "plan": RUNNING}
 
 # Outside headers that one floor alone may see.

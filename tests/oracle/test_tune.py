@@ -557,3 +557,86 @@ def test_bad_stores(tmp_path):
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
     assert "it can be gaussian, random, grid, exhaustive or pbt" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
+
+
+# ---- how soon a loss is reached
+
+
+@pytest.fixture(scope="module")
+def learning(tmp_path_factory):
+    """A run file whose validation loss falls soon or late, by its learning rate."""
+    folder = tmp_path_factory.mktemp("learning")
+    (folder / "text.txt").write_text("".join(f"Line {i}: the rowers pull {i * 7919 % 1000} times.\n" for i in range(2000)))
+    subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", folder / "data", folder / "text.txt"], check=True, capture_output=True)
+    return dict(model=MODEL, data=dict(train=str(folder / "data/train"), validation=str(folder / "data/validation"), sequence=64),
+                layout=dict(micro_batch=8), optimizer=dict(global_batch=8, steps=100, lr=1e-3, warmup=3), threads=1,
+                evaluation=dict(every=5, batches=1, stop_after=1), checkpoint=dict(best=True), output=str(folder / "unused"))
+
+
+def looks_of(folder, run, *more):
+    """What a run of 30 steps finds, by itself."""
+    (folder / "run.yaml").write_text(json.dumps(dict(run, output=str(folder / "out"))))
+    subprocess.run([TRIREME, "train", folder / "run.yaml", "--resume", "never", "--set", "optimizer.steps=30", "--set", "evaluation.stop_after=0",
+                    *more], check=True, capture_output=True)
+    lines = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["validation_loss"]) for line in lines if "validation_loss" in line]
+
+
+def to_loss(folder, learning, **more):
+    trial = dict(dict(warmup=0, steps=30, minutes=1, target_loss=2.5, random_tokens=False), **more.pop("trial", {}))
+    rates = "0.00001 0.0001 0.001 0.004 0.016"
+    return real(folder, run=learning, objective="time_to_loss", trial=trial, devices=1, method="exhaustive",
+                **dict(dict(space=[dict(name="optimizer.lr", values=rates)]), **more))
+
+
+def test_time_to_loss(tmp_path, learning):
+    """Whoever comes to the target is better than whoever does not; these stand in the order of their last losses."""
+    looks = {rate: looks_of(tmp_path, learning, "--set", f"optimizer.lr={rate}") for rate in ("0.00001", "0.0001", "0.001", "0.004", "0.016")}
+    ends = sorted(looks[rate][-1][1] for rate in looks)
+    target = (ends[1] + ends[2]) / 2  # two or more come there, two or more do not
+    found = trials_of(tmp_path, to_loss(tmp_path, learning, trial=dict(target_loss=target)))
+    assert found["done"] == 5 and found["failed"] == 0, found
+    values = {t["point"]["optimizer.lr"] if isinstance(t["point"], dict) else t["point"].split("=")[1]: t for t in found["trials"]}
+    reached = set()
+    for rate, trial in values.items():
+        first = next((step for step, loss in looks[rate] if loss <= target), None)
+        if first is None:
+            assert trial["value"] == target / looks[rate][-1][1] < 1, (trial, looks[rate])
+        else:
+            reached.add(rate)
+            seconds, step = re.fullmatch(r"reached in (\S+) s, at step (\d+)", trial["reason"]).groups()
+            assert int(step) == first and trial["value"] > 1 and trial["value"] == pytest.approx(1 + 3600 / float(seconds), rel=0.2)
+    assert 2 <= len(reached) <= 4 and found["best"]["value"] == max(t["value"] for t in found["trials"]) > 1
+
+
+def test_time_to_loss_out_of_time(tmp_path, learning):
+    """A trial that its minutes end has the loss that it came to; one that saw none has failed."""
+    study = to_loss(tmp_path, dict(learning, evaluation=dict(every=1, batches=1)), space=[dict(name="optimizer.lr", values="0.0001")],
+                    trial=dict(steps=10000, minutes=0.05, target_loss=0.001))
+    trial = trials_of(tmp_path, study)["trials"][0]
+    loss = float(re.match(r"not reached: the loss is (\S+) at step \d+", trial["reason"]).group(1))
+    assert trial["state"] == "done" and trial["value"] == pytest.approx(0.001 / loss)
+    late = trials_of(tmp_path, dict(study, name="late", trial=dict(study["trial"], minutes=0.00001)), "--store", tmp_path / "late.db")
+    assert late["trials"][0]["reason"] == "out of time before the first look at the loss"
+
+
+@pytest.mark.parametrize("change, said", [
+    (dict(trial=dict(target_loss=0)), "`trial.target_loss` is missing"),
+    (dict(trial=dict(random_tokens=True)), "`trial.random_tokens`: nothing can be learnt"),
+    (dict(method="pbt"), "not for `method: pbt`"),
+    (dict(run=None), "wants a `run`"),
+    (dict(objective="tokens_per_s"), "`trial.target_loss` is for `objective: time_to_loss`"),
+    (dict(space=[dict(name="optimizer.lr", values="0.001 fast")]), "`space`: `optimizer.lr` cannot be fast: "),
+    (dict(space=[dict(name="optimizer.rate", values="0.001")]), "`rate` is not a key"),
+])
+def test_bad_time_to_loss(tmp_path, learning, change, said):
+    study = to_loss(tmp_path, learning, trial=change.pop("trial", {}))
+    study.update(change)
+    if study["run"] is None:
+        study = dict(study, run="", model="gpt2-124m", cluster="frontier", global_batch=8)
+    assert said in tune(tmp_path, study, status=3).stderr
+
+
+def test_time_to_loss_wants_a_loss(tmp_path, learning):
+    run = dict(learning, data=dict(train=learning["data"]["train"], sequence=64), evaluation=dict(every=5), checkpoint=dict(keep=1))
+    assert "goes by the validation loss" in tune(tmp_path, to_loss(tmp_path, run), status=3).stderr

@@ -60,7 +60,7 @@ static void has_the_documented_defaults(void **state) {
               c->optimizer.settings.weight_decay == 0.1 && c->optimizer.clip == 1 && c->optimizer.max_bad_steps == 10);
   assert_true(c->precision == TRI_FP32 && c->threads == 0 && c->seed == 1234);
   assert_string_equal(c->device, "auto");
-  assert_true(c->evaluation.every == 100 && c->evaluation.batches == 8);
+  assert_true(c->evaluation.every == 100 && c->evaluation.batches == 8 && c->evaluation.stop_after == 0);
   assert_true(c->checkpoint.every == 1000 && c->checkpoint.keep == 3);
   assert_string_equal(c->output, "runs/first");
 }
@@ -495,6 +495,10 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->seed = next(index, UINT64_MAX);
   c->evaluation.every = (int64_t)next(index, 1000);
   c->evaluation.batches = 1 + (int64_t)next(index, 1000);
+  if (c->evaluation.every > 0 && c->data.validation[0] != '\0') {
+    c->evaluation.stop_after = (int64_t)next(index, 1000);
+    c->checkpoint.best = next(index, 2) == 1;
+  }
   c->checkpoint.every = (int64_t)next(index, 1000);
   c->checkpoint.keep = (int64_t)next(index, 1000);
   c->checkpoint.at_end = next(index, 2) == 1;

@@ -1,0 +1,185 @@
+#include "judge/answers.h"
+
+#include "base/json_kind.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <utf8proc.h>
+
+static const char *const prompt_keys[] = {"prompt", "question", "context", "query"};
+static const char *const answer_keys[] = {"answer", "answers", "target", "gold"};
+#define COUNT_OF(ARRAY) ((int64_t)(sizeof(ARRAY) / sizeof *(ARRAY)))
+
+void tri_asked_release(tri_asked_list *asked) {
+  for (int64_t i = 0; i < asked->count; i++) {
+    tri_asked *a = &asked->list[i];
+    tri_judge_text_release(&a->prompt);
+    for (int64_t k = 0; k < a->num_answers; k++) tri_judge_text_release(&a->answers[k]);
+    tri_free(a->answers);
+  }
+  tri_free(asked->list);
+  *asked = (tri_asked_list){0};
+}
+
+static tri_status add_answer(tri_asked *a, const char *key, const json_t *value) {
+  if (!json_is_string(value)) {
+    return tri_fail(TRI_BAD_FILE, "`%s` is %s: write a text, or an array of texts of which any is right", key,
+                    tri_json_kind(value));
+  }
+  if (json_string_length(value) == 0) {
+    return tri_fail(TRI_BAD_FILE, "`%s` has an empty text, which no answer matches: leave it out", key);
+  }
+  TRI_TRY(tri_judge_text_of(value, &a->answers[a->num_answers]));
+  a->num_answers++;
+  return TRI_OK;
+}
+
+static tri_status set_answers(tri_asked *a, const char *key, const json_t *value) {
+  const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+  if (count == 0) return tri_fail(TRI_BAD_FILE, "`%s` is empty: write a text that is right", key);
+  TRI_TRY(tri_alloc("answers", count, sizeof *a->answers, &a->answers));
+  if (!json_is_array(value)) return add_answer(a, key, value);
+  for (size_t i = 0; i < count; i++) TRI_TRY(add_answer(a, key, json_array_get(value, i)));
+  return TRI_OK;
+}
+
+static tri_status take_asked(void *context, int64_t line, const json_t *object) {
+  tri_asked_list *all = context;
+  const char *key = NULL;
+  if (all->count == all->capacity) {
+    const int64_t room = 2 * all->capacity + 64;
+    TRI_TRY(tri_realloc("questions", (size_t)room, sizeof *all->list, &all->list));
+    all->capacity = room;
+  }
+  tri_asked *a = &all->list[all->count++];
+  *a = (tri_asked){.line = line};
+  const json_t *prompt = tri_judge_find(object, prompt_keys, COUNT_OF(prompt_keys), &key);
+  if (prompt == NULL) return tri_fail(TRI_BAD_FILE, "there is no `prompt`: give the text to go on from");
+  if (!json_is_string(prompt)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(prompt));
+  TRI_TRY(tri_judge_text_of(prompt, &a->prompt));
+  const json_t *answer = tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key);
+  if (answer == NULL) return tri_fail(TRI_BAD_FILE, "nothing says what is right: give `answer`, a text");
+  return set_answers(a, key, answer);
+}
+
+tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_judge_lines(path, take_asked, out); }
+
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
+
+static void strip(char *text) {
+  static const char spaces[] = " \t\n\v\f\r";
+  const size_t before = strspn(text, spaces);
+  size_t bytes = strlen(text) - before;
+  memmove(text, text + before, bytes + 1);
+  while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
+}
+
+/* ASCII's, as the harness has them. */
+static void drop(char *text, int (*what)(int)) {
+  char *to = text;
+  for (const char *at = text; *at != '\0'; at++) {
+    const unsigned char letter = (unsigned char)*at;
+    if (letter >= 0x80 || what(letter) == 0) *to++ = *at;
+  }
+  *to = '\0';
+}
+
+/* What is compared: a small letter may take more bytes than the large one. */
+static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *text, char **out) {
+  const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text->text, *end = at + text->bytes;
+  char *to = NULL;
+  TRI_TRY(tri_alloc("an answer", 4 * text->bytes + 1, 1, &to));
+  *out = to;
+  while (at < end) {
+    utf8proc_int32_t code = 0;
+    const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
+    if (length > 0 && rule->ignore_case) {
+      to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
+    } else { /* as it is, and whatever is no letter */
+      memcpy(to, at, length > 0 ? (size_t)length : 1);
+      to += length > 0 ? length : 1;
+    }
+    at += length > 0 ? length : 1;
+  }
+  *to = '\0';
+  if (rule->ignore_punctuation) drop(*out, ispunct);
+  if (rule->ignore_numbers) drop(*out, isdigit);
+  if (rule->strip) strip(*out);
+  return TRI_OK;
+}
+
+tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *asked, const tri_judge_text *text,
+                              bool *out) {
+  char *given = NULL;
+  *out = false;
+  TRI_TRY(normalise(rule, text, &given));
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < asked->num_answers && status == TRI_OK && !*out; i++) {
+    char *right = NULL;
+    status = normalise(rule, &asked->answers[i], &right);
+    *out = status == TRI_OK && strcmp(given, right) == 0;
+    tri_free(right);
+  }
+  tri_free(given);
+  return status;
+}
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+/* Ends the text before the first of the words that end an answer; whether there is one. */
+static bool cut(const tri_answer_rule *rule, tri_judge_text *text) {
+  char *first = NULL;
+  for (int i = 0; i < TRI_ANSWER_STOPS && rule->until[i] != NULL; i++) {
+    char *found = strstr(text->text, rule->until[i]);
+    if (found != NULL && (first == NULL || found < first)) first = found;
+  }
+  if (first == NULL) return false;
+  *first = '\0';
+  text->bytes = (size_t)(first - text->text);
+  return true;
+}
+
+/* A NUL that a token spells is left out: texts end with one. */
+static tri_status add_token(const tri_tokenizer *tokenizer, int32_t id, tri_judge_text *text) {
+  size_t bytes = 0;
+  const char *token = tri_tokenizer_token(tokenizer, id, &bytes);
+  TRI_TRY(tri_realloc("an answer", text->bytes + bytes + 1, 1, &text->text));
+  for (size_t i = 0; i < bytes; i++) {
+    if (token[i] != '\0') text->text[text->bytes++] = token[i];
+  }
+  text->text[text->bytes] = '\0';
+  return TRI_OK;
+}
+
+static tri_status check_logits(const double *logits, int64_t vocabulary) {
+  for (int64_t i = 0; i < vocabulary; i++) {
+    if (isfinite(logits[i])) continue;
+    return tri_fail(TRI_DIVERGED,
+                    "the model's logits are no finite numbers: it has diverged, or they are beyond the precision");
+  }
+  return TRI_OK;
+}
+
+tri_status tri_answer_make(tri_generator *generator, const tri_tokenizer *tokenizer, int64_t vocabulary,
+                           const tri_answer_rule *rule, const tri_token_list *prompt, int64_t room,
+                           tri_judge_text *out) {
+  const tri_sampling likeliest = {.temperature = 0};
+  const int32_t end = tri_tokenizer_end_of_text(tokenizer);
+  const int64_t read = prompt->count < room ? prompt->count : room;
+  const double *logits = NULL;
+  tri_generator_restart(generator);
+  TRI_TRY(tri_strdup("", &out->text));
+  TRI_TRY(tri_generator_append(generator, prompt->ids + prompt->count - read, read, &logits));
+  for (int64_t made = 0; made < rule->tokens; made++) {
+    TRI_TRY(check_logits(logits, vocabulary));
+    const int32_t id = tri_sample_token(logits, vocabulary, &likeliest, made, NULL);
+    if (id == end) break;
+    TRI_TRY(add_token(tokenizer, id, out));
+    if (cut(rule, out)) break;
+    if (made + 1 < rule->tokens) TRI_TRY(tri_generator_append(generator, &id, 1, &logits));
+  }
+  return TRI_OK;
+}

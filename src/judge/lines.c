@@ -1,0 +1,103 @@
+#include "judge/lines.h"
+
+#include "base/json_kind.h"
+#include "base/memory.h"
+#include "data/text_stream.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 1 << 20 };
+
+void tri_judge_text_release(tri_judge_text *text) {
+  tri_free(text->text);
+  *text = (tri_judge_text){0};
+}
+
+tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out) {
+  out->bytes = json_string_length(string);
+  return tri_strdup(json_string_value(string), &out->text);
+}
+
+/* All of a file: questions are few beside what a model was trained on. */
+static tri_status read_all(const char *path, char **out, size_t *bytes) {
+  tri_text_stream *stream = NULL;
+  char *text = NULL;
+  size_t held = 0, got = PIECE_BYTES;
+  TRI_TRY(tri_text_stream_open(path, &stream));
+  tri_status status = TRI_OK;
+  while (got == PIECE_BYTES && status == TRI_OK) {
+    status = tri_realloc("a file of questions", held + PIECE_BYTES, 1, &text);
+    if (status == TRI_OK) status = tri_text_stream_read(stream, text + held, PIECE_BYTES, &got);
+    held += got;
+  }
+  tri_text_stream_close(stream);
+  if (status != TRI_OK) {
+    tri_free(text);
+    return status;
+  }
+  *out = text;
+  *bytes = held;
+  return TRI_OK;
+}
+
+static bool is_blank(const char *text, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) {
+    if (strchr(" \t\r", text[i]) == NULL || text[i] == '\0') return false;
+  }
+  return true;
+}
+
+static tri_status name_line(const char *path, int64_t line, tri_status status) {
+  char message[4096];
+  if (status != TRI_BAD_FILE) return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  return tri_fail(status, "%s line %" PRId64 ": %s", path, line, message);
+}
+
+static tri_status take_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
+                            void *context) {
+  json_error_t error;
+  json_t *root = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
+  if (root == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON in UTF-8: %s (column %d)", path, line,
+                    error.text, error.column);
+  }
+  tri_status status = TRI_OK;
+  if (json_is_object(root)) status = take(context, line, root);
+  if (!json_is_object(root)) status = tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
+  json_decref(root);
+  return name_line(path, line, status);
+}
+
+tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context) {
+  char *text = NULL;
+  size_t bytes = 0;
+  int64_t line = 0, taken = 0;
+  TRI_TRY(read_all(path, &text, &bytes));
+  tri_status status = TRI_OK;
+  for (size_t at = 0; at < bytes && status == TRI_OK;) {
+    const char *end = memchr(text + at, '\n', bytes - at);
+    const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
+    line++;
+    if (!is_blank(text + at, length)) {
+      status = take_line(path, line, text + at, length, take, context);
+      taken++;
+    }
+    at += length + 1;
+  }
+  tri_free(text);
+  if (status != TRI_OK || taken > 0) return status;
+  return tri_fail(TRI_BAD_FILE, "%s has no question: each line is a JSON object", path);
+}
+
+const json_t *tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key) {
+  for (int64_t i = 0; i < count; i++) {
+    const json_t *value = json_object_get(object, keys[i]);
+    *key = keys[i];
+    if (value != NULL) return value;
+  }
+  return NULL;
+}

@@ -1,0 +1,29 @@
+/* Files of JSON lines, an object each, and what is said of one that will not do. */
+#ifndef TRI_JUDGE_LINES_H
+#define TRI_JUDGE_LINES_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* Text of a known length; it may hold any code point but NUL. */
+typedef struct tri_judge_text {
+  char *text; /* of tri_alloc, with a NUL behind it */
+  size_t bytes;
+} tri_judge_text;
+
+void tri_judge_text_release(tri_judge_text *text);
+
+/* A copy of a string of JSON; *out is released by tri_judge_text_release. */
+tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
+
+/* LOCAL. Gives `take` each line's object in turn. Blank lines are none. What is no JSON, no UTF-8, no object, or is
+ * refused by `take` is TRI_BAD_FILE with the file and the line; a file without any line, too. */
+typedef tri_status (*tri_judge_take)(void *context, int64_t line, const json_t *object);
+tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context);
+
+/* The first of the keys that the object has: its value, and the key; NULL where it has none. */
+const json_t *tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key);
+
+#endif

@@ -1,0 +1,189 @@
+#include "judge/pairs.h"
+
+#include "base/memory.h"
+#include "tokenizer/utf8.h"
+
+#include <string.h>
+
+enum { MOST_BEGINNING = 8 };
+
+struct tri_pair_encoder {
+  const tri_tokenizer *tokenizer;
+  tri_encoder *encoder;
+  int32_t beginning[MOST_BEGINNING]; /* what every text begins with */
+  int64_t num_beginning;
+  tri_token_list context; /* scratch */
+};
+
+/* ---- what texts begin with --------------------------------------------------------------------------------------- */
+
+/* The special tokens in front of the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
+ * {"Sequence": ...}], "special_tokens": {"<s>": {"ids": [1]}}}. */
+static tri_status take_template(tri_pair_encoder *encoder, const json_t *processor) {
+  const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
+  for (size_t i = 0; i < json_array_size(parts); i++) {
+    const json_t *special = json_object_get(json_array_get(parts, i), "SpecialToken");
+    if (special == NULL) return TRI_OK;
+    const char *name = json_string_value(json_object_get(special, "id"));
+    const json_t *list = json_object_get(name == NULL ? NULL : json_object_get(ids, name), "ids");
+    for (size_t k = 0; k < json_array_size(list); k++) {
+      const int64_t id = json_integer_value(json_array_get(list, k));
+      if (encoder->num_beginning == MOST_BEGINNING || id < 0 || id >= tri_tokenizer_vocab_size(encoder->tokenizer)) {
+        return tri_fail(TRI_BAD_FILE,
+                        "the tokenizer's post_processor begins texts with token %ld, or with more than %d", (long)id,
+                        MOST_BEGINNING);
+      }
+      encoder->beginning[encoder->num_beginning++] = (int32_t)id;
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status take_processor(tri_pair_encoder *encoder, const json_t *processor) {
+  const char *type = json_string_value(json_object_get(processor, "type"));
+  const json_t *list = json_object_get(processor, "processors");
+  if (type == NULL) return TRI_OK;
+  if (strcmp(type, "TemplateProcessing") == 0) return take_template(encoder, processor);
+  if (strcmp(type, "Sequence") != 0) return TRI_OK;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *inner = json_array_get(list, i);
+    type = json_string_value(json_object_get(inner, "type"));
+    if (type != NULL && strcmp(type, "TemplateProcessing") == 0) TRI_TRY(take_template(encoder, inner));
+  }
+  return TRI_OK;
+}
+
+/* What is no tokenizer.json (gpt2:DIR, bytes) begins texts with nothing. */
+static tri_status find_beginning(tri_pair_encoder *encoder, const char *source) {
+  json_t *root = json_load_file(source, 0, NULL);
+  tri_status status = take_processor(encoder, json_object_get(root, "post_processor"));
+  json_decref(root);
+  return status;
+}
+
+tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, const char *source, tri_pair_encoder **out) {
+  tri_pair_encoder *encoder = NULL;
+  TRI_TRY(tri_alloc("an encoder of questions", 1, sizeof *encoder, &encoder));
+  encoder->tokenizer = tokenizer;
+  tri_status status = tri_encoder_create(tokenizer, &encoder->encoder);
+  if (status == TRI_OK) status = find_beginning(encoder, source);
+  if (status != TRI_OK) {
+    tri_pair_encoder_destroy(encoder);
+    return status;
+  }
+  *out = encoder;
+  return TRI_OK;
+}
+
+void tri_pair_encoder_destroy(tri_pair_encoder *encoder) {
+  if (encoder == NULL) return;
+  tri_free(encoder->context.ids);
+  tri_encoder_destroy(encoder->encoder);
+  tri_free(encoder);
+}
+
+/* ---- encoding ---------------------------------------------------------------------------------------------------- */
+
+/* What Python's rstrip takes for a space. */
+static bool is_space(uint32_t code) {
+  if ((code >= 9 && code <= 13) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0) return true;
+  return code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+         code == 0x205F || code == 0x3000;
+}
+
+/* Bytes of the text without the spaces that it ends in. */
+static size_t without_spaces(const tri_judge_text *text) {
+  size_t end = 0;
+  for (size_t at = 0, length; at < text->bytes; at += length) {
+    uint32_t code = 0;
+    length = tri_utf8_decode(text->text + at, text->bytes - at, &code);
+    if (length == 0) length = 1;
+    if (!is_space(code)) end = at + length;
+  }
+  return end;
+}
+
+int64_t tri_judge_characters(const tri_judge_text *text) {
+  int64_t count = 0;
+  for (size_t i = 0; i < text->bytes; i++) count += ((unsigned char)text->text[i] & 0xC0) != 0x80;
+  return count;
+}
+
+static tri_status add_id(tri_token_list *out, int32_t id) {
+  if (out->count == out->capacity) {
+    const int64_t room = 2 * out->capacity + 16;
+    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *out->ids, &out->ids));
+    out->capacity = room;
+  }
+  out->ids[out->count++] = id;
+  return TRI_OK;
+}
+
+/* A text that says the beginning itself does not get it twice. */
+static bool begins_itself(const tri_pair_encoder *encoder, const char *text, size_t bytes) {
+  size_t length = 0;
+  const char *token = tri_tokenizer_token(encoder->tokenizer, encoder->beginning[encoder->num_beginning - 1], &length);
+  return length > 0 && length <= bytes && memcmp(text, token, length) == 0;
+}
+
+static tri_status encode(tri_pair_encoder *encoder, const char *text, size_t bytes, tri_token_list *out) {
+  if (encoder->num_beginning > 0 && !begins_itself(encoder, text, bytes)) {
+    for (int64_t i = 0; i < encoder->num_beginning; i++) TRI_TRY(add_id(out, encoder->beginning[i]));
+  }
+  return tri_encoder_encode(encoder->encoder, text, bytes, 1, out);
+}
+
+/* The token that stands for a context that has none. */
+static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
+  *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
+                                    : tri_tokenizer_end_of_text(encoder->tokenizer);
+  if (*out >= 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "the context is empty, and the tokenizer has no token that texts begin with: give a text");
+}
+
+static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
+                               int64_t *count) {
+  int32_t start = -1;
+  const int64_t first = out->count;
+  TRI_TRY(find_start(encoder, &start));
+  TRI_TRY(add_id(out, start));
+  TRI_TRY(tri_encoder_encode(encoder->encoder, text->text, text->bytes, 1, out));
+  /* One that begins so itself is not given a second one. */
+  if (out->count > first + 1 && out->ids[first + 1] == start) {
+    out->count--;
+    memmove(out->ids + first, out->ids + first + 1, (size_t)(out->count - first) * sizeof *out->ids);
+  }
+  *count = out->count - first - 1;
+  return TRI_OK;
+}
+
+tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *context, const tri_judge_text *continuation,
+                           tri_token_list *out, int64_t *count) {
+  const size_t stem = without_spaces(context), bytes = context->bytes + continuation->bytes;
+  const int64_t first = out->count;
+  tri_judge_text whole = {.bytes = bytes};
+  TRI_TRY(tri_alloc("a question", bytes + 1, 1, &whole.text));
+  memcpy(whole.text, context->text, context->bytes);
+  memcpy(whole.text + context->bytes, continuation->text, continuation->bytes);
+  encoder->context.count = 0;
+  tri_status status = TRI_OK;
+  if (stem == 0) {
+    status = encode_alone(encoder, &whole, out, count);
+  } else {
+    status = encode(encoder, whole.text, stem, &encoder->context);
+    if (status == TRI_OK) status = encode(encoder, whole.text, whole.bytes, out);
+    *count = out->count - first - encoder->context.count;
+  }
+  tri_judge_text_release(&whole);
+  return status;
+}
+
+tri_status tri_pair_encode_prompt(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out) {
+  const int64_t first = out->count;
+  int32_t start = -1;
+  TRI_TRY(encode(encoder, text->text, text->bytes, out));
+  if (out->count > first) return TRI_OK;
+  TRI_TRY(find_start(encoder, &start));
+  return add_id(out, start);
+}

@@ -1,0 +1,196 @@
+#include "judge/quality.h"
+
+#include "base/memory.h"
+#include "report/chart.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *tri_quality_name(int quality) {
+  return quality < TRI_NUM_CHOICE_MEASURES ? tri_choice_measure_name((tri_choice_measure)quality) : "probability";
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------------------------- */
+
+typedef struct ranked {
+  double value;
+  int64_t index;
+} ranked;
+
+static int compare_values(const void *left, const void *right) {
+  const double a = ((const ranked *)left)->value, b = ((const ranked *)right)->value;
+  return (a > b) - (a < b);
+}
+
+/* Ranks from 1 on, less their mean. */
+static tri_status ranks_of(const double *values, int64_t count, double *ranks) {
+  ranked *order = NULL;
+  TRI_TRY(tri_alloc("ranks", (size_t)count, sizeof *order, &order));
+  for (int64_t i = 0; i < count; i++) order[i] = (ranked){values[i], i};
+  qsort(order, (size_t)count, sizeof *order, compare_values);
+  for (int64_t first = 0, end = 0; first < count; first = end) {
+    while (end < count && order[end].value == order[first].value) end++;
+    const double shared = (double)(first + 1 + end) / 2, mean = (double)(count + 1) / 2;
+    for (int64_t i = first; i < end; i++) ranks[order[i].index] = shared - mean;
+  }
+  tri_free(order);
+  return TRI_OK;
+}
+
+tri_status tri_rank_correlation(const double *a, const double *b, int64_t count, double *out) {
+  double *ranks = NULL, both = 0, squares_a = 0, squares_b = 0;
+  TRI_TRY(tri_alloc("ranks", (size_t)(2 * count), sizeof *ranks, &ranks));
+  const double *ranks_b = ranks + count;
+  tri_status status = ranks_of(a, count, ranks);
+  if (status == TRI_OK) status = ranks_of(b, count, ranks + count);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    both += ranks[i] * ranks_b[i];
+    squares_a += ranks[i] * ranks[i];
+    squares_b += ranks_b[i] * ranks_b[i];
+  }
+  tri_free(ranks);
+  *out = squares_a > 0 && squares_b > 0 ? both / sqrt(squares_a * squares_b) : NAN;
+  return status;
+}
+
+/* ---- points ------------------------------------------------------------------------------------------------------ */
+
+static tri_quality_point point_of(const tri_judgement *judgement, int64_t step) {
+  tri_quality_point point = {.step = step, .with_end = NAN};
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
+    point.value[m] = judgement->accuracy[m];
+    point.error[m] = judgement->error[m];
+  }
+  point.value[TRI_NUM_CHOICE_MEASURES] = judgement->probability;
+  point.error[TRI_NUM_CHOICE_MEASURES] = judgement->probability_error;
+  return point;
+}
+
+static tri_status correlate(const tri_judgement *a, const tri_judgement *b, double *out) {
+  double *values = NULL;
+  TRI_TRY(tri_alloc("probabilities", (size_t)(2 * a->count), sizeof *values, &values));
+  for (int64_t i = 0; i < a->count; i++) {
+    values[i] = a->questions[i].probability;
+    values[a->count + i] = b->questions[i].probability;
+  }
+  tri_status status = tri_rank_correlation(values, values + a->count, a->count, out);
+  tri_free(values);
+  return status;
+}
+
+static double deviation(const tri_quality *q, int quality) {
+  const tri_quality_point *last = q->points + q->count - q->last;
+  double sum = 0, squares = 0;
+  if (q->last < 2) return NAN;
+  for (int64_t i = 0; i < q->last; i++) sum += last[i].value[quality];
+  for (int64_t i = 0; i < q->last; i++) {
+    const double off = last[i].value[quality] - sum / (double)q->last;
+    squares += off * off;
+  }
+  return sqrt(squares / (double)(q->last - 1));
+}
+
+static tri_status follow(tri_quality *q, int quality) {
+  double *values = NULL;
+  TRI_TRY(tri_alloc("values of checkpoints", (size_t)(2 * q->count), sizeof *values, &values));
+  for (int64_t i = 0; i < q->count; i++) {
+    values[i] = q->points[i].value[quality];
+    values[q->count + i] = (double)q->points[i].step;
+  }
+  tri_status status = tri_rank_correlation(values, values + q->count, q->count, &q->with_steps[quality]);
+  tri_free(values);
+  q->noise[quality] = deviation(q, quality);
+  return status;
+}
+
+tri_status tri_quality_of(const tri_judgement *judgements, const int64_t *steps, int64_t count, tri_quality *out) {
+  out->count = count;
+  out->last = count < TRI_QUALITY_LAST ? count : TRI_QUALITY_LAST;
+  TRI_TRY(tri_alloc("points of quality", (size_t)count, sizeof *out->points, &out->points));
+  for (int64_t i = 0; i < count; i++) {
+    out->points[i] = point_of(&judgements[i], steps[i]);
+    TRI_TRY(correlate(&judgements[i], &judgements[count - 1], &out->points[i].with_end));
+  }
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) TRI_TRY(follow(out, quality));
+  return TRI_OK;
+}
+
+void tri_quality_release(tri_quality *quality) {
+  tri_free(quality->points);
+  *quality = (tri_quality){0};
+}
+
+/* ---- the picture ------------------------------------------------------------------------------------------------- */
+
+static const char *const colours[TRI_NUM_QUALITIES] = {"#1f5fa8", "#c8501e", "#7a4fa0", "#3a8a4d"};
+
+static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
+  bool any = false;
+  if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return; /* as wide as acc's, and upon it */
+  for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
+  if (!any) return;
+  fprintf(c->svg, "<path fill=\"%s\" fill-opacity=\"0.10\" stroke=\"none\" d=\"", colours[quality]);
+  for (int64_t i = 0; i < 2 * q->count; i++) { /* along the upper side, and back along the lower */
+    const bool back = i >= q->count;
+    const tri_quality_point *p = &q->points[back ? 2 * q->count - 1 - i : i];
+    const double value = p->value[quality] + (back ? -1 : 1) * p->error[quality];
+    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_chart_place(&c->x, (double)p->step),
+            tri_chart_place(&c->y, value));
+  }
+  fprintf(c->svg, "Z\"/>\n");
+}
+
+static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
+  fprintf(c->svg, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" d=\"", colours[quality]);
+  for (int64_t i = 0; i < q->count; i++) {
+    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_chart_place(&c->x, (double)q->points[i].step),
+            tri_chart_place(&c->y, q->points[i].value[quality]));
+  }
+  fprintf(c->svg, "\"/>\n");
+  for (int64_t i = 0; i < q->count; i++) {
+    fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
+            tri_chart_place(&c->x, (double)q->points[i].step), tri_chart_place(&c->y, q->points[i].value[quality]),
+            colours[quality]);
+  }
+}
+
+/* In the lower right corner, which rising curves leave free. */
+static void draw_legend(const tri_chart *c, const tri_quality *q) {
+  const int x = TRI_CHART_WIDTH - TRI_CHART_RIGHT - 214;
+  int y = TRI_CHART_HEIGHT - TRI_CHART_BOTTOM - 20 * TRI_NUM_QUALITIES + 6;
+  fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"206\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\"/>\n", x - 4,
+          y - 16, 20 * TRI_NUM_QUALITIES + 4);
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++, y += 20) {
+    fprintf(c->svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"/>\n", x, y - 4,
+            x + 26, y - 4, colours[quality]);
+    fprintf(c->svg, "<text x=\"%d\" y=\"%d\">%s, now %.4f</text>\n", x + 34, y, tri_quality_name(quality),
+            q->points[q->count - 1].value[quality]);
+  }
+}
+
+static void draw(tri_chart *c, const tri_quality *q) {
+  double low = INFINITY, high = -INFINITY;
+  for (int64_t i = 0; i < q->count; i++) {
+    for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
+      const tri_quality_point *p = &q->points[i];
+      const double error = isfinite(p->error[quality]) ? p->error[quality] : 0;
+      low = fmin(low, p->value[quality] - error);
+      high = fmax(high, p->value[quality] + error);
+    }
+  }
+  tri_chart_set_values(c, low, high, false);
+  tri_chart_set_steps(c, (double)q->points[0].step, (double)q->points[q->count - 1].step);
+  tri_chart_draw_axes(c, "share of the questions; probability");
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(c, q, quality);
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(c, q, quality);
+  draw_legend(c, q);
+}
+
+tri_status tri_quality_draw(const tri_quality *quality, const char *title, const char *path) {
+  tri_chart chart;
+  TRI_TRY(tri_chart_open(&chart, title, path));
+  draw(&chart, quality);
+  return tri_chart_close(&chart, path);
+}

@@ -1,0 +1,26 @@
+/* Questions with given choices, in the forms that people have them in. docs/judging.md shows each. */
+#ifndef TRI_JUDGE_QUESTIONS_H
+#define TRI_JUDGE_QUESTIONS_H
+
+#include "judge/lines.h"
+
+typedef struct tri_question {
+  int64_t line; /* of the file, from 1 */
+  tri_judge_text context;
+  tri_judge_text *choices; /* [num_choices] */
+  int64_t num_choices;     /* at least two */
+  int64_t answer;          /* the number of the right one, from 0 */
+} tri_question;
+
+/* Starts as {0}. */
+typedef struct tri_questions {
+  tri_question *list; /* [count] */
+  int64_t count, capacity;
+} tri_questions;
+
+/* LOCAL. Reads a file of JSON lines, one question each; *out is released by tri_questions_release in any case.
+ * TRI_BAD_FILE names line and key of what is missing or cannot be. */
+tri_status tri_questions_read(const char *path, tri_questions *out);
+void tri_questions_release(tri_questions *questions);
+
+#endif
