@@ -99,7 +99,7 @@ static tri_status plan(const arguments *given) {
                                 .global_batch = given->plan.global_batch,
                                 .sequence = given->plan.sequence,
                                 .precision = given->plan.precision,
-                                .optimizer = &given->plan.optimizer,
+                                .optimizer = &given->plan.trained.optimizer,
                                 .masked = given->plan.lengths != NULL,
                                 .masked_area = given->plan.masked_area,
                                 .drawn = given->plan.drawn.table,
