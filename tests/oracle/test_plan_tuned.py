@@ -149,3 +149,39 @@ def test_refused(tmp_path, words, said):
     done = subprocess.run([TRIREME, "simulate", "--model", str(write(tmp_path / "model.yaml", MODEL)), "--cluster", str(write(tmp_path / "c.yaml", IDEAL)),
                            "--devices", "1", "--global-batch", "4", "--layout", "tensor=1", *sets], capture_output=True, text=True)
     assert done.returncode in (2, 3) and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+# ---- studies ---------------------------------------------------------------------------------------------------------
+
+def study_of(folder, **more):
+    study = dict(name="small", model=str(write(folder / "model.yaml", MODEL)), cluster=str(write(folder / "cluster.yaml", dict(IDEAL, memory_bandwidth=1e12))),
+                 devices=2, global_batch=8, method="exhaustive", trials=64, objective="tokens_per_s",
+                 space=[dict(name="zero", values="0 1"), dict(name="optimizer.name", values="adamw muon lion"), dict(name="optimizer.state", values="fp32 int8")])
+    return write(folder / "study.yaml", {**study, **more})
+
+
+def test_study_of_optimizers(tmp_path):
+    """Each trial is what `simulate` says of its layout and its optimizer."""
+    found = json.loads(run("tune", study_of(tmp_path, adapter=dict(rank=8)), "--json"))
+    trials = found["trials"]
+    assert len(trials) == 12
+    for trial in trials:
+        point = dict(word.split("=") for word in trial["point"].split(",")) if isinstance(trial["point"], str) else trial["point"]
+        alone = json.loads(run("simulate", "--model", tmp_path / "model.yaml", "--cluster", tmp_path / "cluster.yaml", "--devices", 2, "--global-batch", 8,
+                               "--layout", f"zero={point['zero']}", "--set", "adapter.rank=8", "--set", f"optimizer.name={point['optimizer.name']}",
+                               "--set", f"optimizer.state={point['optimizer.state']}", "--json"))
+        assert trial["value"] == pytest.approx(alone["tokens_per_s"], rel=1e-9), point
+    by = {trial["value"] for trial in trials}
+    assert len(by) > 4
+
+
+@pytest.mark.parametrize("more, said", [
+    (dict(space=[dict(name="optimizer.name", values="adamw muo")]), "cannot be muo: it is one of adamw, muon"),
+    (dict(space=[dict(name="optimizer.name", values="adamw galore")]), "galore.rank"),
+    (dict(space=[dict(name="optimizer.lr", values="1 2")]), "optimizer.name, optimizer.state"),
+    (dict(adapter=dict(rank=8, targets=["query"])), "query is no module"),
+    (dict(optimizer=dict(name="muon", lr=1)), "lr"),
+], ids=str)
+def test_refused_studies(tmp_path, more, said):
+    done = subprocess.run([TRIREME, "tune", str(study_of(tmp_path, **more))], capture_output=True, text=True)
+    assert done.returncode == 3 and said in done.stderr and "study.yaml" in done.stderr, done.stderr
