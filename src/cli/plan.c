@@ -136,7 +136,7 @@ const tri_command tri_command_plan = {
     .help =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
         "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                    [--json]\n"
+        "                    [--optimizer O] [--set KEY=VALUE]... [--json]\n"
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP

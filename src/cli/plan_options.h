@@ -77,7 +77,7 @@ enum {
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
   "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
   "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj], "     \
-  "freeze=[\"*\"],\n"                                                                                                  \
+  "freeze=[\"*norm*\"],\n"                                                                                             \
   "                      optimizer.state=int8; as often as wanted\n"                                                   \
   "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
   "(1)\n"                                                                                                              \
