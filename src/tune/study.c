@@ -257,10 +257,14 @@ static tri_status set_optimizer(const tri_study *study, int at, const char *word
 }
 
 static tri_status unknown_knob(const char *name) {
-  char all[600] = "nodes, accumulation, optimizer.name, optimizer.state";
+  char all[600] = "nodes, accumulation";
   for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
     size_t held = strlen(all);
     snprintf(all + held, sizeof all - held, ", %s", tri_layout_table.keys[i].name);
+  }
+  for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
+    size_t held = strlen(all);
+    snprintf(all + held, sizeof all - held, ", %s", optimizer_knobs[i].name);
   }
   return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is no parameter; there are %s", name, all);
 }
