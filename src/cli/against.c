@@ -237,6 +237,7 @@ static tri_status against_compare(comparison *c, const char *run, const char *ti
 static tri_status create_device(const tri_run_config *config, tri_device **out) {
   const tri_layout *layout = &config->layout;
   int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;
+  if (config->threads > 0) return tri_device_create("auto", (int)config->threads, out);
   TRI_TRY(tri_device_create("auto", 0, out));
   int64_t threads = (*out)->description.threads / (ranks < 1 ? 1 : ranks);
   if (ranks <= 1) return TRI_OK;

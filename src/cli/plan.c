@@ -99,7 +99,7 @@ static tri_status plan(const arguments *given) {
                                 .global_batch = given->plan.global_batch,
                                 .sequence = given->plan.sequence,
                                 .precision = given->plan.precision,
-                                .optimizer = &given->plan.optimizer,
+                                .optimizer = &given->plan.trained.optimizer,
                                 .masked = given->plan.lengths != NULL,
                                 .masked_area = given->plan.masked_area,
                                 .drawn = given->plan.drawn.table,
@@ -136,7 +136,7 @@ const tri_command tri_command_plan = {
     .help =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
         "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                    [--json]\n"
+        "                    [--optimizer O] [--set KEY=VALUE]... [--json]\n"
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP

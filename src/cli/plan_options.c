@@ -7,8 +7,7 @@
 #include <string.h>
 
 tri_plan_options tri_plan_options_default(void) {
-  return (tri_plan_options){
-      .system_name = "trireme", .precision = TRI_BF16, .optimizer = *tri_optimizer_settings_default()};
+  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16};
 }
 
 static tri_status precision_of(const char *text, tri_dtype *out) {
@@ -45,13 +44,28 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
     return tri_fail(TRI_BAD_USAGE, "--optimizer is `%s`; it can be one of %s", text, all);
   }
   out->name = (tri_optimizer_name)name;
-  if (colon != NULL) TRI_TRY(tri_option_int("the rank of --optimizer", colon + 1, 1, 1 << 30, &out->galore.rank));
-  out->fira.rank = out->galore.rank;
+  if (colon != NULL) {
+    TRI_TRY(tri_option_int("the rank of --optimizer", colon + 1, 1, 1 << 30, &out->galore.rank));
+    out->fira.rank = out->galore.rank;
+  }
   if (tri_optimizer_settings_check(out) == TRI_OK) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "--optimizer is `%s`, which keeps moments of some directions of each matrix; say how many, for "
                   "example --optimizer %s:128",
                   given, given);
+}
+
+static tri_status add_set(const char *value, tri_plan_options *o) {
+  if (o->num_sets == TRI_PLAN_SETS) return tri_fail(TRI_BAD_USAGE, "--set is there more than %d times", TRI_PLAN_SETS);
+  o->sets[o->num_sets++] = value;
+  return TRI_OK;
+}
+
+/* What of the model is trained, and by what. */
+static tri_status find_trained(tri_plan_options *o) {
+  TRI_TRY(tri_trained_parse(o->sets, o->num_sets, &o->trained));
+  if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
+  return tri_trained_apply(&o->trained, &o->model);
 }
 
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
@@ -70,7 +84,8 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
     case TRI_OPTION_EXPERT_IMBALANCE:
       return tri_option_double("--expert-imbalance", value, 1, TRI_ROUTER_EXPERTS, &o->expert_imbalance);
-    case TRI_OPTION_OPTIMIZER: return optimizer_of(value, &o->optimizer);
+    case TRI_OPTION_OPTIMIZER: o->optimizer = value; return TRI_OK;
+    case TRI_OPTION_PLAN_SET: return add_set(value, o);
     case TRI_OPTION_PACKING: return packing_of(value, &o->packed);
     default: *taken = false; return TRI_OK;
   }
@@ -104,7 +119,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
-  TRI_TRY(tri_optimizer_settings_check_model(&o->optimizer, &o->model));
+  TRI_TRY(find_trained(o));
   o->assumed_sequence = o->sequence == 0;
   if (o->assumed_sequence) {
     TRI_TRY(tri_model_assume_sequence(&o->model, TRI_BAD_USAGE, "give --sequence, for example --sequence 4096",
@@ -135,7 +150,7 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .sequence = o->sequence,
                                   .assumed_sequence = o->assumed_sequence,
                                   .precision = o->precision,
-                                  .optimizer = &o->optimizer,
+                                  .optimizer = &o->trained.optimizer,
                                   .masked = o->lengths != NULL,
                                   .masked_area = o->masked_area,
                                   .drawn = o->drawn.table,

@@ -5,8 +5,11 @@
 #include "cli/lengths.h"
 #include "model/model.h"
 #include "plan/simulate.h"
+#include "plan/trained.h"
 
 #include <getopt.h>
+
+enum { TRI_PLAN_SETS = 64 };
 
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
@@ -18,11 +21,14 @@ typedef struct tri_plan_options {
   const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
   bool packed;         /* whole, not cut by windows */
   double masked_area;  /* what masks leave of attention then, */
-  tri_length_draws drawn;           /* and micro-batches of such documents */
-  double expert_imbalance;          /* tri_simulation_request; 0: nobody gave it */
-  tri_optimizer_settings optimizer; /* begins as tri_optimizer_settings_default */
+  tri_length_draws drawn;          /* and micro-batches of such documents */
+  double expert_imbalance;         /* tri_simulation_request; 0: nobody gave it */
+  const char *optimizer;           /* "galore:128"; or NULL */
+  const char *sets[TRI_PLAN_SETS]; /* "adapter.rank=16" */
+  int64_t num_sets;
 
-  tri_model model;
+  tri_model model; /* of which `trained` is trained */
+  tri_trained trained;
   tri_cluster cluster;
   tri_system system;
 } tri_plan_options;
@@ -40,7 +46,8 @@ enum {
   TRI_OPTION_LENGTHS,
   TRI_OPTION_PACKING,
   TRI_OPTION_EXPERT_IMBALANCE,
-  TRI_OPTION_OPTIMIZER
+  TRI_OPTION_OPTIMIZER,
+  TRI_OPTION_PLAN_SET
 };
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
@@ -53,6 +60,7 @@ enum {
       {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
       {"expert-imbalance", required_argument, NULL, TRI_OPTION_EXPERT_IMBALANCE},                                      \
       {"optimizer", required_argument, NULL, TRI_OPTION_OPTIMIZER},                                                    \
+      {"set", required_argument, NULL, TRI_OPTION_PLAN_SET},                                                           \
       {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
@@ -68,6 +76,9 @@ enum {
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
   "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
+  "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj], "     \
+  "freeze=[\"*norm*\"],\n"                                                                                             \
+  "                      optimizer.state=int8; as often as wanted\n"                                                   \
   "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
   "(1)\n"                                                                                                              \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \

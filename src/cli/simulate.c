@@ -144,7 +144,7 @@ const tri_command tri_command_simulate = {
     .help =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                        [--timeline FILE] [--json]\n"
+        "                        [--optimizer O] [--set KEY=VALUE]... [--timeline FILE] [--json]\n"
         "       trireme simulate --against RUN --cluster C [--timeline RUN.json] [--json]\n"
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"

@@ -192,13 +192,39 @@ static layer_kinds kinds_of(const tri_model *model) {
   return kinds;
 }
 
+/* Of a matrix that each token meets, or some of the tokens: weights for a token. */
+static double met_weights(const tri_model *model, const tri_parameter *entry) {
+  const double all = (double)tri_parameter_global_count(entry);
+  if (entry->num_dims < 2 || entry->part == TRI_PART_EMBEDDING) return 0;
+  return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
+}
+
+/* Products of factors, and of gradients of matrices that have none: for a token, forward and backward. */
+static void count_tuned(const tri_model *model, double *factors, double *spared) {
+  tri_parameter_table *table = NULL;
+  *factors = *spared = 0;
+  if (tri_tuning_is_full(&model->tuning) || tri_parameter_table_create(model, NULL, &table) != TRI_OK) return;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const double weights = met_weights(model, &table->entries[i]);
+    if (table->entries[i].factor) *factors += 6.0 * weights;
+    if (table->entries[i].frozen) *spared += 2.0 * weights;
+  }
+  tri_parameter_table_destroy(table);
+}
+
 double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area) {
+  double factors = 0, spared = 0;
+  count_tuned(model, &factors, &spared);
+  return 3.0 * tri_model_forward_flops(model, sequence, area) + factors - spared;
+}
+
+double tri_model_forward_flops(const tri_model *model, int64_t sequence, double area) {
   const layer_kinds kinds = kinds_of(model);
   double scores = area * (double)sequence * (double)(model->num_heads * model->head_dim);
   double layers = (double)kinds.dense * (2.0 * kinds.dense_weights + 4.0 * scores) +
                   (double)kinds.others * (2.0 * kinds.other_weights + 4.0 * scores);
   double head = 2.0 * (double)model->hidden_size * (double)model->vocab_size;
-  return 3.0 * (layers + head);
+  return layers + head;
 }
 
 double tri_model_area(const tri_model *model, int64_t sequence, double masked) {

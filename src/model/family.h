@@ -81,8 +81,11 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
 /* Floating-point operations of the matrix products of one trained token (forward and backward), as Megatron-LM counts
  * them: of the experts that it meets, attention over the full square of positions, recomputation not counted. For MFU.
  * Where documents do not see each other, or layers have windows, `area` is what is left of attention's work, in the
- * mean of all tokens and layers: 1 is all of it. */
+ * mean of all tokens and layers: 1 is all of it. A matrix that is not trained has two products, not three, and factors
+ * beside it have theirs. */
 double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area);
+/* Of the forward alone, without factors. */
+double tri_model_forward_flops(const tri_model *model, int64_t sequence, double area);
 
 /* That share for sequences of so many tokens where masks leave `masked` of it (1: there are none). */
 double tri_model_area(const tri_model *model, int64_t sequence, double masked);

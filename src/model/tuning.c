@@ -16,6 +16,19 @@ bool tri_tuning_is_full(const tri_tuning *tuning) {
   return tuning->freeze.count == 0 && !tri_tuning_has_adapter(tuning);
 }
 
+/* Layers differ by the numbers in their names. */
+static bool tells_layers(const tri_tuning_words *words) {
+  for (int64_t i = 0; i < words->count; i++) {
+    if (strpbrk(words->words[i].text, "0123456789?[") != NULL) return true;
+  }
+  return false;
+}
+
+bool tri_tuning_tells_layers(const tri_tuning *tuning) {
+  if (!tri_tuning_has_adapter(tuning)) return tells_layers(&tuning->freeze);
+  return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
+}
+
 double tri_adapter_scale(const tri_adapter *adapter) { return adapter->alpha / (double)adapter->rank; }
 
 void tri_tuning_describe(const tri_tuning_words *words, char *out, size_t out_bytes) {

@@ -48,6 +48,8 @@ typedef struct tri_tuning {
 /* Whether all of the model is trained, as without any of this. */
 bool tri_tuning_is_full(const tri_tuning *tuning);
 bool tri_tuning_has_adapter(const tri_tuning *tuning);
+/* Whether some name may tell layers of one kind from each other: then not all of them are trained alike. */
+bool tri_tuning_tells_layers(const tri_tuning *tuning);
 
 /* "a, b"; cut off where there is no room. */
 enum { TRI_TUNING_TEXT_BYTES = TRI_TUNING_WORDS * (TRI_TUNING_WORD_BYTES + 2) };

@@ -97,9 +97,14 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
 static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
+  const bool alone = pass == TRI_PASS_BACKWARD_WEIGHT && tri_op_is_frozen(call, 0); /* the bias */
   bool in_out = at->weight.order == TRI_WEIGHT_IN_OUT,
-       biased = pass == TRI_PASS_BACKWARD_WEIGHT && call->parameters[1] >= 0;
+       biased = pass == TRI_PASS_BACKWARD_WEIGHT && call->parameters[1] >= 0 && !tri_op_is_frozen(call, 1);
   double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
+  if (alone) {
+    *out = (tri_cost){.elements = rows * width, .bytes = rows * width * narrow};
+    return;
+  }
   /* x W, dy W^T and x^T dy are products of the same size */
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,

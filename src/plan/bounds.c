@@ -64,6 +64,8 @@ typedef struct layer_division {
 
 struct tri_bounds {
   const tri_search_request *request;
+  tri_search_request of_frozen; /* what `request` is where not all of the model is trained, */
+  tri_model frozen;             /* and its model */
   layer_prices *prices;
   int64_t num_prices, room;
   layer_sizes *sizes;
@@ -71,10 +73,23 @@ struct tri_bounds {
   layer_division division; /* the one that was asked for last */
 };
 
+/* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
+ * gradient, no update. */
+static void freeze_all(const tri_search_request *request, tri_bounds *bounds) {
+  bounds->frozen = *request->model;
+  bounds->frozen.tuning = (tri_tuning){.freeze = {.words = {{"*"}}, .count = 1}};
+  bounds->of_frozen = *request;
+  bounds->of_frozen.model = &bounds->frozen;
+  bounds->request = &bounds->of_frozen;
+}
+
+static bool is_frozen(const tri_search_request *request) { return !tri_tuning_is_full(&request->model->tuning); }
+
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = request;
+  if (!tri_tuning_is_full(&request->model->tuning)) freeze_all(request, bounds);
   *out = bounds;
   return TRI_OK;
 }
@@ -429,10 +444,13 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
   /* The engine never shards a tied embedding's values and gradients. */
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
   const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
+  /* What is not trained is kept in the activations' type, and whole; who trains some of it may shard that. */
+  const double frozen = all * (double)tri_dtype_bytes(request->precision);
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  return weight * values + gradient * gradients + states * updated;
+  const double trained = weight * values + gradient * gradients + states * updated;
+  return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
 /* Of messages; of another system what its libraries take. */
@@ -498,6 +516,7 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
+  if (is_frozen(request)) return 0;
   double bytes = tri_price_update_bytes(system, request->precision);
   if (system->planned) bytes = bytes * (3.0 / 7.0) + 2 * least_states(request);
   double all = tri_price_memory(request->cluster, own * bytes);

@@ -25,7 +25,8 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
 /* Elements on this rank, and what is left of them where replicas share each parameter out among them: of experts,
  * others than of what all tokens meet. */
 typedef struct held_elements {
-  double all, shared_out;
+  double all, shared_out; /* of what is trained */
+  double frozen;
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
@@ -33,6 +34,8 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
     if (entry->alias) continue;
+    if (entry->frozen) sum.frozen += (double)entry->count;
+    if (entry->frozen) continue;
     sum.all += (double)entry->count;
     sum.shared_out += (double)entry->count / (double)tri_domain_size(shape, entry->placement.replicas);
   }
@@ -44,7 +47,7 @@ static double tied_of(const tri_parts *parts) {
   double count = 0;
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
-    if (entry->tied_to < 0) continue;
+    if (entry->tied_to < 0 || entry->frozen) continue;
     double other = (double)parts->table->entries[entry->tied_to].count;
     count += entry->count > 0 ? (double)entry->count : other;
   }
@@ -200,7 +203,7 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
     tied += (double)request->model->max_sequence * hidden;
   }
   tri_memory_parts out = {
-      .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all),
+      .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all) + element * count.frozen,
       .gradients = system->gradient_bytes * (layout->zero > 1 ? count.shared_out : count.all),
       .optimizer = system->state_bytes * (layout->zero > 0 ? count.shared_out : count.all),
       .activations = activations,
@@ -265,6 +268,7 @@ done:
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
+  if (tri_tuning_tells_layers(&request->model->tuning)) return true;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);

@@ -107,8 +107,8 @@ static double attention_flops(const tri_simulation_request *request) {
          (double)request->sequence;
 }
 
-/* A layer that is made again in full is a third more; the head is not. So is attention where it runs again by itself.
- */
+/* A layer that is made again in full has its forward once more; the head is not. So does attention where it runs again
+ * by itself. */
 /* The products of gate and up: those of down are not read again. */
 static double again_of_experts(const tri_simulation_request *request) {
   const tri_model *model = request->model;
@@ -120,14 +120,15 @@ static double again_of_experts(const tri_simulation_request *request) {
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
-  double head = 6.0 * (double)request->model->hidden_size * (double)request->model->vocab_size *
-                (double)request->global_batch * (double)request->sequence;
+  const double forward = tri_model_forward_flops(request->model, request->sequence, tri_step_area(request));
+  const double head = 2.0 * (double)request->model->hidden_size * (double)request->model->vocab_size;
+  const double tokens = (double)request->global_batch * (double)request->sequence;
   switch (layout->recompute) {
     case TRI_RECOMPUTE_NONE: return all;
     case TRI_RECOMPUTE_EXPERTS: return all + again_of_experts(request);
     case TRI_RECOMPUTE_SELECTIVE:
       return request->system->selective_attention ? all + attention_flops(request) / 3.0 : all;
-    case TRI_RECOMPUTE_FULL: return all + (all - head) / 3.0 / (double)layout->recompute_every;
+    case TRI_RECOMPUTE_FULL: return all + (forward - head) * tokens / (double)layout->recompute_every;
   }
   return all;
 }

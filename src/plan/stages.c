@@ -10,6 +10,7 @@
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
+  if (tri_tuning_tells_layers(&request->model->tuning)) return false;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
     if (tri_model_expert_layers(request->model, a[c]) != tri_model_expert_layers(request->model, b[c])) return false;
@@ -36,7 +37,7 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
   double elements = 0, bytes = request->system->sum_bytes;
   for (int64_t i = 0; bytes > 0 && i < parts->table->num_entries; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
-    if (entry->layer == layer && !entry->alias) elements += (double)entry->count;
+    if (entry->layer == layer && tri_parameter_has_gradient(entry)) elements += (double)entry->count;
   }
   return tri_price_memory(request->cluster, elements * bytes);
 }
@@ -70,7 +71,8 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
     tri_call_price price;
     tri_pricer_call(&pricer, list, c, &price);
     add_uneven(&pricer, list, c, &out->uneven);
-    if (call->op->clears_gradient) price.backward_weight.first_s = clearing_s(request, parts, call);
+    if (call->op->clears_gradient && !tri_op_is_frozen(call, 0))
+      price.backward_weight.first_s = clearing_s(request, parts, call);
     bool last = tri_op_list_layer(list, c).end == c + 1;
     if (last && !call->op->passes_messages) price.backward_weight.later_s += adding_s(request, parts, call->layer);
     out->forward[c + 1] = tri_price_plus(out->forward[c], price.forward);
@@ -112,7 +114,7 @@ static double price_partial(const tri_simulation_request *request, const tri_par
   double seconds = 0, wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
-    if (!entry->partial_gradient || entry->count == 0) continue;
+    if (!entry->partial_gradient || entry->count == 0 || entry->frozen) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
     seconds +=
         tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide, holders, request->system);
@@ -221,7 +223,7 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision)), count = 0;
   for (int64_t i = 0; i < kind->parts.table->num_entries; i++) {
     const tri_parameter *entry = &kind->parts.table->entries[i];
-    if (entry->tied_to < 0) continue;
+    if (entry->tied_to < 0 || entry->frozen) continue;
     double other = (double)kind->parts.table->entries[entry->tied_to].count;
     count += entry->count > 0 ? (double)entry->count : other;
   }

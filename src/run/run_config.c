@@ -11,6 +11,8 @@
 #include "checkpoint/model_source.h"
 #include "device/device.h"
 #include "model/model_config.h"
+#include "model/tuning_config.h"
+#include "optimizers/keys.h"
 #include "run/identity.h"
 #include "schedule/layout_config.h"
 
@@ -86,13 +88,6 @@ static const tri_config_key data_keys[] = {
 };
 TABLE(data_table, data_keys);
 
-/* Sections whose structs have a type of their own. */
-#define OF_OPTIMIZER(NAME)                                                                                             \
-  .name = #NAME, .type = TRI_CONFIG_SECTION, .offset = offsetof(tri_run_config, optimizer.settings.NAME),              \
-  .table = &tri_##NAME##_keys
-#define GROUP(NAME, VALUE)                                                                                             \
-  .name = #NAME, .type = TRI_CONFIG_SECTION,                                                                           \
-  .offset = offsetof(tri_run_config, optimizer.settings.groups) + TRI_GROUP_##VALUE * sizeof(tri_group_settings)
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
      .help = "sequences in one step, over all ranks"},
@@ -105,8 +100,7 @@ static const tri_config_key optimizer_keys[] = {
     {NUMBER("decay_fraction", optimizer.decay_fraction), .fallback = "0.2",
      .range = {.low = 0, .high = 1, .open_low = true},
      .help = "wsd: share of the steps, at the end, in which the rate falls"},
-    {CHOICE("name", optimizer.settings.name, tri_optimizer_words), .fallback = "adamw",
-     .help = "what makes the updates; what it does not take, adamw does"},
+    TRI_OPTIMIZER_NAME_ROW(tri_run_config, optimizer.settings),
     {KEY("betas", optimizer.settings.betas, TRI_CONFIG_PAIR), .fallback = "[0.9, 0.95]",
      .range = {.low = 0, .high = 1, .open_high = true},
      .help = "decay of both moments (adamw, schedule_free, galore, fira), or of the step and the moment (lion)"},
@@ -119,22 +113,8 @@ static const tri_config_key optimizer_keys[] = {
      .help = "largest norm of the whole gradient; 0 is no clipping"},
     {COUNT("max_bad_steps", optimizer.max_bad_steps, 1, MOST_STEPS), .fallback = "10",
      .help = "steps in a row with NaN or Inf, skipped, that end the run"},
-    {CHOICE("state", optimizer.settings.state, tri_state_storage_words), .fallback = "fp32",
-     .help = "how moments are kept between steps: fp32 (fp64 in a run of fp64), bf16, or int8 in blocks of 256"},
-    {OF_OPTIMIZER(muon), .help = "of optimizer.name muon"},
-    {OF_OPTIMIZER(schedule_free), .help = "of optimizer.name schedule_free"},
-    {OF_OPTIMIZER(sgd), .help = "of optimizer.name sgd"},
-    {OF_OPTIMIZER(adafactor), .help = "of optimizer.name adafactor"},
-    {OF_OPTIMIZER(galore), .help = "of optimizer.name galore"},
-    {OF_OPTIMIZER(fira), .help = "of optimizer.name fira"},
-    {GROUP(matrices, MATRICES), .table = &tri_group_keys, .help = "an optimizer and rates for all other matrices"},
-    {GROUP(embeddings, EMBEDDINGS), .table = &tri_group_keys,
-     .help = "the same for embeddings of tokens and positions, and for the output projection"},
-    {GROUP(routers, ROUTERS), .table = &tri_group_keys, .help = "the same for routers of experts"},
-    {GROUP(vectors, VECTORS), .table = &tri_vector_group_keys, .help = "the same for norms and biases"},
+    TRI_OPTIMIZER_STATE_ROWS(tri_run_config, optimizer.settings),
 };
-#undef GROUP
-#undef OF_OPTIMIZER
 TABLE(optimizer_table, optimizer_keys);
 
 static const tri_config_key evaluation_keys[] = {
@@ -165,32 +145,8 @@ static const tri_config_key checkpoint_keys[] = {
 };
 TABLE(checkpoint_table, checkpoint_keys);
 
-static const tri_config_key word_keys[] = {
-    {.name = "name",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_tuning_word, text),
-     .bytes = sizeof(((tri_tuning_word *)0)->text),
-     .example = "q_proj",
-     .help = "a name, or a pattern with * and ?"},
-};
-TABLE(word_table, word_keys);
-
-#define WORDS(NAME, MEMBER, LEAST)                                                                                     \
-  KEY(NAME, MEMBER.words, TRI_CONFIG_LIST),                                                                            \
-      .table = &word_table, .plain = "name", .in_line = true, .bytes = sizeof(tri_tuning_word),                        \
-      .count = offsetof(tri_run_config, MEMBER.count), .range = {.low = LEAST, .high = TRI_TUNING_WORDS}
-
 static const tri_config_key adapter_keys[] = {
-    {COUNT("rank", model.tuning.adapter.rank, 0, 1 << 16), .fallback = "0",
-     .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},
-    {NUMBER("alpha", model.tuning.adapter.alpha), .range = {.low = 0, .high = 1e6, .open_low = true},
-     .derived = "twice the rank", .help = "what the factors add is multiplied by alpha / rank"},
-    {NUMBER("dropout", model.tuning.adapter.dropout), .range = {.low = 0, .high = 1, .open_high = true},
-     .fallback = "0.0", .help = "of what the factors read"},
-    {WORDS("targets", model.tuning.adapter.targets, 1), .derived = "all-linear",
-     .help = "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the layers"},
-    {WORDS("train", model.tuning.adapter.train, 0), .derived = "none",
-     .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"},
+    TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
     {TEXT("from", adapter_from), .fallback = "",
      .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
 };
@@ -239,8 +195,7 @@ static const tri_config_key run_keys[] = {
      .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
     {TEXT("init", init), .fallback = "",
      .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
-    {WORDS("freeze", model.tuning.freeze, 0), .derived = "none",
-     .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"},
+    TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
      .table = &adapter_table,
@@ -410,14 +365,6 @@ static tri_status finish_sources(tri_run_config *c) {
 
 /* ---- what is trained ------------------------------------------------------------------------------------------- */
 
-/* What nobody gave. */
-static void finish_adapter(tri_adapter *adapter) {
-  if (adapter->alpha == 0) adapter->alpha = adapter->rank > 0 ? 2.0 * (double)adapter->rank : 1;
-  if (adapter->targets.count > 0) return;
-  snprintf(adapter->targets.words[0].text, sizeof adapter->targets.words[0].text, "%s", TRI_TUNING_ALL_LINEAR);
-  adapter->targets.count = 1;
-}
-
 static tri_status check_tuning(const tri_run_config *c) {
   TRI_TRY(tri_tuning_check(&c->model));
   if (!tri_tuning_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
@@ -453,7 +400,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
   }
-  finish_adapter(&out->model.tuning.adapter);
+  tri_adapter_finish(&out->model.tuning.adapter);
   TRI_TRY(tri_config_blame(root, check_tuning(out)));
   return tri_config_blame(root, check_run(out));
 }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
+#include "model/tuning_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
 
@@ -150,6 +151,17 @@ static const tri_config_key study_keys[] = {
      .fallback = "1.0",
      .help = "the experts of the busiest rank have so many times as many rows as if all were equally "
              "busy; as --expert-imbalance of simulate"},
+    TRI_FREEZE_ROW(tri_study, trained.tuning.freeze),
+    {.name = "adapter",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_study, trained),
+     .table = &tri_trained_adapter_table,
+     .help = "as in a run file; simulated trials, as `freeze` and `optimizer`"},
+    {.name = "optimizer",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_study, trained),
+     .table = &tri_trained_optimizer_table,
+     .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help =
          "what is to be large; cost: tokens for a device-second; time_to_loss: how soon trial.target_loss is reached"},
@@ -211,15 +223,63 @@ static const tri_config_key *layout_key(const char *name) {
 /* A key of the run file that changes what is learnt: for how soon a loss is reached. */
 static bool is_setting(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
+/* Choices of the optimizer's that points may have, and where they are kept in its settings. */
+static const struct {
+  const char *name;
+  const tri_config_word *words;
+  size_t offset;
+} optimizer_knobs[] = {
+    {"optimizer.name", tri_optimizer_words, offsetof(tri_optimizer_settings, name)},
+    {"optimizer.state", tri_state_storage_words, offsetof(tri_optimizer_settings, state)},
+};
+enum { OPTIMIZER_KNOBS = sizeof optimizer_knobs / sizeof *optimizer_knobs };
+
+/* -1: it is none of them. */
+static int optimizer_knob(const char *name) {
+  for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
+    if (strcmp(optimizer_knobs[i].name, name) == 0) return i;
+  }
+  return -1;
+}
+
+const char *tri_study_optimizer_word(const char *knob, const tri_optimizer_settings *settings) {
+  const int i = optimizer_knob(knob);
+  if (i < 0) return NULL;
+  const int value = *(const int *)((const char *)settings + optimizer_knobs[i].offset);
+  for (const tri_config_word *word = optimizer_knobs[i].words; word->name != NULL; word++) {
+    if (word->value == value) return word->name;
+  }
+  return NULL;
+}
+
+static tri_status find_choice(int at, const char *word, tri_optimizer_settings *settings) {
+  char all[256] = "";
+  int *value = (int *)((char *)settings + optimizer_knobs[at].offset);
+  if (tri_config_find_word(optimizer_knobs[at].words, word, value)) return TRI_OK;
+  for (const tri_config_word *other = optimizer_knobs[at].words; other->name != NULL; other++) {
+    const size_t held = strlen(all);
+    snprintf(all + held, sizeof all - held, "%s%s", held == 0 ? "" : ", ", other->name);
+  }
+  return tri_fail(TRI_BAD_CONFIG, "it is one of %s", all);
+}
+
+static tri_status set_optimizer(const tri_study *study, int at, const char *word, tri_optimizer_settings *settings) {
+  TRI_TRY(find_choice(at, word, settings));
+  TRI_TRY(tri_optimizer_settings_check(settings));
+  return tri_optimizer_settings_check_model(settings, &study->model);
+}
+
 static tri_status unknown_knob(const char *name) {
-  char all[512] = "nodes, accumulation";
+  char all[600] = "nodes, accumulation";
   for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
     size_t held = strlen(all);
     snprintf(all + held, sizeof all - held, ", %s", tri_layout_table.keys[i].name);
   }
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`space`: `%s` is no parameter; there are %s; and optimizer.KEY, with objective: time_to_loss", name,
-                  all);
+  for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
+    size_t held = strlen(all);
+    snprintf(all + held, sizeof all - held, ", %s", optimizer_knobs[i].name);
+  }
+  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is no parameter; there are %s; and with objective: time_to_loss any optimizer.KEY", name, all);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
@@ -261,7 +321,8 @@ static tri_status batch_of(const tri_study *study, const tri_trial_plan *plan, i
 static tri_status plan_of(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   char text[TRI_POINT_TEXT_BYTES] = "";
   size_t held = 0;
-  tri_trial_plan plan = {.devices = study->devices, .global_batch = study->global_batch};
+  tri_trial_plan plan = {
+      .devices = study->devices, .global_batch = study->global_batch, .optimizer = study->trained.optimizer};
   int64_t accumulation = 0;
   bool recomputes = false;
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
@@ -271,6 +332,8 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
       TRI_TRY(devices_of_nodes(study, (int64_t)number, &plan.devices));
     } else if (strcmp(knob->name, "accumulation") == 0) {
       accumulation = (int64_t)number;
+    } else if (optimizer_knob(knob->name) >= 0) {
+      TRI_TRY(set_optimizer(study, optimizer_knob(knob->name), knob->words[point->at[k]], &plan.optimizer));
     } else if (is_setting(knob->name)) {
       const size_t kept = strlen(plan.settings);
       snprintf(plan.settings + kept, sizeof plan.settings - kept, "%s=%s ", knob->name, knob->words[point->at[k]]);
@@ -299,7 +362,8 @@ tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_tr
 
 tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out) {
   tri_trial_plan plan = {.devices = recipe->devices > 0 ? recipe->devices : study->devices,
-                         .global_batch = recipe->global_batch > 0 ? recipe->global_batch : study->global_batch};
+                         .global_batch = recipe->global_batch > 0 ? recipe->global_batch : study->global_batch,
+                         .optimizer = study->trained.optimizer};
   TRI_TRY(tri_layout_parse(recipe->layout, &plan.layout));
   bool recomputes = strstr(recipe->layout, "recompute") != NULL;
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
@@ -317,6 +381,7 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
                                   .sequence = study->sequence,
                                   .assumed_sequence = study->assumed_sequence,
                                   .precision = study->precision,
+                                  .optimizer = &plan->optimizer,
                                   .expert_imbalance = study->expert_imbalance};
 }
 
@@ -347,25 +412,43 @@ static tri_status check_names(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const char *name = study->space.knobs[k].name;
     const bool setting = is_setting(name) && study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
-    if (!counts_devices(name) && !setting && layout_key(name) == NULL) return unknown_knob(name);
+    if (counts_devices(name) || setting || optimizer_knob(name) >= 0 || layout_key(name) != NULL) continue;
+    return unknown_knob(name);
   }
   return TRI_OK;
 }
 
-/* Whether each value could be one, whatever the others are. */
+/* Whether a value could be one, whatever the others are; the message says what else there is. */
+static tri_status check_value(const tri_study *study, const tri_knob *knob, int64_t v) {
+  char text[80];
+  tri_layout layout;
+  tri_optimizer_settings settings = study->trained.optimizer;
+  const int chosen = optimizer_knob(knob->name);
+  const double number = knob->numbers[v];
+  const bool whole = !knob->is_category && number >= 1 && number <= MOST_COUNTED && number == floor(number);
+  if (chosen >= 0) {
+    TRI_TRY(find_choice(chosen, knob->words[v], &settings));
+    return tri_optimizer_settings_check(&settings);
+  }
+  if (!counts_devices(knob->name)) {
+    snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
+    return tri_layout_parse(text, &layout);
+  }
+  return whole ? TRI_OK : tri_fail(TRI_BAD_CONFIG, "it is a whole number from 1 to %d", MOST_COUNTED);
+}
+
+/* Whether the run file's reader alone knows its values. */
+static bool is_free(const char *name) { return is_setting(name) && optimizer_knob(name) < 0; }
+
 static tri_status check_values(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    for (int64_t v = 0; v < knob->count && !is_setting(knob->name); v++) { /* those the run file's reader knows */
-      char text[80], why[512];
-      tri_layout layout;
-      bool whole = !knob->is_category && knob->numbers[v] >= 1 && knob->numbers[v] <= MOST_COUNTED &&
-                   knob->numbers[v] == floor(knob->numbers[v]);
-      snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
-      if (counts_devices(knob->name) ? whole : tri_layout_parse(text, &layout) == TRI_OK) continue;
+    for (int64_t v = 0; v < knob->count && !is_free(knob->name); v++) {
+      char why[512];
+      if (check_value(study, knob, v) == TRI_OK) continue;
       const char *said = tri_status_message(), *prefix = "--layout: "; /* nobody wrote that option here */
       if (strncmp(said, prefix, strlen(prefix)) == 0) said += strlen(prefix);
-      snprintf(why, sizeof why, "%s", counts_devices(knob->name) ? "it is a whole number from 1 to 16777216" : said);
+      snprintf(why, sizeof why, "%s", said);
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
     }
   }
@@ -441,6 +524,7 @@ static tri_status take_run(tri_study *study) {
   if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) {
     study->model = config->model;
+    study->trained = (tri_trained){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);
@@ -493,6 +577,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
+  TRI_TRY(tri_trained_apply(&study->trained, &study->model));
   TRI_TRY(check_given(study));
   if (study->expert_imbalance > 1 && study->model.num_experts == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`expert_imbalance` is for models with experts, and %s has none; leave it out",

@@ -3,6 +3,7 @@
 #define TRI_TUNE_STUDY_H
 
 #include "plan/simulate.h"
+#include "plan/trained.h"
 #include "schedule/layout_config.h"
 #include "tune/suggest.h"
 
@@ -27,6 +28,7 @@ typedef struct tri_study {
   char run[256]; /* real trials: the run file; "" simulates */
   int64_t devices, global_batch, sequence;
   double expert_imbalance; /* tri_simulation_request */
+  tri_trained trained;     /* of simulated trials what is trained and by what; of real ones the run file's */
   tri_objective objective;
   tri_search search;
   double minutes;
@@ -76,11 +78,13 @@ bool tri_study_calibrates(const tri_study *study);
 /* A method by the name that it has in a study file; TRI_BAD_USAGE lists them. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
-/* The layout of a point with its number of devices and its batch; TRI_BAD_LAYOUT where it is not legal. */
+/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT where it is not legal.
+ */
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */
   int64_t devices, global_batch;
   char settings[512]; /* keys of the run file besides, as its --set takes them, a space behind each */
+  tri_optimizer_settings optimizer;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
 /* The same of a recipe. */
@@ -100,6 +104,10 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
 /* What it is worth to come to the target loss in so many seconds, above 1; and not to come there (reached false), with
  * such a loss at the end: above 0 and not above 1. */
 double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss);
+
+/* The word that a parameter has in some settings, if it is a choice of the optimizer's (optimizer.name,
+ * optimizer.state); NULL of others. */
+const char *tri_study_optimizer_word(const char *knob, const tri_optimizer_settings *settings);
 
 /* Nodes that the plan's devices take. */
 double tri_study_nodes(const tri_study *study, const tri_trial_plan *plan);

@@ -106,6 +106,10 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
     snprintf(key, sizeof key, "layout.%s", word);
     tri_short_run_set(run, key, "%s", value);
   }
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const char *knob = study->space.knobs[k].name, *chosen = tri_study_optimizer_word(knob, &a->plan.optimizer);
+    if (chosen != NULL) tri_short_run_set(run, knob, "%s", chosen);
+  }
   tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
   tri_short_run_set(run, "optimizer.steps", "%ld", (long)study->trial.warmup + (long)study->trial.steps);
   set_learning(a, run);

@@ -40,7 +40,8 @@ CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_
                efficiency=dict(matmul=0.5, matmul_half=10.0, attention=0.5, memory=0.5, link=0.5, launch=1e-6))
 STUDY = dict(name="small", model="MODEL", cluster="CLUSTER", devices=2, global_batch=8, sequence=16, trials=2, initial=1, parallel=1, seed=1,
              trial=dict(warmup=1, steps=1), population=dict(members=2, rounds=1, steps=1),
-             known=[dict(name="known", layout="tensor=1", devices=2, global_batch=8)],
+             known=[dict(name="known", layout="tensor=1", devices=2, global_batch=8)], adapter=dict(rank=0),
+             optimizer=dict(name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5), fira=dict(rank=4, every=5)),
              space=[dict(name="tensor", values="1 2"), dict(name="micro_batch", values="1 2"), dict(name="accumulation", values="1 2"),
                     dict(name="nodes", values="1 2"), dict(name="virtual_stages", low=1, high=2, step=1)])
 RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1), layout=LAYOUT,

@@ -28,6 +28,25 @@ static tri_model draw_model(draws *d) {
   return model;
 }
 
+/* Some of it: what the names say, with an adapter or without, where the model has such names. */
+static void draw_tuning(draws *d, tri_model *model) {
+  static const char *const names[] = {"*embed*", "*.1.*", "*norm*", "*mlp*", "*.[0-4].*", "*wte*", "*attn*", "*"};
+  tri_model tuned = *model;
+  tri_tuning_words *words = toss(d) ? &tuned.tuning.freeze : &tuned.tuning.adapter.train;
+  words->count = pick(d, words == &tuned.tuning.freeze ? 1 : 0, 1);
+  snprintf(words->words[0].text, sizeof words->words[0].text, "%s", names[pick(d, 0, 7)]);
+  if (words == &tuned.tuning.adapter.train) {
+    tuned.tuning.adapter.rank = pick(d, 1, 64);
+    tuned.tuning.adapter.alpha = 16;
+    if (toss(d)) {
+      tuned.tuning.adapter.targets.count = 1;
+      snprintf(tuned.tuning.adapter.targets.words[0].text, sizeof tuned.tuning.adapter.targets.words[0].text, "%s",
+               toss(d) ? "q_proj" : "layers.0.self_attn.q_proj");
+    }
+  }
+  if (tri_tuning_check(&tuned) == TRI_OK) *model = tuned;
+}
+
 static tri_cluster draw_cluster(draws *d) {
   return (tri_cluster){.name = "drawn",
                        .node_devices = 4,
@@ -105,6 +124,7 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
                                     .global_batch = of->global_batch,
                                     .sequence = of->sequence,
                                     .precision = of->precision,
+                                    .optimizer = of->optimizer,
                                     .masked = of->masked,
                                     .masked_area = of->masked_area,
                                     .drawn = of->drawn,
@@ -154,8 +174,13 @@ static void test_bounds(void **state) {
   other.selective_attention = true;
   other.weight_bytes = other.gradient_bytes = 2;
   other.state_bytes = 12;
+  int tuned = 0;
   for (int i = 0; i < CASES; i++) {
     tri_model model = draw_model(&d);
+    tri_optimizer_settings optimizer = *tri_optimizer_settings_default();
+    if (toss(&d)) optimizer.name = (tri_optimizer_name)pick(&d, TRI_OPTIMIZER_ADAMW, TRI_OPTIMIZER_ADAFACTOR);
+    if (toss(&d)) draw_tuning(&d, &model);
+    tuned += !tri_tuning_is_full(&model.tuning);
     tri_cluster cluster = draw_cluster(&d);
     tri_search_request request = {.model = &model,
                                   .cluster = &cluster,
@@ -163,7 +188,8 @@ static void test_bounds(void **state) {
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
                                   .sequence = toss(&d) ? 64 : 61,
-                                  .precision = TRI_BF16};
+                                  .precision = TRI_BF16,
+                                  .optimizer = &optimizer};
     tri_bounds *bounds = NULL;
     tri_layout layout;
     tri_draws *drawn = NULL;
@@ -180,6 +206,7 @@ static void test_bounds(void **state) {
     tri_drawn_table_destroy(table);
     tri_draws_destroy(drawn);
   }
+  assert_in_range(tuned, CASES / 4, CASES);
 }
 
 int main(void) {

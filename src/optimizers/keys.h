@@ -1,0 +1,45 @@
+/* Rows of the keys of `optimizer:` that say how updates are made, for tables of structs BASE that have the settings as
+ * their MEMBER. The rate and the batch are others' keys. */
+#ifndef TRI_OPTIMIZERS_KEYS_H
+#define TRI_OPTIMIZERS_KEYS_H
+
+#include "optimizers/optimizer.h"
+
+#define TRI_OPTIMIZER_NAME_ROW(BASE, MEMBER)                                                                           \
+  {                                                                                                                    \
+    .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name), .words = tri_optimizer_words,    \
+    .fallback = "adamw", .help = "what makes the updates; what it does not take, adamw does"                           \
+  }
+
+#define TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, NAME)                                                                  \
+  {                                                                                                                    \
+    .name = #NAME, .type = TRI_CONFIG_SECTION, .offset = offsetof(BASE, MEMBER.NAME), .table = &tri_##NAME##_keys,     \
+    .help = "of optimizer.name " #NAME                                                                                 \
+  }
+#define TRI_OPTIMIZER_GROUP_ROW(BASE, MEMBER, NAME, VALUE, TABLE, HELP)                                                \
+  {                                                                                                                    \
+    .name = NAME, .type = TRI_CONFIG_SECTION,                                                                          \
+    .offset = offsetof(BASE, MEMBER.groups) + TRI_GROUP_##VALUE * sizeof(tri_group_settings), .table = &(TABLE),       \
+    .help = HELP                                                                                                       \
+  }
+
+/* How states are kept, what each optimizer has of its own, and groups of parameters. */
+#define TRI_OPTIMIZER_STATE_ROWS(BASE, MEMBER)                                                                         \
+  {.name = "state",                                                                                                    \
+   .type = TRI_CONFIG_CHOICE,                                                                                          \
+   .offset = offsetof(BASE, MEMBER.state),                                                                             \
+   .words = tri_state_storage_words,                                                                                   \
+   .fallback = "fp32",                                                                                                 \
+   .help = "how moments are kept between steps: fp32 (fp64 in a run of fp64), bf16, or int8 in blocks of 256"},        \
+      TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, muon), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, schedule_free),           \
+      TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, sgd), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, adafactor),                \
+      TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, galore), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, fira),                  \
+      TRI_OPTIMIZER_GROUP_ROW(BASE, MEMBER, "matrices", MATRICES, tri_group_keys,                                      \
+                              "an optimizer and rates for all other matrices"),                                        \
+      TRI_OPTIMIZER_GROUP_ROW(BASE, MEMBER, "embeddings", EMBEDDINGS, tri_group_keys,                                  \
+                              "the same for embeddings of tokens and positions, and for the output projection"),       \
+      TRI_OPTIMIZER_GROUP_ROW(BASE, MEMBER, "routers", ROUTERS, tri_group_keys, "the same for routers of experts"),    \
+      TRI_OPTIMIZER_GROUP_ROW(BASE, MEMBER, "vectors", VECTORS, tri_vector_group_keys,                                 \
+                              "the same for norms and biases")
+
+#endif

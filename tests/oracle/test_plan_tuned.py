@@ -1,0 +1,187 @@
+"""`simulate`, `plan` and `tune` of runs that train a part of a model, or by other optimizers than AdamW: a run's own memory, closed
+forms of time and of what is reduced, and what is wrong."""
+import json
+import shutil
+import subprocess
+
+import pytest
+from optimizer_runs import LLAMA, corpus_of, ranks_words, start_from, write_run
+from parity import trireme
+from test_plan import IDEAL, MODEL, TRIREME, run, simulate, write
+
+needs_ranks = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+ADAPTER = dict(rank=4, alpha=8, targets="all-linear")
+CPU = dict(IDEAL, device="cpu", peak_fp32=1e11)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpus_of(tmp_path_factory.mktemp("corpus"))
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+RUNS = [
+    (1, dict(), dict(adapter=ADAPTER), dict()),
+    (2, dict(tensor=2), dict(adapter=dict(ADAPTER, dropout=0.1)), dict(name="muon")),
+    (2, dict(pipeline=2), dict(adapter=dict(ADAPTER, targets=["q_proj", "down_proj"])), dict(state="int8")),
+    (2, dict(zero=1), dict(adapter=dict(ADAPTER, train=["*norm.weight"])), dict(name="lion")),
+    (4, dict(tensor=2, zero=3), dict(adapter=ADAPTER), dict()),
+    (4, dict(pipeline=2, virtual_stages=1, schedule="zero-bubble", zero=2), dict(adapter=ADAPTER), dict(name="adafactor")),
+    (2, dict(pipeline=2), dict(freeze=["model.embed_tokens.*", "model.layers.0.*"]), dict()),
+    (2, dict(zero=1, recompute="full"), dict(freeze=["*mlp*"]), dict(name="muon")),
+]
+
+
+@needs_ranks
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("ranks, layout, tuned, optimizer", RUNS, ids=str)
+@pytest.mark.drawn(3)
+def test_memory_of_a_run(tmp_path, corpus, ranks, layout, tuned, optimizer, precision):
+    """The bytes that the simulator says of the first rank are those that the run has held."""
+    start, _ = start_from(tmp_path, LLAMA)
+    keys = dict(optimizer, steps=2, global_batch=8)
+    trireme("train", write_run(tmp_path, corpus, keys, model=LLAMA, precision=precision, layout=dict(dict(micro_batch=1), **layout), init=str(start), **tuned),
+            *ranks_words(ranks))
+    cluster = write(tmp_path / "cluster.yaml", dict(CPU, node_devices=ranks))
+    found = json.loads(run("simulate", "--against", tmp_path / "run", "--cluster", cluster, "--json"))
+    assert found["peak_bytes"]["predicted"] == found["peak_bytes"]["measured"]
+
+
+def sizes_of(model):
+    """Elements of each layer's matrices, [out, in] of each, and those of all that is no matrix of a layer."""
+    h, ffn, layers = model["hidden_size"], 4 * model["hidden_size"], model["num_layers"]
+    matrices = [(3 * h, h), (h, h), (ffn, h), (h, ffn)]
+    vectors = layers * (4 * h + 3 * h + h + ffn + h) + 2 * h
+    return matrices, (model["vocab_size"] + model["max_sequence"]) * h, vectors
+
+
+def test_memory_in_parts(tmp_path):
+    """In fp32, of four bytes each: all values; gradients and two moments of the factors alone."""
+    found = simulate(tmp_path, MODEL, CPU, 1, 4, "--precision", "fp32", "--set", "adapter.rank=8", tensor=1)["memory"]
+    matrices, embedded, vectors = sizes_of(MODEL)
+    factors = MODEL["num_layers"] * sum(8 * (out + inside) for out, inside in matrices)
+    weights = MODEL["num_layers"] * sum(out * inside for out, inside in matrices) + embedded + vectors
+    assert found["gradients"] == pytest.approx(4 * factors, rel=0.01) and found["optimizer"] == pytest.approx(8 * factors, rel=0.01)
+    buffers = found["parameters"] - 4 * (weights + factors)  # copies of factors that products read packed
+    assert 0 <= buffers <= 4 * 4 * factors
+    half = simulate(tmp_path, MODEL, CPU, 1, 4, "--set", "adapter.rank=8", tensor=1)["memory"]
+    assert half["parameters"] < 0.6 * found["parameters"]
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("rank", [1, 8, 64])
+def test_products(tmp_path, rank):
+    """A frozen matrix is in two products of three; what factors make is small in each of theirs, and made once more for gradients."""
+    found = simulate(tmp_path, MODEL, IDEAL, 1, 1, "--set", f"adapter.rank={rank}", tensor=1)["time"]["compute"]
+    h, s, layers, vocabulary = MODEL["hidden_size"], MODEL["max_sequence"], MODEL["num_layers"], MODEL["vocab_size"]
+    factors = sum(2 * s * rank * (3 * inside + 4 * out) for out, inside in sizes_of(MODEL)[0])
+    layer = 2 * s * 24 * h * h + 7 * s * (s + 1) * h + factors
+    assert found == pytest.approx((layers * layer + 2 * 2 * s * h * vocabulary) / 1e14, rel=1e-3)
+
+
+def test_frozen_layers_have_no_gradients(tmp_path):
+    """Half of the layers frozen by their numbers: as many products fewer, wherever stages cut them."""
+    patterns = json.dumps([f"transformer.h.{i}.*" for i in range(8)])
+    h, s = MODEL["hidden_size"], MODEL["max_sequence"]
+    for layout in (dict(tensor=1), dict(pipeline=2, balance="layers")):
+        devices = layout.get("pipeline", 1)
+        whole = simulate(tmp_path, MODEL, IDEAL, devices, 4, **layout)["time"]["compute"]
+        half = simulate(tmp_path, MODEL, IDEAL, devices, 4, "--set", f"freeze={patterns}", **layout)["time"]["compute"]
+        assert whole - half == pytest.approx(4 * 8 * s * 24 * h * h / 1e14 / devices, rel=0.01)
+
+
+def test_reductions(tmp_path):
+    """Two replicas add up the gradients of what is trained: where nothing else takes time, in proportion to its elements."""
+    slow = dict(IDEAL, peak_bf16=1e30, links=[dict(name="all", bandwidth=1e6, latency=0)])
+    whole = simulate(tmp_path, MODEL, slow, 2, 2, data=2)
+    tuned = simulate(tmp_path, MODEL, slow, 2, 2, "--set", "adapter.rank=8", data=2)
+    matrices, embedded, vectors = sizes_of(MODEL)
+    factors = MODEL["num_layers"] * sum(8 * (out + inside) for out, inside in matrices)
+    everything = MODEL["num_layers"] * sum(out * inside for out, inside in matrices) + embedded + vectors
+    assert tuned["step_s"] / whole["step_s"] == pytest.approx(factors / everything, rel=0.01)
+    assert tuned["time"]["data"] / tuned["step_s"] == pytest.approx(1, rel=1e-3)
+
+
+def test_flops(tmp_path):
+    """On a machine that reaches its peak, and computes half of attention's square, MFU counts what is computed, and its whole square."""
+    for more in ([], ["--set", "adapter.rank=8"], ["--set", 'freeze=["*mlp*"]']):
+        found = simulate(tmp_path, dict(MODEL, max_sequence=16, num_layers=4), IDEAL, 1, 1, *more, tensor=1)
+        assert found["mfu"] == pytest.approx(1, rel=0.03), more
+        assert found["hfu"] == found["mfu"]
+
+
+@pytest.mark.parametrize("words", [["adapter.rank=16"], ["adapter.rank=4", "adapter.targets=[q_proj, v_proj]"], ['freeze=["model.layers.1?.*"]'],
+                                   ["optimizer.name=muon"], ["optimizer.state=int8", "optimizer.embeddings.name=sgd"]], ids=str)
+def test_best_of_all(words):
+    """The search leaves out nothing that is better."""
+    sets = [word for value in words for word in ("--set", value)]
+    common = ["plan", "--model", "llama-3-8b", "--cluster", "dgx-h100", "--devices", 4, "--global-batch", 8, "--sequence", 2048, *sets, "--top", 3, "--json"]
+    best, brute = json.loads(run(*common)), json.loads(run(*common, "--exhaustive"))
+    assert [a["step_s"] for a in best] == [a["step_s"] for a in brute]
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+
+def test_optimizer_by_either_option(tmp_path):
+    by = [simulate(tmp_path, MODEL, IDEAL, 1, 4, *words, tensor=1)
+          for words in (["--optimizer", "galore:32"], ["--set", "optimizer.name=galore", "--set", "optimizer.galore.rank=32"],
+                        ["--optimizer", "galore", "--set", "optimizer.galore.rank=32"])]
+    assert by[0] == by[1] == by[2]
+    assert simulate(tmp_path, MODEL, IDEAL, 1, 4, "--set", "optimizer.state=bf16", tensor=1)["memory"]["optimizer"] < by[0]["memory"]["parameters"]
+
+
+@pytest.mark.parametrize("words, said", [
+    (["adapter.rank=100000"], "adapter.rank"),
+    (["adapter.rank=600"], "use at most 512"),
+    (["adapter.rank=8", "adapter.targets=[query]"], "query is no module of the model; choose from"),
+    (["adapter.targets=[c_attn]"], "`adapter.rank` is 0"),
+    (["freeze=[nothing]"], "nothing is the name of no tensor"),
+    (["freeze=[\"*\"]"], "leaves nothing to train"),
+    (["adapter.rank=8", "freeze=[\"*wte*\"]"], "goes without `adapter`"),
+    (["optimizer.nam=muon"], "did you mean"),
+    (["optimizer.name=muo"], "did you mean"),
+    (["optimizer.name=galore"], "galore.rank"),
+], ids=str)
+def test_refused(tmp_path, words, said):
+    sets = [word for value in words for word in ("--set", value)]
+    done = subprocess.run([TRIREME, "simulate", "--model", str(write(tmp_path / "model.yaml", MODEL)), "--cluster", str(write(tmp_path / "c.yaml", IDEAL)),
+                           "--devices", "1", "--global-batch", "4", "--layout", "tensor=1", *sets], capture_output=True, text=True)
+    assert done.returncode in (2, 3) and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+# ---- studies ---------------------------------------------------------------------------------------------------------
+
+def study_of(folder, **more):
+    study = dict(name="small", model=str(write(folder / "model.yaml", MODEL)), cluster=str(write(folder / "cluster.yaml", dict(IDEAL, memory_bandwidth=1e12))),
+                 devices=2, global_batch=8, method="exhaustive", trials=64, objective="tokens_per_s",
+                 space=[dict(name="zero", values="0 1"), dict(name="optimizer.name", values="adamw muon lion"), dict(name="optimizer.state", values="fp32 int8")])
+    return write(folder / "study.yaml", {**study, **more})
+
+
+def test_study_of_optimizers(tmp_path):
+    """Each trial is what `simulate` says of its layout and its optimizer."""
+    found = json.loads(run("tune", study_of(tmp_path, adapter=dict(rank=8)), "--json"))
+    trials = found["trials"]
+    assert len(trials) == 12
+    for trial in trials:
+        point = dict(word.split("=") for word in trial["point"].split(",")) if isinstance(trial["point"], str) else trial["point"]
+        alone = json.loads(run("simulate", "--model", tmp_path / "model.yaml", "--cluster", tmp_path / "cluster.yaml", "--devices", 2, "--global-batch", 8,
+                               "--layout", f"zero={point['zero']}", "--set", "adapter.rank=8", "--set", f"optimizer.name={point['optimizer.name']}",
+                               "--set", f"optimizer.state={point['optimizer.state']}", "--json"))
+        assert trial["value"] == pytest.approx(alone["tokens_per_s"], rel=1e-9), point
+    by = {trial["value"] for trial in trials}
+    assert len(by) > 4
+
+
+@pytest.mark.parametrize("more, said", [
+    (dict(space=[dict(name="optimizer.name", values="adamw muo")]), "cannot be muo: it is one of adamw, muon"),
+    (dict(space=[dict(name="optimizer.name", values="adamw galore")]), "galore.rank"),
+    (dict(space=[dict(name="optimizer.lr", values="1 2")]), "optimizer.name, optimizer.state"),
+    (dict(adapter=dict(rank=8, targets=["query"])), "query is no module"),
+    (dict(optimizer=dict(name="muon", lr=1)), "lr"),
+], ids=str)
+def test_refused_studies(tmp_path, more, said):
+    done = subprocess.run([TRIREME, "tune", str(study_of(tmp_path, **more))], capture_output=True, text=True)
+    assert done.returncode == 3 and said in done.stderr and "study.yaml" in done.stderr, done.stderr
