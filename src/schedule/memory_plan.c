@@ -179,7 +179,8 @@ static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t b
   int64_t first = call->index * TRI_NUM_WORKSPACES;
   for (int pass = 0; pass < (p->request->training ? TRI_NUM_PASSES : 1); pass++) {
     int64_t time = time_of(p->list, call->index, (tri_pass)pass, split);
-    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
+    const bool runs = pass != TRI_PASS_BACKWARD_WEIGHT || tri_op_has_weights(call);
+    if (runs) TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
     if (pass == TRI_PASS_FORWARD || !call->again) continue;
     time = time_again(p->list, call->index, (tri_pass)pass, split);
     TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0},
