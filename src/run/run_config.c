@@ -26,6 +26,7 @@ TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
 TRI_CONFIG_WORDS(document_uses, tri_document_use, DOCUMENT_USES)
 #define PACKING_USES(X) X("windows", TRI_PACKING_WINDOWS) X("documents", TRI_PACKING_DOCUMENTS)
 TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
+TRI_CONFIG_WORDS(quantises, tri_quantise, TRI_QUANTISES)
 /* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
@@ -186,6 +187,8 @@ static const tri_config_key adapter_keys[] = {
      .help = "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the layers"},
     {WORDS("train", model.tuning.adapter.train, 0), .derived = "none",
      .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"},
+    {CHOICE("quantise", model.tuning.adapter.quantise, quantises), .fallback = "none",
+     .help = "keep the matrices of the layers that are not trained in 4 bits (QLoRA): nf4, with double quantisation"},
     {TEXT("from", adapter_from), .fallback = "",
      .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
 };
