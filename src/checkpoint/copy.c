@@ -79,7 +79,7 @@ static tri_status check_piece(const copying *c, const tri_parameter *parameter, 
 }
 
 static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const tri_low_rank *factors, int64_t number) {
-  const tri_dtype read_as = factors->left == NULL ? tri_dtype_wide(c->type) : TRI_FP64;
+  const tri_dtype read_as = tri_low_rank_is_plain(factors) ? tri_dtype_wide(c->type) : TRI_FP64;
   const int64_t count = tri_parameter_global_count(parameter);
   uint64_t sum = 0;
   for (int64_t done = 0; done < count;) {

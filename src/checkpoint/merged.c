@@ -5,6 +5,10 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/tensor_list.h"
+#include "device/kernels.h"
+#include "device/nf4.h"
+#include "device/queue.h"
+#include "model/tuning.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -136,6 +140,15 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   return check_adapter(merged->named, model);
 }
 
+/* The CPU does it as every device does, to the bit. */
+static tri_status create_quantiser(const tri_adapter *adapter, tri_device **out) {
+  switch (adapter->quantise) {
+    case TRI_QUANTISE_NONE: return TRI_OK;
+    case TRI_QUANTISE_NF4: break;
+  }
+  return tri_device_create("cpu", 0, out);
+}
+
 static tri_status open_adapter(tri_merged *merged, const char *base, const tri_checkpoint_use *use, tri_model *model) {
   tri_peft *peft = NULL;
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
@@ -143,6 +156,9 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   if (status == TRI_OK) {
     merged->rank = peft->adapter.rank;
     merged->scale = peft->adapter.alpha / (double)peft->adapter.rank;
+    status = create_quantiser(&peft->adapter, &merged->quantiser);
+  }
+  if (status == TRI_OK) {
     status = open_base(merged, peft, base, use, model);
   }
   tri_free(peft);
@@ -172,6 +188,7 @@ tri_status tri_merged_open(const char *given, const char *base, bool verify, tri
 }
 
 void tri_merged_close(tri_merged *merged) {
+  tri_device_destroy(merged->quantiser);
   tri_checkpoint_close(merged->base);
   tri_checkpoint_close(merged->named);
   *merged = (tri_merged){.named = NULL};
@@ -217,10 +234,8 @@ static tri_status check_rank(const tri_merged *merged, const char *name) {
                   tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape), (long)merged->rank);
 }
 
-tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+static tri_status merged_read_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES];
-  *out = (tri_low_rank){.scale = merged->scale, .columns = tensor->shape[1]};
-  if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
   if (!factor_name(tensor->name, 'A', a) || !factor_name(tensor->name, 'B', b)) return TRI_OK;
   if (!tri_checkpoint_has(merged->named, a)) return TRI_OK;
   const int in = tensor->in_out ? 0 : 1;
@@ -229,8 +244,36 @@ tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *ten
   const int64_t shape_a[2] = {rank, tensor->shape[in]}, shape_b[2] = {tensor->shape[1 - in], rank};
   double **of_a = tensor->in_out ? &out->left : &out->right, **of_b = tensor->in_out ? &out->right : &out->left;
   out->rank = rank;
-  tri_status status = read_factor(merged, a, shape_a, tensor->in_out, of_a);
-  if (status == TRI_OK) status = read_factor(merged, b, shape_b, tensor->in_out, of_b);
+  TRI_TRY(read_factor(merged, a, shape_a, tensor->in_out, of_a));
+  return read_factor(merged, b, shape_b, tensor->in_out, of_b);
+}
+
+/* Into 4 bits and back; `kept` is scratch memory for those. */
+static tri_status take_through(tri_device *device, int64_t count, float *values, void *kept) {
+  TRI_KERNEL_CALL(device->queue, quantise_nf4, TRI_FP32, count, values, kept);
+  TRI_KERNEL_CALL(device->queue, dequantise_nf4, TRI_FP32, 0, count, count, kept, values);
+  return tri_queue_finish(device->queue);
+}
+
+/* A whole matrix of the base. */
+static tri_status read_quantised(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+  const int64_t count = tri_parameter_global_count(tensor);
+  void *kept = NULL;
+  if (tri_checkpoint_has(merged->named, tensor->name)) return TRI_OK; /* it was trained */
+  TRI_TRY(tri_alloc("a matrix", (size_t)count, sizeof *out->whole, &out->whole));
+  TRI_TRY(tri_checkpoint_read(merged->base, tensor->name, TRI_FP32, tensor->num_dims, tensor->shape, NULL, out->whole));
+  TRI_TRY(tri_alloc("a matrix in 4 bits", tri_nf4_bytes(count), 1, &kept));
+  tri_status status = take_through(merged->quantiser, count, out->whole, kept);
+  tri_free(kept);
+  return status;
+}
+
+tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+  tri_status status = TRI_OK;
+  *out = (tri_low_rank){.scale = merged->scale, .columns = tensor->shape[1]};
+  if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
+  if (merged->quantiser != NULL && tri_tuning_can_quantise(tensor)) status = read_quantised(merged, tensor, out);
+  if (status == TRI_OK) status = merged_read_factors(merged, tensor, out);
   if (status != TRI_OK) tri_low_rank_release(out);
   return status;
 }
@@ -238,7 +281,9 @@ tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *ten
 void tri_low_rank_release(tri_low_rank *factors) {
   tri_free(factors->left);
   tri_free(factors->right);
+  tri_free(factors->whole);
   factors->left = factors->right = NULL;
+  factors->whole = NULL;
 }
 
 /* Elements [first, first + count) of a row, to which its product is added; `sum` has room for them. */
@@ -271,10 +316,15 @@ static void add_product(const tri_low_rank *factors, int64_t first, int64_t coun
 tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
                                 tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum) {
   const tri_checkpoint *from = tri_merged_source(merged, tensor->name);
+  if (!tri_low_rank_is_plain(factors) && type != TRI_FP64) {
+    return tri_fail(TRI_INTERNAL, "a product is added to %s", tri_dtype_name(type));
+  }
   TRI_TRY(tri_checkpoint_read_part(from, tensor->name, type, tensor->num_dims, tensor->shape, slice, sum));
-  if (factors->left == NULL || slice->count == 0) return TRI_OK;
-  if (type != TRI_FP64) return tri_fail(TRI_INTERNAL, "a product is added to %s", tri_dtype_name(type));
-  add_product(factors, slice->first, slice->count, slice->data);
+  if (factors->whole != NULL) {
+    double *values = slice->data;
+    for (int64_t i = 0; i < slice->count; i++) values[i] = (double)factors->whole[slice->first + i];
+  }
+  if (factors->left != NULL && slice->count > 0) add_product(factors, slice->first, slice->count, slice->data);
   return TRI_OK;
 }
 

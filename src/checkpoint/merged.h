@@ -1,10 +1,12 @@
 /* A model's weights as they are used: a checkpoint's, or those of an adapter's base with the factors' products added,
- * W + alpha / rank B A. Sums are made in fp64 and rounded once, to what is asked for. */
+ * W + alpha / rank B A. Sums are made in fp64 and rounded once, to what is asked for. Of an adapter that was trained
+ * over a base in 4 bits, W is what those stand for. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/peft.h"
+#include "device/device.h"
 #include "model/model.h"
 
 typedef struct tri_merged {
@@ -12,6 +14,7 @@ typedef struct tri_merged {
   tri_checkpoint *base;  /* the adapter's; else NULL */
   int64_t rank;          /* of its factors */
   double scale;
+  tri_device *quantiser; /* the base is taken through 4 bits with it; or NULL */
 } tri_merged;
 
 /* LOCAL. Opens what `given` means (tri_checkpoint_find) and reads the settings of its model. Of an adapter also its
@@ -22,19 +25,26 @@ typedef struct tri_merged {
 tri_status tri_merged_open(const char *given, const char *base, bool verify, tri_model *model, tri_merged *out);
 void tri_merged_close(tri_merged *merged);
 
-/* The factors of a matrix: its row r gets scale times the sum over k of left[r, k] right[k, :]. */
+/* The factors of a matrix: its row r gets scale times the sum over k of left[r, k] right[k, :]. And what the matrix was
+ * in 4 bits. */
 typedef struct tri_low_rank {
   double *left, *right; /* [rows, rank], [rank, columns]; NULL: there are none */
   int64_t columns, rank;
   double scale;
+  float *whole; /* in the place of what the file has; or NULL */
 } tri_low_rank;
+
+/* Whether the matrix is what the file has. */
+static inline bool tri_low_rank_is_plain(const tri_low_rank *factors) {
+  return factors->left == NULL && factors->whole == NULL;
+}
 
 /* LOCAL. Those of a tensor of the model, in host memory. Release with tri_low_rank_release. */
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
 void tri_low_rank_release(tri_low_rank *factors);
 
 /* LOCAL. Elements [slice->first, slice->first + slice->count) of a tensor as `type`, into host memory, as
- * tri_checkpoint_read_part reads them; of one with factors `type` must be TRI_FP64. */
+ * tri_checkpoint_read_part reads them; of one that is not plain `type` must be TRI_FP64. */
 tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
                                 tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum);
 /* Whether what all parts came to is the tensor's checksum. */

@@ -1,5 +1,6 @@
 #include "checkpoint/peft.h"
 
+#include "base/config.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -20,6 +21,10 @@
 static const char prefix[] = "base_model.model.";
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
+
+TRI_CONFIG_WORDS(quantises, tri_quantise, TRI_QUANTISES)
+
+const char *tri_peft_quantise_word(tri_quantise quantise) { return quantises_word(quantise); }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -130,8 +135,9 @@ static json_t *words_json(const tri_tuning_words *words) {
 }
 
 static json_t *own_json(const tri_peft *peft) {
-  return json_pack("{s:s, s:s, s:o, s:o}", "base", peft->signature.frame, "base_values", peft->signature.values,
-                   "targets", words_json(&peft->adapter.targets), "train", words_json(&peft->adapter.train));
+  return json_pack("{s:s, s:s, s:s, s:o, s:o}", "base", peft->signature.frame, "base_values", peft->signature.values,
+                   "quantise", quantises_word(peft->adapter.quantise), "targets", words_json(&peft->adapter.targets),
+                   "train", words_json(&peft->adapter.train));
 }
 
 static json_t *number_json(double value) {
@@ -305,6 +311,13 @@ static tri_status read_signature(const tri_json_reader *from, const char *key, c
   return TRI_OK;
 }
 
+/* What the factors were trained on: older ones do not say. */
+static tri_status read_quantise(const tri_json_reader *from, tri_quantise *out) {
+  const char *word = NULL;
+  TRI_TRY(tri_reader_word(from, "quantise", "none", &word));
+  return quantises_find(word, out) ? TRI_OK : tri_reader_wrong(from, "quantise", "none or nf4");
+}
+
 /* What we wrote ourselves says more than PEFT's keys. */
 static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
@@ -312,6 +325,7 @@ static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
+  TRI_TRY(read_quantise(&own, &out->adapter.quantise));
   if (tri_reader_get(&own, "targets") != NULL) TRI_TRY(read_words(&own, "targets", &out->adapter.targets));
   return tri_reader_get(&own, "train") == NULL ? TRI_OK : read_words(&own, "train", &out->adapter.train);
 }

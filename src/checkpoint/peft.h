@@ -34,6 +34,9 @@ tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **o
  * TRI_UNSUPPORTED by its key. */
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out);
 
+/* As the run file has it. */
+const char *tri_peft_quantise_word(tri_quantise quantise);
+
 /* LOCAL. Reads FOLDER/adapter_config.json; with `verify` that of a checkpoint is compared with its checksum. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 

@@ -132,6 +132,7 @@ static void print_adapter(const tri_peft *peft) {
   if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
   print_words(", on ", &adapter->targets);
   print_words(", beside trained ", &adapter->train);
+  if (adapter->quantise != TRI_QUANTISE_NONE) printf(", over a base in %s", tri_peft_quantise_word(adapter->quantise));
   printf("\nits base: %s", peft->base[0] == '\0' ? "not said" : peft->base);
   if (peft->signature.frame[0] != '\0') printf(", signature %s", tri_base_signature_text(&peft->signature, text));
   printf("\n");
@@ -176,10 +177,10 @@ static json_t *words_json(const tri_tuning_words *words) {
 
 static json_t *adapter_json(const tri_peft *peft) {
   const tri_adapter *adapter = &peft->adapter;
-  return json_pack("{s:I, s:f, s:f, s:o, s:o, s:s, s:s, s:s}", "rank", (json_int_t)adapter->rank, "alpha",
-                   adapter->alpha, "dropout", adapter->dropout, "targets", words_json(&adapter->targets), "train",
-                   words_json(&adapter->train), "base", peft->base, "base_signature", peft->signature.frame,
-                   "base_values", peft->signature.values);
+  return json_pack("{s:I, s:f, s:f, s:s, s:o, s:o, s:s, s:s, s:s}", "rank", (json_int_t)adapter->rank, "alpha",
+                   adapter->alpha, "dropout", adapter->dropout, "quantise", tri_peft_quantise_word(adapter->quantise),
+                   "targets", words_json(&adapter->targets), "train", words_json(&adapter->train), "base", peft->base,
+                   "base_signature", peft->signature.frame, "base_values", peft->signature.values);
 }
 
 static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, const tri_peft *peft, bool verified) {

@@ -103,9 +103,12 @@ char *tri_executor_frozen(const tri_executor *executor, tri_stored stored) {
 
 /* What is not trained; the gradient of a vector may come with another's. */
 static void resolve_frozen(const tri_executor *executor, const tri_parameter *entry, tri_run_parameter *out) {
-  const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
+  const size_t element = tri_stored_bytes(entry->stored, executor->type);
   out->value = tri_executor_frozen(executor, entry->stored) + (size_t)entry->offset * element;
   if (executor->training && entry->num_dims == 1) out->gradient = executor->arena + executor->plan->sink;
+  if (entry->stored != TRI_STORED_NF4) return;
+  out->matrices = tri_parameter_num_matrices(entry);
+  out->count = entry->count / out->matrices;
 }
 
 /* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */

@@ -97,6 +97,16 @@ static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *setti
   if (optimizer->trained != NULL) add_kept(shards, tensor, optimizer->trained, wide);
 }
 
+/* What values are read as: those that become 4 bits, wide. */
+static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return tri_stored_type(stored, precision);
+    case TRI_STORED_NF4: break;
+  }
+  return tri_dtype_wide(precision);
+}
+
 static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options, tri_shards_use use,
                                tri_shards *shards) {
   const tri_optimizer_settings *settings = options->optimizer;
@@ -112,7 +122,7 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
         int64_t i = shards->num_weights++;
         const tri_parameter *part = &shards->parts[i];
         shards->parts[i] = tensor;
-        shards->weights[i] = tensor_of(part, part->name, tri_stored_type(parameter->stored, options->precision));
+        shards->weights[i] = tensor_of(part, part->name, read_type(parameter->stored, options->precision));
       }
       if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
     }
@@ -322,6 +332,20 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, int
   }
 }
 
+/* Matrices that are in 4 bits, each through the same scratch memory. */
+static void add_quantised(lister *l, const tri_parameter *entry) {
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    tri_shards *shards = l->shards;
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    if (count == 0) continue;
+    tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
+    tri_quantised_set_up(l->engine->executor, entry, first / count, matrix);
+    add(shards, l->weight + t, &shards->parts[l->weight + t], (tri_stretch){0, count, 0}, matrix->wide,
+        tri_dtype_bytes(matrix->type), &matrix->memory);
+  }
+}
+
 /* Values as they lie in their array. */
 static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
                        int64_t stride) {
@@ -346,6 +370,10 @@ static void add_entry(lister *l, int64_t e) {
   const int64_t stride = kept_of(settings, entry);
   const bool averages = optimizer != NULL && optimizer->trained != NULL;
   const tri_stretch values = l->saves ? saved_values(&l->h, e) : tri_stretch_of_values(l->h.buckets, l->h.table, e);
+  if (entry->stored == TRI_STORED_NF4) {
+    add_quantised(l, entry);
+    return;
+  }
   if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);
   if (averages) add_values(l, entry, values, l->kept + stride - 1, stride);
   for (int64_t c = updates->first_call[e]; optimizer != NULL && c < updates->first_call[e + 1]; c++) {
@@ -384,14 +412,18 @@ static void number_tensors(const tri_parameter_table *table, const tri_optimizer
 static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
-  size_t most = 0;
+  size_t most = 0, quantised = 0;
   for (int64_t e = 0; e < table->num_entries; e++) {
     const int64_t calls = updates->first_call[e + 1] - updates->first_call[e];
+    if (table->entries[e].stored == TRI_STORED_NF4) {
+      quantised += (size_t)tri_parameter_num_matrices(&table->entries[e]);
+    }
     const int64_t each = TRI_OPTIMIZER_STATES + 1;
     most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
   }
   const size_t staged = (size_t)(updates->count * (TRI_OPTIMIZER_STATES + 1));
   TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
+  TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *shards->quantised, &shards->quantised));
   return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
 }
 
@@ -448,6 +480,7 @@ bool tri_shards_keep_narrow(const tri_engine *engine) {
 }
 
 void tri_shards_release(tri_shards *shards) {
+  tri_free(shards->quantised);
   tri_free(shards->staged);
   tri_free(shards->slices);
   tri_free(shards->names);

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
+#include "engine/quantised.h"
 
 typedef struct tri_shards_staged tri_shards_staged;
 
@@ -24,6 +25,8 @@ typedef struct tri_shards {
   bool base;                        /* TRI_SHARDS_LOAD_BASE */
   struct tri_shards_staged *staged; /* [num_staged]: of slices that are made on the way */
   int64_t num_staged;
+  tri_quantised *quantised; /* [num_quantised]: matrices that are in 4 bits */
+  int64_t num_quantised;
 } tri_shards;
 
 /* With an adapter (model/tuning.h) the first two are of what is trained, and the last of the model beneath it. */

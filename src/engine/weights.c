@@ -75,7 +75,7 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
                                 .memory = tri_executor_memory(executor)};
   TRI_TRY(tri_merged_factors(weights, &on_disk, &factors));
   tri_status status = TRI_OK;
-  if (factors.left != NULL) {
+  if (!tri_low_rank_is_plain(&factors)) {
     status = load_merged(weights, &tensor, &factors, executor, slice.data, sum);
   } else {
     status = tri_checkpoint_read_part(from, tensor.name, wide, on_disk.num_dims, on_disk.shape, &slice, sum);

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/parts.h"
+#include "device/nf4.h"
 #include "model/blocks.h"
 
 #include <stdio.h>
@@ -250,6 +251,22 @@ static int64_t aligned(int64_t elements) {
   return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
 }
 
+int64_t tri_parameter_num_matrices(const tri_parameter *parameter) {
+  return parameter->count == 0 ? 0 : parameter->count / (parameter->local[0] * parameter->local[1]);
+}
+
+int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
+  return (int64_t)tri_bytes_in_lines(tri_nf4_bytes(parameter->local[0] * parameter->local[1]));
+}
+
+/* Likewise in the array of what is kept in 4 bits. */
+static void place_bytes(tri_parameter *entry, int64_t *end) {
+  *end = aligned(*end);
+  entry->offset = *end;
+  *end +=
+      (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
+}
+
 /* Behind the entry before it in an array, which ends at *end. */
 static void place(tri_parameter *entry, int64_t *end) {
   if (!entry->joined) *end = aligned(*end);
@@ -280,6 +297,8 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
     if (entry->tied_to >= 0) entry->counted = false;
     if (entry->alias) {
       entry->offset = table->entries[entry->tied_to].offset;
+    } else if (entry->stored == TRI_STORED_NF4) {
+      place_bytes(entry, &table->num_frozen[entry->stored]);
     } else {
       place(entry, entry->frozen ? &table->num_frozen[entry->stored] : &end);
     }

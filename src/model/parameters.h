@@ -120,7 +120,8 @@ typedef struct tri_parameter {
   int64_t first_unit, num_units;     /* of every segment of split.dim */
   int64_t first_member, num_members; /* of a stack */
   int64_t count;                     /* elements; 0 where it lies on another stage */
-  int64_t offset;                    /* first element in the flat arrays; where frozen, in the array of its kind */
+  int64_t offset;                    /* first element in the flat arrays; where frozen, in the array of its kind, of
+                                        those in 4 bits the first byte */
   int64_t gradient_offset;           /* the same in the gradients' array; another only for an alias */
   bool alias;                        /* values and moments are those of tied_to, on this rank */
   bool counted; /* this rank is the one whose part counts where ranks of placement.parts, or stages, hold copies */
@@ -134,7 +135,8 @@ typedef struct tri_parameter_table {
   int64_t num_elements;               /* of a flat array on this rank, padding included */
   int64_t num_gradient_elements;      /* of the gradients' array: as many, or more with an alias */
   int64_t num_values;                 /* of the whole model */
-  int64_t num_frozen[TRI_NUM_STORED]; /* elements of what is not trained on this rank, by how it is kept */
+  int64_t num_frozen[TRI_NUM_STORED]; /* elements of what is not trained on this rank, by how it is kept:
+                                         tri_stored_bytes each */
   bool has_factors;                   /* it is an adapted model's */
   const struct tri_model_share *only; /* while it is made: whose layers it has; NULL: all */
 } tri_parameter_table;
@@ -188,6 +190,11 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
+
+/* Of one that is kept in 4 bits: its matrices on this rank, each quantised by itself, and bytes from one to the next.
+ */
+int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
+int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Whether the optimizer changes it, by a gradient; else it has none, and no moments. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
 

@@ -53,9 +53,8 @@ static void name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME
   memcpy(out, tensor.name, TRI_PARAMETER_NAME_BYTES);
 }
 
-/* A matrix of a layer that every token meets. */
-static bool is_linear(const tri_parameter *entry) {
-  if (entry->num_dims < 2 || entry->placement.has_holders) return false;
+bool tri_tuning_can_quantise(const tri_parameter *entry) {
+  if (entry->num_dims < 2) return false;
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP: return true;
@@ -65,6 +64,19 @@ static bool is_linear(const tri_parameter *entry) {
     case TRI_PART_ROUTER: break;
   }
   return false;
+}
+
+/* A matrix of a layer that every token meets. */
+static bool is_linear(const tri_parameter *entry) {
+  return tri_tuning_can_quantise(entry) && !entry->placement.has_holders;
+}
+
+static bool is_quantised(const tri_tuning *tuning) {
+  switch (tuning->adapter.quantise) {
+    case TRI_QUANTISE_NONE: return false;
+    case TRI_QUANTISE_NF4: break;
+  }
+  return true;
 }
 
 /* "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; returns its length. */
@@ -97,8 +109,9 @@ static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
 
 /* What products read, and the rows of tokens, in the activations' type; those of positions, which no rank has a part
  * of, are added wide. */
-static tri_stored stored_of(const tri_parameter *entry) {
+static tri_stored stored_of(const tri_tuning *tuning, const tri_parameter *entry) {
   if (entry->num_dims < 2) return TRI_STORED_WIDE;
+  if (is_quantised(tuning) && tri_tuning_can_quantise(entry)) return TRI_STORED_NF4;
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP:
@@ -148,7 +161,7 @@ static tri_status mark_frozen(const tri_tuning *tuning, tri_parameter_table *tab
     tri_parameter *entry = &table->entries[i];
     if (entry->tied_to < 0) TRI_TRY(mark_entry(tuning, entry));
     if (entry->tied_to >= 0) entry->frozen = table->entries[entry->tied_to].frozen;
-    entry->stored = entry->frozen ? stored_of(entry) : TRI_STORED_WIDE;
+    entry->stored = entry->frozen ? stored_of(tuning, entry) : TRI_STORED_WIDE;
     if (i > 0) TRI_TRY(check_joined(&table->entries[i - 1], entry, tuning));
   }
   return TRI_OK;
@@ -306,18 +319,32 @@ static tri_status check_something_trained(const tri_parameter_table *table) {
   return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
 }
 
+/* Codes are of whole tensors, as they are on disk. */
+static tri_status check_quantised(const tri_model *model, const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries && is_quantised(&model->tuning); i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->within.rows == 0 || entry->factor) continue;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.quantise` nf4 is not there for %s, of whose %.80s several matrices are parts; leave it out",
+                    tri_family_name(model->family), entry->name);
+  }
+  return TRI_OK;
+}
+
 static tri_status check_table(const tri_model *model, const tri_parameter_table *table) {
   const tri_tuning *tuning = &model->tuning;
   TRI_TRY(check_patterns(table, "freeze", &tuning->freeze));
   if (!tri_tuning_has_adapter(tuning)) return check_something_trained(table);
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
+  TRI_TRY(check_quantised(model, table));
   return check_ranks(model, table);
 }
 
 static tri_status check_words(const tri_tuning *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
-  if (!tri_tuning_has_adapter(tuning) && (!is_for_all(adapter) || adapter->train.count > 0)) {
+  const bool says_more = !is_for_all(adapter) || adapter->train.count > 0 || is_quantised(tuning);
+  if (!tri_tuning_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }
   if (!tri_tuning_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;

@@ -3,7 +3,8 @@
  * them.
  *
  * What is not trained has no gradient and no optimizer state, is shared out by no ZeRO, and is kept in the type that
- * products read it in. Factors are parameters like others, and lie behind their matrices. */
+ * products read it in, or, beneath an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are parameters like
+ * others, and lie behind their matrices. */
 #ifndef TRI_MODEL_TUNING_H
 #define TRI_MODEL_TUNING_H
 
@@ -32,10 +33,17 @@ typedef struct tri_tuning_words {
   int64_t count;
 } tri_tuning_words;
 
+/* How the matrices of layers that are not trained are kept beneath an adapter. */
+#define TRI_QUANTISES(X)                                                                                               \
+  X("none", TRI_QUANTISE_NONE)                                                                                         \
+  X("nf4", TRI_QUANTISE_NF4) /* device/nf4.h */
+typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
+
 typedef struct tri_adapter {
   int64_t rank;             /* 0: there is none */
   double alpha;             /* above 0 */
   double dropout;           /* of what the factors read */
+  tri_quantise quantise;    /* of what is not trained */
   tri_tuning_words targets; /* modules that get factors, "q_proj"; "all-linear" alone: all matrices of layers */
   tri_tuning_words train;   /* patterns of what else is trained */
 } tri_adapter;
@@ -57,6 +65,9 @@ void tri_tuning_describe(const tri_tuning_words *words, char *out, size_t out_by
 
 /* What the factors' product is multiplied by. */
 double tri_adapter_scale(const tri_adapter *adapter);
+
+/* Whether a parameter is a matrix of a layer's products, experts' too: what can be in 4 bits. */
+bool tri_tuning_can_quantise(const tri_parameter *entry);
 
 /* Marks what is not trained, and inserts the factors. Before the table is laid out. */
 tri_status tri_tuning_apply(const tri_model *model, tri_parameter_table *table);

@@ -8,6 +8,9 @@
 /* An entry of a list of patterns or targets; offsets into tri_tuning_word. */
 extern const tri_config_table tri_tuning_word_table;
 
+/* none, nf4. */
+extern const tri_config_word tri_quantise_words[];
+
 /* Rows for a struct BASE that has the words, the adapter or the patterns as its MEMBER. */
 #define TRI_TUNING_WORDS_ROW(BASE, MEMBER, LEAST)                                                                      \
   .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_tuning_word_table, .plain = "name",   \
@@ -43,6 +46,13 @@ extern const tri_config_table tri_tuning_word_table;
        .help =                                                                                                         \
            "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the "           \
            "layers"},                                                                                                  \
+      {.name = "quantise",                                                                                             \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.quantise),                                                                      \
+       .words = tri_quantise_words,                                                                                    \
+       .fallback = "none",                                                                                             \
+       .help =                                                                                                         \
+           "keep the matrices of the layers that are not trained in 4 bits (QLoRA): nf4, with double quantisation"},   \
   {                                                                                                                    \
     .name = "train", TRI_TUNING_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                   \
     .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"                                  \

@@ -120,6 +120,7 @@ static void op_experts_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
       .inner = tri_pass_choose(pass, in, width, of_each),
       .columns = tri_pass_choose(pass, width, in, in),
       .products = count,
+      .copied = tri_weight_copied(call, pass, count * in * width),
       .bytes = at->expected * (in + width) * narrow + count * in * width * tri_pass_choose(pass, narrow, narrow, wide),
   };
 }

@@ -115,6 +115,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
       .inner = tri_pass_choose(pass, in, width, rows),
       .columns = tri_pass_choose(pass, width, in, in_out ? width : in),
       .products = 1,
+      .copied = tri_weight_copied(call, pass, in * width),
       .bytes = (rows * in + rows * width) * (double)tri_dtype_bytes(call->type) +
                in * width * tri_pass_choose(pass, narrow, narrow, wide),
   };

@@ -22,21 +22,33 @@
 /* The most that a call has of each. */
 enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
 
-/* How the values of a parameter are kept: wide, or as products read them. */
+/* How the values of a parameter are kept: wide, as products read them, or smaller than that. */
 #define TRI_STORED(X)                                                                                                  \
   X(WIDE, wide)                                                                                                        \
-  X(NARROW, narrow) /* in the activations' type */
+  X(NARROW, narrow) /* in the activations' type */                                                                     \
+  X(NF4, nf4)       /* in 4 bits (device/nf4.h), and in the activations' type before each product (weight.c) */
 #define TRI_STORED_VALUE(VALUE, name) TRI_STORED_##VALUE,
 typedef enum tri_stored { TRI_STORED(TRI_STORED_VALUE) } tri_stored;
-enum { TRI_NUM_STORED = TRI_STORED_NARROW + 1 };
+enum { TRI_NUM_STORED = TRI_STORED_NF4 + 1 };
 
-/* The type of a parameter that is kept so beside activations of a type. */
+/* The type of a parameter that is kept so beside activations of a type: in 4 bits, the one that products find. */
 static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE: return tri_dtype_wide(activations);
-    case TRI_STORED_NARROW: break;
+    case TRI_STORED_NARROW:
+    case TRI_STORED_NF4: break;
   }
   return activations;
+}
+
+/* Bytes of what an array of such parameters is counted in: elements, or bytes. */
+static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return tri_dtype_bytes(tri_stored_type(stored, activations));
+    case TRI_STORED_NF4: break;
+  }
+  return 1;
 }
 
 typedef enum tri_pass {

@@ -50,12 +50,13 @@ typedef struct tri_run_copy {
   int64_t written; /* of them, since the last `prepare`, with the values that the parameter has now */
 } tri_run_copy;
 
-/* A parameter in device memory, and its gradient, both wide. */
+/* A parameter in device memory, and its gradient, both wide; what is not trained as it is kept (op.h). */
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
-  bool gradient_written; /* in this step: whoever comes first writes, the others add */
-  tri_run_copy *copy;    /* one for all that have these values (tied); NULL where nobody writes copies */
+  int64_t matrices, count; /* of what is kept in 4 bits: matrices, one behind the other, and elements of each */
+  bool gradient_written;   /* in this step: whoever comes first writes, the others add */
+  tri_run_copy *copy;      /* one for all that have these values (tied); NULL where nobody writes copies */
 } tri_run_parameter;
 
 /* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */

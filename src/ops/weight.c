@@ -1,6 +1,7 @@
 #include "ops/weight.h"
 
 #include "base/count.h"
+#include "device/nf4.h"
 
 static bool is_in_out(const tri_weight *weight) {
   switch (weight->order) {
@@ -78,6 +79,59 @@ static tri_status choose_form(const tri_op_call *call, const tri_device_descript
   return TRI_OK;
 }
 
+/* ---- in 4 bits --------------------------------------------------------------------------------------------------- */
+
+double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements) {
+  const double kept = (double)TRI_NF4_BLOCK_BYTES / TRI_NF4_BLOCK, narrow = (double)tri_dtype_bytes(call->type);
+  switch (call->stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return 0;
+    case TRI_STORED_NF4: break;
+  }
+  return tri_pass_choose(pass, 1, 1, 0) * elements * (kept + narrow);
+}
+
+/* Scratch memory in front of a product's own, for all of its matrix in the activations' type. */
+static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, int64_t matrices) {
+  switch (call->stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return 0;
+    case TRI_STORED_NF4: break;
+  }
+  const size_t elements = tri_bytes_times((size_t)(product->k * product->n), (size_t)matrices);
+  return tri_bytes_in_lines(tri_bytes_times(elements, tri_dtype_bytes(call->type)));
+}
+
+/* Of the parameters that are one in the product. */
+static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elements, char *to) {
+  const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  for (int64_t done = 0; done < elements; parameter++) {
+    const int64_t count = parameter->count;
+    const char *kept = parameter->value;
+    if (parameter->matrices * count == 0) return tri_fail(TRI_INTERNAL, "a product lacks some of its matrix");
+    for (int64_t m = 0; m < parameter->matrices; m++, done += count) {
+      TRI_KERNEL_CALL(run->queue, dequantise_nf4, call->type, 0, count, count, kept,
+                      to + (size_t)done * tri_dtype_bytes(call->type));
+      kept += tri_bytes_in_lines(tri_nf4_bytes(count));
+    }
+  }
+  return TRI_OK;
+}
+
+/* A product's matrix where nobody has packed it, and the scratch memory that is left. */
+static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+                             const void **b, void **workspace) {
+  const size_t whole = whole_bytes(call, product, matrices);
+  *b = run->parameters[call->parameters[0]].value;
+  if (whole == 0) return TRI_OK;
+  TRI_TRY(make_whole(run, call, matrices * product->k * product->n, *workspace));
+  *b = *workspace;
+  *workspace = (char *)*workspace + whole;
+  return TRI_OK;
+}
+
+/* ---- one matrix -------------------------------------------------------------------------------------------------- */
+
 /* Whose buffer holds what this direction reads, where it reads a packed one. */
 static tri_direction holder(const tri_device_description *device, tri_direction direction) {
   return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
@@ -89,6 +143,7 @@ tri_status tri_weight_memory(const tri_op_call *call, const tri_device_descripti
   size_t packed_bytes = 0, workspace_bytes = 0;
   TRI_TRY(choose_form(call, device, product, &chosen, &packed_bytes));
   TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
+  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, product, 1));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = packed_bytes;
   return TRI_OK;
@@ -139,7 +194,8 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
   tri_matmul chosen;
   size_t packed_bytes = 0;
   TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
-  const void *b = chosen.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
+  const void *b = chosen.b_packed ? buffer_of(run, call, direction) : NULL;
+  if (!chosen.b_packed) TRI_TRY(find_plain(run, call, product, 1, &b, &workspace));
   TRI_KERNEL_CALL(run->queue, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
 }
@@ -173,6 +229,7 @@ tri_status tri_weights_memory(const tri_op_call *call, const tri_device_descript
   size_t packed_bytes = 0, workspace_bytes = 0;
   TRI_TRY(grouped_form(call, device, product, matrices, &grouped, &packed_bytes));
   TRI_TRY(device->grouped_workspace(device, &grouped, &workspace_bytes));
+  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, product, matrices));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = tri_bytes_times(packed_bytes, (size_t)matrices);
   return TRI_OK;
@@ -189,8 +246,8 @@ tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0;
   TRI_TRY(grouped_form(call, &run->queue->device->description, product, matrices, &grouped, &packed_bytes));
-  const void *b =
-      grouped.product.b_packed ? buffer_of(run, call, direction) : run->parameters[call->parameters[0]].value;
+  const void *b = grouped.product.b_packed ? buffer_of(run, call, direction) : NULL;
+  if (!grouped.product.b_packed) TRI_TRY(find_plain(run, call, product, matrices, &b, &workspace));
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, x, b, y, workspace);
   return TRI_OK;
 }

@@ -4,7 +4,9 @@
  * activations want it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
  * step. Where packed is no more than narrow, the update itself may write it (tri_run_copy). Forward reads it as [in,
  * out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read where it
- * lies, in the type that it is kept in: a second copy would be as large as what freezing saves. */
+ * lies, in the type that it is kept in: a second copy would be as large as what freezing saves. One in 4 bits is made
+ * whole before each of its products, in scratch memory, all that are one in the product side by side (QLoRA, Dettmers
+ * et al. 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -28,6 +30,10 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 /* The form of the products of a pass: a weight of [in, out] is turned by the backward, one of [out, in] by the forward.
  */
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
+
+/* What making a weight of `elements` whole costs in front of one of its products; nothing of one that is not in 4 bits.
+ */
+double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements);
 
 /* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,

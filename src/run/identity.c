@@ -167,14 +167,23 @@ static json_t *optimizers_json(const tri_run_config *config) {
 
 enum { TUNING_BYTES = 2 * TRI_TUNING_TEXT_BYTES + 100 };
 
+static const char *describe_quantise(tri_quantise quantise) {
+  switch (quantise) {
+    case TRI_QUANTISE_NONE: return "";
+    case TRI_QUANTISE_NF4: break;
+  }
+  return ", the base in nf4";
+}
+
 static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES]) {
   char targets[TRI_TUNING_TEXT_BYTES], train[TRI_TUNING_TEXT_BYTES];
   out[0] = '\0';
   if (adapter->rank == 0) return;
   tri_tuning_describe(&adapter->targets, targets, sizeof targets);
   tri_tuning_describe(&adapter->train, train, sizeof train);
-  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s", (long)adapter->rank, adapter->alpha,
-           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train);
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
+           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
+           describe_quantise(adapter->quantise));
 }
 
 /* What of the model is trained. */

@@ -179,7 +179,8 @@ static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t b
   int64_t first = call->index * TRI_NUM_WORKSPACES;
   for (int pass = 0; pass < (p->request->training ? TRI_NUM_PASSES : 1); pass++) {
     int64_t time = time_of(p->list, call->index, (tri_pass)pass, split);
-    TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
+    const bool runs = pass != TRI_PASS_BACKWARD_WEIGHT || tri_op_has_weights(call);
+    if (runs) TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
     if (pass == TRI_PASS_FORWARD || !call->again) continue;
     time = time_again(p->list, call->index, (tri_pass)pass, split);
     TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0},
@@ -398,11 +399,11 @@ static void find_routers(const tri_memory_request *request, tri_memory_plan *pla
       plan->result_counts + (size_t)(plan->num_routers * (plan->router_experts + 1)) * sizeof(int64_t);
 }
 
-/* Scratch memory of the update: nothing else is alive then. */
+/* Scratch memory of the update, and of what is read before the first step: nothing else is alive then. */
 static tri_status plan_updates(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t bytes = 0;
-  if (request->updates == NULL) return TRI_OK;
-  TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));
+  if (request->updates != NULL) TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));
+  if (request->load_bytes > bytes) bytes = request->load_bytes;
   if (bytes > plan->transient_bytes) plan->transient_bytes = tri_bytes_in_lines(bytes);
   return TRI_OK;
 }
@@ -416,7 +417,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->parameters = take(&end, tri_bytes_times((size_t)request->num_values, element));
   plan->value_slots = take(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
-    const size_t bytes = tri_dtype_bytes(tri_stored_type((tri_stored)kept, request->lists[0]->type));
+    const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
     plan->frozen[kept] = take(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
   }
   plan->parameter_bytes = end;

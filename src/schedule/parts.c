@@ -1,5 +1,6 @@
 #include "schedule/parts.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "model/family.h"
 
@@ -47,6 +48,17 @@ static int64_t sink_elements(const tri_parameter_table *table) {
     if (entry->frozen && entry->num_dims == 1 && entry->count > most) most = entry->count;
   }
   return most;
+}
+
+/* What a matrix takes before it is in 4 bits. */
+static size_t load_bytes(const tri_parameter_table *table, tri_dtype precision) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
+    if (entry->local[0] * entry->local[1] > most) most = entry->local[0] * entry->local[1];
+  }
+  return tri_bytes_times((size_t)most, tri_dtype_bytes(tri_dtype_wide(precision)));
 }
 
 bool tri_parts_hold_tied(const tri_parameter_table *table) {
@@ -126,6 +138,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
   };
   memcpy(request.num_frozen, parts->table->num_frozen, sizeof request.num_frozen);
   request.num_sink = sink_elements(parts->table);
+  request.load_bytes = load_bytes(parts->table, of->precision);
   for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
   return request;
 }

@@ -17,7 +17,7 @@ FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "t
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
 # device: every floor may say "bf16".
-FOR_ALL = {"device/activation.h", "device/dtype.h", "device/description.h", "device/step_values.h"}
+FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/step_values.h"}
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.

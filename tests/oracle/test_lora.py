@@ -21,6 +21,7 @@ from drawn import drawn
 from optimizer_runs import (GPT2, LLAMA, SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, states_of,
                             tensors_of, weights_of, windows_of, write_run)
 from parity import TRIREME, tool, trireme, words_of
+from safetensors.numpy import load_file, save_file
 from test_optimizer_layouts import same_sums
 from test_ranks import wait_for_step
 
@@ -791,6 +792,7 @@ def kill_after(folder, path, step):
 
 KILLED = {"adapter": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, targets="all-linear")),
           "adapter, trained beside": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj"], train=["*norm.weight"])),
+          "four bits": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj", "down_proj"], train=["model.layers.1.*_proj.weight"], quantise="nf4")),
           "frozen": dict(freeze=["model.embed_tokens.*", "model.layers.0.*"])}
 
 
@@ -816,6 +818,7 @@ def test_killed_and_gone_on(tmp_path, corpus, name):
 
 # Rows of whole blocks: 64 elements, and 256 blocks in the layers' larger matrices.
 FOUR = dict(family="llama", **SMALL, hidden_size=128, num_heads=4, num_kv_heads=2, ffn_size=192)
+QUANTISED = dict(rank=4, alpha=8, targets="all-linear", quantise="nf4")
 
 
 @adapters
@@ -841,9 +844,114 @@ def test_four_bits_under_an_adapter(tmp_path, corpus):
 @quantises
 @needs_ranks
 def test_layouts_of_four_bits(tmp_path, corpus):
-    """Parts of matrices are what they are in the whole."""
-    layouts = [(2, dict(tensor=2)), (2, dict(pipeline=2)), (2, dict(data=2, zero=3)), (2, dict(data=2)), (4, dict(tensor=4))]
-    check_layouts(tmp_path, corpus, FOUR, layouts, dict(name="sgd", lr=0.3), adapter=dict(rank=4, alpha=8, targets="all-linear", quantise="nf4"))
+    """Every rank has whole matrices, with the codes that one rank has."""
+    layouts = [(2, dict(pipeline=2)), (2, dict(data=2, zero=3)), (2, dict(data=2)), (2, dict(context=2)), (1, dict(recompute="full")),
+               (4, dict(pipeline=2, data=2, zero=1, recompute="selective"))]
+    check_layouts(tmp_path, corpus, FOUR, layouts, dict(name="sgd", lr=0.3), adapter=dict(QUANTISED, train=["*norm.weight"]))
+
+
+def base_through_four_bits(start, folder, model):
+    """The same folder with every matrix of a product rounded to what NF4 makes of it, experts' too."""
+    shutil.copytree(start, folder)
+    for path in folder.glob("model*.safetensors"):
+        tensors = {name: values.astype(numpy.float64) for name, values in load_file(path).items()}
+        rounds = {name for name, values in tensors.items() if lora.is_linear(name, values.shape) and not name.endswith(".gate.weight")}
+        assert len(rounds) >= 4 * model["num_layers"]
+        save_file({name: (lora.through_nf4(values) if name in rounds else values).astype(numpy.float32) for name, values in tensors.items()}, path)
+    return folder
+
+
+EXPERTS = {**expert_cases.MODELS["mixtral"], "vocab_size": 257, "max_sequence": 24}
+
+
+@adapters
+@quantises
+@files
+@pytest.mark.parametrize("device, precision, tolerance", [("reference", "fp64", 1e-6), ("guarded", "fp32", 1e-4), ("emulated", "fp32", 1e-4), ("cpu", "fp32", 1e-4), ("cpu", "bf16", 2e-2)],
+                         ids=lambda value: str(value))
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "experts"])
+def test_four_bits_are_another_base(tmp_path, corpus, name, device, precision, tolerance):
+    """A run is that over a base whose matrices were rounded beforehand, whatever their sizes, on every device; so are what is evaluated
+    of it and what is merged."""
+    model = EXPERTS if name == "experts" else MODELS[name]
+    start, _ = start_from(tmp_path, model)
+    rounded = base_through_four_bits(start, tmp_path / "rounded", model)
+    adapter, found = dict(rank=3, alpha=6, targets="all-linear"), {}
+    for kind, base, more in (("bits", start, dict(quantise="nf4")), ("rounded", rounded, {}), ("whole", start, {})):
+        folder = tmp_path / kind
+        trireme("train", write_run(folder, corpus, dict(name="sgd", lr=0.3, steps=4), model=model, precision=precision, device=device, init=str(base), adapter={**adapter, **more}))
+        summary = json.load(open(folder / "run/summary.json"))
+        assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
+        found[kind] = [line["loss"] for line in lines_of(folder / "run")], evaluated(folder / "run", corpus)
+    (losses, at_end), (expected, at_its_end), (others, _) = found["bits"], found["rounded"], found["whole"]
+    close(losses, expected, tolerance)
+    assert abs(at_end / at_its_end - 1) < tolerance
+    assert precision == "bf16" or max(abs(a / b - 1) for a, b in zip(expected, others)) > 4 * tolerance, "this test sees nothing"
+
+
+@adapters
+@quantises
+@files
+def test_merged_four_bits(tmp_path, corpus):
+    """What was trained is what is merged; what is said of it names the bits; factors alone keep the word."""
+    expected, factors, start = trained_run(tmp_path, corpus, FOUR, QUANTISED)
+    base = {name: values.astype(float) for name, values in tensors_of(start.glob("model*.safetensors")).items()}
+    expected = lora.merged(lora.quantised(base), factors, 2.0)
+    trireme("export", "--merge", tmp_path / "run", tmp_path / "merged")
+    found = tensors_of((tmp_path / "merged").glob("model*.safetensors"))
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        assert numpy.linalg.norm(found[name] - values) <= 2e-7 * numpy.linalg.norm(values), name
+    assert abs(evaluated(tmp_path / "merged", corpus) / evaluated(tmp_path / "run", corpus) - 1) < 1e-6
+    trireme("export", tmp_path / "run", tmp_path / "peft")
+    for folder in (tmp_path / "run", tmp_path / "peft"):
+        assert "over a base in nf4" in trireme("inspect", folder).stdout
+        assert json.loads(trireme("inspect", folder, "--json").stdout)["adapter"]["quantise"] == "nf4"
+    assert abs(json.loads(trireme("eval", tmp_path / "peft", corpus / "validation", "--base", start, "--sequence", 20, *IN_DOUBLE, "--json").stdout)["loss"] / loss_of(FOUR, expected, corpus / "validation") - 1) < 1e-6
+
+
+@adapters
+@quantises
+@needs_ranks
+def test_experts_in_four_bits(tmp_path, corpus):
+    """Ranks that hold some of the experts, each whole; rounds beyond the first."""
+    layouts = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (2, dict(data=2, zero=3)), (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts"))]
+    start, _ = start_from(tmp_path, EXPERTS)
+    common = dict(model=EXPERTS, precision="fp64", init=str(start), adapter=QUANTISED)
+    runs = []
+    for ranks, layout in [(1, {}), *layouts]:
+        folder = tmp_path / str(len(runs))
+        trireme("train", write_run(folder, corpus, dict(steps=4, lr=1e-2, global_batch=8), layout={"micro_batch": 1, **layout}, **common), *ranks_words(ranks))
+        runs.append(of_run(folder))
+    (expected, course), *others = runs
+    for (tensors, losses), layout in zip(others, layouts):
+        close(losses, course)
+        for name, values in expected.items():
+            assert numpy.linalg.norm(tensors[name] - values) <= max(1e-9 * numpy.linalg.norm(values), 1e-13), (layout, name)
+    refused("train", write_run(tmp_path / "parts", corpus, dict(steps=1, global_batch=8), layout=dict(micro_batch=1, data=2, expert_tensor=2), **common), *ranks_words(2),
+            said=[r"layout\.expert_tensor 2", "nf4"])
+
+
+@adapters
+@quantises
+@pytest.mark.parametrize("what", ["nan", "inf", "-inf"])
+def test_no_number_in_four_bits(tmp_path, corpus, start, what):
+    """Codes have none: it is refused before it is lost."""
+    shutil.copytree(start, tmp_path / "bad")
+    tensors = dict(load_file(start / "model.safetensors"))
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors[name] = tensors[name].copy()
+    tensors[name][3, 5] = float(what)
+    save_file(tensors, tmp_path / "bad/model.safetensors")
+    refused("train", write_run(tmp_path, corpus, dict(steps=1), init=str(tmp_path / "bad"), adapter=dict(USUAL, quantise="nf4")), said=[re.escape(name), "NaN or infinite"])
+
+
+@adapters
+@quantises
+@needs_ranks
+def test_no_parts_of_four_bits(tmp_path, corpus, start):
+    path = write_run(tmp_path, corpus, dict(steps=1), init=str(start), layout=dict(tensor=2, micro_batch=1), adapter=dict(USUAL, quantise="nf4"))
+    refused("train", path, *ranks_words(2), said=[r"layout\.tensor 2", "nf4", r"layout\.pipeline"])
 
 
 @adapters
@@ -889,6 +997,7 @@ WRONG = {
     "all is dropped": (dict(dropout=1.0), ["dropout", "1"]),
     "dropped below": (dict(dropout=-0.1), ["dropout", "-0.1"]),
     "a kind of bits": (dict(quantise="nf5"), ["quantise", "nf5", "nf4"]),
+    "bits of no adapter": (dict(rank=0, quantise="nf4", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
     "trained beside": (dict(train=["no.such.*"]), ["train", r"no\.such\.\*", "match|no tensor"]),
     "a folder that is not there": ({"from": "nowhere/at/all"}, ["nowhere/at/all"]),
     "a key": (dict(rnak=4), ["rnak", "rank"]),
@@ -1017,6 +1126,7 @@ def test_factors_of_another_base(tmp_path, corpus, start):
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, rank=3)), ["rank"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, alpha=9)), ["alpha|scale"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, targets=["q_proj"])), ["targets"]),
+    (dict(adapter=USUAL), dict(adapter=dict(USUAL, quantise="nf4")), ["adapter", "nf4"]), (dict(adapter=dict(USUAL, quantise="nf4")), dict(adapter=USUAL), ["adapter", "nf4"]),
     (dict(adapter=USUAL), {}, ["adapter"]), ({}, dict(adapter=USUAL), ["adapter"]),
     (dict(freeze=["model.norm.*"]), dict(freeze=["lm_head.*"]), ["freeze"]), (dict(freeze=["model.norm.*"]), {}, ["freeze"]), ({}, dict(freeze=["model.norm.*"]), ["freeze"]),
 ], ids=str)

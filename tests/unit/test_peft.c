@@ -252,7 +252,7 @@ static void test_product(void **state) {
   CHECK_OK(tri_checkpoint_open(path, &merged.named));
   for (int i = 0; i < ROWS * RANK; i++) left[i] = i % 11 - 5;
   for (int i = 0; i < RANK * COLUMNS; i++) right[i] = i % 13 - 6;
-  const tri_low_rank factors = {left, right, COLUMNS, RANK, 0.5};
+  const tri_low_rank factors = {left, right, COLUMNS, RANK, 0.5, NULL};
   const tri_parameter parameter = {.name = "w.weight", .num_dims = 2, .shape = {ROWS, COLUMNS}};
   for (int64_t done = 0, piece = 1; done < ROWS * COLUMNS; done += piece, piece = piece * 3 + 1) {
     if (piece > ROWS * COLUMNS - done) piece = ROWS * COLUMNS - done;

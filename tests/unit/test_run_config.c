@@ -431,6 +431,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   adapter->rank = next(index, 20) == 0 ? 1 : 0; /* whose checks list all parameters */
   adapter->alpha = 0.5 + next_double(index, 100);
   adapter->dropout = next_double(index, 1);
+  adapter->quantise = adapter->rank > 0 ? TRI_QUANTISE_NF4 : TRI_QUANTISE_NONE;
   snprintf(c->init, sizeof c->init, "models/base");
   adapter->targets.count = 1;
   snprintf(adapter->targets.words[0].text, TRI_TUNING_WORD_BYTES, "%s", "all-linear");
@@ -552,7 +553,7 @@ static void prints_what_others_read(void **state) {
       "packing "
       "window_layers "
       "schedule balance "
-      "context_exchange "
+      "context_exchange quantise "
       "recompute "
       "reduce_precision decay init state "
       "precision "

@@ -1,0 +1,23 @@
+/* A matrix of a base on its way into 4 bits (device/nf4.h).
+ *
+ * Its values are read as any tensor's are, front to back, into scratch memory of the arena; when the last of them is
+ * there, the device makes codes of them, and the next matrix may lie in the same place. Whoever reads it gets what the
+ * codes stand for. */
+#ifndef TRI_ENGINE_QUANTISED_H
+#define TRI_ENGINE_QUANTISED_H
+
+#include "checkpoint/checkpoint.h"
+#include "engine/executor.h"
+
+typedef struct tri_quantised {
+  tri_checkpoint_memory memory; /* of `wide` */
+  tri_queue *queue;
+  tri_dtype type; /* the wide one */
+  int64_t count;
+  char *wide, *kept;
+} tri_quantised;
+
+/* Matrix number `matrix` of those that this rank has of an entry. Stays where it is while its memory is used. */
+void tri_quantised_set_up(const tri_executor *executor, const tri_parameter *entry, int64_t matrix, tri_quantised *out);
+
+#endif
