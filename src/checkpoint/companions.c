@@ -12,9 +12,15 @@
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24 };
 
-const char *const tri_companion_names[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                           "chat_template.jinja",   "chat_template.json",      "generation_config.json",
-                                           "tokenizer.model",       "vocab.json",              "merges.txt",
+const char *const tri_companion_names[] = {"tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "chat_template.jinja",
+                                           "chat_template.json",
+                                           "generation_config.json",
+                                           "tokenizer.model",
+                                           "vocab.json",
+                                           "merges.txt",
                                            NULL};
 
 /* ---- keeping ----------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* What lies beside a model's weights in a Hugging Face folder and travels with it: the tokenizer's other files, its chat
- * template, how text is generated, and the ids of its special tokens in config.json. */
+/* What lies beside a model's weights in a Hugging Face folder and travels with it: the tokenizer's other files, its
+ * chat template, how text is generated, and the ids of its special tokens in config.json. */
 #ifndef TRI_CHECKPOINT_COMPANIONS_H
 #define TRI_CHECKPOINT_COMPANIONS_H
 

@@ -20,9 +20,9 @@ tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. The same without comparing, for commands that were told so. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
-/* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Ids of special
- * tokens are those of the config.json of the folder `like`, where it has some (NULL: there is none). Release *out with
- * tri_free. */
+/* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Ids of
+ * special tokens are those of the config.json of the folder `like`, where it has some (NULL: there is none). Release
+ * *out with tri_free. */
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out);
 

@@ -194,8 +194,8 @@ static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op
   return tri_op_add(list, parts.attention, parts.fed, out);
 }
 
-/* Both branches of the same x: x + attention + feed-forward part. Where nothing is done to the branches apart, the ranks
- * of the layer add them up at once. */
+/* Both branches of the same x: x + attention + feed-forward part. Where nothing is done to the branches apart, the
+ * ranks of the layer add them up at once. */
 static tri_status append_parallel(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                   int32_t *x) {
   both inputs, parts;

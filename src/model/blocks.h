@@ -6,8 +6,8 @@
 
 #include "model/model.h"
 #include "model/parameters.h"
-#include "ops/ops.h"
 #include "ops/list.h"
+#include "ops/ops.h"
 
 /* Norms of the residual stream, and of queries and keys. */
 typedef enum tri_norm_kind {

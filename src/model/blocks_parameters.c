@@ -19,7 +19,15 @@ static bool has_norm2(const tri_model *model) {
 
 static bool has_layer_norm(const tri_model *model) { return tri_blocks_of(model)->norm_kind == TRI_NORM_LAYER; }
 
-static bool has_all_biases(const tri_model *model) { return tri_blocks_of(model)->biases == TRI_BIASES_ALL; }
+/* On all products of a layer, not only where attention_bias says so. */
+static bool has_all_biases(const tri_model *model) {
+  switch (tri_blocks_of(model)->biases) {
+    case TRI_BIASES_NONE:
+    case TRI_BIASES_QKV: return false;
+    case TRI_BIASES_ALL: break;
+  }
+  return true;
+}
 
 /* Of a layer with experts or without. */
 static bool has_row(const tri_model *model, bool experts, tri_block_row row) {

@@ -34,7 +34,7 @@ static tri_status read_words(const tri_json_reader *from, const tri_model *model
   return tri_reader_size(from, "num_kv_heads", model->num_heads, &out->kv_heads);
 }
 
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status falcon_read(const tri_json_reader *from, tri_model *out) {
   words said;
   TRI_TRY(read_words(from, out, &said));
   if (said.new_architecture && !said.parallel) {
@@ -49,24 +49,34 @@ static tri_status read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* Grouped queries, and two norms, are of the new kind. */
-static bool is_new(const tri_model *m) {
-  return m->residual == TRI_RESIDUAL_PARALLEL || (m->num_kv_heads != 1 && m->num_kv_heads != m->num_heads);
+/* Norms of a layer whose branches are parallel; 0: they are not. */
+static int num_norms(const tri_model *m) {
+  switch (m->residual) {
+    case TRI_RESIDUAL_SEQUENTIAL: break;
+    case TRI_RESIDUAL_PARALLEL_ONE_NORM: return 1;
+    case TRI_RESIDUAL_PARALLEL: return 2;
+  }
+  return 0;
 }
 
-static void write(const tri_model *m, json_t *to) {
+/* Grouped queries, and two norms, are of the new kind. */
+static bool is_new(const tri_model *m) {
+  return num_norms(m) == 2 || (m->num_kv_heads != 1 && m->num_kv_heads != m->num_heads);
+}
+
+static void falcon_write(const tri_model *m, json_t *to) {
   const bool new_architecture = is_new(m);
   json_object_set_new(to, "new_decoder_architecture", json_boolean(new_architecture));
   json_object_set_new(to, "multi_query", json_boolean(m->num_kv_heads == 1));
-  json_object_set_new(to, "parallel_attn", json_boolean(m->residual != TRI_RESIDUAL_SEQUENTIAL));
+  json_object_set_new(to, "parallel_attn", json_boolean(num_norms(m) > 0));
   json_object_set_new(to, "num_kv_heads", json_integer((json_int_t)m->num_kv_heads));
   if (!new_architecture) return;
-  json_object_set_new(to, "num_ln_in_parallel_attn", json_integer(m->residual == TRI_RESIDUAL_PARALLEL ? 2 : 1));
+  json_object_set_new(to, "num_ln_in_parallel_attn", json_integer(num_norms(m)));
 }
 
-static tri_status check(const tri_model *m) {
+static tri_status falcon_check(const tri_model *m) {
   TRI_TRY(tri_family_check_head_dim(m));
-  if (m->residual != TRI_RESIDUAL_SEQUENTIAL || !is_new(m)) return TRI_OK;
+  if (num_norms(m) > 0 || !is_new(m)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`num_kv_heads` %" PRId64 " is 1 or num_heads %" PRId64
                   " in falcon with `residual: sequential`; change one of them",
@@ -86,8 +96,8 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .tied = true},
      .tables = {keys, tri_dialect_others},
-     .read = read,
-     .write = write},
+     .read = falcon_read,
+     .write = falcon_write},
     {.model_type = NULL},
 };
 
@@ -104,4 +114,4 @@ const tri_family_table tri_family_falcon = {
     .usual = {.tied = true, .activation = TRI_ACTIVATION_GELU_ERF, .residual = TRI_RESIDUAL_PARALLEL_ONE_NORM},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "residual", "activation"),
     .dialects = dialects,
-    .check = check};
+    .check = falcon_check};

@@ -1,9 +1,9 @@
 #include "model/family.h"
 
 #include "base/memory.h"
-#include "ops/ops.h"
 #include "model/window.h"
 #include "ops/context.h"
+#include "ops/ops.h"
 #include "ops/recompute.h"
 
 #define TABLE_CASE(VALUE, name)                                                                                        \

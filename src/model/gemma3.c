@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Files of before there were `layer_types`. */
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   int64_t pattern = 6;
   TRI_TRY(tri_gemma_read(from, out));
   if (out->window == 0 || tri_reader_get(from, "layer_types") != NULL) return TRI_OK;
@@ -44,7 +44,7 @@ static const tri_dialect dialects[] = {
      .rope = {.local = "rope_local_base_freq"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
                 tri_dialect_others, tri_gemma_keys, tri_dialect_no_biases},
-     .read = read,
+     .read = gemma3_read,
      .write = tri_gemma_write},
     {.model_type = NULL},
 };

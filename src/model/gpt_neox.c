@@ -18,14 +18,14 @@ static const tri_dialect_key keys[] = {
     {.key = NULL},
 };
 
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status gpt_neox_read(const tri_json_reader *from, tri_model *out) {
   bool parallel = true;
   TRI_TRY(tri_reader_bool(from, "use_parallel_residual", true, &parallel));
   out->residual = parallel ? TRI_RESIDUAL_PARALLEL : TRI_RESIDUAL_SEQUENTIAL;
   return TRI_OK;
 }
 
-static void write(const tri_model *model, json_t *to) {
+static void gpt_neox_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "use_parallel_residual", json_boolean(model->residual == TRI_RESIDUAL_PARALLEL));
 }
 
@@ -45,12 +45,12 @@ static const tri_dialect dialects[] = {
                 .attention_bias = true},
      .rope = {.theta = "rotary_emb_base", .fraction = "rotary_pct"},
      .tables = {keys, tri_dialect_others},
-     .read = read,
-     .write = write},
+     .read = gpt_neox_read,
+     .write = gpt_neox_write},
     {.model_type = NULL},
 };
 
-static tri_status check(const tri_model *m) {
+static tri_status gpt_neox_check(const tri_model *m) {
   TRI_TRY(tri_family_check_kv_heads(m));
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM) return TRI_OK;
@@ -75,4 +75,4 @@ const tri_family_table tri_family_gpt_neox = {
     .keys =
         TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "rotary_fraction", "residual", "dropout", "activation", "attention_bias"),
     .dialects = dialects,
-    .check = check};
+    .check = gpt_neox_check};

@@ -13,11 +13,11 @@ static const tri_dialect_key keys[] = {
 };
 
 /* Which is no matter of head_dim where it is not said. */
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status granite_read(const tri_json_reader *from, tri_model *out) {
   return tri_reader_positive(from, "attention_multiplier", 1, &out->attention_scale);
 }
 
-static void write(const tri_model *model, json_t *to) {
+static void granite_write(const tri_model *model, json_t *to) {
   const double usual = 1 / sqrt((double)model->head_dim);
   json_object_set_new(to, "attention_multiplier",
                       json_real(model->attention_scale == 0 ? usual : model->attention_scale));
@@ -39,8 +39,8 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 10000},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys},
-     .read = read,
-     .write = write},
+     .read = granite_read,
+     .write = granite_write},
     {.model_type = NULL},
 };
 

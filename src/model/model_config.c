@@ -296,8 +296,8 @@ static void note_difference(void *context, const char *key, const char *left, co
 }
 
 bool tri_model_key_is_of_function(const char *key) {
-  static const char *const others[] = {"name",    "model_type",   "dropout", "init_std", "max_sequence",
-                                       "balance", "balance_rate", "z_loss"};
+  static const char *const others[] = {"name",         "model_type", "dropout",      "init_std",
+                                       "max_sequence", "balance",    "balance_rate", "z_loss"};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
     if (strcmp(key, others[i]) == 0) return false;
   }

@@ -25,7 +25,7 @@ static const tri_dialect_key keys[] = {
     {.key = NULL},
 };
 
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status opt_read(const tri_json_reader *from, tri_model *out) {
   int64_t width = 0;
   TRI_TRY(tri_reader_size(from, "word_embed_proj_dim", out->hidden_size, &width));
   if (width == out->hidden_size) return TRI_OK;
@@ -35,11 +35,11 @@ static tri_status read(const tri_json_reader *from, tri_model *out) {
                   from->path, width, out->hidden_size);
 }
 
-static void write(const tri_model *model, json_t *to) {
+static void opt_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "word_embed_proj_dim", json_integer((json_int_t)model->hidden_size));
 }
 
-static tri_status check(const tri_model *m) {
+static tri_status opt_check(const tri_model *m) {
   TRI_TRY(tri_family_check_kv_heads(m));
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->norm_eps == 1e-5) return TRI_OK;
@@ -61,8 +61,8 @@ static const tri_dialect dialects[] = {
                 .tied = true,
                 .attention_bias = true},
      .tables = {keys},
-     .read = read,
-     .write = write},
+     .read = opt_read,
+     .write = opt_write},
     {.model_type = NULL},
 };
 
@@ -86,4 +86,4 @@ const tri_family_table tri_family_opt = {
     .usual = {.tied = true, .attention_bias = true, .activation = TRI_ACTIVATION_RELU},
     .keys = TRI_FAMILY_KEYS("dropout", "activation", "attention_bias"),
     .dialects = dialects,
-    .check = check};
+    .check = opt_check};

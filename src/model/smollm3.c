@@ -33,7 +33,7 @@ static tri_status read_layers(const tri_json_reader *from, const json_t *layers,
   return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer that turns", from->path);
 }
 
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   const json_t *layers = tri_reader_get(from, "no_rope_layers");
   int64_t interval = 4;
   if (layers != NULL) return read_layers(from, layers, out);
@@ -45,7 +45,7 @@ static tri_status read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-static void write(const tri_model *model, json_t *to) {
+static void smollm3_write(const tri_model *model, json_t *to) {
   json_t *layers = json_array();
   for (int64_t i = 0; i < model->num_layers; i++) {
     json_array_append_new(layers, json_integer(tri_model_layer_turns(model, i) ? 1 : 0));
@@ -69,8 +69,8 @@ static const tri_dialect dialects[] = {
                 .tied = true},
      .window = {.known = true, .switched = true, .by_layer = true},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys},
-     .read = read,
-     .write = write},
+     .read = smollm3_read,
+     .write = smollm3_write},
     {.model_type = NULL},
 };
 

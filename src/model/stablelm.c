@@ -10,19 +10,19 @@ static const tri_dialect_key keys[] = {
     {.key = NULL},
 };
 
-static tri_status read(const tri_json_reader *from, tri_model *out) {
+static tri_status stablelm_read(const tri_json_reader *from, tri_model *out) {
   bool parallel = false;
   TRI_TRY(tri_reader_bool(from, "use_parallel_residual", false, &parallel));
   out->residual = parallel ? TRI_RESIDUAL_PARALLEL_ONE_NORM : TRI_RESIDUAL_SEQUENTIAL;
   return TRI_OK;
 }
 
-static void write(const tri_model *model, json_t *to) {
+static void stablelm_write(const tri_model *model, json_t *to) {
   const bool parallel = model->residual == TRI_RESIDUAL_PARALLEL_ONE_NORM;
   json_object_set_new(to, "use_parallel_residual", json_boolean(parallel));
 }
 
-static tri_status check(const tri_model *m) {
+static tri_status stablelm_check(const tri_model *m) {
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->residual != TRI_RESIDUAL_PARALLEL) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`residual` is sequential or parallel_one_norm in stablelm; parallel is gpt_neox's");
@@ -45,8 +45,8 @@ static const tri_dialect dialects[] = {
      .rope = {.fraction = "partial_rotary_factor"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_hidden_act, keys,
                 tri_dialect_others},
-     .read = read,
-     .write = write},
+     .read = stablelm_read,
+     .write = stablelm_write},
     {.model_type = NULL},
 };
 
@@ -57,4 +57,4 @@ const tri_family_table tri_family_stablelm = {
     .usual = {.activation = TRI_ACTIVATION_SILU, .rotary_fraction = 0.25},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "rotary_fraction", "residual", "attention_bias", "activation"),
     .dialects = dialects,
-    .check = check};
+    .check = stablelm_check};

@@ -324,9 +324,10 @@ static tri_status check_quantised(const tri_model *model, const tri_parameter_ta
   for (int64_t i = 0; i < table->num_entries && is_quantised(&model->tuning); i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->within.rows == 0 || entry->factor) continue;
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.quantise` nf4 is not there for %s, of whose %.80s several matrices are parts; leave it out",
-                    tri_family_name(model->family), entry->name);
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.quantise` nf4 is not there for %s, of whose %.80s several matrices are parts; leave it out",
+        tri_family_name(model->family), entry->name);
   }
   return TRI_OK;
 }

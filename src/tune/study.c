@@ -279,7 +279,9 @@ static tri_status unknown_knob(const char *name) {
     size_t held = strlen(all);
     snprintf(all + held, sizeof all - held, ", %s", optimizer_knobs[i].name);
   }
-  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is no parameter; there are %s; and with objective: time_to_loss any optimizer.KEY", name, all);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`space`: `%s` is no parameter; there are %s; and with objective: time_to_loss any optimizer.KEY",
+                  name, all);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */

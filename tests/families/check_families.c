@@ -57,26 +57,27 @@ typedef struct sample {
   const char *key, *text, *beside;
 } sample;
 
-static const sample samples[] = {{"dropout", "dropout: 0.25\n", ""},
-                                 {"activation", "activation: relu\n", ""},
-                                 {"activation", "activation: silu\n", ""},
-                                 {"attention_bias", "attention_bias: true\n", ""},
-                                 {"residual", "residual: sequential\n", ""},
-                                 {"residual", "residual: parallel\n", ""},
-                                 {"residual", "residual: parallel_one_norm\n", ""},
-                                 {"rope_theta", "rope_theta: 5000.0\n", ""},
-                                 {"local_rope_theta", "local_rope_theta: 300.0\n", "window: 9\n"},
-                                 {"rope_scaling", "rope_scaling: {type: linear, factor: 4.0}\n", "rotary_fraction: 1.0\n"},
-                                 {"rotary_fraction", "rotary_fraction: 0.75\n", ""},
-                                 {"rope_layers", "rope_layers: 3 of 4\n", ""},
-                                 {"window", "window: 9\n", ""},
-                                 {"window_layers", "window_layers: 1 of 2\n", "window: 9\n"},
-                                 {"attention_scale", "attention_scale: 0.25\n", ""},
-                                 {"embedding_scale", "embedding_scale: 3.0\n", ""},
-                                 {"residual_scale", "residual_scale: 0.5\n", ""},
-                                 {"logit_divisor", "logit_divisor: 4.0\n", ""},
-                                 {"attention_soft_cap", "attention_soft_cap: 7.0\n", ""},
-                                 {"logit_soft_cap", "logit_soft_cap: 8.0\n", ""}};
+static const sample samples[] = {
+    {"dropout", "dropout: 0.25\n", ""},
+    {"activation", "activation: relu\n", ""},
+    {"activation", "activation: silu\n", ""},
+    {"attention_bias", "attention_bias: true\n", ""},
+    {"residual", "residual: sequential\n", ""},
+    {"residual", "residual: parallel\n", ""},
+    {"residual", "residual: parallel_one_norm\n", ""},
+    {"rope_theta", "rope_theta: 5000.0\n", ""},
+    {"local_rope_theta", "local_rope_theta: 300.0\n", "window: 9\n"},
+    {"rope_scaling", "rope_scaling: {type: linear, factor: 4.0}\n", "rotary_fraction: 1.0\n"},
+    {"rotary_fraction", "rotary_fraction: 0.75\n", ""},
+    {"rope_layers", "rope_layers: 3 of 4\n", ""},
+    {"window", "window: 9\n", ""},
+    {"window_layers", "window_layers: 1 of 2\n", "window: 9\n"},
+    {"attention_scale", "attention_scale: 0.25\n", ""},
+    {"embedding_scale", "embedding_scale: 3.0\n", ""},
+    {"residual_scale", "residual_scale: 0.5\n", ""},
+    {"logit_divisor", "logit_divisor: 4.0\n", ""},
+    {"attention_soft_cap", "attention_soft_cap: 7.0\n", ""},
+    {"logit_soft_cap", "logit_soft_cap: 8.0\n", ""}};
 
 static bool has_key(const tri_family_table *family, const char *key) {
   for (const char *const *at = family->keys; *at != NULL; at++) {
@@ -88,9 +89,10 @@ static bool has_key(const tri_family_table *family, const char *key) {
 static void print_model(const tri_family_table *family, const sample *s, char *out, size_t bytes) {
   const bool experts = family->blocks.names.router != NULL;
   const bool fraction = strncmp(s->beside, "rotary_fraction", 15) == 0 && !has_key(family, "rotary_fraction");
-  snprintf(out, bytes, "family: %s\nnum_layers: 8\nhidden_size: 64\nnum_heads: 8\nvocab_size: 99\nmax_sequence: 32\n%s%s%s",
+  snprintf(out, bytes,
+           "family: %s\nnum_layers: 8\nhidden_size: 64\nnum_heads: 8\nvocab_size: 99\nmax_sequence: 32\n%s%s%s",
            family_name,
-           experts                    ? "num_experts: 4\nexperts_per_token: 2\nexpert_ffn_size: 32\n"
+           experts                     ? "num_experts: 4\nexperts_per_token: 2\nexpert_ffn_size: 32\n"
            : family->asks_for_ffn_size ? "ffn_size: 96\n"
                                        : "",
            s->text, fraction ? "" : s->beside);
@@ -137,8 +139,9 @@ static void check_key(const tri_family_table *family, const char *key) {
     }
     any = any || taken;
     if (taken && !kept) {
-      fault(key, " is among its `keys`, and config.json does not bring it back: a row of its dialects, or its `read` and "
-                 "`write`, forgets it");
+      fault(key,
+            " is among its `keys`, and config.json does not bring it back: a row of its dialects, or its `read` and "
+            "`write`, forgets it");
       return;
     }
   }

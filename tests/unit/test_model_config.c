@@ -304,7 +304,8 @@ static void refuses_impossible_experts(void **state) {
   REFUSES(qwen, attention_bias, true, "`attention_bias` is for gpt2 and 5 others; qwen3_moe has none, so leave it out");
   REFUSES(olmoe, window, 9, "`window` is for llama and 8 others; olmoe has none, so leave it out");
   REFUSES(olmoe, head_dim, 32,
-          "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose numbers whose product fits");
+          "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose "
+          "numbers whose product fits");
   REFUSES(qwen, router_scale, -1, "`router_scale` must be above 0 and at most 1000000, not -1.0");
   tri_model m = dots;
   m.dense_layers = 5;
