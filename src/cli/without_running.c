@@ -43,6 +43,7 @@ const tri_command tri_command_calibrate = REFUSED("calibrate");
 const tri_command tri_command_doctor = REFUSED("doctor");
 const tri_command tri_command_eval = REFUSED("eval");
 const tri_command tri_command_export = REFUSED("export");
+const tri_command tri_command_merge = REFUSED("merge");
 const tri_command tri_command_generate = REFUSED("generate");
 const tri_command tri_command_import = REFUSED("import");
 const tri_command tri_command_prepare = REFUSED("prepare");
