@@ -99,6 +99,7 @@ static tri_status take_weights(merge_arguments *a) {
     sum += a->settings.weights[i];
   }
   if ((float)sum != 0) return TRI_OK;
+  if (strcmp(a->method, "linear") != 0) return TRI_OK; /* others divide by no sum of them */
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
 }
 
@@ -303,6 +304,7 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
                                        .shard_bytes = m->arguments->shard_bytes,
                                        .model_config = config,
                                        .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                                       .companions = folder_of(m, 0),
                                        .weights = tensors,
                                        .num_weights = list->count};
   TRI_TRY(tri_checkpoint_save_begin(&save, &m->saving));
@@ -315,7 +317,7 @@ static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
   tri_checkpoint_tensor *tensors = NULL;
   char *config = NULL;
   TRI_TRY(check_merge_names(m, list));
-  TRI_TRY(tri_huggingface_print(&m->model, m->arguments->type, -1, &config));
+  TRI_TRY(tri_huggingface_print(&m->model, m->arguments->type, -1, folder_of(m, 0), &config));
   tri_status status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
   if (status == TRI_OK) status = save_merged(m, list, tensors, config);
   tri_free(tensors);
