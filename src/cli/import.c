@@ -170,9 +170,9 @@ const tri_command tri_command_import = {
     .help =
         "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
         "\n"
-        "Reads GPT-2, Llama (1, 2, 3), Mistral and Qwen 2 in fp32, bf16 or fp16, from one file or from shards, and "
-        "writes\n"
-        "a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
+        "Reads any family of the program's (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
+        "and\n"
+        "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
         "CHECKPOINT`.\n"
         "\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
