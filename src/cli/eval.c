@@ -23,9 +23,11 @@
 
 typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
-  int64_t sequence, batch;                /* 0: as the model was trained */
-  const char *documents, *packing;        /* NULL: likewise */
-  const char *choices, *answers;          /* questions in the place of a corpus, or NULL */
+  char *const *models;                    /* [num_models]: those of an ensemble, the first of them `checkpoint` */
+  int num_models;
+  int64_t sequence, batch;         /* 0: as the model was trained */
+  const char *documents, *packing; /* NULL: likewise */
+  const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   bool ruled; /* something of the rule was given */
   bool all_checkpoints;
@@ -124,7 +126,7 @@ static tri_status check_options(const eval_arguments *given, int named) {
   const bool of_corpus =
       given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->sequence > 0;
   TRI_TRY(check_questions(given));
-  if (!asks(given) && named != 2) {
+  if (!asks(given) && named < 2) {
     return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
   }
   if (asks(given) && named != 1) {
@@ -163,12 +165,25 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   }
   TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
-  out->data = asks(out) ? NULL : arguments[optind + 1];
+  out->models = arguments + optind;
+  out->num_models = asks(out) ? 1 : count - optind - 1;
+  out->data = asks(out) ? NULL : arguments[count - 1];
   return TRI_OK;
 }
 
+/* In the place of a label's score where it does not count. */
+#define UNCOUNTED HUGE_VAL
+
+/* What several models make of the same labels. */
+typedef struct ensemble {
+  double *log_sums; /* [labels]: of the log of the sum of their probabilities; NULL before the first model */
+  double *losses;   /* [models]: of each by itself */
+  int models;       /* so far */
+} ensemble;
+
 typedef struct session {
   const eval_arguments *arguments;
+  ensemble *ensemble; /* NULL: of one model */
   int64_t sequence, batch;
   int64_t ignore_token;    /* labels with this id do not count, as in training; -1 is none */
   tri_document_use use;    /* whether documents see each other, */
@@ -248,7 +263,8 @@ static tri_status create_executor(session *s) {
   TRI_TRY(tri_device_create(s->arguments->model.device, (int)s->arguments->model.threads, &s->device));
   TRI_TRY(tri_device_supports(s->device, precision));
   TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
-  tri_list_request list = tri_list_request_whole(&s->model, TRI_LIST_EVALUATE, s->batch, s->sequence, precision);
+  const tri_list_purpose purpose = s->ensemble == NULL ? TRI_LIST_EVALUATE : TRI_LIST_SCORE;
+  tri_list_request list = tri_list_request_whole(&s->model, purpose, s->batch, s->sequence, precision);
   list.masked = is_masked(s);
   TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
   const int64_t one_frame = 1;
@@ -383,7 +399,28 @@ static tri_status read_batch(session *s, int64_t first) {
   return TRI_OK;
 }
 
-static tri_status eval_evaluate(session *s) {
+/* log(exp(a) + exp(b)). */
+static double log_of_sum(double a, double b) { return fmax(a, b) + log1p(exp(-fabs(a - b))); }
+
+/* The labels of a batch by one model of several. */
+static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
+  ensemble *e = s->ensemble;
+  double *sums = e->log_sums + first * s->sequence;
+  TRI_TRY(tri_evaluate_labels(s->executor, scores));
+  for (int64_t i = 0; i < s->batch * s->sequence; i++) {
+    if (s->labels[i] < 0) continue;
+    s->total.counted++;
+    s->total.loss_sum -= scores[i];
+    sums[i] = e->models == 0 ? scores[i] : log_of_sum(sums[i], scores[i]);
+  }
+  return TRI_OK;
+}
+
+static tri_status evaluate_batch(session *s, int64_t first, double *scores) {
+  return s->ensemble == NULL ? tri_evaluate_batch(s->executor, &s->total) : evaluate_one_of(s, first, scores);
+}
+
+static tri_status evaluate_batches(session *s, double *scores) {
   int64_t sequences = num_sequences(s), room = s->batch * s->sequence;
   for (int64_t first = 0; first < sequences; first += s->batch) {
     TRI_TRY(read_batch(s, first));
@@ -392,7 +429,7 @@ static tri_status eval_evaluate(session *s) {
       if (s->labels[i] < 0) continue;
       s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
     }
-    TRI_TRY(tri_evaluate_batch(s->executor, &s->total));
+    TRI_TRY(evaluate_batch(s, first, scores));
     if (s->total.counted == 0) continue;
     tri_log_progress("%5.1f %%  loss %.4f", fmin(100.0, 100.0 * (double)(first + s->batch) / (double)sequences),
                      s->total.loss_sum / s->total.counted);
@@ -401,12 +438,30 @@ static tri_status eval_evaluate(session *s) {
   return TRI_OK;
 }
 
+static tri_status eval_evaluate(session *s) {
+  double *scores = NULL;
+  if (s->ensemble == NULL) return evaluate_batches(s, NULL);
+  const size_t batches = (size_t)((num_sequences(s) + s->batch - 1) / s->batch),
+               room = (size_t)(s->batch * s->sequence);
+  if (s->ensemble->log_sums == NULL) {
+    TRI_TRY(tri_alloc("an ensemble's labels", batches * room, sizeof *s->ensemble->log_sums, &s->ensemble->log_sums));
+    for (size_t i = 0; i < batches * room; i++) s->ensemble->log_sums[i] = UNCOUNTED;
+  }
+  TRI_TRY(tri_alloc("labels' scores", room, sizeof *scores, &scores));
+  tri_status status = evaluate_batches(s, scores);
+  tri_free(scores);
+  return status;
+}
+
 typedef struct results {
   double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
 } results;
 
 static void eval_print_text(const session *s, const results *r) {
   if (s->total.counted == 0) return;
+  for (int i = 0; s->ensemble != NULL && i < s->ensemble->models; i++) {
+    printf("loss of %s  %.6f\n", s->arguments->models[i], s->ensemble->losses[i]);
+  }
   printf("loss            %.6f\n", r->loss);
   if (!isfinite(r->loss)) return;
   printf("perplexity      %.4f\n", exp(r->loss));
@@ -418,6 +473,16 @@ static void eval_print_text(const session *s, const results *r) {
 /* JSON has no word for what is no number but null. */
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+/* Of each model of an ensemble by itself. */
+static json_t *models_json(const session *s) {
+  json_t *out = json_array();
+  for (int i = 0; i < s->ensemble->models; i++) {
+    json_array_append_new(
+        out, json_pack("{s:s, s:o}", "model", s->arguments->models[i], "loss", number(s->ensemble->losses[i])));
+  }
+  return out;
+}
+
 static tri_status eval_print_json(const session *s, const results *r) {
   json_t *document =
       json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
@@ -426,6 +491,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
                 tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
   if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", number(r->bigram_loss));
+  if (s->ensemble != NULL) json_object_set_new(document, "models", models_json(s));
   json_dumpf(document, stdout, JSON_INDENT(2));
   json_decref(document);
   putchar('\n');
@@ -456,7 +522,7 @@ static tri_status eval_report(const session *s) {
                   isnan(r.loss) ? "no number" : "infinite", tri_dtype_name(s->arguments->model.precision));
 }
 
-static void release(session *s) {
+static void release_parts(session *s) {
   tri_bigram_destroy(s->bigram);
   tri_source_destroy(&s->packed);
   tri_free(s->labels);
@@ -468,7 +534,66 @@ static void release(session *s) {
   tri_device_destroy(s->device);
   tri_corpus_close(s->corpus);
   tri_merged_close(&s->weights);
-  tri_free(s);
+}
+
+/* ---- several models ---------------------------------------------------------------------------------------------- */
+
+/* All take the sequences that the first one's run had. */
+static void take_shape(const session *first, eval_arguments *to) {
+  to->sequence = first->sequence;
+  to->batch = first->batch;
+  to->documents = tri_run_config_documents(first->use);
+  to->packing = tri_run_config_packing(first->packing);
+}
+
+/* From sums over the models to the mean, whose loss becomes that of the last one's session. */
+static void take_mean(session *s) {
+  const ensemble *e = s->ensemble;
+  const int64_t labels = (num_sequences(s) + s->batch - 1) / s->batch * s->batch * s->sequence;
+  s->total.loss_sum = 0;
+  for (int64_t i = 0; i < labels; i++) {
+    if (e->log_sums[i] != UNCOUNTED) s->total.loss_sum -= e->log_sums[i] - log((double)e->models);
+  }
+}
+
+/* One model by itself; a session that was there before has gone. */
+static tri_status evaluate_member(session *s, const eval_arguments *given, ensemble *e, session *first) {
+  eval_arguments *own = NULL;
+  TRI_TRY(tri_alloc("arguments", 1, sizeof *own, &own));
+  *own = *given;
+  own->checkpoint = given->models[e->models];
+  if (e->models > 0) take_shape(first, own);
+  *s = (session){.arguments = own, .ensemble = e};
+  tri_log("%s", own->checkpoint);
+  tri_status status = eval_set_up(s);
+  if (e->models == 0) *first = *s;
+  s->ignore_token = first->ignore_token;
+  if (status == TRI_OK) status = eval_evaluate(s);
+  s->arguments = given;
+  tri_free(own);
+  return status;
+}
+
+/* One after the other: there is never more than one in memory. */
+static tri_status evaluate_ensemble(session *s, const eval_arguments *given, ensemble *e) {
+  session first = {.arguments = given};
+  while (e->models < given->num_models) {
+    release_parts(s);
+    TRI_TRY(evaluate_member(s, given, e, &first));
+    e->losses[e->models++] = s->total.loss_sum / s->total.counted;
+  }
+  take_mean(s);
+  return TRI_OK;
+}
+
+static tri_status eval_ensemble(session *s, const eval_arguments *given) {
+  ensemble e = {.models = 0};
+  tri_status status = tri_alloc("an ensemble", (size_t)given->num_models, sizeof *e.losses, &e.losses);
+  if (status == TRI_OK) status = evaluate_ensemble(s, given, &e);
+  if (status == TRI_OK) status = eval_report(s);
+  tri_free(e.log_sums);
+  tri_free(e.losses);
+  return status;
 }
 
 static tri_status ask_questions(const eval_arguments *given) {
@@ -491,10 +616,11 @@ static tri_status eval_run(int count, char **arguments) {
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = eval_set_up(s);
-  if (status == TRI_OK) status = eval_evaluate(s);
-  if (status == TRI_OK) status = eval_report(s);
-  release(s);
+  tri_status status = parsed.num_models > 1 ? eval_ensemble(s, &parsed) : eval_set_up(s);
+  if (status == TRI_OK && parsed.num_models == 1) status = eval_evaluate(s);
+  if (status == TRI_OK && parsed.num_models == 1) status = eval_report(s);
+  release_parts(s);
+  tri_free(s);
   return status;
 }
 
@@ -505,6 +631,7 @@ const tri_command tri_command_eval = {
         "usage: trireme eval CHECKPOINT DATA [--sequence T] [--batch B] [--documents D] [--packing P] [--bigram "
         "TRAIN]\n"
         "                    [--json] [options]\n"
+        "       trireme eval CHECKPOINT CHECKPOINT... DATA ...\n"
         "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
         "       trireme eval CHECKPOINT --answers FILE.jsonl [--tokens N] [--until TEXT] [--strip] [--ignore-case]\n"
         "                    [--ignore-punctuation] [--ignore-numbers] [--json] [options]\n"
@@ -515,7 +642,8 @@ const tri_command tri_command_eval = {
         "token of every document but its first, in sequences of T tokens that documents are packed into.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
         "training (data.ignore_token) do not count here, and documents are as they were there. The exit status is not\n"
-        "0 where the loss is no number.\n"
+        "0 where the loss is no number. Several checkpoints are an ensemble: the loss is that of the mean of their\n"
+        "probabilities, beside each one's own.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time\n"
