@@ -417,7 +417,7 @@ static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
 }
 
 static tri_status evaluate_batch(session *s, int64_t first, double *scores) {
-  return s->ensemble == NULL ? tri_evaluate_batch(s->executor, &s->total) : evaluate_one_of(s, first, scores);
+  return scores == NULL ? tri_evaluate_batch(s->executor, &s->total) : evaluate_one_of(s, first, scores);
 }
 
 static tri_status evaluate_batches(session *s, double *scores) {
