@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs each fuzzer (tests/fuzz/fuzz_NAME.c) for SECONDS: scripts/fuzz.sh [SECONDS] [NAME...].
 # Inputs that reached new code are kept in build/fuzz/corpus/NAME for the next run and start from tests/fuzz/corpus/NAME
-# and tests/fuzz/seeds/NAME where there is one, with the words of tests/fuzz/fuzz_NAME.dict; an input that breaks something is left in build/fuzz/ under the name that libFuzzer prints.
+# and tests/fuzz/seeds/NAME where there is one, with the words of tests/fuzz/fuzz_NAME.dict; an input that breaks
+# something is left in build/fuzz/ under the name that libFuzzer prints.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -405,6 +405,9 @@ static void any_model(tri_model *m, uint64_t *index) {
   m->dropout = llama ? 0 : next_double(index, 1);
   m->norm_eps = exp(-next_double(index, 30));
   m->init_std = exp(-next_double(index, 9));
+  m->rotary_fraction = m->embedding_scale = m->residual_scale = m->logit_divisor = 1;
+  snprintf(m->rope_layers, sizeof m->rope_layers, "all");
+  snprintf(m->model_type, sizeof m->model_type, "%s", next(index, 2) == 0 ? "" : "mistral");
   m->rope_theta = llama ? 1 + next_double(index, 1e7) : 10000;
   m->window = llama ? (int64_t)next(index, 3) * (1 + (int64_t)next(index, 1 << 20)) : 0;
   snprintf(m->window_layers, sizeof m->window_layers, "%s",
@@ -549,7 +552,8 @@ static void prints_what_others_read(void **state) {
       "    elif isinstance(v, list) and isinstance(v[0], dict):\n"
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
-      "words = 'allow_change from name family type activation router_scoring train validation tokenizer documents "
+      "words = 'allow_change from name family model_type rope_layers residual type activation router_scoring train "
+      "validation tokenizer documents "
       "packing "
       "window_layers "
       "schedule balance "
