@@ -19,9 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   require(model.num_layers > 0 && model.num_heads > 0 && model.head_dim > 0 &&
           model.num_heads % model.num_kv_heads == 0);
   /* A name that was cut in the middle of a letter is no text any more. */
-  if (tri_huggingface_print(&model, TRI_FP32, -1, &text) != TRI_OK) return 0;
+  if (tri_huggingface_print(&model, TRI_FP32, -1, NULL, &text) != TRI_OK) return 0;
   require(tri_huggingface_parse("text", text, strlen(text), &again) == TRI_OK);
-  require(tri_huggingface_print(&again, TRI_FP32, -1, &second) == TRI_OK && strcmp(text, second) == 0);
+  require(tri_huggingface_print(&again, TRI_FP32, -1, NULL, &second) == TRI_OK && strcmp(text, second) == 0);
   tri_free(text);
   tri_free(second);
   return 0;
