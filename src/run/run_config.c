@@ -171,6 +171,7 @@ static const tri_config_key run_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .table = &optimizer_table,
      .help = "what makes the updates, its batch and its learning rate"},
+    TRI_AVERAGE_ROW(tri_run_config, optimizer.settings),
     {CHOICE("precision", precision, precisions), .fallback = "fp32",
      .help = "of activations; fp64 needs device: reference"},
     {TEXT("device", device), .fallback = "auto",
