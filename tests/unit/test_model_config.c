@@ -194,7 +194,7 @@ static void refuses_impossible_models(void **state) {
       {llama,
        "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions turn pairs; choose an "
        "even one"},
-      {llama, "`dropout` is for gpt2, phi, phi3, gpt_neox and opt; llama has none, so leave it out"},
+      {llama, "`dropout` is for gpt2 and 5 others; llama has none, so leave it out"},
       {llama, "`residual` is for gpt_neox, falcon and stablelm; llama has none, so leave it out"},
       {llama, "`rope_scaling.high_freq_factor` 1 must be above low_freq_factor 1"},
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
