@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+TRI_STOP_LOOK_BEFORE_LIBRARIES;
+
 static const tri_command *const commands[] = {
     &tri_command_prepare,  &tri_command_train,     &tri_command_simulate, &tri_command_plan,   &tri_command_tune,
     &tri_command_generate, &tri_command_eval,      &tri_command_import,   &tri_command_export, &tri_command_merge,
