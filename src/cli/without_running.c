@@ -3,6 +3,7 @@
 #include "cli/against.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
+#include "cli/topics.h"
 
 static tri_status refuse(const char *what) {
   return tri_fail(TRI_UNSUPPORTED,
@@ -49,3 +50,5 @@ const tri_command tri_command_import = REFUSED("import");
 const tri_command tri_command_prepare = REFUSED("prepare");
 const tri_command tri_command_train = REFUSED("train");
 const tri_command tri_command_tune = REFUSED("tune");
+
+const tri_topic tri_topics_of_running[] = {{.name = NULL}};
