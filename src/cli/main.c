@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "cli/help.h"
+#include "cli/version.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ static tri_status run_any(int count, char **arguments) {
     return TRI_OK;
   }
   if (strcmp(word, "--version") == 0) {
-    printf("trireme %s\n", TRIREME_VERSION);
+    tri_version_print(stdout);
     return TRI_OK;
   }
   if (strcmp(word, "complete") == 0) return tri_complete_run(&all, count - 2, arguments + 2);

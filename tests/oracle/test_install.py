@@ -109,6 +109,51 @@ def test_it_knows_itself_and_its_presets(tree):
     assert "1.6B" in tree.run("trireme", "inspect", "only-here") or "1.56B" in tree.run("trireme", "inspect", "only-here")
 
 
+def test_version_says_what_it_runs_with(tree):
+    """As the libraries themselves do: the program's are those that ldd finds."""
+    first, *lines = tree.run("trireme", "--version").splitlines()
+    said = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert first == f"trireme {re.search(r'project.trireme VERSION ([0-9.]+)', (ROOT / 'CMakeLists.txt').read_text()).group(1)}"
+    if "MPI" in said and said["MPI"].startswith("none"):
+        return
+    loaded = dict(re.findall(r"(lib\w+)[.\w]*\.so\S* => (\S+)", subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout))
+
+    class Version(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int)]
+
+    onednn = ctypes.CDLL(loaded["libdnnl"])
+    onednn.dnnl_version.restype = ctypes.POINTER(Version)
+    version = onednn.dnnl_version().contents
+    assert said["oneDNN"].startswith(f"{version.major}.{version.minor}.{version.patch}, threads by ")
+    assert said["BLAS"] == os.path.realpath(loaded["libblas"]) and said["LAPACK"] == os.path.realpath(loaded["liblapack"])
+    assert "built with " in said["MPI"] and re.match("(Open MPI|MPICH)", said["MPI"])
+    assert said["devices"].split()[:3] == ["cpu", "reference", "gpu"]
+
+
+def test_a_build_knows_itself(tmp_path):
+    """Commit and day are those of the source and of SOURCE_DATE_EPOCH, and a build in which nothing is new compiles nothing."""
+    source, file = tmp_path / "source", tmp_path / "info.c"
+    source.mkdir()
+
+    def build(**more):
+        subprocess.run(["cmake", f"-DFILE={file}", f"-DSOURCE={source}", "-DCOMPILER=C 1", "-P", ROOT / "cmake/build_info.cmake"], check=True,
+                       capture_output=True, env={**os.environ, **more})
+        return file.read_text(), file.stat().st_mtime_ns
+
+    text, written = build(SOURCE_DATE_EPOCH="86400")
+    assert '"1970-01-02"' in text and '"unknown"' in text and '"C 1"' in text
+    assert build(SOURCE_DATE_EPOCH="86400") == (text, written)
+    (source / ".commit").write_text("from-a-package\n")
+    assert '"from-a-package"' in build()[0]
+    git = ["git", "-C", source, "-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout[:12]
+    assert f'"{commit}"' in build()[0]
+    (source / ".commit").write_text("changed\n")
+    assert f'"{commit}-dirty"' in build()[0]
+
+
 def test_it_trains_on_two_ranks(tree, trained):
     assert json.loads((trained / "summary.json").read_text())["steps"] == 3
     assert len((trained / "metrics.jsonl").read_text().splitlines()) == 3
