@@ -6,7 +6,7 @@ MINUTES ?= 10
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle clean
+.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle deb clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -91,6 +91,9 @@ soak: ## random runs disturbed in every way, for MINUTES (10); SEED=n repeats on
 bundle: ## the program with all that it needs in one file, for a machine that has nothing of it
 	@scripts/install-deps.sh --bundle
 	@scripts/bundle.sh
+
+deb: ## Debian packages of HEAD in build/debian, and whether they hold together
+	@scripts/debian-package.sh
 
 clean: ## remove build/ (runs/ and corpus/ stay)
 	@rm -rf build

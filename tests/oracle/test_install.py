@@ -181,6 +181,27 @@ def test_uninstall_leaves_nothing(tree, tmp_path):
     assert [str(path) for path in (tmp_path / "usr").rglob("*") if path.is_file() or path.name == "trireme"] == []
 
 
+@needs_library
+@needs_pages
+def test_packages_have_all_of_it_once(tree):
+    """Each file that is installed is in one package by debian/*.install or left out by name, and no line is for nothing."""
+    lists = {path.name: [line.split()[0] for line in path.read_text().splitlines()] for path in
+             [*(ROOT / "debian").glob("*.install"), ROOT / "debian/not-installed"]}
+    assert set(lists) >= {"trireme.install", "libtrireme-dev.install"} and any(re.match(r"libtrireme[\d.]+\.install", name) for name in lists)
+    version = re.search(r"project.trireme VERSION (\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    assert f"libtrireme{version}.install" in lists and f"Package: libtrireme{version}\n" in (ROOT / "debian/control").read_text()
+    prefix, used = pathlib.PurePosixPath(tree.manifest.splitlines()[0]), set()
+    prefix = next(folder.parent for folder in prefix.parents if folder.name == "bin")
+    for line in tree.manifest.splitlines():
+        # Debian's libraries lie in a folder of their machine's.
+        file = "usr/" + re.sub(r"^lib(/[\w-]+-linux-gnu)?/", "lib/machine/", str(pathlib.PurePosixPath(line).relative_to(prefix)))
+        holders = {(name, pattern) for name, patterns in lists.items() for pattern in patterns
+                   if re.match(re.escape(pattern).replace(r"\*", "[^/]*") + "($|/)", file)}
+        assert len(holders) == 1, (file, holders)
+        used |= holders
+    assert used == {(name, pattern) for name, patterns in lists.items() for pattern in patterns}
+
+
 @pytest.mark.parametrize("ending,shell,stubs", [
     (".lua", "lua5.4", """function myFileName() return arg[1] end
 function help() end
