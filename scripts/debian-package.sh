@@ -51,13 +51,18 @@ fi
 [ -n "$root" ] || exit 0
 
 [ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}"
+if ! mountpoint -q "$root/proc"; then # ranks look there for their own program
+  mount --bind /proc "$root/proc"
+  trap 'umount "$root/proc"' EXIT
+fi
 mkdir -p "$root/packages"
 cp "$out"/trireme_*.deb "$out"/libtrireme*.deb "$root/packages/"
 rm -f "$root"/packages/*-dbgsym_*
 chroot "$root" sh -ec '
   export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-  apt-get -q update
-  apt-get -q install -y --no-install-recommends /packages/*.deb mpi-default-bin gcc libc6-dev
+  { apt-get update
+    apt-get install -y --no-install-recommends --reinstall /packages/*.deb mpi-default-bin gcc libc6-dev pkg-config
+  } >/packages/log 2>&1 || { tail -20 /packages/log; exit 1; }
   useradd --create-home sailor 2>/dev/null || true
   cd /home/sailor
   cat >try.sh <<END
@@ -77,7 +82,6 @@ layout: {tensor: 2, micro_batch: 2}
 optimizer: {global_batch: 4, steps: 3, lr: 1.0e-3}
 output: run
 END
-  apt-get -q install -y --no-install-recommends pkg-config
   su sailor -c "sh try.sh"
 '
 echo "debian-package: installed in $root, it plans, trains on two ranks and compiles an example"

@@ -38,6 +38,7 @@ typedef struct tri_group tri_group; /* comm/comm.h: reading alone needs none */
 #define TRI_CHECKPOINT_MOMENT1 ".exp_avg"
 #define TRI_CHECKPOINT_MOMENT2 ".exp_avg_sq"
 #define TRI_CHECKPOINT_MASTER ".master"
+#define TRI_CHECKPOINT_AVERAGE ".average" /* of the weight over the run, in its shape */
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
@@ -186,6 +187,8 @@ tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path)
 typedef struct tri_checkpoint_use {
   bool settings_only; /* config.json: no tensor is read                                                            */
   bool optimizer;     /* the optimizer's files too; else they may be damaged or missing                            */
+  bool average; /* reading by a weight's name gives its average over the run, of those that have one; such are asked for
+                 */
   bool unverified; /* nothing is compared with checksums, which a line says: for what can be saved of a damaged one */
 } tri_checkpoint_use;
 

@@ -19,12 +19,16 @@ struct tri_checkpoint {
   json_t *document; /* of state.json, or NULL */
   bool unverified;  /* nothing is compared with the document */
   bool adapter;     /* its weights are those of an adapter */
+  bool average;     /* the averages of weights are read in their place */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
-  int64_t num_files, num_tensors;
+  int64_t num_files, num_tensors; /* tensors: not those of files that only averages are read from */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
+
+/* Averages are the optimizer's. */
+static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimizer || use->average; }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
@@ -41,7 +45,7 @@ static tri_status try_use(void *context, const char *path, bool *damaged) {
     status = open_folder(path, use, false, &checkpoint); /* what it is taken for is said when it is opened for use */
     tri_checkpoint_close(checkpoint);
   } else {
-    tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = use->optimizer};
+    tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = wants_optimizer(use)};
     status = tri_state_load(path, &document, &state);
     if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
     json_decref(document);
@@ -214,8 +218,32 @@ static tri_status load_state(tri_checkpoint *checkpoint, const tri_checkpoint_us
   if (checkpoint->unverified) return load_unverified(checkpoint, frame);
   TRI_TRY(tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state));
   if (checkpoint->document == NULL || !frame) return TRI_OK;
-  tri_state_scope scope = {.ranks = 1, .optimizer = use->optimizer};
+  tri_state_scope scope = {.ranks = 1, .optimizer = wants_optimizer(use)};
   return tri_state_verify(checkpoint->path, checkpoint->document, &scope);
+}
+
+static bool has_averages(const tri_safetensors_file *file) {
+  static const char suffix[] = TRI_CHECKPOINT_AVERAGE;
+  for (int64_t t = 0; t < file->header.num_tensors; t++) {
+    const char *name = file->header.tensors[t].name;
+    const size_t length = strlen(name), tail = strlen(suffix);
+    if (length > tail && strcmp(name + length - tail, suffix) == 0) return true;
+  }
+  return false;
+}
+
+/* The optimizer's files are there to be read from by the names of averages, and not among what the checkpoint has. */
+static tri_status add_averages(tri_checkpoint *checkpoint) {
+  const int64_t first = checkpoint->num_files, tensors = checkpoint->num_tensors;
+  TRI_TRY(add_stem(checkpoint, "optimizer", &checkpoint->average));
+  checkpoint->num_tensors = tensors;
+  for (int64_t f = first; f < checkpoint->num_files; f++) {
+    if (has_averages(&checkpoint->files[f])) return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "%s has no average of the weights: a run keeps one with average.every (1, say); without --average "
+                  "its weights are meant",
+                  checkpoint->path);
 }
 
 static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
@@ -232,6 +260,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
     return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json",
                     checkpoint->path, stem, stem);
   }
+  if (use->average) return add_averages(checkpoint);
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
@@ -318,8 +347,8 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
   return find_in_files(checkpoint, other, file);
 }
 
-static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
-                                          const tri_safetensors_file **file) {
+static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoint, const char *name,
+                                                 const tri_safetensors_file **file) {
   static const char *const prefixes[] = {"transformer.", "model.", "gpt_neox."};
   const tri_safetensors_tensor *tensor = find_exactly(checkpoint, name, file);
   for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0] && tensor == NULL; p++) {
@@ -329,9 +358,19 @@ static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, cons
   return tensor;
 }
 
+/* In the place of a weight its average, where that is wanted and there is one. */
+static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
+                                          const tri_safetensors_file **file) {
+  char other[TRI_PEFT_NAME_BYTES + sizeof TRI_CHECKPOINT_AVERAGE];
+  if (!checkpoint->average) return find_itself(checkpoint, name, file);
+  snprintf(other, sizeof other, "%s%s", tri_peft_own_name(name), TRI_CHECKPOINT_AVERAGE);
+  const tri_safetensors_tensor *tensor = find_in_files(checkpoint, other, file);
+  return tensor != NULL ? tensor : find_itself(checkpoint, name, file);
+}
+
 int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *name) {
   const tri_safetensors_file *file = NULL;
-  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+  const tri_safetensors_tensor *tensor = find_itself(checkpoint, name, &file);
   int64_t index = 0;
   if (tensor == NULL) return -1;
   for (const tri_safetensors_file *f = checkpoint->files; f < file; f++) index += f->header.num_tensors;

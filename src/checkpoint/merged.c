@@ -126,9 +126,10 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
   const bool verify = !use->unverified;
+  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* whatever average the adapter has */
   tri_model own;
-  TRI_TRY(find_base(merged->named, peft, given, use, path));
-  TRI_TRY(tri_checkpoint_open_verified(path, use, &merged->base));
+  TRI_TRY(find_base(merged->named, peft, given, &itself, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));
   if (tri_checkpoint_is_adapter(merged->base)) {
     return tri_fail(TRI_BAD_CONFIG,
                     "%s is an adapter itself and no base; make a model of it with `trireme export "
@@ -165,19 +166,19 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   return status;
 }
 
-tri_status tri_merged_open(const char *given, const char *base, bool verify, tri_model *model, tri_merged *out) {
+tri_status tri_merged_open(const char *given, const char *base, const tri_checkpoint_use *use, tri_model *model,
+                           tri_merged *out) {
   char path[TRI_PATH_BYTES];
-  const tri_checkpoint_use use = {.unverified = !verify};
   tri_merged merged = {.named = NULL};
-  TRI_TRY(tri_checkpoint_find(given, &use, path));
-  TRI_TRY(tri_checkpoint_open_verified(path, &use, &merged.named));
+  TRI_TRY(tri_checkpoint_find(given, use, path));
+  TRI_TRY(tri_checkpoint_open_verified(path, use, &merged.named));
   tri_status status = TRI_OK;
   if (tri_checkpoint_is_adapter(merged.named)) {
-    status = open_adapter(&merged, base, &use, model);
+    status = open_adapter(&merged, base, use, model);
   } else if (base != NULL) {
     status = tri_fail(TRI_BAD_USAGE, "%s is no adapter: --base goes with one", path);
   } else {
-    status = load_model(path, verify, model);
+    status = load_model(path, !use->unverified, model);
   }
   if (status != TRI_OK) {
     tri_merged_close(&merged);

@@ -18,6 +18,7 @@ typedef struct tri_command {
 } tri_command;
 
 extern const tri_command tri_command_calibrate;
+extern const tri_command tri_command_compare;
 extern const tri_command tri_command_doctor;
 extern const tri_command tri_command_eval;
 extern const tri_command tri_command_export;

@@ -296,9 +296,10 @@ static tri_status create_packed(session *s) {
 
 static tri_status eval_set_up(session *s) {
   const tri_model_options *options = &s->arguments->model;
+  const tri_checkpoint_use use = tri_model_options_use(options);
   char tokenizer[TRI_PATH_BYTES];
   TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
-  TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, !options->no_verify, &s->model, &s->weights));
+  TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, &use, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,

@@ -51,8 +51,9 @@ static tri_status encode_prompts(session *s) {
 
 static tri_status answers_set_up(session *s) {
   const tri_model_options *options = s->asked->options;
+  const tri_checkpoint_use use = tri_model_options_use(options);
   TRI_TRY(tri_asked_read(s->asked->file, &s->questions));
-  TRI_TRY(tri_merged_open(s->asked->model, options->base, !options->no_verify, &s->model, &s->weights));
+  TRI_TRY(tri_merged_open(s->asked->model, options->base, &use, &s->model, &s->weights));
   TRI_TRY(tri_eval_tokenizer(&s->weights, &s->model, options, &s->tokenizer, &s->encoder));
   TRI_TRY(encode_prompts(s));
   TRI_TRY(tri_device_create(options->device, (int)options->threads, &s->device));

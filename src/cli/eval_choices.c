@@ -115,9 +115,10 @@ static tri_status judge_weights(session *s, const tri_merged *weights, const tri
 
 static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *out) {
   const tri_model_options *options = s->asked->options;
+  const tri_checkpoint_use use = tri_model_options_use(options);
   tri_model model;
   tri_merged weights = {0};
-  TRI_TRY(tri_merged_open(path, options->base, !options->no_verify, &model, &weights));
+  TRI_TRY(tri_merged_open(path, options->base, &use, &model, &weights));
   tri_status status = judge_weights(s, &weights, &model, out);
   tri_merged_close(&weights);
   return status;

@@ -123,8 +123,8 @@ static tri_status check_lengths(session *s) {
 static tri_status generate_set_up(session *s) {
   const generate_arguments *arguments = s->arguments;
   char tokenizer[TRI_PATH_BYTES];
-  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, !arguments->model.no_verify, &s->model,
-                          &s->weights));
+  const tri_checkpoint_use use = tri_model_options_use(&arguments->model);
+  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, &use, &s->model, &s->weights));
   TRI_TRY(tri_weights_tokenizer(&s->weights, arguments->model.tokenizer, !arguments->model.no_verify, tokenizer));
   if (tokenizer[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",

@@ -14,10 +14,10 @@ typedef struct copy_arguments {
   const char *from, *to, *base;
   tri_dtype type;
   int64_t shard_bytes;
-  bool no_verify, merge;
+  bool no_verify, merge, average;
 } copy_arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE };
+enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE };
 
 static tri_status take_precision(const char *text, tri_dtype *out) {
   if (strcmp(text, "fp32") == 0) {
@@ -31,11 +31,12 @@ static tri_status take_precision(const char *text, tri_dtype *out) {
 }
 
 /* Export's, and behind its own those of both. */
-enum { EXPORTS_OWN = 3 };
+enum { EXPORTS_OWN = 4 };
 static const struct option export_options[] = {
     {"precision", required_argument, NULL, OPTION_PRECISION},
     {"merge", no_argument, NULL, OPTION_MERGE},
     {"base", required_argument, NULL, OPTION_BASE},
+    {"average", no_argument, NULL, OPTION_AVERAGE},
     {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
     {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
     {NULL, 0, NULL, 0},
@@ -53,8 +54,10 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
       out->merge = true;
     } else if (result == OPTION_BASE && exports) {
       out->base = optarg;
-    } else if (result == OPTION_MERGE || result == OPTION_BASE) {
-      return tri_fail(TRI_BAD_USAGE, "import: --merge and --base are export's");
+    } else if (result == OPTION_AVERAGE && exports) {
+      out->average = true;
+    } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE) {
+      return tri_fail(TRI_BAD_USAGE, "import: --merge, --base and --average are export's");
     } else if (result == OPTION_PRECISION && exports) {
       TRI_TRY(take_precision(optarg, &out->type));
     } else if (result == OPTION_PRECISION) {
@@ -78,7 +81,8 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
   tri_merged weights;
-  TRI_TRY(tri_merged_open(arguments->from, arguments->base, !arguments->no_verify, &model, &weights));
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
+  TRI_TRY(tri_merged_open(arguments->from, arguments->base, &use, &model, &weights));
   tri_status status = tri_path_join(tokenizer, tri_weights_tokenizer_folder(&weights), "tokenizer.json");
   tri_copy_request request = {.from = &weights,
                               .model = &model,
@@ -111,7 +115,7 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
 static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;
-  const tri_checkpoint_use use = {.unverified = arguments->no_verify};
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
   TRI_TRY(tri_checkpoint_find(arguments->from, &use, path));
   if (!tri_peft_is_folder(path)) return TRI_OK;
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
@@ -190,7 +194,8 @@ const tri_command tri_command_export = {
     .name = "export",
     .summary = "write a checkpoint's weights as a Hugging Face folder",
     .help =
-        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--shard-bytes N] [--no-verify]\n"
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--shard-bytes N]\n"
+        "                      [--no-verify]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
         "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
@@ -200,6 +205,7 @@ const tri_command tri_command_export = {
         "Of an adapter (LoRA: a run's, or a folder of PEFT's) the folder is PEFT's; with --merge it has a model, "
         "W + alpha / rank B A.\n"
         "\n"
+        "  --average          the average of the weights that the run has kept (average.every), in their place\n"
         "  --merge            a model of an adapter and its base\n"
         "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
         "  --precision bf16   half the bytes, rounded to nearest\n"

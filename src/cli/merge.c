@@ -216,8 +216,9 @@ static tri_status compare_tokenizers(const merging *m, int i) {
 
 static tri_status open_model(merging *m, int i) {
   const merge_arguments *a = m->arguments;
+  const tri_checkpoint_use use = {.unverified = a->no_verify};
   tri_model model;
-  TRI_TRY(tri_merged_open(i < a->count ? a->from[i] : a->base, NULL, !a->no_verify, &model, &m->weights[i]));
+  TRI_TRY(tri_merged_open(i < a->count ? a->from[i] : a->base, NULL, &use, &model, &m->weights[i]));
   m->models = i + 1;
   if (m->weights[i].base != NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s is an adapter; make a model of it with `trireme export --merge`",

@@ -1,4 +1,5 @@
-/* Optimizers that evaluate another point than the one that they train (tri_optimizer.evaluated). */
+/* Optimizers that evaluate another point than the one that they train (tri_optimizer.evaluated), and the average of the
+ * weights over the run, which any optimizer may have beside it (optimizers/average.c). */
 #include "engine/engine_internal.h"
 #include "optimizers/run.h"
 
@@ -19,6 +20,32 @@ tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t update
   next.weights += own;
   if (next.weights > 0) *weight = own / next.weights;
   return next;
+}
+
+/* ---- weights over the run ---------------------------------------------------------------------------------------- */
+
+tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
+  tri_queue *queue = engine->device->queue;
+  const tri_updates *updates = engine->parts.updates;
+  const tri_optimizer_settings *settings = engine->options.optimizer;
+  if (!tri_average_is_due(settings, update)) return TRI_OK;
+  const bool first = engine->averaging.taken == 0;
+  const double weight = tri_average_weight(settings, engine->averaging.taken);
+  tri_queue_at(queue, "average", -1, NULL);
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    const tri_dtype wide = tri_dtype_wide(call->type);
+    if (call->optimizer == NULL) continue;
+    const void *values = tri_executor_call_values(engine->executor, call);
+    void *average = tri_executor_state(engine->executor, call, call->optimizer->num_states);
+    if (first) {
+      TRI_KERNEL_CALL(queue, convert, call->count, wide, values, wide, average);
+    } else {
+      TRI_KERNEL_CALL(queue, lerp, call->type, call->count, weight, average, values, average);
+    }
+  }
+  engine->averaging.taken++;
+  return TRI_OK;
 }
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
@@ -71,8 +98,8 @@ tri_status tri_engine_begin_states(tri_engine *engine) {
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
     const tri_dtype wide = tri_dtype_wide(call->type);
-    for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
-      if (!call->optimizer->states[s].as_value) continue;
+    for (int64_t s = 0; call->optimizer != NULL && s < tri_update_num_states(call); s++) {
+      if (!tri_update_state(call, s)->as_value) continue;
       TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_executor_call_values(engine->executor, call), wide,
                       tri_executor_state(engine->executor, call, s));
     }

@@ -27,9 +27,10 @@ typedef struct tri_engine_options {
   bool saves_in_background; /* and for a copy of what this rank saves */
 } tri_engine_options;
 
-/* What an optimizer that averages its points has to know of the updates before: 0 before the first. */
+/* What averages have to know of the updates before: 0 before the first. */
 typedef struct tri_averaging {
-  double highest_lr, weights; /* the highest rate so far; the sum of the updates' weights */
+  double highest_lr, weights; /* of points: the highest rate so far; the sum of the updates' weights */
+  int64_t taken;              /* weights in the average of the run */
 } tri_averaging;
 
 /* What a step did. The same on every rank. */

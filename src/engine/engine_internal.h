@@ -64,6 +64,9 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
 tri_status tri_engine_show_evaluated(tri_engine *engine);
 tri_status tri_engine_show_trained(tri_engine *engine);
 /* Of the update that a step is about to make: what is averaged up to it, and the weight of its point. */
+/* After update number `update`: the weights into their average over the run, where that is due. */
+tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
+
 tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight);
 
 /* Adds up what ranks hold of loss and gradient, and decides on the update (engine_clip.c). */

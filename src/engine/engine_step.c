@@ -429,6 +429,7 @@ static tri_status engine_update(tri_engine *engine, tri_step_state *state, const
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
   engine->averaging = next;
+  TRI_TRY(tri_engine_average_weights(engine, state->updates + 1));
   engine->prepared = false;
   return TRI_OK;
 }

@@ -51,6 +51,11 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   return !entry->factor;
 }
 
+/* Whether its average over the run is kept. Parts of one tensor have it all or none: they freeze together. */
+static bool is_averaged(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+  return tri_average_is_kept(settings) && tri_optimizer_of(settings, parameter) != NULL;
+}
+
 /* Its tensors in a checkpoint; those of a tied pair are one. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
@@ -63,10 +68,11 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
     const tri_parameter *parameter = &table->entries[e];
     size_t tensors = parameter->tied_to >= 0 ? 0 : (size_t)tri_parameter_num_tensors(parameter);
     weights += tensors;
-    kept += (size_t)kept_of(settings, parameter) * tensors;
+    kept += (size_t)(kept_of(settings, parameter) + is_averaged(settings, parameter)) * tensors;
   }
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->averages, &shards->averages));
   TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
@@ -95,6 +101,20 @@ static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *setti
     for (int64_t d = 0; d < shape.num_dims; d++) state->shape[d] = shape.dims[d];
   }
   if (optimizer->trained != NULL) add_kept(shards, tensor, optimizer->trained, wide);
+}
+
+/* The averages, under the weights' names and in their shapes on disk, behind everything else that is kept. */
+static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_shards *shards) {
+  shards->num_kept = shards->num_optimizer;
+  for (int64_t w = 0; w < shards->num_weights; w++) {
+    const tri_parameter *part = &shards->parts[w];
+    shards->averages[w] = -1;
+    if (!is_averaged(settings, part)) continue;
+    const int64_t i = shards->num_optimizer++;
+    snprintf(shards->names[i], sizeof shards->names[i], "%s%s", part->name, TRI_CHECKPOINT_AVERAGE);
+    shards->optimizer[i] = tensor_of(part, shards->names[i], wide);
+    shards->averages[w] = shards->num_weights + i;
+  }
 }
 
 /* What values are read as: those that become 4 bits, wide. */
@@ -127,6 +147,7 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
       if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
     }
   }
+  list_averages(settings, wide, shards);
   return TRI_OK;
 }
 
@@ -269,7 +290,7 @@ static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, t
                 size_t element, const tri_checkpoint_memory *memory) {
   if (stretch.count == 0) return;
   char *data = (char *)array + (size_t)stretch.at * element;
-  const bool apart = tensor >= shards->num_weights;
+  const bool apart = tensor >= shards->num_weights && tensor < shards->num_weights + shards->num_kept;
   shards->slices[shards->num_slices++] =
       (tri_checkpoint_slice){tensor, part, apart, stretch.first, stretch.count, data, memory};
 }
@@ -382,6 +403,10 @@ static void add_entry(lister *l, int64_t e) {
       if (!has_state(settings, optimizer, entry, s)) continue;
       add_state(l, call, s, l->kept + states_before(settings, optimizer, entry, s), stride);
     }
+    if (is_averaged(settings, entry)) {
+      const int64_t s = optimizer->num_states;
+      add_of_call(l, call, source_of_state(l, call, s), l->shards->averages[l->weight], 1);
+    }
     if (!averages || !l->saves) continue;
     const source saved = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
     add_of_call(l, call, saved, l->weight, 1);
@@ -418,10 +443,10 @@ static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) 
     if (table->entries[e].stored == TRI_STORED_NF4) {
       quantised += (size_t)tri_parameter_num_matrices(&table->entries[e]);
     }
-    const int64_t each = TRI_OPTIMIZER_STATES + 1;
+    const int64_t each = TRI_UPDATE_STATES + 1;
     most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
   }
-  const size_t staged = (size_t)(updates->count * (TRI_OPTIMIZER_STATES + 1));
+  const size_t staged = (size_t)(updates->count * (TRI_UPDATE_STATES + 1));
   TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
   TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *shards->quantised, &shards->quantised));
   return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
@@ -484,6 +509,7 @@ void tri_shards_release(tri_shards *shards) {
   tri_free(shards->staged);
   tri_free(shards->slices);
   tri_free(shards->names);
+  tri_free(shards->averages);
   tri_free(shards->parts);
   tri_free(shards->optimizer);
   tri_free(shards->weights);
@@ -551,7 +577,7 @@ size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_par
     bytes += (size_t)saved_values(&h, e).count * element; /* or the point that it trains */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];
-      for (int64_t s = 0; optimizer != NULL && s < optimizer->num_states; s++) {
+      for (int64_t s = 0; optimizer != NULL && s < tri_update_num_states(call); s++) {
         bytes += (size_t)saved_of_state(&h, call, s).count * wide;
       }
       if (averages) bytes += (size_t)saved_of_call(&h, call).count * wide;

@@ -23,6 +23,13 @@
     .help = HELP                                                                                                       \
   }
 
+/* Of the whole run, not of `optimizer:`. */
+#define TRI_AVERAGE_ROW(BASE, MEMBER)                                                                                  \
+  {                                                                                                                    \
+    .name = "average", .type = TRI_CONFIG_SECTION, .offset = offsetof(BASE, MEMBER.average),                           \
+    .table = &tri_average_keys, .help = "the average of the weights over the run, kept beside them"                    \
+  }
+
 /* How states are kept, what each optimizer has of its own, and groups of parameters. */
 #define TRI_OPTIMIZER_STATE_ROWS(BASE, MEMBER)                                                                         \
   {.name = "state",                                                                                                    \

@@ -61,6 +61,7 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void) {
                                                   .adafactor = {-0.8, {0, 1e-3}, 1.0},
                                                   .galore = {0, 200, 0.25},
                                                   .fira = {0, 200, 0.25},
+                                                  .average = {.every = 0, .decay = 0.999},
                                                   .groups = {GROUP(1.0), GROUP(1.0), GROUP(1.0), GROUP(0.0)}};
 #undef GROUP
   return &settings;
@@ -126,7 +127,7 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings) 
     }
     if (optimizer->check != NULL) TRI_TRY(optimizer->check(settings));
   }
-  return TRI_OK;
+  return tri_average_check(settings);
 }
 
 static bool asks_of_the_model(const tri_optimizer_settings *settings) {

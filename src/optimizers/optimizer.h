@@ -64,6 +64,12 @@ typedef struct tri_low_rank_settings {
   double scale;
 } tri_low_rank_settings;
 
+/* The average of the weights over the run (average.c). */
+typedef struct tri_average_settings {
+  int64_t every, after; /* updates; every 0: there is none */
+  double decay;         /* 0: all weigh the same */
+} tri_average_settings;
+
 /* Of a group of parameters. */
 typedef struct tri_group_settings {
   int name; /* a tri_optimizer_name; or AUTO: the run's where that takes the group, else AdamW */
@@ -86,6 +92,7 @@ typedef struct tri_optimizer_settings {
   tri_sgd_settings sgd;
   tri_adafactor_settings adafactor;
   tri_low_rank_settings galore, fira;
+  tri_average_settings average;
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -100,7 +107,7 @@ tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *sett
 /* Keys of the sections of the run file that are of one optimizer, and of a group. Offsets count from the section's own
  * struct. */
 extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys, tri_galore_keys,
-    tri_fira_keys;
+    tri_fira_keys, tri_average_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
 extern const tri_config_word tri_optimizer_words[], tri_state_storage_words[];
 
@@ -111,7 +118,8 @@ typedef enum tri_optimizer_unit {
   TRI_UNIT_MATRIX,   /* whole tensors: ZeRO shares them out uncut, and what tensor ranks split is gathered */
 } tri_optimizer_unit;
 
-enum { TRI_OPTIMIZER_STATES = 4, TRI_OPTIMIZER_COSTS = 4 };
+/* States of an optimizer; with the average of the weights. */
+enum { TRI_OPTIMIZER_STATES = 4, TRI_UPDATE_STATES = TRI_OPTIMIZER_STATES + 1, TRI_OPTIMIZER_COSTS = 4 };
 
 enum { TRI_STATE_DIMS = 3 };
 
@@ -192,8 +200,13 @@ struct tri_update_call {
   int64_t bucket;       /* and its bucket */
   int64_t first, count; /* elements of the entry's local part */
   double lr_scale, weight_decay;
-  size_t states[TRI_OPTIMIZER_STATES]; /* where they begin, in bytes from the begin of all states */
+  size_t states[TRI_UPDATE_STATES]; /* where they begin, in bytes from the begin of all states */
 };
+
+/* What is kept of the call's elements: the optimizer's states and, where there is one, the average of the weights,
+ * which is number call->optimizer->num_states. Of calls of an optimizer. */
+int64_t tri_update_num_states(const tri_update_call *call);
+const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state);
 
 /* Whether a state has a shape of its own; how it is kept, how many numbers and how many bytes. */
 bool tri_update_has_own_shape(const tri_update_call *call, int64_t state);
@@ -210,5 +223,23 @@ tri_status tri_update_workspace(const tri_update_call *call, const tri_device_de
  * states with a shape of their own. */
 double tri_update_element_bytes(const tri_update_call *call);
 double tri_update_own_shape_bytes(const tri_update_call *call);
+
+/* Bytes that are kept of an element, in states with a number for it. */
+double tri_update_kept_bytes(const tri_update_call *call);
+
+/* ---- the average of the weights ------------------------------------------------------------------------------------
+ */
+
+bool tri_average_is_kept(const tri_optimizer_settings *settings);
+
+/* Whether the weights that update number `update` (from 1 on) makes are averaged; what they weigh in it where it is of
+ * `taken` before them: average + weight (weights - average). */
+bool tri_average_is_due(const tri_optimizer_settings *settings, int64_t update);
+double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken);
+
+/* Bytes of an element that averaging reads and writes, of an update among many. */
+double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element);
+
+tri_status tri_average_check(const tri_optimizer_settings *settings);
 
 #endif

@@ -10,11 +10,11 @@
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 bool tri_update_has_own_shape(const tri_update_call *call, int64_t state) {
-  return call->optimizer->states[state].shape != NULL;
+  return tri_update_state(call, state)->shape != NULL;
 }
 
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state) {
-  const bool wide = call->optimizer->states[state].as_value || tri_update_has_own_shape(call, state);
+  const bool wide = tri_update_state(call, state)->as_value || tri_update_has_own_shape(call, state);
   return wide ? TRI_STATE_WIDE : call->settings->state;
 }
 
@@ -51,6 +51,14 @@ double tri_update_element_bytes(const tri_update_call *call) {
   double bytes = 3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* value twice, gradient */
   for (int64_t s = 0; s < call->optimizer->num_states; s++) {
     if (!tri_update_has_own_shape(call, s)) bytes += 2 * element_bytes(call, s);
+  }
+  return bytes + tri_average_element_bytes(call->settings, tri_dtype_bytes(tri_dtype_wide(call->type)));
+}
+
+double tri_update_kept_bytes(const tri_update_call *call) {
+  double bytes = 0;
+  for (int64_t s = 0; s < tri_update_num_states(call); s++) {
+    if (!tri_update_has_own_shape(call, s)) bytes += element_bytes(call, s);
   }
   return bytes;
 }

@@ -422,13 +422,12 @@ static double shared_out(const tri_layout *layout, elements count) {
 static double least_states(const tri_search_request *request) {
   const tri_optimizer_settings *settings =
       request->optimizer != NULL ? request->optimizer : tri_optimizer_settings_default();
-  const double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   double least = INFINITY;
   for (int g = 0; g < TRI_NUM_GROUPS; g++) {
     const tri_update_call call = {.optimizer = tri_optimizer_of_group(settings, (tri_parameter_group)g),
                                   .settings = settings,
                                   .type = request->precision};
-    const double states = (tri_update_element_bytes(&call) - 3 * wide) / 2;
+    const double states = tri_update_kept_bytes(&call);
     if (states < least) least = states;
   }
   return least;

@@ -16,6 +16,7 @@ static const tri_config_key trained_keys[] = {
     TRI_FREEZE_ROW(tri_trained, tuning.freeze),
     {.name = "adapter", .type = TRI_CONFIG_SECTION, .table = &tri_trained_adapter_table, .help = "trained factors"},
     {.name = "optimizer", .type = TRI_CONFIG_SECTION, .table = &tri_trained_optimizer_table, .help = "of updates"},
+    TRI_AVERAGE_ROW(tri_trained, optimizer),
 };
 const tri_config_table tri_trained_table = {
     .noun = "list of what is trained", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};

@@ -13,6 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of which all have it or none. */
+static bool has_averages(const tri_checkpoint *checkpoint, const tri_shards *shards) {
+  return shards->num_kept < shards->num_optimizer &&
+         tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
+}
+
 /* What no step can go on from is not taken up, wherever it comes from. */
 static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shards *shards, bool optimizer) {
   for (int64_t i = 0; i < shards->num_slices; i++) {
@@ -28,13 +34,21 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_shard
   return TRI_OK;
 }
 
+/* Whether a slice is read: of a checkpoint without its optimizer, or without averages of weights, what there is. */
+static bool is_read(const tri_checkpoint *checkpoint, const tri_shards *shards, const tri_checkpoint_slice *slice,
+                    bool optimizer) {
+  if (slice->tensor < shards->num_weights) return true;
+  const bool average = slice->tensor >= shards->num_weights + shards->num_kept;
+  return optimizer && (!average || has_averages(checkpoint, shards));
+}
+
 /* Every rank reads what it holds, and no more. */
 static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_shards *shards,
                               bool optimizer) {
   for (int64_t i = 0; i < shards->num_slices; i++) {
     const tri_checkpoint_slice *slice = &shards->slices[i];
     const tri_checkpoint_tensor *tensor = tri_shards_tensor(shards, slice->tensor);
-    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    if (!is_read(checkpoint, shards, slice, optimizer)) continue;
     tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
     uint64_t ticket = tri_recorder_begin(&record);
     TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
@@ -65,6 +79,7 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
       .seconds = json_number_value(json_object_get(more, "seconds")),
       .highest_lr = json_number_value(json_object_get(more, "highest_lr")),
       .average_weights = json_number_value(json_object_get(more, "average_weights")),
+      .averaged = integer_of(more, "averaged"),
       .best_step = integer_of(more, "best_step"),
       .best_loss = json_number_value(json_object_get(more, "best_loss")),
       .not_better = integer_of(more, "not_better"),
@@ -122,6 +137,12 @@ static tri_status checkpointing_compare(const loading *l, const tri_checkpoint *
   return tri_first_rank_status(world, status);
 }
 
+/* Whether the run keeps an average that the checkpoint has not: it begins with the weights. No optimizer that has
+ * states of their kind goes with it. */
+static bool begins_average(const loading *l, const tri_checkpoint *checkpoint) {
+  return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
+}
+
 /* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
  * checksums. */
 static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
@@ -136,7 +157,7 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   *damaged = is_damage(status);
   if (status == TRI_OK) status = checkpointing_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
-  if (status == TRI_OK && !optimizer) status = tri_engine_begin_states(l->engine);
+  if (status == TRI_OK && (!optimizer || begins_average(l, checkpoint))) status = tri_engine_begin_states(l->engine);
   if (status != TRI_OK || !has_state || whole) return status;
   const tri_shards *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
@@ -153,6 +174,20 @@ static tri_status read_good(const loading *l, const tri_checkpoint *checkpoint, 
   tri_status status = tri_common_failure(world, check_finite(checkpoint, &l->held, optimizer));
   *damaged = is_damage(status);
   return status;
+}
+
+/* An average ends where the run keeps none, and begins where the checkpoint has none: both are said. */
+static void take_up_average(const loading *l, const tri_checkpoint *checkpoint) {
+  tri_progress *progress = l->progress;
+  const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
+  if (kept && begins) {
+    tri_log("%s has no average of the weights: it begins here, as `average.every` says",
+            tri_checkpoint_path(checkpoint));
+  } else if (!kept && progress->averaged > 0) {
+    tri_warn("%s has an average of the weights, which ends here: the run has average.every 0",
+             tri_checkpoint_path(checkpoint));
+  }
+  if (!kept || begins) progress->averaged = 0;
 }
 
 /* The state of a checkpoint into the engine: a tri_checkpoint_try. */
@@ -172,7 +207,9 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
       if (!takes_optimizer(l, checkpoint)) { /* its states begin anew */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
+        l->progress->averaged = 0;
       }
+      take_up_average(l, checkpoint);
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);

@@ -41,6 +41,7 @@ static void move_on(tri_training *t, const tri_made_step *made) {
   progress->updates += !made->step.skipped;
   progress->highest_lr = tri_engine_averaging(t->engine).highest_lr;
   progress->average_weights = tri_engine_averaging(t->engine).weights;
+  progress->averaged = tri_engine_averaging(t->engine).taken;
   progress->tokens += config->optimizer.global_batch * config->data.sequence;
   progress->seconds += made->seconds;
 }

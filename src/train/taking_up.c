@@ -91,7 +91,8 @@ tri_status tri_training_take_up(tri_training *t, const char *resume) {
     if (found) tri_saver_resumed(t->saver, t->progress.step);
   }
   if (found) t->load_s = tri_clock_s() - begin_s;
-  tri_engine_set_averaging(t->engine, (tri_averaging){t->progress.highest_lr, t->progress.average_weights});
+  tri_engine_set_averaging(t->engine,
+                           (tri_averaging){t->progress.highest_lr, t->progress.average_weights, t->progress.averaged});
   tri_status status = tri_training_is_first(t) ? write_config(config) : TRI_OK;
   if (tri_training_is_first(t) && status == TRI_OK) status = keep_companions(t, resume);
   if (tri_training_is_first(t) && status == TRI_OK) {

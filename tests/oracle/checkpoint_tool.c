@@ -50,6 +50,7 @@ static tri_status make_steps(tri_engine *engine, const tri_run_config *config, i
     progress->updates += !step.skipped;
     progress->highest_lr = tri_engine_averaging(engine).highest_lr;
     progress->average_weights = tri_engine_averaging(engine).weights;
+    progress->averaged = tri_engine_averaging(engine).taken;
   }
   tri_free(ids);
   return status;
@@ -86,7 +87,7 @@ static tri_status on_engine(const job *j, const char *name, tri_run_config *conf
   TRI_TRY(tri_alloc("losses", (size_t)j->steps, sizeof *losses, &losses));
   tri_status status = from == NULL ? TRI_OK : tri_checkpointing_load(engine, config, NULL, "auto", &progress, &found);
   if (status == TRI_OK && from != NULL && !found) status = tri_fail(TRI_BAD_FILE, "%s has no checkpoint", from);
-  tri_engine_set_averaging(engine, (tri_averaging){progress.highest_lr, progress.average_weights});
+  tri_engine_set_averaging(engine, (tri_averaging){progress.highest_lr, progress.average_weights, progress.averaged});
   if (status == TRI_OK) status = make_steps(engine, config, j->steps, &progress, losses);
   if (status == TRI_OK && j->saves) status = save(engine, config, &progress);
   if (status == TRI_OK) print_losses(name, from, losses, j->steps);

@@ -41,6 +41,7 @@ CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_
 STUDY = dict(name="small", model="MODEL", cluster="CLUSTER", devices=2, global_batch=8, sequence=16, trials=2, initial=1, parallel=1, seed=1,
              trial=dict(warmup=1, steps=1), population=dict(members=2, rounds=1, steps=1),
              known=[dict(name="known", layout="tensor=1", devices=2, global_batch=8)], adapter=dict(rank=0),
+           average=dict(every=0, after=0, decay=0.999),
              optimizer=dict(name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5), fira=dict(rank=4, every=5)),
              space=[dict(name="tensor", values="1 2"), dict(name="micro_batch", values="1 2"), dict(name="accumulation", values="1 2"),
                     dict(name="nodes", values="1 2"), dict(name="virtual_stages", low=1, high=2, step=1)])
@@ -49,6 +50,7 @@ RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1),
                           fira=dict(rank=4, every=5)),
            threads=1, seed=1, device="reference", device_memory=1 << 33,
            evaluation=dict(every=2, batches=1, stop_after=0), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
+           average=dict(every=0, after=0, decay=0.999),
            checkpoint=dict(every=2, keep=3, snapshot_every=0, shard_bytes=1 << 20))
 OPTIONS = {"--devices": 2, "--global-batch": 8, "--sequence": 16, "--top": 2}
 

@@ -286,7 +286,9 @@ def test_every_option_is_offered_and_told(tree):
     """Options that a command takes, by its table, are those that its help tells of."""
     for name in commands(tree):
         offered = {line.split("\t")[0] for line in tree.run("trireme", "complete", name, "--").splitlines()}
-        told = set(re.findall(r"--[a-z][a-z-]*", tree.run("trireme", name, "--help")))
+        text = tree.run("trireme", name, "--help")
+        told = set(re.findall(r"--[a-z][a-z-]*", text))
+        assert set(re.findall(r"^  (--[a-z][a-z-]*)", text, re.MULTILINE)) <= offered, (name, "see tri_command.options", offered)
         # What a text says of another command's options, and `-n RANKS` is also --ranks.
         elsewhere = {"train": {"--ranks"}, "tune": {"--ranks"}, "calibrate": {"--ranks"}}.get(name, set())
         assert offered - {"--help"} - elsewhere <= told, (name, offered - told)

@@ -1,0 +1,59 @@
+/* The average of the weights over a run, beside whatever optimizer makes its updates: one more state of each parameter
+ * that is updated. Nothing that trains reads it; who exports, evaluates or generates may. */
+#include "optimizers/optimizer.h"
+
+static const tri_config_key keys[] = {
+    {.name = "every",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_average_settings, every),
+     .fallback = "0",
+     .range = {.low = 0, .high = (int64_t)1 << 40},
+     .help = "updates between the weights that are averaged; 0 is no average"},
+    {.name = "decay",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_average_settings, decay),
+     .fallback = "0.999",
+     .range = {.low = 0, .high = 1, .open_high = true},
+     .help = "the average is decay x the average + (1 - decay) x the weights; 0 is the mean of all of them"},
+    {.name = "after",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_average_settings, after),
+     .fallback = "0",
+     .range = {.low = 0, .high = (int64_t)1 << 40},
+     .help = "updates before those of which the average is"},
+};
+const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+
+static const tri_optimizer_state average = {.suffix = ".average", .with_sign = true, .as_value = true};
+
+bool tri_average_is_kept(const tri_optimizer_settings *settings) { return settings->average.every > 0; }
+
+bool tri_average_is_due(const tri_optimizer_settings *settings, int64_t update) {
+  const int64_t later = update - settings->average.after;
+  return tri_average_is_kept(settings) && later > 0 && later % settings->average.every == 0;
+}
+
+double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken) {
+  const double decay = settings->average.decay;
+  if (taken == 0) return 1.0;
+  return decay > 0 ? 1.0 - decay : 1.0 / (double)(taken + 1);
+}
+
+double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element) {
+  return tri_average_is_kept(settings) ? 3 * (double)element / (double)settings->average.every : 0;
+}
+
+tri_status tri_average_check(const tri_optimizer_settings *settings) {
+  const tri_optimizer *other = tri_optimizer_that_averages(settings);
+  if (!tri_average_is_kept(settings) || other == NULL) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`average.every` %ld: %s averages its points by itself; leave `average` out",
+                  (long)settings->average.every, other->name);
+}
+
+int64_t tri_update_num_states(const tri_update_call *call) {
+  return call->optimizer->num_states + (tri_average_is_kept(call->settings) ? 1 : 0);
+}
+
+const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state) {
+  return state < call->optimizer->num_states ? &call->optimizer->states[state] : &average;
+}
