@@ -1,8 +1,9 @@
 # libtrireme: what other programs may use of this one (include/trireme), without MPI and oneDNN, as a shared library that
-# shows nothing but its public functions and as a static one. Sanitized builds have none: they are for tests.
+# shows nothing but its public functions and as a static one. Sanitized builds have neither: they are for tests, which take
+# the object files.
 option(TRIREME_LIBRARY "Build libtrireme" ON)
 set(TRIREME_HAS_LIBRARY OFF)
-if(NOT TRIREME_LIBRARY OR TRIREME_SANITIZE)
+if(NOT TRIREME_LIBRARY)
   return()
 endif()
 if(NOT TARGET PkgConfig::PCRE2) # a build that only plans has not looked for them
@@ -14,8 +15,6 @@ if(NOT PCRE2_FOUND OR NOT UTF8PROC_FOUND OR NOT ZSTD_FOUND)
   message(STATUS "libtrireme is not built: it wants PCRE2 (8 bit), utf8proc and zstd")
   return()
 endif()
-set(TRIREME_HAS_LIBRARY ON)
-
 if(NOT TRIREME_RUNNING)
   include(cmake/text.cmake)
 endif()
@@ -29,6 +28,14 @@ add_library(trireme_api OBJECT ${sources} ${files})
 target_include_directories(trireme_api PUBLIC include ${CMAKE_BINARY_DIR}/include)
 target_link_libraries(trireme_api PUBLIC trireme_plan trireme_text)
 
+foreach(target trireme_api trireme_text trireme_plan)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+endforeach()
+if(TRIREME_SANITIZE)
+  return()
+endif()
+
+set(TRIREME_HAS_LIBRARY ON)
 add_library(trireme_shared SHARED $<TARGET_OBJECTS:trireme_api>)
 target_link_libraries(trireme_shared PRIVATE trireme_text trireme_plan)
 target_link_options(trireme_shared PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
@@ -38,6 +45,3 @@ set_target_properties(trireme_shared PROPERTIES OUTPUT_NAME trireme VERSION ${PR
 
 add_library(trireme_static STATIC $<TARGET_OBJECTS:trireme_api> $<TARGET_OBJECTS:trireme_text> $<TARGET_OBJECTS:trireme_plan>)
 set_target_properties(trireme_static PROPERTIES OUTPUT_NAME trireme LINKER_LANGUAGE C)
-foreach(target trireme_api trireme_text trireme_plan)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
-endforeach()

@@ -82,6 +82,7 @@ static bool offer_named(const char *command, const char *option, const wanted *w
   } rows[] = {{"device", {"auto", "cpu", "gpu", "reference", "guarded", "emulated"}},
               {"precision", {"bf16", "fp32", "fp64", "fp16"}},
               {"dtype", {"fp32", "bf16"}},
+              {"by", {"step", "tokens", "time"}},
               {"packing", {"windows", "documents"}},
               {"documents", {"file", "blank", "line", "masked", "joined"}}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

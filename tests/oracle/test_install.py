@@ -58,7 +58,7 @@ class Tree:
         (self.prefix / "share/trireme/configs/models/only-here.yaml").write_text(
             (ROOT / "configs/models/gpt2-1.5b.yaml").read_text())
         self.lib = next(path.parent for path in self.prefix.rglob("trireme.pc")).parent if LIBRARY else self.prefix / "lib"
-        self.environment = {"PATH": f"{self.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "TMPDIR": str(self.home),
+        self.environment = {"PATH": f"{self.prefix}/bin:{os.environ['PATH']}", "HOME": str(self.home), "TMPDIR": str(self.home),
                             "PKG_CONFIG_PATH": str(self.lib / "pkgconfig"), "LD_LIBRARY_PATH": str(self.lib), "LC_ALL": "C.UTF-8",
                             **{name: value for name, value in os.environ.items() if name.startswith(("OMP_", "OMPI_", "HWLOC_"))}}
 
