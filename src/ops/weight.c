@@ -37,6 +37,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
       .c_type = call->type,
       .b_transposed = !stored_as_read,
       .b_passing = call->weights_pass,
+      .generating = call->generating,
   };
 }
 
