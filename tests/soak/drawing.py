@@ -83,6 +83,7 @@ def draw_run(chance):
     steps = chance.randint(15, 30 if device == "reference" else 80)
     return dict(model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
                 optimizer=dict(global_batch=BATCH, steps=steps, lr=1e-3, warmup=chance.choice([0, 5]), decay=chance.choice(["cosine", "constant"])),
+                average=dict(every=chance.choice([0, 0, 1, 3]), decay=chance.choice([0, 0.9]), after=chance.choice([0, 4])),
                 evaluation=dict(every=chance.choice([0, 4, 7]), batches=1), checkpoint=draw_checkpoint(chance),
                 max_restarts=chance.choice([0, 0, 1, 2]), weights=chance.choice([None, None, (3, 1)]))
 
@@ -109,4 +110,4 @@ def words_of(run):
     changed = [f"{key}={value}" for key, value in layout.items() if value not in (1, False, 0, "none", "1f1b", "gather") and key != "bucket_bytes"]
     return (f"{model['family']} {model['num_layers']}x{model['hidden_size']} {run['device']} {run['precision']}, {run['optimizer']['steps']} steps, "
             f"{ranks_of(layout)} ranks ({','.join(changed) or 'plain'}), checkpoint {','.join(f'{k}={v}' for k, v in checkpoint.items())}"
-            f"{', a mixture' if run['weights'] else ''}")
+            f"{', a mixture' if run['weights'] else ''}{', an average' if run['average']['every'] else ''}")
