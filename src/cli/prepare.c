@@ -223,7 +223,8 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
   }
   out->options.inputs = inputs;
   if (out->options.tokenizer == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes, FILE.json or its folder");
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer is missing: gpt2:DIR, train:VOCAB, char, bytes, FILE.json or its folder");
   }
   TRI_TRY(verify_tokenizer(out->options.tokenizer));
   TRI_TRY(check_chat_options(out));
@@ -343,6 +344,7 @@ const tri_command tri_command_prepare = {
         "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
         "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
         "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
+        "                     char         every character of the inputs is a token\n"
         "                     bytes        every byte is a token\n"
         "  --out DIR          the folder for the corpus\n"
         "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
@@ -360,7 +362,7 @@ const tri_command tri_command_prepare = {
         "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
         "  --seed S           chooses which they are [0]\n"
         "  --threads N        threads that encode [all cores]\n"
-        "  --train-bytes N    train:VOCAB learns from the first N bytes of text; K, M, G, T are understood [1G]\n"
+        "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"
         "  --force            replace the corpus that is in DIR; it stays until the new one is whole\n"
         "  --json             print the result as JSON on standard output\n"
         "\n"
