@@ -23,6 +23,17 @@ typedef struct generate_arguments {
 
 enum { OPTION_PROMPT = 256, OPTION_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_K, OPTION_TOP_P, OPTION_SEED };
 
+static const struct option generate_options[] = {
+    {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
+    {"top-k", required_argument, NULL, OPTION_TOP_K},
+    {"top-p", required_argument, NULL, OPTION_TOP_P},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    TRI_MODEL_OPTION_ROWS,
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status take_option(int result, char **arguments, generate_arguments *out) {
   bool taken = false;
   int64_t seed = 0;
@@ -39,23 +50,13 @@ static tri_status take_option(int result, char **arguments, generate_arguments *
     default: break;
   }
   TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
-  return taken ? TRI_OK : tri_option_fault("generate", result, arguments);
+  return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
 }
 
 static tri_status generate_parse(int count, char **arguments, generate_arguments *out) {
-  static const struct option options[] = {
-      {"prompt", required_argument, NULL, OPTION_PROMPT},
-      {"tokens", required_argument, NULL, OPTION_TOKENS},
-      {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
-      {"top-k", required_argument, NULL, OPTION_TOP_K},
-      {"top-p", required_argument, NULL, OPTION_TOP_P},
-      {"seed", required_argument, NULL, OPTION_SEED},
-      TRI_MODEL_OPTION_ROWS,
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
   if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
