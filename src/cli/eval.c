@@ -671,5 +671,6 @@ const tri_command tri_command_eval = {
         "each\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
+    .options = eval_options,
     .run = eval_run,
 };

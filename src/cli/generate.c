@@ -397,5 +397,6 @@ const tri_command tri_command_generate = {
         "given\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
+    .options = generate_options,
     .run = generate_run,
 };

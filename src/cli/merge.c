@@ -381,5 +381,6 @@ const tri_command tri_command_merge = {
         "  --no-verify        do not compare what is read with checksums, and say so\n"
         "\n"
         "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
+    .options = merge_options,
     .run = run_merge,
 };

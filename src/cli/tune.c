@@ -25,20 +25,21 @@ typedef struct arguments {
   bool json, report;
 } arguments;
 
+static const struct option tune_options[] = {{"store", required_argument, NULL, OPTION_STORE},
+                                             {"json", no_argument, NULL, OPTION_JSON},
+                                             {"html", required_argument, NULL, OPTION_HTML},
+                                             {"trials", required_argument, NULL, OPTION_TRIALS},
+                                             {"method", required_argument, NULL, OPTION_METHOD},
+                                             {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"ranks", required_argument, NULL, 'n'},
+                                             {NULL, 0, NULL, 0}};
+
 static tri_status tune_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {{"store", required_argument, NULL, OPTION_STORE},
-                                          {"json", no_argument, NULL, OPTION_JSON},
-                                          {"html", required_argument, NULL, OPTION_HTML},
-                                          {"trials", required_argument, NULL, OPTION_TRIALS},
-                                          {"method", required_argument, NULL, OPTION_METHOD},
-                                          {"seed", required_argument, NULL, OPTION_SEED},
-                                          {"ranks", required_argument, NULL, 'n'},
-                                          {NULL, 0, NULL, 0}};
   static const char *const methods[] = {"gaussian", "random", "grid", "exhaustive", "pbt"};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":n:", options, NULL);
+    int result = getopt_long(count, given, ":n:", tune_options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_STORE: out->store = optarg; break;
@@ -51,7 +52,7 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
       case OPTION_TRIALS: TRI_TRY(tri_option_int("--trials", optarg, 1, 100000, &out->trials)); break;
       case OPTION_SEED: TRI_TRY(tri_option_int("--seed", optarg, 0, 1LL << 53, &out->seed)); break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
-      default: return tri_option_fault("tune", result, given, options);
+      default: return tri_option_fault("tune", result, given, tune_options);
     }
   }
   if (optind < count && strcmp(given[optind], "report") == 0) {
@@ -247,5 +248,6 @@ const tri_command tri_command_tune = {
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,
+    .options = tune_options,
     .run = tune_run,
 };
