@@ -229,7 +229,12 @@ static tri_status read_logits(tri_generator *generator, int64_t count, const dou
   const int64_t elements = count * generator->model.vocab_size;
   TRI_TRY(tri_queue_download_now(generator->device->queue, generator->wide_logits, run.slots[last->outputs[0]],
                                  (size_t)elements * tri_dtype_bytes(wide)));
-  for (int64_t i = 0; i < elements; i++) generator->logits[i] = tri_wide_get(wide, generator->wide_logits, i);
+  if (wide == TRI_FP32) {
+    const float *from = generator->wide_logits;
+    for (int64_t i = 0; i < elements; i++) generator->logits[i] = (double)from[i];
+  } else {
+    memcpy(generator->logits, generator->wide_logits, (size_t)elements * sizeof *generator->logits);
+  }
   *logits = generator->logits;
   return TRI_OK;
 }
