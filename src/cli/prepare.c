@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
+#include "cli/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,7 +64,7 @@ static tri_status set_validation(arguments *to, const char *text) {
 static tri_status set_threads(arguments *to, const char *text) {
   int64_t value = 0;
   TRI_TRY(parse_integer("--threads", text, &value));
-  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it must be 1 or more", text);
+  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
   to->options.threads = (int)value;
   return TRI_OK;
 }
@@ -80,7 +81,7 @@ TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
 
 static tri_status set_documents(arguments *to, const char *text) {
   if (document_rules_find(text, &to->options.documents)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--documents is file, blank or line, not `%s`", text);
+  return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
 }
 
 /* "1000000", "512M", "2G": powers of 1024. */
