@@ -15,7 +15,7 @@
 static const tri_command *const commands[] = {
     &tri_command_prepare,  &tri_command_train,     &tri_command_simulate, &tri_command_plan,   &tri_command_tune,
     &tri_command_generate, &tri_command_eval,      &tri_command_import,   &tri_command_export, &tri_command_merge,
-    &tri_command_inspect,  &tri_command_calibrate, &tri_command_validate, &tri_command_doctor,
+    &tri_command_inspect,  &tri_command_calibrate, &tri_command_validate, &tri_command_doctor, &tri_command_board,
 };
 enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
 
