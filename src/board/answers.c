@@ -245,7 +245,12 @@ static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64
   const tri_series *s = &item->series;
   const int64_t points = c->request->points;
   tri_series_buckets(s, c->request, c->places, c->buckets);
-  fprintf(to, "{\"id\":%" PRId64 ",\"version\":%" PRId64 ",", number, s->version);
+  fprintf(to, "{\"id\":%" PRId64 ",\"version\":%" PRId64 ",\"range\":[", number, s->version);
+  if (s->count > 0) {
+    tri_board_axis axis = c->request->axis;
+    fprintf(to, "%.12g,%.12g", tri_series_place(s, axis, 0), tri_series_place(s, axis, s->count - 1));
+  }
+  fprintf(to, "],");
   put_places(to, c->places, points);
   for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
     put_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);

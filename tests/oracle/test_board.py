@@ -120,7 +120,7 @@ def test_runs(tmp_path):
             assert curve["x"] == [place(step) for step in range(1, 101)] and curve["loss"] == pytest.approx([1 + 8 / step for step in range(1, 101)])
             assert [c[:2] for c in curve["checkpoints"]] == [[50, place(50)], [100, place(100)]]
         few = b.json("/api/series", runs=run["id"], points=10, **{"from": 1, "to": 100})["runs"][0]
-        assert few["steps"] == [10] * 10 and few["loss"][0] == pytest.approx([1.8, 9, sum(1 + 8 / s for s in range(1, 11)) / 10])
+        assert few["range"] == [1, 100] and few["steps"] == [10] * 10 and few["loss"][0] == pytest.approx([1.8, 9, sum(1 + 8 / s for s in range(1, 11)) / 10])
     assert contents_of(tmp_path) == before
 
 

@@ -140,9 +140,9 @@ function x_range(curves) {
   if (state.from !== null) return [state.from, state.to];
   let low = Infinity, high = -Infinity;
   for (const { data } of curves) {
-    if (data.x.length === 0) continue;
-    low = Math.min(low, data.x[0]);
-    high = Math.max(high, data.x[data.x.length - 1]);
+    if (data.range.length === 0) continue;
+    low = Math.min(low, data.range[0]);
+    high = Math.max(high, data.range[1]);
   }
   return low < high ? [low, high] : low === high ? [low - 1, high + 1] : [0, 1];
 }
