@@ -12,15 +12,16 @@
 
 enum { OPTION_PORT = 256, OPTION_HOST, OPTION_TOKEN, DEFAULT_PORT = 8650 };
 
+static const struct option board_options[] = {{"port", required_argument, NULL, OPTION_PORT},
+                                              {"host", required_argument, NULL, OPTION_HOST},
+                                              {"token", no_argument, NULL, OPTION_TOKEN},
+                                              {NULL, 0, NULL, 0}};
+
 static tri_status board_parse(int count, char **given, tri_server_options *out) {
-  static const struct option options[] = {{"port", required_argument, NULL, OPTION_PORT},
-                                          {"host", required_argument, NULL, OPTION_HOST},
-                                          {"token", no_argument, NULL, OPTION_TOKEN},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":", board_options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_PORT: TRI_TRY(tri_option_int("--port", optarg, 0, 65535, &out->port)); break;
@@ -94,5 +95,6 @@ const tri_command tri_command_board = {
         "\n"
         "example: trireme board out\n",
     .holds_signals = true,
+    .options = board_options,
     .run = board_run,
 };

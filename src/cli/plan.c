@@ -17,17 +17,18 @@ typedef struct arguments {
   bool pareto, exhaustive;
 } arguments;
 
+static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
+                                             {"top", required_argument, NULL, OPTION_TOP},
+                                             {"pareto", no_argument, NULL, OPTION_PARETO},
+                                             {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
+                                             {NULL, 0, NULL, 0}};
+
 static tri_status plan_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
-                                          {"top", required_argument, NULL, OPTION_TOP},
-                                          {"pareto", no_argument, NULL, OPTION_PARETO},
-                                          {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
     bool taken = false;
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":", plan_options, NULL);
     if (result == -1) break;
     TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
     if (taken) continue;
@@ -145,5 +146,6 @@ const tri_command tri_command_plan = {
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
+    .options = plan_options,
     .run = plan_run,
 };

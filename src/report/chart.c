@@ -16,10 +16,18 @@ double tri_chart_place(const tri_chart_axis *a, double value) {
   return a->start + a->size * share;
 }
 
+void tri_chart_set_across(tri_chart *chart, const char *name, double first, double last) {
+  if (!(last > first)) first -= 1, last += 1;
+  chart->x = (tri_chart_axis){.low = first,
+                              .high = last,
+                              .start = TRI_CHART_LEFT,
+                              .size = TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT,
+                              .name = name};
+}
+
 void tri_chart_set_steps(tri_chart *chart, double first, double last) {
-  if (last == first) first -= 1, last += 1;
-  chart->x = (tri_chart_axis){
-      .low = first, .high = last, .start = TRI_CHART_LEFT, .size = TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT};
+  tri_chart_set_across(chart, "step", first, last);
+  chart->x.whole = true;
 }
 
 void tri_chart_set_values(tri_chart *chart, double low, double high, bool may_be_logarithmic) {
@@ -75,7 +83,7 @@ static void draw_log_ticks(const tri_chart *c) {
 }
 
 void tri_chart_draw_axes(const tri_chart *c, const char *values) {
-  draw_even_ticks(c, &c->x, 8, 1, draw_tick_x);
+  draw_even_ticks(c, &c->x, 8, c->x.whole ? 1 : 0, draw_tick_x);
   if (c->y.logarithmic) {
     draw_log_ticks(c);
   } else {
@@ -84,8 +92,8 @@ void tri_chart_draw_axes(const tri_chart *c, const char *values) {
   fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#777777\"/>\n",
           TRI_CHART_LEFT, TRI_CHART_TOP, TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT,
           TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM);
-  fprintf(c->svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n",
-          TRI_CHART_LEFT + (TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT) / 2, TRI_CHART_HEIGHT - 14);
+  fprintf(c->svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+          TRI_CHART_LEFT + (TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT) / 2, TRI_CHART_HEIGHT - 14, c->x.name);
   fprintf(c->svg, "<text x=\"18\" y=\"%d\" text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\">%s%s</text>\n",
           TRI_CHART_TOP + (TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM) / 2,
           TRI_CHART_TOP + (TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM) / 2, values,
@@ -120,13 +128,25 @@ tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path)
   return TRI_OK;
 }
 
-tri_status tri_chart_close(tri_chart *chart, const char *path) {
-  tri_status status = TRI_OK;
-  if (chart->svg == NULL) return TRI_OK;
+/* The whole text. */
+static tri_status end_text(tri_chart *chart, const char *path) {
   fprintf(chart->svg, "</svg>\n");
-  if (fclose(chart->svg) != 0) {
-    status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to draw %s: %s", path, strerror(errno));
-  }
+  if (fclose(chart->svg) == 0) return TRI_OK;
+  return tri_fail(TRI_OUT_OF_MEMORY, "no memory to draw %s: %s", path, strerror(errno));
+}
+
+tri_status tri_chart_close_into(tri_chart *chart, FILE *page) {
+  if (chart->svg == NULL) return TRI_OK;
+  tri_status status = end_text(chart, "a page");
+  if (status == TRI_OK) fwrite(chart->text, 1, chart->bytes, page);
+  free(chart->text);
+  *chart = (tri_chart){0};
+  return status;
+}
+
+tri_status tri_chart_close(tri_chart *chart, const char *path) {
+  if (chart->svg == NULL) return TRI_OK;
+  tri_status status = end_text(chart, path);
   if (status == TRI_OK) status = tri_file_replace(path, chart->text, chart->bytes);
   free(chart->text);
   *chart = (tri_chart){0};

@@ -21,7 +21,9 @@ enum {
 typedef struct tri_chart_axis {
   double low, high;   /* values at the two ends */
   double start, size; /* pixels; a negative size goes upward */
+  const char *name;   /* what is written beside it */
   bool logarithmic;
+  bool whole; /* ticks at whole numbers alone */
 } tri_chart_axis;
 
 /* Starts as {0}. */
@@ -35,15 +37,18 @@ typedef struct tri_chart {
 /* LOCAL. Begins a picture with its title. It is written by tri_chart_close, which comes in any case; `path` is for
  * messages here. */
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path);
-/* LOCAL. Ends the picture and replaces the file at `path` with it. */
+/* LOCAL. Ends the picture and replaces the file at `path` with it; or writes it into a page. */
 tri_status tri_chart_close(tri_chart *chart, const char *path);
+tri_status tri_chart_close_into(tri_chart *chart, FILE *page);
 
 /* Axes that hold these values: steps from left to right, where one alone is in the middle; values upward, with some
  * room above and below, logarithmic where they span more than a factor of ten and that is allowed. */
 void tri_chart_set_steps(tri_chart *chart, double first, double last);
+/* The same of another quantity, which is named. */
+void tri_chart_set_across(tri_chart *chart, const char *name, double first, double last);
 void tri_chart_set_values(tri_chart *chart, double low, double high, bool may_be_logarithmic);
 
-/* Ticks, frame, and the names of the axes; that below says "step". */
+/* Ticks, frame, and the names of the axes. */
 void tri_chart_draw_axes(const tri_chart *chart, const char *values);
 
 /* Where a value lies on an axis, in pixels. */

@@ -90,7 +90,7 @@ static void draw_raw(const plot *p) {
 /* The mean of the finite losses of the steps within `half` of step i; centred, so that it does not lag. At the
  * beginning the window shrinks on both sides, else the curve would start too flat; at the end, where it is flat, it is
  * cut off. */
-static double smoothed(const tri_metrics_history *h, int64_t i) {
+double tri_loss_smoothed(const tri_metrics_history *h, int64_t i) {
   int64_t half = h->count / 80 < i ? h->count / 80 : i;
   int64_t last = i + half < h->count ? i + half : h->count - 1;
   double sum = 0;
@@ -109,8 +109,8 @@ static void draw_smoothed(const plot *p) {
   pen line = {.p = p};
   fprintf(p->chart.svg,
           "<path fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-width=\"2\" stroke-linejoin=\"round\" d=\"");
-  for (int64_t i = 0; i < h->count; i += stride) pen_to(&line, (double)h->steps[i].step, smoothed(h, i));
-  if (h->count > 0) pen_to(&line, (double)h->steps[h->count - 1].step, smoothed(h, h->count - 1));
+  for (int64_t i = 0; i < h->count; i += stride) pen_to(&line, (double)h->steps[i].step, tri_loss_smoothed(h, i));
+  if (h->count > 0) pen_to(&line, (double)h->steps[h->count - 1].step, tri_loss_smoothed(h, h->count - 1));
   fprintf(p->chart.svg, "\"/>\n");
 }
 
@@ -147,7 +147,7 @@ static void draw_legend(const plot *p) {
   fprintf(p->chart.svg,
           "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"" TRAIN_COLOUR "\" stroke-width=\"2\"/>\n", x, y - 4,
           x + 26, y - 4);
-  fprintf(p->chart.svg, "<text x=\"%d\" y=\"%d\">training, now %.4f</text>\n", x + 34, y, smoothed(h, last));
+  fprintf(p->chart.svg, "<text x=\"%d\" y=\"%d\">training, now %.4f</text>\n", x + 34, y, tri_loss_smoothed(h, last));
   if (isnan(validation)) return;
   y += 20;
   fprintf(p->chart.svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"" VALIDATION_COLOUR "\"/>\n", x, y - 4,

@@ -5,6 +5,9 @@
 #include "base/status.h"
 #include "report/metrics.h"
 
+/* The mean of the finite losses around entry i, without a lag: what is drawn strong. NaN where there is none. */
+double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
+
 /* LOCAL. Draws the training loss (each step pale, their running mean strong) and the validation losses as an SVG and
  * replaces the file at svg_path with it. The loss has a logarithmic axis where it spans more than a factor of ten. A
  * history without a finite loss gives a picture that says so. */

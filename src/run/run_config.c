@@ -225,8 +225,10 @@ static tri_status check_batch(const tri_run_config *c) {
 
 static tri_status check_rates(const tri_run_config *c) {
   if (c->optimizer.warmup > c->optimizer.steps) {
-    return tri_fail(TRI_BAD_CONFIG, "`optimizer.warmup` %" PRId64 " is longer than the run of %" PRId64 " steps",
-                    c->optimizer.warmup, c->optimizer.steps);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`optimizer.warmup` %" PRId64 " is longer than the run of %" PRId64
+                    " steps; a tenth would be %" PRId64,
+                    c->optimizer.warmup, c->optimizer.steps, c->optimizer.steps / 10);
   }
   if (c->optimizer.min_lr > c->optimizer.lr) {
     return tri_fail(TRI_BAD_CONFIG, "`optimizer.min_lr` %g is above optimizer.lr %g", c->optimizer.min_lr,
@@ -372,6 +374,18 @@ static tri_status check_tuning(const tri_run_config *c) {
   return tri_fail(TRI_BAD_CONFIG, "`adapter` is for a model that somebody has trained: name its folder in `init`");
 }
 
+/* ---- its name -------------------------------------------------------------------------------------------------- */
+
+void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
+  size_t end = strlen(c->output);
+  while (end > 0 && c->output[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin > 0 && c->output[begin - 1] != '/') begin--;
+  const bool named = strcmp(c->model.name, "inline") != 0 || begin == end;
+  snprintf(out, bytes, "%.*s", named ? (int)strlen(c->model.name) : (int)(end - begin),
+           named ? c->model.name : c->output + begin);
+}
+
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
 /* A run that begins with somebody's weights has their model, unless it says another. */
@@ -390,12 +404,42 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   return tri_yaml_put(tree, root, "model", name);
 }
 
+/* A number of the file as it was written; 0 where there is none that counts anything. */
+static int64_t number_in(const tri_yaml *section, const char *key) {
+  const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
+  if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;
+  char *end = NULL;
+  const long long number = strtoll(value->text, &end, 10);
+  return *end == '\0' && number > 0 && number < MOST_STEPS ? (int64_t)number : 0;
+}
+
+typedef struct written_steps {
+  int64_t steps, warmup;
+} written_steps;
+
+static written_steps steps_written(const tri_yaml *root) {
+  if (root->kind != TRI_YAML_MAPPING) return (written_steps){0, 0};
+  const tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
+  return (written_steps){number_in(optimizer, "steps"), number_in(optimizer, "warmup")};
+}
+
+/* A run that an option makes shorter than the warm-up of its file keeps the warm-up's share of the steps. */
+static void scale_warmup(written_steps written, tri_run_config *c) {
+  const bool longer = c->optimizer.warmup > c->optimizer.steps && c->optimizer.warmup == written.warmup;
+  if (!longer || written.warmup > written.steps) return;
+  const double share = (double)written.warmup / (double)written.steps;
+  c->optimizer.warmup_asked = written.warmup;
+  c->optimizer.warmup = (int64_t)(share * (double)c->optimizer.steps);
+}
+
 static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
                             tri_run_config *out) {
+  const written_steps written = steps_written(root);
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
   TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
+  scale_warmup(written, out);
   TRI_TRY(tri_config_blame(root, finish_sources(out)));
   if (out->data.sequence == 0) {
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";
@@ -448,3 +492,5 @@ bool tri_run_config_find_packing(const char *word, tri_packing_use *out) { retur
 const char *tri_run_config_documents(tri_document_use use) { return document_uses_word(use); }
 
 const char *tri_run_config_packing(tri_packing_use use) { return packing_uses_word(use); }
+
+const tri_config_table *tri_run_config_table(void) { return &run_table; }

@@ -44,6 +44,7 @@ typedef struct tri_run_config {
     int64_t global_batch, steps;
     double lr, min_lr;
     int64_t warmup;
+    int64_t warmup_asked; /* what it was before it was scaled to a run that was made shorter; 0: it was not */
     tri_decay decay;
     double decay_fraction; /* wsd: the share of the steps at the end in which the rate falls */
     double clip;           /* 0 is none */
@@ -90,6 +91,10 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
 
+/* What to call a run: its model's name or, of a model that keys alone describe, its output's. */
+enum { TRI_RUN_TITLE_BYTES = 128 };
+void tri_run_config_title(const tri_run_config *config, char *out, size_t bytes);
+
 /* The words of data.documents and data.packing, both ways: false where there is no such word. */
 bool tri_run_config_find_documents(const char *word, tri_document_use *out);
 bool tri_run_config_find_packing(const char *word, tri_packing_use *out);
@@ -101,5 +106,7 @@ tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_share
 
 /* One line a key: name, type, default and help, for `--help` and the documentation. */
 void tri_run_config_help(FILE *to);
+/* The keys themselves; offsets into tri_run_config. */
+const tri_config_table *tri_run_config_table(void);
 
 #endif

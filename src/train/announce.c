@@ -46,11 +46,28 @@ static double tokens_to_train_on(const tri_training *t) {
   return tokens;
 }
 
+/* How long it is, before anything of it was timed: it cannot be faster than its devices' peak. */
+static void announce_length(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const int64_t steps = config->optimizer.steps - t->progress.step;
+  char tokens[32], seconds[32];
+  if (config->optimizer.warmup_asked > 0) {
+    tri_log("optimizer.warmup %ld is longer than this run: its share of the run file's steps is %ld of these",
+            (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup);
+  }
+  if (!(t->peak_flops > 0)) return;
+  const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
+  tri_log("%ld steps of %s tokens in all: at least %s, at that peak", (long)steps,
+          tri_format_count(all, tokens, sizeof tokens),
+          tri_format_seconds(tri_training_work_flops(t) / t->peak_flops, seconds, sizeof seconds));
+}
+
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
-  char parameters[32], bytes[32], tokens[32], peak[32], device[128];
-  tri_log("%s: %s parameters, %s on %s", config->model.name,
+  char parameters[32], bytes[32], tokens[32], peak[32], device[128], title[TRI_RUN_TITLE_BYTES];
+  tri_run_config_title(config, title, sizeof title);
+  tri_log("%s: %s parameters, %s on %s", title,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
           tri_device_describe(t->device, device, sizeof device));
   const tri_layout *layout = &config->layout;
@@ -65,6 +82,7 @@ void tri_training_announce(const tri_training *t) {
   }
   tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
+  announce_length(t);
   announce_sources(t);
   announce_documents(t);
 }

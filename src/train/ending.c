@@ -2,12 +2,16 @@
 #include "train/train_internal.h"
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "report/loss_curve.h"
 #include "report/summary.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,16 +59,17 @@ tri_status tri_training_end(tri_training *t) {
 /* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
-  char path[TRI_PATH_BYTES];
+  char path[TRI_PATH_BYTES], title[TRI_RUN_TITLE_BYTES];
   tri_metrics_history history = {0};
   tri_source_metrics sources[TRI_MOST_SOURCES];
+  tri_run_config_title(config, title, sizeof title);
   TRI_TRY(tri_path_join(path, config->output, "metrics.jsonl"));
   TRI_TRY(tri_metrics_history_read(path, t->progress.step + 1, &history));
   tri_run_summary summary = {
       .seconds = t->progress.seconds,
       .peak_bytes_predicted = t->predicted_bytes,
       .peak_bytes_measured = tri_engine_measured_bytes(t->engine),
-      .model = config->model.name,
+      .model = title,
       .device = t->device->info.name,
       .precision = tri_dtype_name(config->precision),
       .ranks = tri_comm_size(),
@@ -81,11 +86,59 @@ tri_status tri_training_write_summary(tri_training *t) {
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
-  if (status == TRI_OK) status = tri_loss_curve_write(&history, config->model.name, path);
+  if (status == TRI_OK) status = tri_loss_curve_write(&history, title, path);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");
   if (status == TRI_OK) status = tri_run_summary_write(&summary, path);
   tri_metrics_history_release(&history);
   return status;
+}
+
+/* A word as a shell takes it. */
+static const char *quoted(const char *word, char out[TRI_PATH_BYTES + 2]) {
+  if (strcspn(word, " \t\n\"'$&|;<>()*?[]#~`\\!{}") == strlen(word)) return word;
+  if (strchr(word, '\'') != NULL || strlen(word) >= TRI_PATH_BYTES) return "FOLDER";
+  snprintf(out, TRI_PATH_BYTES + 2, "'%s'", word);
+  return out;
+}
+
+static void tell_losses(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  char seconds[32], validation[80] = "", best[80] = "";
+  if (isfinite(t->validation_loss))
+    snprintf(validation, sizeof validation, ", validation loss %.4f", t->validation_loss);
+  if (progress->best_step > 0 && progress->best_loss < t->validation_loss) {
+    snprintf(best, sizeof best, " (the lowest was %.4f, after step %ld)", progress->best_loss,
+             (long)progress->best_step);
+  }
+  tri_log("%ld steps in %s: loss %.4f%s%s", (long)progress->step,
+          tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);
+}
+
+/* What somebody who has come so far types next. */
+static void tell_next(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
+  char output[TRI_PATH_BYTES + 2], data[TRI_PATH_BYTES + 2];
+  const char *run = quoted(config->output, output);
+  if (t->data.tokenizer[0] != '\0') tri_log("  trireme generate %s --prompt 'The'", run);
+  tri_log("  trireme eval %s %s", run, quoted(judged, data));
+  tri_log("  more steps: the same command with --set optimizer.steps=%ld", 2 * (long)config->optimizer.steps);
+}
+
+void tri_training_tell_end(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  char root[TRI_PATH_BYTES];
+  tell_losses(t);
+  if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
+  if (!tri_checkpoint_is_there(root, t->progress.step)) {
+    tri_log(
+        "nothing is saved of the last step, since `checkpoint.at_end` is false; loss.svg and summary.json are in %s",
+        config->output);
+    return;
+  }
+  tri_log("checkpoint %s/step-%08ld; loss.svg and summary.json are in %s. What next:", root, (long)t->progress.step,
+          config->output);
+  tell_next(t);
 }
 
 /* The summary is of a run that has ended: none is left of the steps before these. */

@@ -73,6 +73,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .num_expert_layers = measure_experts(t, t->experts),
       .router_loss = step->router_loss,
   };
+  t->loss = step->loss;
   TRI_TRY(tri_metrics_step(t->metrics, &line));
   tri_metrics_progress(t->metrics, t->config->optimizer.steps);
   return TRI_OK;

@@ -32,6 +32,7 @@ typedef struct tri_training {
   tri_progress progress;
   double peak_flops;
   double load_s;          /* of the state that it began with */
+  double loss;            /* of the last step; on the first rank */
   double validation_loss; /* the last one; NaN before the first */
   int64_t evaluated_step; /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;
@@ -75,6 +76,9 @@ tri_status tri_training_take_up(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
 
+/* What is left to do for a rank, of an even share. */
+double tri_training_work_flops(const tri_training *t);
+
 /* COLLECTIVE. From now on somebody notices when a rank is lost or hangs; and what such a failure is called
  * (failure.c). */
 tri_status tri_training_watch(tri_training *t);
@@ -85,6 +89,7 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);
+void tri_training_tell_end(const tri_training *t);
 tri_status tri_training_finish_ended(tri_training *t);
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */

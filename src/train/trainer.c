@@ -15,8 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What is left to do for this rank, of an even share. */
-static double work_flops(const tri_training *t) {
+double tri_training_work_flops(const tri_training *t) {
   const tri_run_config *c = t->config;
   int64_t steps = c->optimizer.steps - t->progress.step;
   double tokens = (double)steps * (double)c->optimizer.global_batch * (double)c->data.sequence;
@@ -24,7 +23,7 @@ static double work_flops(const tri_training *t) {
 }
 
 static tri_status trainer_run(tri_training *t) {
-  TRI_TRY(tri_peak_flops(t->device, t->config->precision, work_flops(t), &t->peak_flops));
+  TRI_TRY(tri_peak_flops(t->device, t->config->precision, tri_training_work_flops(t), &t->peak_flops));
   tri_training_announce(t);
   TRI_TRY(tri_training_watch(t));
   TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? tri_training_remove_summary(t) : TRI_OK));
@@ -39,6 +38,7 @@ static tri_status trainer_run(tri_training *t) {
   tri_kept ending = {TRI_OK, ""};
   tri_keep(&ending, status);
   TRI_TRY(tri_training_write_summary(t));
+  if (status == TRI_OK) tri_training_tell_end(t);
   return tri_kept_tell(&ending);
 }
 

@@ -1,8 +1,8 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
 #include "base/format.h"
+#include "report/html.h"
 #include "tune/explain.h"
-#include "tune/html.h"
 
 #include <math.h>
 

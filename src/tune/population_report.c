@@ -1,6 +1,6 @@
 /* What became of a population: the lineage of its best member as a schedule of its parameters, all members, and how
  * they descend from one another. */
-#include "tune/html.h"
+#include "report/html.h"
 #include "tune/population.h"
 
 #include <math.h>

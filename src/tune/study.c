@@ -211,6 +211,8 @@ static const tri_config_key study_keys[] = {
 static const tri_config_table study_table = {
     .noun = "study file", .keys = study_keys, .num_keys = sizeof study_keys / sizeof *study_keys};
 
+const tri_config_table *tri_study_table(void) { return &study_table; }
+
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static const tri_config_key *layout_key(const char *name) {

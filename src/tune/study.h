@@ -69,6 +69,9 @@ tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out);
 void tri_study_release(tri_study *study);
 
+/* The keys of a study file; offsets into tri_study. */
+const tri_config_table *tri_study_table(void);
+
 /* Whether trials are runs of their own rather than simulated. */
 bool tri_study_is_real(const tri_study *study);
 

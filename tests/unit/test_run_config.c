@@ -173,7 +173,8 @@ static void refuses_impossible_combinations(void **state) {
        "--set data.sequence=1025: `data.sequence` 1025 is longer than the model's max_sequence; "
        "use at most 1024",
        TRI_BAD_CONFIG},
-      {"optimizer.warmup=501", "--set optimizer.warmup=501: `optimizer.warmup` 501 is longer than the run of 500 steps",
+      {"optimizer.warmup=501",
+       "--set optimizer.warmup=501: `optimizer.warmup` 501 is longer than the run of 500 steps; a tenth would be 50",
        TRI_BAD_CONFIG},
       {"optimizer.min_lr=1e-3", "--set optimizer.min_lr=1e-3: `optimizer.min_lr` 0.001 is above optimizer.lr 0.0006",
        TRI_BAD_CONFIG},

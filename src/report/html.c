@@ -1,4 +1,4 @@
-#include "tune/html.h"
+#include "report/html.h"
 
 void tri_html_text(const char *text, FILE *to) {
   for (; *text != '\0'; text++) {

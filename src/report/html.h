@@ -1,7 +1,7 @@
 /* The frame of a page of a report: styles are in it, nothing is fetched, and there is no script; it fits a phone, and
  * paper. */
-#ifndef TRI_TUNE_HTML_H
-#define TRI_TUNE_HTML_H
+#ifndef TRI_REPORT_HTML_H
+#define TRI_REPORT_HTML_H
 
 #include <stdio.h>
 

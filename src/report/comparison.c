@@ -1,0 +1,255 @@
+#include "report/comparison.h"
+
+#include "base/file.h"
+#include "base/format.h"
+#include "report/chart.h"
+#include "report/html.h"
+#include "report/loss_curve.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTS = 700, NAME_BYTES = 40, LEGEND = 330 };
+
+/* Of Okabe and Ito: told apart by those who see fewer colours, too. Behind the last they begin again, dashed. */
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"};
+enum { NUM_COLOURS = sizeof colours / sizeof *colours };
+
+bool tri_course_named(const char *name, tri_course *out) {
+#define NAMED(VALUE, word, title)                                                                                      \
+  if (strcmp(name, #word) == 0) {                                                                                      \
+    *out = TRI_COURSE_##VALUE;                                                                                         \
+    return true;                                                                                                       \
+  }
+  TRI_COURSES(NAMED)
+#undef NAMED
+  return false;
+}
+
+static const char *course_title(tri_course course) {
+#define TITLE(VALUE, word, title)                                                                                      \
+  case TRI_COURSE_##VALUE: return title;
+  switch (course) {
+    TRI_COURSES(TITLE)
+    case TRI_NUM_COURSES: break;
+  }
+#undef TITLE
+  return "";
+}
+
+/* ---- the picture ------------------------------------------------------------------------------------------------- */
+
+/* A course in a unit that gives short numbers. */
+typedef struct scale {
+  tri_course course;
+  double unit;
+  char name[48];
+} scale;
+
+static double place_of(const tri_compared *run, tri_course course, int64_t i) {
+  switch (course) {
+    case TRI_COURSE_STEP: return (double)run->history->steps[i].step;
+    case TRI_COURSE_TOKENS: return (double)run->history->steps[i].tokens;
+    case TRI_COURSE_TIME: return run->seconds[i];
+    case TRI_NUM_COURSES: break;
+  }
+  return 0;
+}
+
+static void in_unit(scale *s, double unit, const char *word) {
+  s->unit = unit;
+  snprintf(s->name, sizeof s->name, "%s%s", course_title(s->course), word);
+}
+
+static scale scale_to(tri_course course, double last) {
+  scale s = {.course = course};
+  in_unit(&s, 1, "");
+  switch (course) {
+    case TRI_COURSE_STEP: break;
+    case TRI_COURSE_TOKENS:
+      if (last >= 1e3) in_unit(&s, 1e3, " (thousands)");
+      if (last >= 1e6) in_unit(&s, 1e6, " (millions)");
+      if (last >= 1e9) in_unit(&s, 1e9, " (billions)");
+      break;
+    case TRI_COURSE_TIME:
+      in_unit(&s, 1, " (seconds)");
+      if (last >= 180) in_unit(&s, 60, " (minutes)");
+      if (last >= 3 * 3600) in_unit(&s, 3600, " (hours)");
+      if (last >= 3 * 86400.0) in_unit(&s, 86400, " (days)");
+      break;
+    case TRI_NUM_COURSES: break;
+  }
+  return s;
+}
+
+typedef struct range {
+  double low, high;
+} range;
+
+static void widen(range *r, double value) {
+  if (!isfinite(value)) return;
+  r->low = fmin(r->low, value);
+  r->high = fmax(r->high, value);
+}
+
+/* Entries of which the smoothed loss is drawn: so many, and the last. */
+static int64_t next_point(const tri_metrics_history *h, int64_t i) {
+  const int64_t stride = (h->count + POINTS - 1) / POINTS;
+  return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;
+}
+
+static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course, scale *out) {
+  range across = {INFINITY, -INFINITY}, loss = {INFINITY, -INFINITY};
+  for (int64_t r = 0; r < count; r++) {
+    const tri_metrics_history *h = runs[r].history;
+    widen(&across, place_of(&runs[r], course, 0));
+    widen(&across, place_of(&runs[r], course, h->count - 1));
+    for (int64_t i = 0; i < h->count; i = next_point(h, i)) widen(&loss, tri_loss_smoothed(h, i));
+    for (int64_t i = 0; i < h->count; i++) {
+      if (h->steps[i].evaluated) widen(&loss, h->steps[i].validation_loss);
+    }
+  }
+  if (!(loss.high >= loss.low)) loss = (range){0, 1};
+  *out = scale_to(course, across.high);
+  tri_chart_set_across(chart, out->name, across.low / out->unit, across.high / out->unit);
+  switch (course) {
+    case TRI_COURSE_STEP: chart->x.whole = true; break;
+    case TRI_COURSE_TOKENS:
+    case TRI_COURSE_TIME:
+    case TRI_NUM_COURSES: break;
+  }
+  tri_chart_set_values(chart, loss.low, loss.high, true);
+}
+
+static const char *dashes(int64_t run) { return run < NUM_COLOURS ? "" : " stroke-dasharray=\"7 4\""; }
+
+static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number, const scale *s) {
+  const tri_metrics_history *h = run->history;
+  const char *colour = colours[number % NUM_COLOURS];
+  bool down = false;
+  fprintf(c->svg, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\"%s d=\"", colour,
+          dashes(number));
+  for (int64_t i = 0; i < h->count; i = next_point(h, i)) {
+    const double loss = tri_loss_smoothed(h, i);
+    if (isfinite(loss)) {
+      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M", tri_chart_place(&c->x, place_of(run, s->course, i) / s->unit),
+              tri_chart_place(&c->y, loss));
+    }
+    down = isfinite(loss);
+  }
+  fprintf(c->svg, "\"/>\n");
+  for (int64_t i = 0; i < h->count; i++) {
+    const tri_step_metrics *step = &h->steps[i];
+    if (!step->evaluated || !isfinite(step->validation_loss)) continue;
+    fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"white\" stroke=\"%s\" stroke-width=\"1.5\"/>\n",
+            tri_chart_place(&c->x, place_of(run, s->course, i) / s->unit),
+            tri_chart_place(&c->y, step->validation_loss), colour);
+  }
+}
+
+/* The end of a long name says more than its beginning. */
+static const char *short_name(const char *name, char out[NAME_BYTES]) {
+  const size_t length = strlen(name);
+  if (length < NAME_BYTES) return name;
+  snprintf(out, NAME_BYTES, "...%s", name + length - (NAME_BYTES - 4));
+  return out;
+}
+
+/* In the upper right corner, which falling curves leave free. */
+static void draw_legend(const tri_chart *c, const tri_compared *runs, int64_t count) {
+  const int x = TRI_CHART_WIDTH - TRI_CHART_RIGHT - LEGEND;
+  int y = TRI_CHART_TOP + 22;
+  fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\"/>\n", x - 4,
+          y - 16, LEGEND, (int)(20 * count + 6));
+  for (int64_t r = 0; r < count; r++, y += 20) {
+    char name[NAME_BYTES];
+    fprintf(c->svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"%s/>\n", x, y - 4,
+            x + 26, y - 4, colours[r % NUM_COLOURS], dashes(r));
+    fprintf(c->svg, "<text x=\"%d\" y=\"%d\">", x + 34, y);
+    tri_chart_print(c->svg, short_name(runs[r].name, name));
+    fprintf(c->svg, "</text>\n");
+  }
+}
+
+static tri_status begin_picture(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course,
+                                const char *path) {
+  scale s;
+  TRI_TRY(tri_chart_open(chart, "training loss, and validation loss as circles", path));
+  choose_axes(chart, runs, count, course, &s);
+  tri_chart_draw_axes(chart, "loss");
+  for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
+  draw_legend(chart, runs, count);
+  return TRI_OK;
+}
+
+tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_course course, const char *path) {
+  tri_chart chart;
+  TRI_TRY(begin_picture(&chart, runs, count, course, path));
+  return tri_chart_close(&chart, path);
+}
+
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+static void write_number(FILE *to, const char *format, double value) {
+  fputs("<td>", to);
+  if (isfinite(value)) fprintf(to, format, value); /* formats are this file's */
+  fputs("</td>", to);
+}
+
+static void write_row(const tri_compared *run, int64_t number, FILE *to) {
+  const tri_run_summary *s = run->summary;
+  const double seconds = run->seconds[run->history->count - 1];
+  char text[32];
+  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", colours[number % NUM_COLOURS]);
+  tri_html_text(run->name, to);
+  fputs("</td><td>", to);
+  tri_html_text(run->model, to);
+  fprintf(to, "</td><td>%lld</td><td>%s</td>", (long long)s->steps,
+          tri_format_count((double)s->tokens, text, sizeof text));
+  write_number(to, "%.4f", s->loss);
+  write_number(to, "%.4f", s->validation_loss);
+  write_number(to, "%.4f", s->best_validation_step > 0 ? s->best_validation_loss : NAN);
+  fprintf(to, "<td>%s</td>", tri_format_count(s->tokens_per_s, text, sizeof text));
+  write_number(to, "%.1f %%", 100 * s->mfu);
+  fprintf(to, "<td>%s</td>", tri_format_seconds(seconds, text, sizeof text));
+  fprintf(to, "<td>%s</td></tr>\n", tri_format_bytes((double)s->peak_bytes_measured, text, sizeof text));
+}
+
+static tri_status write_page(const tri_compared *runs, int64_t count, FILE *to) {
+  tri_html_begin("Runs beside each other", to);
+  for (int course = 0; course < TRI_NUM_COURSES; course++) {
+    tri_chart chart;
+    fprintf(to, "<h2>Over %s</h2>\n", course_title((tri_course)course));
+    TRI_TRY(begin_picture(&chart, runs, count, (tri_course)course, "a page"));
+    TRI_TRY(tri_chart_close_into(&chart, to));
+  }
+  fputs(
+      "<h2>In numbers</h2>\n<div class=\"wide\"><table><tr><th>run</th><th>model</th><th>steps</th><th>tokens</th>"
+      "<th>loss</th><th>validation</th><th>its lowest</th><th>tokens/s</th><th>MFU</th><th>time</th><th>memory of a "
+      "rank</th></tr>\n",
+      to);
+  for (int64_t r = 0; r < count; r++) write_row(&runs[r], r, to);
+  fputs(
+      "</table></div>\n<p>Curves are running means over a fortieth of a run's steps. Rates are medians over the steps "
+      "behind the first few; time is that of steps, without evaluations and saves.</p>\n",
+      to);
+  tri_html_end(to);
+  return TRI_OK;
+}
+
+tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path) {
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *to = open_memstream(&text, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+  tri_status status = write_page(runs, count, to);
+  if (fclose(to) != 0 && status == TRI_OK) {
+    status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+  }
+  if (status == TRI_OK) status = tri_file_replace(path, text, bytes);
+  free(text);
+  return status;
+}

@@ -1,0 +1,168 @@
+"""What a run says before its first step and at its end, that what it tells to type next can be typed, and runs beside each other."""
+import html.parser
+import json
+import math
+import re
+import shlex
+import statistics
+import subprocess
+import xml.etree.ElementTree as xml
+
+import pytest
+from optimizer_runs import GPT2, LLAMA, corpus_of, lines_of, write_run
+from parity import TRIREME, trireme, words_of
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpus_of(tmp_path_factory.mktemp("corpus"))
+
+
+def told(folder, corpus, *options, keys=(), **more):
+    return trireme("train", write_run(folder, corpus, dict(dict(steps=6), **dict(keys)), **more), *options).stderr
+
+
+# ---- at its end ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["run", "a run of 'mine' & yours", "with space/run"])
+def test_what_is_typed_next(tmp_path, corpus, name):
+    """The lines of the end are commands that work, whatever the output is called."""
+    output = tmp_path / name
+    output.parent.mkdir(exist_ok=True)
+    said = told(tmp_path / "file", corpus, output=str(output), evaluation=dict(every=3, batches=2))
+    lines = lines_of(output)
+    end = re.search(r"6 steps in \S+: loss ([\d.]+), validation loss ([\d.]+)", said)
+    assert [float(part) for part in end.groups()] == pytest.approx([lines[-1]["loss"], lines[-1]["validation_loss"]], abs=6e-5)
+    assert f"checkpoint {output}/checkpoints/step-00000006; loss.svg and summary.json are in {output}" in said
+    commands = [shlex.split(line) for line in said.splitlines() if line.startswith("  trireme ")] if "'" not in name else []
+    assert "'" in name or [words[1] for words in commands] == ["generate", "eval"]
+    for words in commands:
+        done = subprocess.run(words_of(*words[1:], *(["--tokens", 3] if words[1] == "generate" else [])), capture_output=True)
+        assert done.returncode == 0 and done.stdout, done
+    more = re.search(r"more steps: the same command with --set (\S+)", said)[1]
+    assert "12 steps in" in trireme("train", tmp_path / "file/run.yaml", "--set", more).stderr
+
+
+def test_lowest_and_nothing_saved(tmp_path, corpus):
+    """A lowest validation loss that was not the last is named; who saves nothing is not sent to a checkpoint."""
+    said = told(tmp_path, corpus, keys=dict(steps=40, lr=0.2), evaluation=dict(every=2, batches=2), checkpoint=dict(every=0, at_end=False))
+    looks = [(line["validation_loss"], line["step"]) for line in lines_of(tmp_path / "run") if "validation_loss" in line]
+    loss, step = min(looks)
+    if loss < looks[-1][0]:
+        assert f"(the lowest was {loss:.4f}, after step {step})" in said
+    assert "nothing is saved of the last step, since `checkpoint.at_end` is false" in said and "trireme eval" not in said
+
+
+def test_without_a_held_out_text(tmp_path, corpus):
+    said = told(tmp_path, corpus, data=dict(train=str(corpus / "train"), sequence=20))
+    assert "validation" not in said.split("6 steps in")[1] and f"  trireme eval {tmp_path}/run {corpus}/train" in said
+
+
+# ---- at its beginning ------------------------------------------------------------------------------------------------
+
+def test_warm_up_of_a_shorter_run(tmp_path, corpus):
+    """A run that an option made shorter than its warm-up keeps the share; a file that says so itself is asked to change."""
+    run = write_run(tmp_path, corpus, dict(steps=200, warmup=50, lr=1.0))
+    said = trireme("train", run, "--set", "optimizer.steps=8").stderr
+    assert "optimizer.warmup 50 is longer than this run: its share of the run file's steps is 2 of these" in said
+    assert [line["lr"] for line in lines_of(tmp_path / "run")][:3] == [0.5, 1.0, 1.0]
+    for words in (["--set", "optimizer.steps=60"], ["--set", "optimizer.steps=8", "--set", "optimizer.warmup=3"]):
+        assert "longer than this run" not in trireme("train", run, *words, "--resume", "never").stderr
+    for options in (["--set", "optimizer.steps=8", "--set", "optimizer.warmup=9"], ["--set", "optimizer.warmup=300"]):
+        done = subprocess.run(words_of("train", run, *options, "--resume", "never"), capture_output=True, text=True)
+        steps, warmup = (8, 9) if len(options) == 4 else (200, 300)
+        assert done.returncode != 0 and f"`optimizer.warmup` {warmup} is longer than the run of {steps} steps; a tenth would be {steps // 10}" in done.stderr
+
+
+def test_how_long_at_least(tmp_path, corpus):
+    """Said before the first step, from the peak that was measured, and never longer than it took."""
+    said = told(tmp_path, corpus, keys=dict(steps=30))
+    assert re.search(r"30 steps of 3.6K tokens in all: at least \S+, at that peak", said)
+    assert float(re.search(r"at least ([\d.]+)s", said)[1]) <= json.loads((tmp_path / "run/summary.json").read_text())["seconds"] + 0.1
+
+
+def test_title(tmp_path, corpus):
+    """A model of keys has its run's name, in the log, the summary and the picture; a preset its own."""
+    said = told(tmp_path / "file", corpus, output=str(tmp_path / "my first"))
+    assert said.startswith("my first: ") and json.loads((tmp_path / "my first/summary.json").read_text())["model"] == "my first"
+    assert [text.text for text in xml.parse(tmp_path / "my first/loss.svg").iter("{http://www.w3.org/2000/svg}text")][0] == "my first"
+    assert told(tmp_path / "named", corpus, model={**GPT2, "name": "oars"}).startswith("oars: ")
+
+
+# ---- beside each other -----------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, keys, model in (("a", dict(steps=12), LLAMA), ("b", dict(steps=30, lr=1e-3), GPT2), ("<c> & \"d\"", dict(steps=5), LLAMA)):
+        told(folder / "file", corpus, keys=keys, model=model, evaluation=dict(every=5, batches=1), output=str(folder / name))
+    return [folder / name for name in ("a", "b", "<c> & \"d\"")]
+
+
+def test_compared(runs):
+    found = json.loads(trireme("compare", *runs, "--json").stdout)
+    for run, mine in zip(runs, found):
+        lines, summary = lines_of(run), json.loads((run / "summary.json").read_text())
+        looks = [(line["validation_loss"], line["step"]) for line in lines if "validation_loss" in line]
+        assert mine["run"] == str(run) and mine["steps"] == len(lines) and mine["loss"] == lines[-1]["loss"]
+        assert (mine["best_validation_loss"], mine["best_validation_step"]) == min(looks) and mine["validation_loss"] == looks[-1][0]
+        assert math.isclose(mine["seconds"], sum(line["step_s"] for line in lines), rel_tol=1e-9)
+        assert math.isclose(mine["tokens_per_s"], summary["tokens_per_s"], rel_tol=1e-12) and mine["model"] == summary["model"]
+        assert statistics.median(line["tokens_per_s"] for line in lines[min(10, len(lines) // 10):]) == pytest.approx(mine["tokens_per_s"], rel=1e-12)
+    table = trireme("compare", *runs).stdout.splitlines()
+    assert len(table) == 4 and all(str(run) in line for run, line in zip(runs, table[1:]))
+
+
+@pytest.mark.parametrize("course,last", [("step", 30), ("tokens", 3600), ("time", None)])
+def test_one_picture(tmp_path, runs, course, last):
+    """Curves end where their runs do, on one scale; ticks are 1, 2 or 5 times a power of ten apart."""
+    trireme("compare", *runs, "--by", course, "--svg", tmp_path / "all.svg")
+    root = xml.parse(tmp_path / "all.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    curves = [path.get("d") for path in root.iter(space + "path")]
+    ends = [float(re.findall(r"[ML]([\d.]+) ", curve)[-1]) for curve in curves]
+    assert len(curves) == 3 and len(list(root.iter(space + "circle"))) == sum("validation_loss" in line for run in runs for line in lines_of(run))
+    if last is not None:
+        assert ends[1] == 880 - 28 and ends[1] > ends[0] > ends[2]
+        left, width = 72, 880 - 28 - 72
+        first = 1 if course == "step" else 120
+        assert ends[0] == pytest.approx(left + width * (12 * last / 30 - first) / (last - first), abs=0.06)
+    ticks = [float(text.text) for text in root.iter(space + "text") if text.get("text-anchor") == "middle" and re.fullmatch(r"[\d.]+", text.text)]
+    apart = {round(b - a, 9) for a, b in zip(ticks, ticks[1:])}
+    assert len(apart) == 1 and f"{apart.pop():e}"[0] in "125"
+    assert {str(run)[-36:] for run in runs} <= {text.text[-36:] for text in root.iter(space + "text")}
+
+
+def test_page(tmp_path, runs):
+    class Page(html.parser.HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.tags, self.words, self.links = [], [], []
+
+        def handle_starttag(self, tag, attributes):
+            self.tags.append(tag)
+            self.links += [value for key, value in attributes if key in ("src", "href") and not value.startswith("data:")]
+
+        def handle_data(self, data):
+            self.words.append(data.strip())
+
+    trireme("compare", *runs, "--html", tmp_path / "all.html")
+    page = Page()
+    page.feed((tmp_path / "all.html").read_text())
+    assert page.tags.count("svg") == 3 and "script" not in page.tags and not page.links
+    assert page.tags.count("tr") == 4 and all(str(run) in page.words for run in runs)
+
+
+def test_while_a_run_goes_on(tmp_path, runs):
+    """A last line that is half written is passed over; a folder that is no run's, and one without a step, are named."""
+    raw = (runs[0] / "metrics.jsonl").read_bytes()
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half/metrics.jsonl").write_bytes(raw[:-20])
+    assert json.loads(trireme("compare", tmp_path / "half", "--json").stdout)[0]["steps"] == 11
+    (tmp_path / "none").mkdir()
+    for words, answer in (([tmp_path / "none"], "is no run's output: it has no metrics.jsonl"), ([tmp_path / "nowhere"], "is no run's output"),
+                          ([], "which runs?"), ([tmp_path, "--by", "speed"], "--by is step, tokens or time, not `speed`")):
+        done = subprocess.run([TRIREME, "compare", *map(str, words)], capture_output=True, text=True)
+        assert done.returncode != 0 and answer in done.stderr
+    (tmp_path / "none/metrics.jsonl").write_text("")
+    assert "has made no step yet" in subprocess.run([TRIREME, "compare", tmp_path / "none"], capture_output=True, text=True).stderr
