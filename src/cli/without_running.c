@@ -43,6 +43,7 @@ tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t s
 
 const tri_command tri_command_board = REFUSED("board");
 const tri_command tri_command_calibrate = REFUSED("calibrate");
+const tri_command tri_command_compare = REFUSED("compare");
 const tri_command tri_command_doctor = REFUSED("doctor");
 const tri_command tri_command_eval = REFUSED("eval");
 const tri_command tri_command_export = REFUSED("export");
