@@ -27,7 +27,7 @@ static tri_status board_parse(int count, char **given, tri_server_options *out) 
       case OPTION_PORT: TRI_TRY(tri_option_int("--port", optarg, 0, 65535, &out->port)); break;
       case OPTION_HOST: out->host = optarg; break;
       case OPTION_TOKEN: out->wants_token = true; break;
-      default: return tri_option_fault("board", result, given);
+      default: return tri_option_fault("board", result, given, board_options);
     }
   }
   if (optind < count) return TRI_OK;
