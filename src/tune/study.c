@@ -7,6 +7,7 @@
 #include "model/tuning_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
+#include "tune/study_values.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -208,7 +209,7 @@ static const tri_config_key study_keys[] = {
      .fallback = "",
      .help = "what must hold"},
 };
-static const tri_config_table study_table = {
+const tri_config_table tri_study_table = {
     .noun = "study file", .keys = study_keys, .num_keys = sizeof study_keys / sizeof *study_keys};
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -672,7 +673,8 @@ tri_status tri_study_read(const char *source, const char *text, size_t bytes, tr
   tri_yaml *root = NULL;
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
-  if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
+  if (status == TRI_OK) status = tri_study_join_values(tree, root);
+  if (status == TRI_OK) status = tri_config_read(&tri_study_table, tree, root, out);
   tri_yaml_destroy(tree);
   out->text = NULL;
   return status == TRI_OK ? check_space(out) : status;

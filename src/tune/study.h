@@ -60,6 +60,8 @@ typedef struct tri_study {
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;
 
+extern const tri_config_table tri_study_table;
+
 /* TRI_BAD_CONFIG names file, line and key; unknown parameters list those there are; a space without a legal point is
  * refused. `ranks`: of each real trial, in the place of what the file says; 0: that. Release with
  * tri_study_release. */

@@ -57,6 +57,18 @@ def rows_of(store, table):
         return 0
 
 
+def test_values_as_a_list(tmp_path):
+    """`values: [1, 2]` is `values: 1 2`: the same points in the same store."""
+    lists = [dict(knob, values=[word if not word.isdigit() else int(word) for word in knob["values"].split()]) if "values" in knob else knob
+             for knob in SPACE]
+    assert lists != SPACE
+    texts = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db")
+    again = trials_of(tmp_path, dict(STUDY, space=lists), "--store", tmp_path / "a.db")
+    assert again["trials"] == texts["trials"]
+    for bad in ([1, [2]], ["1 2"], [""]):
+        assert "is no single number or word" in tune(tmp_path, dict(STUDY, space=[dict(name="tensor", values=bad)]), status=3).stderr
+
+
 def test_methods_find_the_same_space(tmp_path):
     """Exhaustive search tries every legal point once; the others a part of them, none twice, and no better one."""
     every = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db", "--method", "exhaustive")
